@@ -1,0 +1,1 @@
+"""Gives statements their times: sessions, the coordinator, transactions, peeks."""

@@ -1,0 +1,1 @@
+"""How each kind of planned statement is carried out; one kind, one file."""

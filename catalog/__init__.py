@@ -1,0 +1,1 @@
+"""Names to GlobalIds and definitions, durably and in order."""

@@ -1,0 +1,1 @@
+"""Collections derived from collections: dataflows, the replicas that run them, and peeks."""

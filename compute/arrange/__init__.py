@@ -1,0 +1,1 @@
+"""Arrangements: collections indexed by key, readable at several times."""

@@ -1,0 +1,1 @@
+"""The plan of a plan's changes, run window by window."""

@@ -1,0 +1,1 @@
+"""The vocabulary that all layers share: times, updates, ids, types, expressions, errors."""

@@ -1,0 +1,336 @@
+"""Errors that a client hears of, each with its SQLSTATE, in families by who can act.
+
+A `UserError` asks for another statement, a `Conflict` for the same one again, `Unavailable` for
+patience. Messages are PostgreSQL's: lower case, no full stop; `detail` and `hint` are prose. They
+are raised where the fault is known and become a message in one place, `server/connection.py`.
+
+An error in the data is not raised but kept as data: `data_error` makes the text that stands for it
+in an error collection, and `DataError.parse` makes an exception of it when somebody reads it.
+"""
+
+from typing import Self
+
+
+class DatabaseError(Exception):
+    """A fault the client should hear of, as PostgreSQL's error fields."""
+
+    sqlstate = "XX000"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        sqlstate: str | None = None,
+        detail: str | None = None,
+        hint: str | None = None,
+        position: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.sqlstate = sqlstate or type(self).sqlstate
+        self.detail = detail
+        self.hint = hint
+        self.position = (
+            position  # of the offending token in the statement's text, in characters from 1
+        )
+
+
+class UserError(DatabaseError):
+    """The statement has to change."""
+
+
+class Conflict(DatabaseError):
+    """Somebody else was first; the same statement may succeed when run again."""
+
+    sqlstate = "40001"
+
+
+class Unavailable(DatabaseError):
+    """Nothing is wrong with the statement; it cannot be carried out now."""
+
+    sqlstate = "57P03"
+
+
+class FeatureNotSupported(UserError):
+    sqlstate = "0A000"
+
+
+class InvalidGrant(UserError):
+    sqlstate = "0LP01"
+
+
+class CardinalityViolation(UserError):
+    sqlstate = "21000"
+
+
+class DataError(UserError):
+    """A value that an operation cannot take, class 22."""
+
+    sqlstate = "22000"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the error that `data_error` wrote as `text`."""
+        return cls(text[6:], sqlstate=text[:5])
+
+
+class StringDataRightTruncation(DataError):
+    sqlstate = "22001"
+
+
+class NumericValueOutOfRange(DataError):
+    sqlstate = "22003"
+
+
+class InvalidDatetimeFormat(DataError):
+    sqlstate = "22007"
+
+
+class DatetimeFieldOverflow(DataError):
+    sqlstate = "22008"
+
+
+class DivisionByZero(DataError):
+    sqlstate = "22012"
+
+
+class InvalidParameterValue(DataError):
+    sqlstate = "22023"
+
+
+class InvalidTextRepresentation(DataError):
+    sqlstate = "22P02"
+
+
+class BadCopyFileFormat(DataError):
+    sqlstate = "22P04"
+
+
+class IntegrityConstraintViolation(UserError):
+    sqlstate = "23000"
+
+
+class NotNullViolation(IntegrityConstraintViolation):
+    sqlstate = "23502"
+
+
+class UniqueViolation(IntegrityConstraintViolation):
+    sqlstate = "23505"
+
+
+class InvalidCursorState(UserError):
+    sqlstate = "24000"
+
+
+class ActiveSqlTransaction(UserError):
+    sqlstate = "25001"
+
+
+class ReadOnlySqlTransaction(UserError):
+    sqlstate = "25006"
+
+
+class NoActiveSqlTransaction(UserError):
+    sqlstate = "25P01"
+
+
+class InFailedSqlTransaction(UserError):
+    sqlstate = "25P02"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "current transaction is aborted, commands ignored until end of transaction block"
+        )
+
+
+class InvalidSqlStatementName(UserError):
+    sqlstate = "26000"
+
+
+class InvalidAuthorization(UserError):
+    sqlstate = "28000"
+
+
+class InvalidPassword(UserError):
+    sqlstate = "28P01"
+
+
+class DependentObjectsStillExist(UserError):
+    sqlstate = "2BP01"
+
+
+class InvalidCursorName(UserError):
+    sqlstate = "34000"
+
+
+class InvalidCatalogName(UserError):
+    sqlstate = "3D000"
+
+
+class InvalidSchemaName(UserError):
+    sqlstate = "3F000"
+
+
+class SyntaxError_(UserError):
+    """Text that is no statement. (The underscore keeps Python's own exception visible.)"""
+
+    sqlstate = "42601"
+
+
+class AmbiguousColumn(UserError):
+    sqlstate = "42702"
+
+
+class UndefinedColumn(UserError):
+    sqlstate = "42703"
+
+
+class UndefinedObject(UserError):
+    sqlstate = "42704"
+
+
+class DuplicateAlias(UserError):
+    sqlstate = "42712"
+
+
+class DuplicateColumn(UserError):
+    sqlstate = "42701"
+
+
+class DuplicateObject(UserError):
+    sqlstate = "42710"
+
+
+class DuplicateTable(UserError):
+    sqlstate = "42P07"
+
+
+class DuplicateDatabase(UserError):
+    sqlstate = "42P04"
+
+
+class DuplicateSchema(UserError):
+    sqlstate = "42P06"
+
+
+class DuplicateCursor(UserError):
+    sqlstate = "42P03"
+
+
+class DuplicatePreparedStatement(UserError):
+    sqlstate = "42P05"
+
+
+class UndefinedTable(UserError):
+    sqlstate = "42P01"
+
+
+class UndefinedParameter(UserError):
+    sqlstate = "42P02"
+
+
+class UndefinedFunction(UserError):
+    sqlstate = "42883"
+
+
+class AmbiguousFunction(UserError):
+    sqlstate = "42725"
+
+
+class AmbiguousParameter(UserError):
+    sqlstate = "42P08"
+
+
+class IndeterminateDatatype(UserError):
+    sqlstate = "42P18"
+
+
+class DatatypeMismatch(UserError):
+    sqlstate = "42804"
+
+
+class CannotCoerce(UserError):
+    sqlstate = "42846"
+
+
+class GroupingError(UserError):
+    sqlstate = "42803"
+
+
+class InvalidColumnReference(UserError):
+    sqlstate = "42P10"
+
+
+class InvalidColumnDefinition(UserError):
+    sqlstate = "42611"
+
+
+class WrongObjectType(UserError):
+    sqlstate = "42809"
+
+
+class InvalidName(UserError):
+    sqlstate = "42602"
+
+
+class InsufficientPrivilege(UserError):
+    sqlstate = "42501"
+
+
+class StatementTooComplex(UserError):
+    sqlstate = "54001"
+
+
+class ObjectNotInPrerequisiteState(UserError):
+    sqlstate = "55000"
+
+
+class CantChangeRuntimeParam(UserError):
+    sqlstate = "55P02"
+
+
+class ProtocolViolation(DatabaseError):
+    """Bytes that are no message of the protocol, or one that has no place here."""
+
+    sqlstate = "08P01"
+
+
+class TooManyConnections(Unavailable):
+    sqlstate = "53300"
+
+
+class OutOfDisk(Unavailable):
+    sqlstate = "53100"
+
+
+class QueryCanceled(Unavailable):
+    sqlstate = "57014"
+
+    def __init__(self, message: str = "canceling statement due to user request") -> None:
+        super().__init__(message)
+
+
+class AdminShutdown(Unavailable):
+    sqlstate = "57P01"
+
+
+class Fenced(Unavailable):
+    """Another environment has taken over this data directory."""
+
+    sqlstate = "57P01"
+
+
+class DataCorrupted(DatabaseError):
+    """Stored bytes are not what was written; names the file and the offset."""
+
+    sqlstate = "XX001"
+
+
+class InternalError(DatabaseError):
+    """A bug of ours, found before it could give a wrong answer."""
+
+
+def data_error(sqlstate: str, message: str) -> str:
+    """Return the text that stands for an error in an error collection."""
+    assert len(sqlstate) == 5, sqlstate
+    return f"{sqlstate} {message}"

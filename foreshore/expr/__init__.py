@@ -1,0 +1,1 @@
+"""Typed scalar and relational expressions, and the functions they call."""

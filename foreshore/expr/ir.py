@@ -1,0 +1,559 @@
+"""The intermediate representation: typed scalar expressions and relational expressions.
+
+Relational expressions denote multisets of rows with signed multiplicities; columns have positions,
+not names. A scalar's `Column(i)` is the i-th column of the row at hand: of the input for Map,
+Filter, FlatMap and Reduce, of all inputs laid side by side for Join. Map appends its scalars, and
+each may use those before it.
+
+The nodes are immutable, hashable and travel between processes (msgspec). Two forms exist. *Bound*
+is what the binder makes: it may hold `OuterColumn`, `Exists`, `ScalarSubquery`, `AnySubquery` and
+`JoinOn`. *Lowered* is what all else works on: none of these is left in it (`check_lowered`).
+
+Errors. A scalar may fail for a row (`ir.Call` of a fallible function). A bound or lowered plan
+simply says so by using the function; `split_errors` turns one plan into two total ones, the rows
+and the errors, so that engines know nothing of failing: in them a failing call's value is NULL and
+`ErrorOf(e)` is the error's text or NULL. Case, And and Or guard: an error in a branch not taken, or
+beside a FALSE in And or a TRUE in Or, is none.
+"""
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+from typing import Literal as OneOf
+
+import msgspec
+
+from foreshore.ids import GlobalId
+from foreshore.types import BOOL, INT8, TEXT, ColumnType, SqlType
+
+
+class Node(msgspec.Struct, frozen=True, tag=True, tag_field="node", cache_hash=True):
+    """A node of an expression; equal to any other that says the same."""
+
+
+def _tuples(value: Any) -> Any:
+    """Return `value` with lists made tuples, as decoding leaves them lists where a type says Any."""
+    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
+
+
+# --- scalars -------------------------------------------------------------------------------
+
+
+class Column(Node, frozen=True, cache_hash=True):
+    """The `index`-th column of the row at hand, from 0."""
+
+    index: int
+    type: SqlType
+    nullable: bool = True
+
+
+class Literal(Node, frozen=True, cache_hash=True):
+    """A constant; `value` is a datum (see `foreshore.types`)."""
+
+    value: Any
+    type: SqlType
+
+    def __post_init__(self) -> None:
+        if isinstance(self.value, list):
+            msgspec.structs.force_setattr(self, "value", _tuples(self.value))
+
+
+class Parameter(Node, frozen=True, cache_hash=True):
+    """`$number` of a prepared statement, from 1; replaced by a Literal when it is executed."""
+
+    number: int
+    type: SqlType
+
+
+class Environment(Node, frozen=True, cache_hash=True):
+    """A value that the adapter knows when it runs the statement, and puts in as a Literal.
+
+    `name` is one of now, mz_now, current_user, session_user, current_database, current_schema,
+    current_schemas, current_setting, pg_backend_pid, version. Refused in maintained views.
+    """
+
+    name: str
+    type: SqlType
+
+
+class Call(Node, frozen=True, cache_hash=True):
+    """A scalar function of the registry, by its key, over arguments of exactly its types."""
+
+    function: str
+    args: tuple["Scalar", ...]
+    type: SqlType
+
+
+class And(Node, frozen=True, cache_hash=True):
+    """Three-valued conjunction; an error counts only where no operand is FALSE."""
+
+    args: tuple["Scalar", ...]
+
+
+class Or(Node, frozen=True, cache_hash=True):
+    """Three-valued disjunction; an error counts only where no operand is TRUE."""
+
+    args: tuple["Scalar", ...]
+
+
+class Case(Node, frozen=True, cache_hash=True):
+    """The result of the first branch whose condition is TRUE, else `otherwise`."""
+
+    branches: tuple[tuple["Scalar", "Scalar"], ...]
+    otherwise: "Scalar"
+    type: SqlType
+
+
+class ErrorOf(Node, frozen=True, cache_hash=True):
+    """The error of evaluating `expr` for this row (see `foreshore.errors.data_error`), or NULL."""
+
+    expr: "Scalar"
+
+
+class OuterColumn(Node, frozen=True, cache_hash=True):
+    """Bound form only: a column of the row `level` (from 1) subquery or LATERAL boundaries out."""
+
+    level: int
+    index: int
+    type: SqlType
+    nullable: bool = True
+
+
+class Exists(Node, frozen=True, cache_hash=True):
+    """Bound form only: whether `relation` has a row."""
+
+    relation: "Relation"
+
+
+class ScalarSubquery(Node, frozen=True, cache_hash=True):
+    """Bound form only: the one column of the one row of `relation`; NULL if it has no row.
+
+    More than one row is the error 21000 `more than one row returned by a subquery used as an
+    expression`.
+    """
+
+    relation: "Relation"
+    type: SqlType
+
+
+class AnySubquery(Node, frozen=True, cache_hash=True):
+    """Bound form only: three-valued OR of `predicate` over the rows of `relation`.
+
+    In `predicate`, `Column(i)` is the i-th column of `relation`, and the row in which the subquery
+    stands is at `OuterColumn(level=1)`. IN is this with equality; ALL is its double negation.
+    """
+
+    predicate: "Scalar"
+    relation: "Relation"
+
+
+Scalar: TypeAlias = (
+    Column
+    | Literal
+    | Parameter
+    | Environment
+    | Call
+    | And
+    | Or
+    | Case
+    | ErrorOf
+    | OuterColumn
+    | Exists
+    | ScalarSubquery
+    | AnySubquery
+)
+
+TRUE = Literal(True, BOOL)
+FALSE = Literal(False, BOOL)
+
+
+class OrderKey(Node, frozen=True, cache_hash=True):
+    """One key of an ordering. PostgreSQL's default is nulls last ascending, first descending."""
+
+    expr: Scalar
+    descending: bool = False
+    nulls_first: bool = False
+
+
+class Aggregate(Node, frozen=True, cache_hash=True):
+    """A core aggregate over the rows of a group; never fails.
+
+    `function` is one of
+      count      number of rows (no args), or of rows whose argument is not NULL: int8, never NULL
+      sum        of an integer or numeric argument, exactly: numeric of the argument's scale
+      sum_float  of a float4/float8, correctly rounded once, whatever the order: float8
+      min, max   by the type's SQL order
+      array_agg  all values, NULLs too; `order_by` decides, else an order that is the same everywhere
+      string_agg (value, delimiter), NULL values left out; order as array_agg
+    What SQL knows beyond these (avg, bool_and, sum of int4 as int8, ...) the binder composes of them
+    and scalar functions. Rows for which `filter` is not TRUE do not count.
+    """
+
+    function: OneOf["count", "sum", "sum_float", "min", "max", "array_agg", "string_agg"]
+    args: tuple[Scalar, ...]
+    type: SqlType
+    distinct: bool = False
+    filter: Scalar | None = None
+    order_by: tuple[OrderKey, ...] = ()
+
+
+# --- relations -----------------------------------------------------------------------------
+
+
+class Constant(Node, frozen=True, cache_hash=True):
+    """Rows known from the text, each with its multiplicity."""
+
+    rows: tuple[tuple[tuple[Any, ...], int], ...]
+    columns: tuple[ColumnType, ...]
+
+    def __post_init__(self) -> None:
+        if any(isinstance(datum, list) for row, _ in self.rows for datum in row):
+            msgspec.structs.force_setattr(self, "rows", _tuples(self.rows))
+
+
+class Get(Node, frozen=True, cache_hash=True):
+    """The collection `id`: a shard, an index's collection, a catalog relation."""
+
+    id: GlobalId
+    columns: tuple[ColumnType, ...]
+    keys: tuple[tuple[int, ...], ...] = ()
+
+
+class LocalGet(Node, frozen=True, cache_hash=True):
+    """What an enclosing `Let` has bound to `number`."""
+
+    number: int
+    columns: tuple[ColumnType, ...]
+
+
+class Let(Node, frozen=True, cache_hash=True):
+    """`body`, in which `LocalGet(number)` stands for `value`. Numbers are unique within a plan."""
+
+    number: int
+    value: "Relation"
+    body: "Relation"
+
+
+class Map(Node, frozen=True, cache_hash=True):
+    """Each row with `scalars` appended."""
+
+    input: "Relation"
+    scalars: tuple[Scalar, ...]
+
+
+class Filter(Node, frozen=True, cache_hash=True):
+    """The rows for which all `predicates` are TRUE."""
+
+    input: "Relation"
+    predicates: tuple[Scalar, ...]
+
+
+class Project(Node, frozen=True, cache_hash=True):
+    """The columns at `outputs`, in that order, perhaps repeated."""
+
+    input: "Relation"
+    outputs: tuple[int, ...]
+
+
+class FlatMap(Node, frozen=True, cache_hash=True):
+    """Each row beside each row of a table function applied to it."""
+
+    input: "Relation"
+    function: str  # key of a table function of the registry
+    args: tuple[Scalar, ...]
+    columns: tuple[ColumnType, ...]  # those that the function appends
+
+
+class Join(Node, frozen=True, cache_hash=True):
+    """The product of `inputs`, where within each of `equivalences` all scalars are SQL-equal.
+
+    NULL equals nothing here. No inputs: one row without columns.
+    """
+
+    inputs: tuple["Relation", ...]
+    equivalences: tuple[tuple[Scalar, ...], ...] = ()
+
+
+class Reduce(Node, frozen=True, cache_hash=True):
+    """One row for each group: the key's scalars, then the aggregates.
+
+    NULLs group together. Without a key there is always exactly one group, also over no rows. Without
+    aggregates it is DISTINCT.
+    """
+
+    input: "Relation"
+    group_key: tuple[Scalar, ...]
+    aggregates: tuple[Aggregate, ...]
+
+
+class TopK(Node, frozen=True, cache_hash=True):
+    """Of each group of rows equal in `group_key`, those from `offset` on, at most `limit`.
+
+    Ordered by `order_key`; what that leaves equal is ordered by all columns, so that the result is
+    one and the same everywhere.
+    """
+
+    input: "Relation"
+    group_key: tuple[int, ...]
+    order_key: tuple[OrderKey, ...]
+    limit: Scalar | None = None
+    offset: Scalar | None = None
+
+
+class Negate(Node, frozen=True, cache_hash=True):
+    """The rows with their multiplicities negated."""
+
+    input: "Relation"
+
+
+class Threshold(Node, frozen=True, cache_hash=True):
+    """The rows whose multiplicity is positive."""
+
+    input: "Relation"
+
+
+class Union(Node, frozen=True, cache_hash=True):
+    """The sum of `inputs`, at least one; UNION ALL."""
+
+    inputs: tuple["Relation", ...]
+
+
+class JoinOn(Node, frozen=True, cache_hash=True):
+    """Bound form only: SQL's binary join.
+
+    `on` sees both sides' columns. If `lateral`, `right` may use the row of `left` as
+    `OuterColumn(level=1)`; a join that is not lateral adds no level.
+    """
+
+    left: "Relation"
+    right: "Relation"
+    kind: OneOf["inner", "left", "right", "full"]
+    on: Scalar
+    lateral: bool = False
+
+
+Relation: TypeAlias = (
+    Constant
+    | Get
+    | LocalGet
+    | Let
+    | Map
+    | Filter
+    | Project
+    | FlatMap
+    | Join
+    | Reduce
+    | TopK
+    | Negate
+    | Threshold
+    | Union
+    | JoinOn
+)
+
+
+class Finishing(msgspec.Struct, frozen=True):
+    """What remains to be done with a result's rows before they go to the client, in this order."""
+
+    order_by: tuple[OrderKey, ...]  # over the relation's columns
+    limit: int | None
+    offset: int
+    project: tuple[int, ...]
+
+
+def type_of(scalar: Scalar) -> SqlType:
+    """Return the type of `scalar`'s values."""
+    match scalar:
+        case And() | Or() | Exists() | AnySubquery():
+            return BOOL
+        case ErrorOf():
+            return TEXT
+        case _:
+            return scalar.type
+
+
+def columns_of(relation: Relation) -> tuple[ColumnType, ...]:
+    """Return the types of the relation's columns. Nullability errs on the side of nullable."""
+    match relation:
+        case Constant(columns=columns) | Get(columns=columns) | LocalGet(columns=columns):
+            return columns
+        case Let(body=body):
+            return columns_of(body)
+        case Map(input=input, scalars=scalars):
+            return columns_of(input) + tuple(map(_column_type, scalars))
+        case Filter(input=input) | TopK(input=input) | Negate(input=input) | Threshold(input=input):
+            return columns_of(input)
+        case Project(input=input, outputs=outputs):
+            columns = columns_of(input)
+            return tuple(columns[i] for i in outputs)
+        case FlatMap(input=input, columns=columns):
+            return columns_of(input) + columns
+        case Join(inputs=inputs):
+            return tuple(column for input in inputs for column in columns_of(input))
+        case Reduce(group_key=group_key, aggregates=aggregates):
+            return tuple(map(_column_type, group_key)) + tuple(
+                ColumnType(a.type, a.function != "count") for a in aggregates
+            )
+        case Union(inputs=inputs):
+            each = [columns_of(input) for input in inputs]
+            return tuple(
+                ColumnType(column.type, any(other[i].nullable for other in each))
+                for i, column in enumerate(each[0])
+            )
+        case JoinOn(left=left, right=right, kind=kind):
+            lefts, rights = columns_of(left), columns_of(right)
+            if kind in ("right", "full"):
+                lefts = tuple(ColumnType(c.type) for c in lefts)
+            if kind in ("left", "full"):
+                rights = tuple(ColumnType(c.type) for c in rights)
+            return lefts + rights
+
+
+def _column_type(scalar: Scalar) -> ColumnType:
+    match scalar:
+        case Column(type=type, nullable=nullable) | OuterColumn(type=type, nullable=nullable):
+            return ColumnType(type, nullable)
+        case Literal(value=value, type=type):
+            return ColumnType(type, value is None)
+        case Exists():
+            return ColumnType(BOOL, False)
+        case _:
+            return ColumnType(type_of(scalar))
+
+
+def inputs_of(relation: Relation) -> tuple[Relation, ...]:
+    """Return the relations directly below `relation` (not those within its scalars)."""
+    match relation:
+        case Join(inputs=inputs) | Union(inputs=inputs):
+            return inputs
+        case Let(value=value, body=body):
+            return (value, body)
+        case JoinOn(left=left, right=right):
+            return (left, right)
+        case Constant() | Get() | LocalGet():
+            return ()
+        case _:
+            return (relation.input,)
+
+
+def with_inputs(relation: Relation, inputs: tuple[Relation, ...]) -> Relation:
+    """Return `relation` over other inputs, as many as `inputs_of` it gives."""
+    match relation:
+        case Join() | Union():
+            return msgspec.structs.replace(relation, inputs=inputs)
+        case Let():
+            return Let(relation.number, *inputs)
+        case JoinOn():
+            return msgspec.structs.replace(relation, left=inputs[0], right=inputs[1])
+        case Constant() | Get() | LocalGet():
+            return relation
+        case _:
+            return msgspec.structs.replace(relation, input=inputs[0])
+
+
+def operands_of(scalar: Scalar) -> tuple[Scalar, ...]:
+    """Return the scalars directly below `scalar` (nothing within a subquery's relation)."""
+    match scalar:
+        case Call(args=args) | And(args=args) | Or(args=args):
+            return args
+        case Case(branches=branches, otherwise=otherwise):
+            return (*(part for branch in branches for part in branch), otherwise)
+        case ErrorOf(expr=expr):
+            return (expr,)
+        case AnySubquery(predicate=predicate):
+            return (predicate,)
+        case _:
+            return ()
+
+
+def with_operands(scalar: Scalar, operands: tuple[Scalar, ...]) -> Scalar:
+    """Return `scalar` over other operands, as many as `operands_of` it gives."""
+    match scalar:
+        case Call() | And() | Or():
+            return msgspec.structs.replace(scalar, args=operands)
+        case Case():
+            pairs = tuple(zip(operands[:-1:2], operands[1:-1:2], strict=True))
+            return Case(pairs, operands[-1], scalar.type)
+        case ErrorOf():
+            return ErrorOf(operands[0])
+        case AnySubquery():
+            return AnySubquery(operands[0], scalar.relation)
+        case _:
+            return scalar
+
+
+def scalars_of(relation: Relation) -> Iterator[Scalar]:
+    """Yield the scalars that stand directly in `relation`, those of its aggregates included."""
+    match relation:
+        case Map(scalars=scalars):
+            yield from scalars
+        case Filter(predicates=predicates):
+            yield from predicates
+        case FlatMap(args=args):
+            yield from args
+        case Join(equivalences=equivalences):
+            for equivalence in equivalences:
+                yield from equivalence
+        case Reduce(group_key=group_key, aggregates=aggregates):
+            yield from group_key
+            for aggregate in aggregates:
+                yield from aggregate.args
+                yield from (key.expr for key in aggregate.order_by)
+                if aggregate.filter is not None:
+                    yield aggregate.filter
+        case TopK(order_key=order_key, limit=limit, offset=offset):
+            yield from (key.expr for key in order_key)
+            yield from (bound for bound in (limit, offset) if bound is not None)
+        case JoinOn(on=on):
+            yield on
+        case _:
+            return
+
+
+def walk_relations(relation: Relation) -> Iterator[Relation]:
+    """Yield `relation` and all below it, parents first."""
+    stack = [relation]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(reversed(inputs_of(node)))
+
+
+def walk_scalars(scalar: Scalar) -> Iterator[Scalar]:
+    """Yield `scalar` and all below it, parents first."""
+    stack = [scalar]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(reversed(operands_of(node)))
+
+
+def sources_of(relation: Relation) -> frozenset[GlobalId]:
+    """Return the ids of the collections that a lowered relation reads."""
+    return frozenset(node.id for node in walk_relations(relation) if isinstance(node, Get))
+
+
+def check_lowered(relation: Relation) -> None:
+    """Assert that nothing of the bound form is left in `relation`."""
+    bound_only = (OuterColumn, Exists, ScalarSubquery, AnySubquery)
+    for node in walk_relations(relation):
+        assert not isinstance(node, JoinOn), node
+        for scalar in scalars_of(node):
+            assert not any(isinstance(s, bound_only) for s in walk_scalars(scalar)), scalar
+
+
+def count_all() -> Aggregate:
+    """Return count(*)."""
+    return Aggregate("count", (), INT8)
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(Relation)
+
+
+def encode_relation(relation: Relation) -> bytes:
+    """Return `relation` as bytes that `decode_relation` reads."""
+    return _ENCODER.encode(relation)
+
+
+def decode_relation(data: bytes) -> Relation:
+    """Return the relation that `encode_relation` wrote."""
+    return _DECODER.decode(data)

@@ -1,0 +1,253 @@
+"""Types: what a value is, and which form it has in each place a value can be.
+
+One table, `TYPES`, says for each SQL type its object ids, its category for overload resolution, and
+its physical form: the Arrow type of a column of it. That same form lies in Parquet and in log
+records, is what kernels compute on, and is what the bulk engines see:
+
+    numeric            decimal128(38, scale), the scale planned for each expression (decision 0002)
+    text and its kin   utf8; char(n) without its trailing blanks, which are put back at output
+    date, timestamp    days, microseconds since 1970; infinities are the extremes of the integer
+    timestamptz        microseconds since 1970, UTC
+    time               microseconds since midnight
+    interval           struct<months: int32, days: int32, micros: int64>, not normalised
+    uuid               16 bytes
+    jsonb              utf8 in PostgreSQL's output form (keys sorted and unique)
+    arrays             list<element>, one-dimensional
+
+A *datum* is one value of physical form as a plain Python value: None, bool, int, float, str, bytes,
+or a tuple (of months, days, micros; of an array's elements); a numeric is its decimal text, date and
+time kinds are the integers above.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+Datum = None | bool | int | float | str | bytes | tuple[Any, ...]
+
+# The most digits a numeric has, and after the point where neither a declaration nor the expression
+# says how many.
+NUMERIC_DIGITS = 38
+UNCONSTRAINED_SCALE = 20
+MAX_PLANNED_SCALE = 30
+
+
+class SqlType(msgspec.Struct, frozen=True):
+    """A type with its modifiers.
+
+    `name` is PostgreSQL's internal name (int4, bpchar, timestamptz), `"array"` for every array.
+    `length` is the n of varchar(n) and char(n), the declared precision of numeric, the fractional
+    digits p of time kinds; None where not declared. `scale` is a numeric's number of fractional
+    digits, always planned. `trim` marks a numeric whose trailing zeros mean nothing (unconstrained
+    columns, quotients) and are not shown.
+    """
+
+    name: str
+    length: int | None = None
+    scale: int | None = None
+    trim: bool = False
+    element: "SqlType | None" = None
+
+    def __str__(self) -> str:
+        """Return the name as PostgreSQL's format_type gives it, without modifiers."""
+        if self.element is not None:
+            return f"{self.element}[]"
+        return TYPES[self.name].display
+
+
+@dataclass(frozen=True, slots=True)
+class TypeInfo:
+    """What is known of a type regardless of its modifiers."""
+
+    oid: int
+    array_oid: int
+    category: str  # PostgreSQL's pg_type.typcategory
+    preferred: bool
+    length: int  # PostgreSQL's pg_type.typlen
+    arrow: pa.DataType | None  # None where modifiers decide
+    display: str  # as format_type shows it
+
+
+_INTERVAL = pa.struct(
+    [pa.field("months", pa.int32()), pa.field("days", pa.int32()), pa.field("micros", pa.int64())]
+)
+
+TYPES: dict[str, TypeInfo] = {
+    "bool": TypeInfo(16, 1000, "B", True, 1, pa.bool_(), "boolean"),
+    "bytea": TypeInfo(17, 1001, "U", False, -1, pa.binary(), "bytea"),
+    "char": TypeInfo(18, 1002, "Z", False, 1, pa.string(), '"char"'),
+    "name": TypeInfo(19, 1003, "S", False, 64, pa.string(), "name"),
+    "int8": TypeInfo(20, 1016, "N", False, 8, pa.int64(), "bigint"),
+    "int2": TypeInfo(21, 1005, "N", False, 2, pa.int16(), "smallint"),
+    "int2vector": TypeInfo(22, 1006, "A", False, -1, pa.list_(pa.int16()), "int2vector"),
+    "int4": TypeInfo(23, 1007, "N", False, 4, pa.int32(), "integer"),
+    "regproc": TypeInfo(24, 1008, "N", False, 4, pa.int64(), "regproc"),
+    "text": TypeInfo(25, 1009, "S", True, -1, pa.string(), "text"),
+    "oid": TypeInfo(26, 1028, "N", True, 4, pa.int64(), "oid"),
+    "oidvector": TypeInfo(30, 1013, "A", False, -1, pa.list_(pa.int64()), "oidvector"),
+    "float4": TypeInfo(700, 1021, "N", False, 4, pa.float32(), "real"),
+    "float8": TypeInfo(701, 1022, "N", True, 8, pa.float64(), "double precision"),
+    "unknown": TypeInfo(705, 0, "X", False, -2, pa.string(), "unknown"),
+    "bpchar": TypeInfo(1042, 1014, "S", False, -1, pa.string(), "character"),
+    "varchar": TypeInfo(1043, 1015, "S", False, -1, pa.string(), "character varying"),
+    "date": TypeInfo(1082, 1182, "D", False, 4, pa.date32(), "date"),
+    "time": TypeInfo(1083, 1183, "D", False, 8, pa.time64("us"), "time without time zone"),
+    "timestamp": TypeInfo(
+        1114, 1115, "D", False, 8, pa.timestamp("us"), "timestamp without time zone"
+    ),
+    "timestamptz": TypeInfo(
+        1184, 1185, "D", True, 8, pa.timestamp("us", "UTC"), "timestamp with time zone"
+    ),
+    "interval": TypeInfo(1186, 1187, "T", True, 16, _INTERVAL, "interval"),
+    "numeric": TypeInfo(1700, 1231, "N", False, -1, None, "numeric"),
+    "regclass": TypeInfo(2205, 2210, "N", False, 4, pa.int64(), "regclass"),
+    "regtype": TypeInfo(2206, 2211, "N", False, 4, pa.int64(), "regtype"),
+    "record": TypeInfo(2249, 2287, "P", False, -1, pa.string(), "record"),
+    "void": TypeInfo(2278, 0, "P", False, 4, pa.string(), "void"),
+    "uuid": TypeInfo(2950, 2951, "U", False, 16, pa.binary(), "uuid"),
+    "jsonb": TypeInfo(3802, 3807, "U", False, -1, pa.string(), "jsonb"),
+    "regnamespace": TypeInfo(4089, 4090, "N", False, 4, pa.int64(), "regnamespace"),
+    "mz_timestamp": TypeInfo(16552, 16553, "N", False, 8, pa.int64(), "mz_timestamp"),
+    "array": TypeInfo(2277, 0, "A", False, -1, None, "anyarray"),
+}
+
+BOOL = SqlType("bool")
+BYTEA = SqlType("bytea")
+INT2 = SqlType("int2")
+INT4 = SqlType("int4")
+INT8 = SqlType("int8")
+FLOAT4 = SqlType("float4")
+FLOAT8 = SqlType("float8")
+NUMERIC = SqlType("numeric", None, UNCONSTRAINED_SCALE, True)
+TEXT = SqlType("text")
+NAME = SqlType("name")
+CHAR = SqlType("char")  # the one-byte "char" of the catalog; char(n) is bpchar
+VARCHAR = SqlType("varchar")
+BPCHAR = SqlType("bpchar")
+DATE = SqlType("date")
+TIME_OF_DAY = SqlType("time")
+TIMESTAMP = SqlType("timestamp")
+TIMESTAMPTZ = SqlType("timestamptz")
+INTERVAL = SqlType("interval")
+UUID = SqlType("uuid")
+JSONB = SqlType("jsonb")
+OID = SqlType("oid")
+REGCLASS = SqlType("regclass")
+REGTYPE = SqlType("regtype")
+REGPROC = SqlType("regproc")
+REGNAMESPACE = SqlType("regnamespace")
+INT2VECTOR = SqlType("int2vector")
+OIDVECTOR = SqlType("oidvector")
+UNKNOWN = SqlType("unknown")
+VOID = SqlType("void")
+RECORD = SqlType("record")
+MZ_TIMESTAMP = SqlType("mz_timestamp")
+
+
+def numeric(precision: int, scale: int) -> SqlType:
+    """Return numeric(precision, scale), both as declared; precision at most `NUMERIC_DIGITS`."""
+    return SqlType("numeric", precision, scale)
+
+
+def numeric_of_scale(scale: int, *, trim: bool = False) -> SqlType:
+    """Return an undeclared numeric whose values are planned to have `scale` fractional digits."""
+    return SqlType("numeric", None, scale, trim)
+
+
+def array_of(element: SqlType) -> SqlType:
+    """Return the type of one-dimensional arrays of `element`."""
+    return SqlType("array", element=element)
+
+
+def oid_of(type: SqlType) -> int:
+    """Return PostgreSQL's object id of the type."""
+    return TYPES[type.element.name].array_oid if type.element else TYPES[type.name].oid
+
+
+@cache
+def type_of_oid(oid: int) -> SqlType | None:
+    """Return the type with PostgreSQL's object id `oid`, without modifiers; None if there is none."""
+    for name, info in TYPES.items():
+        if info.oid == oid and name != "array":
+            return NUMERIC if name == "numeric" else SqlType(name)
+        if oid and info.array_oid == oid:
+            return array_of(NUMERIC if name == "numeric" else SqlType(name))
+    return None
+
+
+def category_of(type: SqlType) -> str:
+    """Return PostgreSQL's category letter, which guides overload resolution."""
+    return TYPES[type.name].category
+
+
+@cache
+def arrow_type(type: SqlType) -> pa.DataType:
+    """Return the Arrow type of a column of `type`."""
+    if type.element is not None:
+        return pa.list_(arrow_type(type.element))
+    if type.name == "numeric":
+        assert type.scale is not None, type
+        return pa.decimal128(NUMERIC_DIGITS, type.scale)
+    arrow = TYPES[type.name].arrow
+    assert arrow is not None, type
+    return arrow
+
+
+def typmod_of(type: SqlType) -> int:
+    """Return PostgreSQL's type modifier as sent in a row description; -1 where there is none."""
+    if type.length is None:
+        return -1
+    match type.name:
+        case "numeric":
+            return ((type.length << 16) | (type.scale or 0)) + 4
+        case "varchar" | "bpchar":
+            return type.length + 4
+        case _:
+            return type.length
+
+
+def format_type(type: SqlType) -> str:
+    """Return the name with modifiers, as PostgreSQL's format_type(oid, typmod) shows it."""
+    if type.element is not None:
+        return f"{format_type(type.element)}[]"
+    display = TYPES[type.name].display
+    if type.length is None:
+        return display
+    match type.name:
+        case "numeric":
+            return f"{display}({type.length},{type.scale})"
+        case "time" | "timestamp" | "timestamptz":
+            word, rest = display.split(" ", 1)
+            return f"{word}({type.length}) {rest}"
+        case _:
+            return f"{display}({type.length})"
+
+
+class ColumnType(msgspec.Struct, frozen=True):
+    """The type of a column and whether it may hold NULL."""
+
+    type: SqlType
+    nullable: bool = True
+
+
+class RelationDesc(msgspec.Struct, frozen=True):
+    """The columns of a named relation, in order; names may repeat only in results of queries."""
+
+    names: tuple[str, ...]
+    columns: tuple[ColumnType, ...]
+    keys: tuple[tuple[int, ...], ...] = ()  # sets of columns of which no two rows agree in all
+
+    def __post_init__(self) -> None:
+        assert len(self.names) == len(self.columns), self
+
+    def arrow_schema(self) -> pa.Schema:
+        """Return the Arrow schema of the rows."""
+        return pa.schema(
+            [
+                pa.field(name, arrow_type(column.type), column.nullable)
+                for name, column in zip(self.names, self.columns, strict=True)
+            ]
+        )

@@ -1,0 +1,30 @@
+"""Updates: `(data, time, diff)`, the one way in which collections change.
+
+In columnar form a set of updates is an Arrow table: the row's columns, then `__time` (int64,
+milliseconds of the timeline `epoch_ms`) and `__diff` (int64, signed multiplicity). Rows at one
+time are the same table without `__time`. A collection version is what its updates up to a time
+add up to.
+"""
+
+import pyarrow as pa
+
+TIME = "__time"
+DIFF = "__diff"
+
+Timestamp = int  # milliseconds since 1970 on the timeline epoch_ms
+
+T0: Timestamp = 0
+MAX_TIMESTAMP: Timestamp = 2**63 - 1
+
+TIME_FIELD = pa.field(TIME, pa.int64(), nullable=False)
+DIFF_FIELD = pa.field(DIFF, pa.int64(), nullable=False)
+
+
+def update_schema(rows: pa.Schema) -> pa.Schema:
+    """Return the schema of updates to a collection whose rows have the schema `rows`."""
+    return pa.schema([*rows, TIME_FIELD, DIFF_FIELD])
+
+
+def row_schema(updates: pa.Schema) -> pa.Schema:
+    """Return the schema of the rows within updates; the inverse of `update_schema`."""
+    return pa.schema([field for field in updates if field.name not in (TIME, DIFF)])

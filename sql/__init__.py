@@ -1,0 +1,1 @@
+"""Text to a typed, optimised plan; pure, no input or output."""

@@ -1,0 +1,1 @@
+"""Parsed statements to bound ones: names resolved, every expression typed."""

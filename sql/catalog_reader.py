@@ -1,0 +1,64 @@
+"""What binding may ask the catalog: a Protocol, so that `sql` knows no catalog.
+
+SHOW statements other than SHOW CREATE and SHOW variable are queries over the builtin relations of
+`mz_catalog` and `pg_catalog`, planned like any other.
+"""
+
+from dataclasses import dataclass
+from typing import Literal as OneOf
+from typing import Protocol
+
+from foreshore.expr.ir import Relation, Scalar
+from foreshore.ids import GlobalId
+from foreshore.sql.plan import Name
+from foreshore.types import RelationDesc
+
+ItemKind = OneOf["table", "view", "materialized view", "index", "builtin"]
+
+
+@dataclass(frozen=True, slots=True)
+class ItemView:
+    """An item of the catalog as binding sees it."""
+
+    id: GlobalId
+    kind: ItemKind
+    name: Name
+    desc: RelationDesc
+    # A view's lowered relation, put in where it is named; None for what has a collection of its own.
+    definition: Relation | None = None
+    # A table's defaults, one scalar a column.
+    defaults: tuple[Scalar, ...] = ()
+
+
+class CatalogReader(Protocol):
+    """Names to items, at one moment."""
+
+    @property
+    def database(self) -> str:
+        """The session's current database."""
+        ...
+
+    @property
+    def search_path(self) -> tuple[str, ...]:
+        """The schemas searched for unqualified names, in order, implicit ones included."""
+        ...
+
+    def resolve_item(self, parts: tuple[str, ...]) -> ItemView:
+        """Return what `[[database.]schema.]item` names.
+
+        Raises UndefinedTable `relation "x" does not exist`, InvalidSchemaName,
+        FeatureNotSupported for cross-database references as PostgreSQL words them.
+        """
+        ...
+
+    def item(self, id: GlobalId) -> ItemView:
+        """Return the item bound to `id`."""
+        ...
+
+    def resolve_new(self, parts: tuple[str, ...]) -> Name:
+        """Return the full name under which a new item would be created; its schema must exist."""
+        ...
+
+    def cluster_exists(self, name: str) -> bool:
+        """Whether there is a cluster `name`."""
+        ...

@@ -1,0 +1,1 @@
+"""Relational expressions to better ones that mean the same; one rule, one file."""

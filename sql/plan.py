@@ -1,0 +1,382 @@
+"""What a statement means, planned: the face that `sql` shows to the adapter.
+
+`plan_statement` (sql/planner.py) gives one of these for each parsed statement. A plan is untimed and
+pure: it names collections by `GlobalId`, holds lowered and optimised relations, and may hold
+`Parameter` and `Environment` scalars that the adapter replaces when it runs it.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal as OneOf
+from typing import TypeAlias
+
+from foreshore.expr.ir import Finishing, Relation, Scalar
+from foreshore.ids import GlobalId
+from foreshore.types import TEXT, ColumnType, RelationDesc, SqlType
+
+EXPLAIN_DESC = RelationDesc(("QUERY PLAN",), (ColumnType(TEXT, False),))
+
+ObjectKind = OneOf[
+    "database",
+    "schema",
+    "table",
+    "view",
+    "materialized view",
+    "index",
+    "cluster",
+    "cluster replica",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A name as resolved: parts that the kind does not have are None."""
+
+    database: str | None
+    schema: str | None
+    item: str
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A relation with what finishes its result, and the columns that the client sees."""
+
+    relation: Relation
+    finishing: Finishing
+    desc: RelationDesc  # of the rows after `finishing.project`
+    limit: Scalar | None = None  # LIMIT and OFFSET while they are parameters; else in `finishing`
+    offset: Scalar | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AsOf:
+    """AS OF [AT LEAST] `time`, a scalar without columns of type mz_timestamp or timestamptz."""
+
+    time: Scalar
+    at_least: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    query: Query
+    as_of: AsOf | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    query: Query  # without order or limit
+    snapshot: bool
+    progress: bool
+    as_of: AsOf | None
+    up_to: Scalar | None
+    desc: RelationDesc  # mz_timestamp, [mz_progressed,] mz_diff, then the query's columns
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    """EXPLAIN of `query`; `raw` is the bound form, where the stage asks for it."""
+
+    stage: OneOf["optimized", "physical", "timestamp", "decorrelated", "raw"]
+    query: Query
+    as_of: AsOf | None
+    text: str  # the stage rendered, for all but physical and timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """Rows of `source` (columns in the table's order, defaults filled in) go into the table.
+
+    `returning` is over `source`'s columns. `constant`: reads no collection (write-only transactions).
+    """
+
+    table: GlobalId
+    source: Relation
+    returning: Query | None  # its relation is over LocalGet(0), the inserted rows
+    constant: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """`selection` gives old rows then new ones side by side: 2n columns for a table of n.
+
+    The old rows are those that qualify, with their multiplicities.
+    """
+
+    table: GlobalId
+    selection: Relation
+    returning: Query | None  # over LocalGet(0), the new rows
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    table: GlobalId
+    selection: Relation  # the rows to delete
+    returning: Query | None  # over LocalGet(0), the deleted rows
+
+
+@dataclass(frozen=True, slots=True)
+class CopyOptions:
+    format: OneOf["text", "csv", "binary"] = "text"
+    delimiter: str = "\t"
+    null: str = "\\N"
+    header: bool = False
+    quote: str = '"'
+    escape: str = '"'
+    force_quote: tuple[str, ...] | OneOf["*"] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CopyFrom:
+    """COPY table (columns) FROM STDIN. `columns` are positions; the others take `defaults`."""
+
+    table: GlobalId
+    columns: tuple[int, ...]
+    defaults: tuple[Scalar, ...]  # one for each column of the table
+    options: CopyOptions
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTo:
+    source: "Select | Subscribe"
+    options: CopyOptions
+
+
+@dataclass(frozen=True, slots=True)
+class CreateDatabase:
+    name: str
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSchema:
+    database: str
+    name: str
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    """`sql` is the statement with all names qualified, from which the item is planned anew."""
+
+    name: Name
+    desc: RelationDesc
+    defaults: tuple[Scalar, ...]
+    if_not_exists: bool
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateView:
+    name: Name
+    query: Query
+    or_replace: bool
+    if_not_exists: bool
+    depends_on: frozenset[GlobalId]
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateMaterializedView:
+    name: Name
+    query: Query
+    cluster: str | None  # None: the session's
+    or_replace: bool
+    if_not_exists: bool
+    depends_on: frozenset[GlobalId]
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateIndex:
+    """`key` are scalars over the columns of `on`; `name` None asks for a free default one."""
+
+    name: str | None
+    on: GlobalId
+    key: tuple[Scalar, ...]
+    default: bool
+    cluster: str | None
+    if_not_exists: bool
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateCluster:
+    name: str
+    size: str
+    replication_factor: int
+    options: dict[str, str]
+    replicas: tuple[tuple[str, str], ...] | None = None  # (name, size) where listed one by one
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateClusterReplica:
+    cluster: str
+    name: str
+    size: str
+    options: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    kind: ObjectKind
+    names: tuple[Name, ...]  # a replica's schema is its cluster
+    if_exists: bool
+    cascade: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    kind: ObjectKind
+    name: Name
+    to: str
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ShowCreate:
+    kind: ObjectKind
+    name: Name
+    desc: RelationDesc
+
+
+@dataclass(frozen=True, slots=True)
+class SetVariable:
+    """SET [SESSION | LOCAL] name = values; no values: TO DEFAULT."""
+
+    name: str
+    values: tuple[str, ...] | None
+    local: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ShowVariable:
+    name: str  # `all` for all of them
+    desc: RelationDesc
+
+
+@dataclass(frozen=True, slots=True)
+class ResetVariable:
+    name: str | None  # None: all
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    read_only: bool | None
+    isolation: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetTransaction:
+    read_only: bool | None
+    isolation: str | None
+    session: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    chain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    chain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    name: str
+    parameters: tuple[SqlType, ...]
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class Execute:
+    name: str
+    args: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Deallocate:
+    name: str | None  # None: all
+
+
+@dataclass(frozen=True, slots=True)
+class Declare:
+    name: str
+    query: "Select | Subscribe"
+    hold: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    name: str
+    count: int | None  # None: ALL
+    timeout_ms: int | None  # of FETCH ... WITH (TIMEOUT), for cursors over SUBSCRIBE
+    move: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CloseCursor:
+    name: str | None  # None: all
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    what: OneOf["all", "plans", "sequences", "temp"]
+
+
+Plan: TypeAlias = (
+    Select
+    | Subscribe
+    | Explain
+    | Insert
+    | Update
+    | Delete
+    | CopyFrom
+    | CopyTo
+    | CreateDatabase
+    | CreateSchema
+    | CreateTable
+    | CreateView
+    | CreateMaterializedView
+    | CreateIndex
+    | CreateCluster
+    | CreateClusterReplica
+    | Drop
+    | Rename
+    | ShowCreate
+    | SetVariable
+    | ShowVariable
+    | ResetVariable
+    | Begin
+    | SetTransaction
+    | Commit
+    | Rollback
+    | Prepare
+    | Execute
+    | Deallocate
+    | Declare
+    | Fetch
+    | CloseCursor
+    | Discard
+)
+
+
+def result_desc(plan: Plan) -> RelationDesc | None:
+    """Return the columns of the rows that running `plan` gives, None where it gives none.
+
+    FETCH and EXECUTE depend on what they name; the session knows.
+    """
+    match plan:
+        case Select(query=query):
+            return query.desc
+        case Subscribe(desc=desc) | ShowVariable(desc=desc) | ShowCreate(desc=desc):
+            return desc
+        case (
+            Insert(returning=returning) | Update(returning=returning) | Delete(returning=returning)
+        ):
+            return returning.desc if returning is not None else None
+        case Explain(query=query):
+            return EXPLAIN_DESC
+        case _:
+            return None

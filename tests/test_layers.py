@@ -1,0 +1,50 @@
+"""The architecture, as a test: which layer may import which, and that all of them are shipped."""
+
+import ast
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+MAY_IMPORT: dict[str, set[str]] = {
+    "storage": set(),
+    "sql": set(),
+    "compute": {"storage"},
+    "catalog": {"storage"},
+    "adapter": {"storage", "sql", "compute", "catalog"},
+    "server": {"adapter"},
+    "foreshore": set(),  # the vocabulary, which all may import
+}
+COMPOSITION_ROOT = ROOT / "server" / "main.py"
+
+
+def imported(file: Path) -> Iterator[str]:
+    """Yield the dotted name of everything that `file` imports."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        match node:
+            case ast.ImportFrom(module=str(module), names=aliases):
+                yield from (f"{module}.{alias.name}" for alias in aliases)
+            case ast.Import(names=aliases):
+                yield from (alias.name for alias in aliases)
+
+
+@pytest.mark.parametrize("layer", MAY_IMPORT)
+def test_a_layer_imports_only_those_below(layer: str) -> None:
+    allowed = tuple(f"{name}." for name in MAY_IMPORT[layer] | {layer})
+    for file in sorted((ROOT / layer).rglob("*.py")):
+        for name in imported(file) if file != COMPOSITION_ROOT else ():
+            package, _, rest = name.partition(".")
+            assert package not in MAY_IMPORT.keys() - {"foreshore"}, f"{file}: say foreshore.{name}"
+            if package == "foreshore" and rest.partition(".")[0] in MAY_IMPORT:
+                assert f"{rest}.".startswith(allowed), f"{file} imports {name}"
+
+
+def test_every_package_is_shipped() -> None:
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    inits = [init for layer in MAY_IMPORT for init in (ROOT / layer).rglob("__init__.py")]
+    paths = [".".join(init.parent.relative_to(ROOT).parts) for init in inits]
+    assert sorted(listed) == sorted(
+        p if p.split(".")[0] == "foreshore" else f"foreshore.{p}" for p in paths
+    )
