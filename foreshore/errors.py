@@ -172,7 +172,7 @@ class InvalidSchemaName(UserError):
 
 
 class SyntaxError_(UserError):
-    """Text that is no statement. (The underscore keeps Python's own exception visible.)"""
+    """Text that is no statement; the underscore keeps Python's own exception visible."""
 
     sqlstate = "42601"
 

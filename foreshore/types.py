@@ -15,8 +15,8 @@ records, is what kernels compute on, and is what the bulk engines see:
     arrays             list<element>, one-dimensional
 
 A *datum* is one value of physical form as a plain Python value: None, bool, int, float, str, bytes,
-or a tuple (of months, days, micros; of an array's elements); a numeric is its decimal text, date and
-time kinds are the integers above.
+or a tuple (of months, days, micros; of an array's elements); a numeric is its decimal text, date
+and time kinds are the integers above.
 """
 
 from dataclasses import dataclass
@@ -169,7 +169,7 @@ def oid_of(type: SqlType) -> int:
 
 @cache
 def type_of_oid(oid: int) -> SqlType | None:
-    """Return the type with PostgreSQL's object id `oid`, without modifiers; None if there is none."""
+    """Return the type of PostgreSQL's object id, without modifiers; None if there is none."""
     for name, info in TYPES.items():
         if info.oid == oid and name != "array":
             return NUMERIC if name == "numeric" else SqlType(name)

@@ -24,7 +24,7 @@ class ItemView:
     kind: ItemKind
     name: Name
     desc: RelationDesc
-    # A view's lowered relation, put in where it is named; None for what has a collection of its own.
+    # A view's lowered relation, put in where it is named; None for what has its own collection.
     definition: Relation | None = None
     # A table's defaults, one scalar a column.
     defaults: tuple[Scalar, ...] = ()

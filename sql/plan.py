@@ -1,7 +1,7 @@
 """What a statement means, planned: the face that `sql` shows to the adapter.
 
-`plan_statement` (sql/planner.py) gives one of these for each parsed statement. A plan is untimed and
-pure: it names collections by `GlobalId`, holds lowered and optimised relations, and may hold
+`plan_statement` (sql/planner.py) gives one of these for each parsed statement. A plan is untimed
+and pure: it names collections by `GlobalId`, holds lowered and optimised relations, and may hold
 `Parameter` and `Environment` scalars that the adapter replaces when it runs it.
 """
 
@@ -85,7 +85,7 @@ class Explain:
 class Insert:
     """Rows of `source` (columns in the table's order, defaults filled in) go into the table.
 
-    `returning` is over `source`'s columns. `constant`: reads no collection (write-only transactions).
+    `returning` is over `source`'s columns. `constant`: it reads no collection.
     """
 
     table: GlobalId

@@ -31,7 +31,7 @@ class Node(msgspec.Struct, frozen=True, tag=True, tag_field="node", cache_hash=T
 
 
 def _tuples(value: Any) -> Any:
-    """Return `value` with lists made tuples, as decoding leaves them lists where a type says Any."""
+    """Return `value` with lists made tuples: decoding leaves them lists where a type says Any."""
     return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
 
 
@@ -182,10 +182,10 @@ class Aggregate(Node, frozen=True, cache_hash=True):
       sum        of an integer or numeric argument, exactly: numeric of the argument's scale
       sum_float  of a float4/float8, correctly rounded once, whatever the order: float8
       min, max   by the type's SQL order
-      array_agg  all values, NULLs too; `order_by` decides, else an order that is the same everywhere
+      array_agg  all values, NULLs too, ordered by `order_by`, then the same way everywhere
       string_agg (value, delimiter), NULL values left out; order as array_agg
-    What SQL knows beyond these (avg, bool_and, sum of int4 as int8, ...) the binder composes of them
-    and scalar functions. Rows for which `filter` is not TRUE do not count.
+    What SQL knows beyond these (avg, bool_and, sum of int4 as int8, ...) the binder composes of
+    them and scalar functions. Rows for which `filter` is not TRUE do not count.
     """
 
     function: OneOf["count", "sum", "sum_float", "min", "max", "array_agg", "string_agg"]
@@ -276,8 +276,8 @@ class Join(Node, frozen=True, cache_hash=True):
 class Reduce(Node, frozen=True, cache_hash=True):
     """One row for each group: the key's scalars, then the aggregates.
 
-    NULLs group together. Without a key there is always exactly one group, also over no rows. Without
-    aggregates it is DISTINCT.
+    NULLs group together. Without a key there is always exactly one group, also over no rows.
+    Without aggregates it is DISTINCT.
     """
 
     input: "Relation"

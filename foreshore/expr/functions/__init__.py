@@ -1,1 +1,1 @@
-"""One registry of functions; a file per family, each function with its kernel beside its signature."""
+"""One registry of functions: a file per family, each function's kernel beside its signature."""

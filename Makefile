@@ -1,0 +1,51 @@
+# Every target sets up what it needs. `make run` and `make test` are all a newcomer has to know.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.set-up
+LAYERS := server adapter catalog sql compute storage
+RUN_FLAGS ?=
+TEST_FLAGS ?=
+
+.PHONY: setup run serve test test-slow types lint check bench clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed") if sys.version_info < (3, 11) else None'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip 'setuptools>=77' wheel
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@
+
+# Serve at 127.0.0.1:6875 with live data; RUN_FLAGS='--speed 3600' for a faster year.
+run: setup
+	$(BIN)/foreshore demo $(RUN_FLAGS)
+
+serve: setup
+	$(BIN)/foreshore serve
+
+# What did not run for want of a program (psql, a PostgreSQL, Java) is named at the end.
+test: setup
+	$(BIN)/python -m pytest -m 'not slow' $(TEST_FLAGS)
+
+test-slow: setup
+	$(BIN)/python -m pytest -m slow $(TEST_FLAGS)
+
+types: setup
+	@rm -rf build/types && mkdir -p build/types/foreshore
+	@ln -s $(CURDIR)/foreshore/* $(addprefix $(CURDIR)/,$(LAYERS)) build/types/foreshore/
+	$(BIN)/mypy
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+check: lint types
+
+bench: setup
+	$(BIN)/python -m tests.bench
+
+clean:
+	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,93 @@
+"""Replaying the year: what became known between two moments, as the statements that record it."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg import sql
+
+from foreshore.server.demo.history import Event, History
+
+_COLUMNS = (
+    "id", "carrier", "flight", "tailnum", "origin", "dest", "distance", "sched_dep", "time_hour",
+)  # fmt: skip
+
+# Kind of event -> (the columns it sets, their types), in the order in which one flight has them.
+_CHANGES: dict[str, tuple[tuple[LiteralString, LiteralString], ...]] = {
+    "depart": (("dep", "timestamp"), ("dep_delay", "integer")),
+    "arrive": (("arr", "timestamp"), ("arr_delay", "integer"), ("air_time", "integer")),
+    "correct": (("arr_delay", "integer"),),
+}
+
+
+def advance(connection: psycopg.Connection[Any], history: History, until: datetime) -> int:
+    """Record what happened after the database's moment and until another; return how many events.
+
+    Safe to repeat: a flight announced already is not announced again, and all else has the same
+    effect twice. So a run cut short at any point is made good by the next.
+    """
+    row = connection.execute("SELECT max(moment) FROM demo_clock").fetchone()
+    assert row is not None
+    events = history.between(row[0], until)
+    for statement in _statements(connection, events):
+        connection.execute(statement)
+    connection.execute(
+        sql.SQL("UPDATE demo_clock SET moment = {}::timestamp").format(sql.Literal(str(until)))
+    )
+    return len(events)
+
+
+def _statements(connection: psycopg.Connection[Any], events: list[Event]) -> Iterator[sql.Composed]:
+    announced = [event.flight for event in events if event.what == "announce"]
+    if announced:
+        known = connection.execute(
+            sql.SQL("SELECT id FROM flights WHERE id IN ({})").format(
+                sql.SQL(", ").join(sql.Literal(flight["id"]) for flight in announced)
+            )
+        ).fetchall()
+        present = {row[0] for row in known}
+        rows = [
+            [_text(flight[column]) for column in _COLUMNS]
+            for flight in announced
+            if flight["id"] not in present
+        ]
+        if rows:
+            yield sql.SQL("INSERT INTO flights ({}) VALUES {}").format(
+                sql.SQL(", ").join(map(sql.Identifier, _COLUMNS)), _values(rows)
+            )
+    for what, columns in _CHANGES.items():
+        rows = [
+            [event.flight["id"], *(_text(event.flight[column]) for column, _ in columns)]
+            for event in events
+            if event.what == what
+        ]
+        if rows:
+            yield sql.SQL(
+                "UPDATE flights SET {} FROM (VALUES {}) AS news (id, {}) WHERE flights.id = news.id"
+            ).format(
+                sql.SQL(", ").join(
+                    sql.SQL("{} = news.{}::{}").format(
+                        sql.Identifier(column), sql.Identifier(column), sql.SQL(type)
+                    )
+                    for column, type in columns
+                ),
+                _values(rows),
+                sql.SQL(", ").join(sql.Identifier(column) for column, _ in columns),
+            )
+    cancelled = [event.flight["id"] for event in events if event.what == "cancel"]
+    if cancelled:
+        yield sql.SQL("DELETE FROM flights WHERE id IN ({})").format(
+            sql.SQL(", ").join(map(sql.Literal, cancelled))
+        )
+
+
+def _values(rows: list[list[object]]) -> sql.Composed:
+    return sql.SQL(", ").join(
+        sql.SQL("({})").format(sql.SQL(", ").join(map(sql.Literal, row))) for row in rows
+    )
+
+
+def _text(value: object) -> object:
+    """Return a moment as text, which the server reads in the column's own type."""
+    return str(value) if isinstance(value, datetime) else value
