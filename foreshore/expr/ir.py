@@ -13,10 +13,14 @@ Errors. A scalar may fail for a row (`ir.Call` of a fallible function). A bound 
 simply says so by using the function; `split_errors` turns one plan into two total ones, the rows
 and the errors, so that engines know nothing of failing: in them a failing call's value is NULL and
 `ErrorOf(e)` is the error's text or NULL. Case, And and Or guard: an error in a branch not taken, or
-beside a FALSE in And or a TRUE in Or, is none.
+beside a FALSE in And or a TRUE in Or, is none. The predicates of a Filter are one conjunction in
+this. A row that fails is dropped where it fails, and is one error with the row's multiplicity (its
+absolute value), the first of the node's errors in the order in which its scalars stand.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Any, TypeAlias
 from typing import Literal as OneOf
 
@@ -255,7 +259,7 @@ class Project(Node, frozen=True, cache_hash=True):
 
 
 class FlatMap(Node, frozen=True, cache_hash=True):
-    """Each row beside each row of a table function applied to it."""
+    """Each row beside each row of a table function applied to it; none where it fails."""
 
     input: "Relation"
     function: str  # key of a table function of the registry
@@ -266,11 +270,15 @@ class FlatMap(Node, frozen=True, cache_hash=True):
 class Join(Node, frozen=True, cache_hash=True):
     """The product of `inputs`, where within each of `equivalences` all scalars are SQL-equal.
 
-    NULL equals nothing here. No inputs: one row without columns.
+    NULL equals nothing here, but in the equivalences at the positions `null_safe` NULL equals NULL
+    (IS NOT DISTINCT FROM). No inputs: one row without columns. A scalar of an equivalence uses the
+    columns of one input (`check_lowered`), and if it fails for a row of that input it fails
+    whatever the other inputs hold.
     """
 
     inputs: tuple["Relation", ...]
     equivalences: tuple[tuple[Scalar, ...], ...] = ()
+    null_safe: tuple[int, ...] = ()
 
 
 class Reduce(Node, frozen=True, cache_hash=True):
@@ -288,8 +296,9 @@ class Reduce(Node, frozen=True, cache_hash=True):
 class TopK(Node, frozen=True, cache_hash=True):
     """Of each group of rows equal in `group_key`, those from `offset` on, at most `limit`.
 
-    Ordered by `order_key`; what that leaves equal is ordered by all columns, so that the result is
-    one and the same everywhere.
+    Ordered by `order_key`; what that leaves equal is ordered by all columns (ascending, nulls
+    last), so that the result is one and the same everywhere. `limit` and `offset` use no column;
+    NULL is no limit.
     """
 
     input: "Relation"
@@ -532,12 +541,22 @@ def sources_of(relation: Relation) -> frozenset[GlobalId]:
 
 
 def check_lowered(relation: Relation) -> None:
-    """Assert that nothing of the bound form is left in `relation`."""
+    """Assert that nothing of the bound form is left in `relation`, and joins are well formed."""
     bound_only = (OuterColumn, Exists, ScalarSubquery, AnySubquery)
     for node in walk_relations(relation):
         assert not isinstance(node, JoinOn), node
+        if isinstance(node, Join):
+            _check_join(node)
         for scalar in scalars_of(node):
             assert not any(isinstance(s, bound_only) for s in walk_scalars(scalar)), scalar
+
+
+def _check_join(join: Join) -> None:
+    assert all(0 <= i < len(join.equivalences) for i in join.null_safe), join
+    ends = list(accumulate(len(columns_of(input)) for input in join.inputs))
+    for scalar in scalars_of(join):
+        used = {bisect_right(ends, s.index) for s in walk_scalars(scalar) if isinstance(s, Column)}
+        assert len(used) <= 1, f"an equivalence uses the columns of several inputs: {scalar}"
 
 
 def count_all() -> Aggregate:
@@ -556,4 +575,5 @@ def encode_relation(relation: Relation) -> bytes:
 
 def decode_relation(data: bytes) -> Relation:
     """Return the relation that `encode_relation` wrote."""
-    return _DECODER.decode(data)
+    relation: Relation = _DECODER.decode(data)
+    return relation
