@@ -1,1 +1,1 @@
-"""Names to GlobalIds and definitions, durably and in order."""
+"""The catalog: names to `GlobalId`s and definitions, durably and in order."""

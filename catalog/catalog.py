@@ -1,0 +1,57 @@
+"""The catalog: the present state, what planning made of each item, and how both change.
+
+`State` is durable and knows names and definitions; `Planned` is what the adapter's planner made of
+an item's definition, and is made anew at every start. Both change together, in `commit`, after the
+new state's rows have become durable: a reader sees all of a DDL statement or nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from foreshore.catalog.state import State
+from foreshore.catalog.transaction import Transaction
+from foreshore.expr.ir import Relation, Scalar
+from foreshore.ids import GlobalId
+from foreshore.types import RelationDesc
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What an item's definition means.
+
+    `definition` is the lowered relation of a view or materialized view over what it names, views
+    put in; None for a table. `key` is an index's, over the columns of its relation.
+    """
+
+    desc: RelationDesc
+    definition: Relation | None = None
+    defaults: tuple[Scalar, ...] = ()
+    key: tuple[Scalar, ...] = ()
+
+
+class Catalog:
+    """The one owner of the catalog's state."""
+
+    def __init__(self, state: State, planned: Mapping[GlobalId, Planned]) -> None:
+        self.state = state
+        self.planned = dict(planned)
+        self.check()
+
+    def transaction(self) -> Transaction:
+        """Return an empty change of the present state."""
+        return Transaction(self.state)
+
+    def commit(self, transaction: Transaction, planned: Mapping[GlobalId, Planned]) -> None:
+        """Show what `transaction` made, after its rows have become durable."""
+        assert transaction.base is self.state, "two changes of the catalog at once"
+        self.state = transaction.state
+        self.planned.update(planned)
+        for id in self.planned.keys() - self.state.objects.keys():
+            del self.planned[id]
+        self.check()
+
+    def check(self) -> None:
+        """Assert that each item is planned, and that nothing else is."""
+        items = {item.id for item in self.state.items()}
+        assert items == self.planned.keys(), items ^ self.planned.keys()
+        self.state.check()

@@ -1,0 +1,111 @@
+"""The catalog's shard: one row for each object, and what one version differs from the next by.
+
+A row is (collection, id, value), its value the object as JSON, so that any tool which reads the
+shard can read the catalog. The row `("format", "", "1")` names the encoding; `migrate` brings an
+older one up to date before anything is decoded. Counters of allotted ids are rows as well.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+import pyarrow as pa
+
+from foreshore.catalog.item import OBJECTS, Object
+from foreshore.catalog.state import State, empty, is_system, with_allotted, with_objects
+from foreshore.errors import DataCorrupted
+from foreshore.ids import GlobalId
+from foreshore.update import DIFF, TIME, Timestamp, update_schema
+
+CATALOG_SHARD = GlobalId("s1")
+FORMAT = 1
+
+ROW_SCHEMA = pa.schema(
+    [
+        pa.field("collection", pa.string(), nullable=False),
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("value", pa.string(), nullable=False),
+    ]
+)
+
+Row = tuple[str, str, str]
+
+_TYPES = {type.collection: type for type in OBJECTS}
+
+
+def rows_of(state: State) -> set[Row]:
+    """Return the rows that stand for `state`."""
+    rows = {("format", "", str(FORMAT))}
+    rows.update(("allotted", space, str(number)) for space, number in state.allotted.items())
+    rows.update(
+        (each.collection, id, msgspec.json.encode(each).decode())
+        for id, each in state.objects.items()
+        if not is_system(id)
+    )
+    return rows
+
+
+def difference(old: State | None, new: State, time: Timestamp) -> pa.Table:
+    """Return the updates at `time` that turn the rows of `old` (None: nothing) into `new`'s."""
+    before, after = rows_of(old) if old is not None else set(), rows_of(new)
+    gone, come = sorted(before - after), sorted(after - before)
+    rows = [*gone, *come]
+    columns = [[row[i] for row in rows] for i in range(3)]
+    return pa.table(
+        {
+            "collection": pa.array(columns[0], pa.string()),
+            "id": pa.array(columns[1], pa.string()),
+            "value": pa.array(columns[2], pa.string()),
+            TIME: pa.array([time] * len(rows), pa.int64()),
+            DIFF: pa.array([-1] * len(gone) + [1] * len(come), pa.int64()),
+        },
+        schema=update_schema(ROW_SCHEMA),
+    )
+
+
+def load(updates: Iterable[pa.Table]) -> State | None:
+    """Return the state that the shard's updates add up to; None if there never was one."""
+    rows: dict[Row, int] = {}
+    for table in updates:
+        columns = [table.column(name).to_pylist() for name in ("collection", "id", "value", DIFF)]
+        for collection, id, value, diff in zip(*columns, strict=True):
+            row = (collection, id, value)
+            rows[row] = rows.get(row, 0) + diff
+    for row, count in rows.items():
+        if count not in (0, 1):
+            raise DataCorrupted(f"the catalog holds {row[0]} {row[1]} {count} times")
+    live = migrate({row for row, count in rows.items() if count})
+    if not live:
+        return None
+    state = empty()
+    objects: dict[str, Object | None] = {}
+    for collection, id, value in live:
+        if collection == "allotted":
+            state = with_allotted(state, id, int(value))
+        elif collection != "format":
+            if id in objects:
+                raise DataCorrupted(f"the catalog holds two versions of {collection} {id}")
+            objects[id] = _decode(collection, id, value)
+    return with_objects(state, dict(sorted(objects.items(), key=lambda pair: _age(pair[0]))))
+
+
+def migrate(rows: set[Row]) -> set[Row]:
+    """Return `rows` in the present encoding; refuses those of a newer version."""
+    for collection, _, value in rows:
+        if collection == "format" and int(value) > FORMAT:
+            raise DataCorrupted(
+                f"the catalog has format {value}, this version reads up to {FORMAT}"
+            )
+    return rows
+
+
+def _decode(collection: str, id: str, value: str) -> Object:
+    try:
+        return msgspec.json.decode(value, type=_TYPES[collection])
+    except (KeyError, msgspec.MsgspecError) as error:
+        raise DataCorrupted(
+            f"the catalog's row {collection} {id} is not readable: {error}"
+        ) from None
+
+
+def _age(id: str) -> tuple[str, int]:
+    return (id[0], int(id[1:]))

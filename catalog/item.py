@@ -1,0 +1,128 @@
+"""What the catalog is made of: objects with an id for ever, an oid, a name and an owner.
+
+Each object is a value; a change is a new value under the same id. Ids of databases, schemas,
+clusters, replicas and roles are text too (`d1`, `n2`, `c3`, `r4`, `o5`), allotted like those of
+items and never bound again. `kind` is the word PostgreSQL uses for the object in messages.
+"""
+
+from typing import ClassVar, TypeAlias
+from typing import Literal as OneOf
+
+import msgspec
+
+from foreshore.ids import GlobalId
+
+ItemType = OneOf["table", "view", "materialized view", "index"]
+
+
+class Role(msgspec.Struct, frozen=True):
+    """Who may connect, and own."""
+
+    collection: ClassVar[str] = "role"
+    id: str
+    oid: int
+    name: str
+    superuser: bool = True
+
+    @property
+    def kind(self) -> str:
+        """What messages call it."""
+        return "role"
+
+
+class Database(msgspec.Struct, frozen=True):
+    """A set of schemas; a session sees one."""
+
+    collection: ClassVar[str] = "database"
+    id: str
+    oid: int
+    name: str
+    owner: str
+
+    @property
+    def kind(self) -> str:
+        """What messages call it."""
+        return "database"
+
+
+class Schema(msgspec.Struct, frozen=True):
+    """A namespace of items; without a database it is one of the system's, seen from all of them."""
+
+    collection: ClassVar[str] = "schema"
+    id: str
+    oid: int
+    database: str | None  # the database's id
+    name: str
+    owner: str
+
+    @property
+    def kind(self) -> str:
+        """What messages call it."""
+        return "schema"
+
+
+class Cluster(msgspec.Struct, frozen=True):
+    """A named set of replicas that all maintain the same dataflows."""
+
+    collection: ClassVar[str] = "cluster"
+    id: str
+    oid: int
+    name: str
+    owner: str
+    size: str
+    replication_factor: int
+    managed: bool = True
+    options: dict[str, str] = {}
+
+    @property
+    def kind(self) -> str:
+        """What messages call it."""
+        return "cluster"
+
+
+class Replica(msgspec.Struct, frozen=True):
+    """A process that does the work of its cluster."""
+
+    collection: ClassVar[str] = "replica"
+    id: str
+    oid: int
+    cluster: str  # the cluster's id
+    name: str
+    owner: str
+    size: str
+    options: dict[str, str] = {}
+
+    @property
+    def kind(self) -> str:
+        """What messages call it."""
+        return "cluster replica"
+
+
+class Item(msgspec.Struct, frozen=True):
+    """A relation or an index, by the statement that defines it.
+
+    `create_sql` has all names qualified; from it the item is planned anew at every start.
+    `depends_on` are the items that the definition names; an index depends on its relation.
+    """
+
+    collection: ClassVar[str] = "item"
+    id: GlobalId
+    oid: int
+    type: ItemType
+    schema: str  # the schema's id
+    name: str
+    owner: str
+    create_sql: str
+    depends_on: tuple[GlobalId, ...] = ()
+    cluster: str | None = None  # of a materialized view and of an index: the cluster's id
+    on: GlobalId | None = None  # of an index: its relation
+
+    @property
+    def kind(self) -> str:
+        """What messages call it."""
+        return self.type
+
+
+Object: TypeAlias = Role | Database | Schema | Cluster | Replica | Item
+
+OBJECTS: tuple[type[Object], ...] = (Role, Database, Schema, Cluster, Replica, Item)

@@ -1,0 +1,222 @@
+"""The catalog's state: an immutable value, one for each version of the catalog.
+
+Whoever holds a `State` sees the catalog as it was at one moment. `Transaction` makes the next one:
+its methods check PostgreSQL's rules and gather changes, all of which become durable in one append,
+or none. Names are found by dictionaries; ids come from the `allotted` counters, which are part of
+the state and so never go back.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TypeVar
+
+from foreshore.catalog.item import Cluster, Database, Item, Object, Replica, Role, Schema
+from foreshore.errors import InternalError
+from foreshore.ids import GlobalId, number_of
+
+O = TypeVar("O", bound=Object)  # noqa: E741 - an object of any one collection
+
+# Schemas of the system; their items are builtin and not in the shard.
+SYSTEM_SCHEMAS = tuple(
+    Schema(f"n_{name}", oid, None, name, "o1")
+    for name, oid in (
+        ("pg_catalog", 11),
+        ("information_schema", 13_000),
+        ("mz_catalog", 13_001),
+        ("mz_internal", 13_002),
+    )
+)
+FIRST_USER_OID = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """All objects at one version."""
+
+    version: int = 0
+    objects: Mapping[str, Object] = field(default_factory=lambda: MappingProxyType({}))
+    names: Mapping[tuple[str, str | None, str], str] = field(
+        default_factory=lambda: MappingProxyType({})
+    )  # (space, parent's id, name) -> id
+    dependents: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
+    allotted: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+
+    def get(self, id: str) -> Object | None:
+        """Return the object `id`, or None."""
+        return self.objects.get(id)
+
+    def item(self, id: str) -> Item:
+        """Return the item `id`."""
+        found = self.objects[id]
+        assert isinstance(found, Item), found
+        return found
+
+    def all(self, type: type[O]) -> Iterator[O]:
+        """Yield the objects of one type, oldest first."""
+        return (each for each in self.objects.values() if isinstance(each, type))
+
+    def items(self) -> Iterator[Item]:
+        """Yield the items so that each comes after those it depends on."""
+        done: set[str] = set()
+        # Most items depend on older ones only; a replaced or renamed one may not.
+        waiting = sorted(self.all(Item), key=lambda item: number_of(item.id))
+        while waiting:
+            later = []
+            for item in waiting:
+                if all(need in done or need not in self.objects for need in item.depends_on):
+                    done.add(item.id)
+                    yield item
+                else:
+                    later.append(item)
+            if len(later) == len(waiting):
+                raise InternalError(f"items depend on each other: {[item.id for item in later]}")
+            waiting = later
+
+    # --- by name -------------------------------------------------------------------------------
+
+    def role(self, name: str) -> Role | None:
+        """Return the role `name`."""
+        return self._named(Role, "role", None, name)
+
+    def database(self, name: str) -> Database | None:
+        """Return the database `name`."""
+        return self._named(Database, "database", None, name)
+
+    def schema(self, database: str, name: str) -> Schema | None:
+        """Return the schema `name` of the database with id `database`, or of the system."""
+        return self._named(Schema, "schema", None, name) or self._named(
+            Schema, "schema", database, name
+        )
+
+    def cluster(self, name: str) -> Cluster | None:
+        """Return the cluster `name`."""
+        return self._named(Cluster, "cluster", None, name)
+
+    def replica(self, cluster: str, name: str) -> Replica | None:
+        """Return the replica `name` of the cluster with id `cluster`."""
+        return self._named(Replica, "replica", cluster, name)
+
+    def item_in(self, schema: str, name: str) -> Item | None:
+        """Return the item `name` of the schema with id `schema`."""
+        return self._named(Item, "item", schema, name)
+
+    def _named(self, type: type[O], space: str, parent: str | None, name: str) -> O | None:
+        id = self.names.get((space, parent, name))
+        if id is None:
+            return None
+        found = self.objects[id]
+        assert isinstance(found, type), found
+        return found
+
+    # --- by relation ---------------------------------------------------------------------------
+
+    def indexes_on(self, id: str) -> list[Item]:
+        """Return the indexes on relation `id`, oldest first."""
+        return sorted(
+            (
+                item
+                for item in map(self.item, self.dependents.get(id, frozenset()))
+                if item.on == id
+            ),
+            key=lambda item: number_of(item.id),
+        )
+
+    def replicas_of(self, cluster: str) -> list[Replica]:
+        """Return the replicas of the cluster with id `cluster`, oldest first."""
+        return [each for each in self.all(Replica) if each.cluster == cluster]
+
+    def children(self, id: str) -> list[Object]:
+        """Return what lives in the database, schema or cluster `id`."""
+        return [each for each in self.objects.values() if parent_of(each) == id] + [
+            item for item in self.all(Item) if item.cluster == id
+        ]
+
+    def full_name(self, item: Item) -> tuple[str, str, str]:
+        """Return database, schema and name of `item`."""
+        schema = self.objects[item.schema]
+        assert isinstance(schema, Schema), schema
+        database = self.objects[schema.database] if schema.database else None
+        return (database.name if database else "", schema.name, item.name)
+
+    def check(self) -> None:
+        """Assert what holds of every state."""
+        for id, each in self.objects.items():
+            assert each.id == id, (id, each)
+            assert self.names[name_key(each)] == id, each
+            parent = parent_of(each)
+            assert parent is None or parent in self.objects, each
+            if isinstance(each, Item):
+                assert each.cluster is None or each.cluster in self.objects, each
+                for need in each.depends_on:
+                    if not need.startswith("s"):
+                        assert need in self.objects, f"{id} depends on the missing {need}"
+                        assert id in self.dependents[need], (id, need)
+        assert len(self.names) == len(self.objects), "two objects share a name, or a name is stale"
+        for used, ids in self.dependents.items():
+            for id in ids:
+                assert used in self.item(id).depends_on, (used, id)
+        oids = [each.oid for each in self.objects.values()]
+        assert len(set(oids)) == len(oids), "two objects share an oid"
+
+
+def parent_of(each: Object) -> str | None:
+    """Return the id of what `each` lives in."""
+    match each:
+        case Schema(database=parent) | Replica(cluster=parent) | Item(schema=parent):
+            return parent
+        case _:
+            return None
+
+
+def name_key(each: Object) -> tuple[str, str | None, str]:
+    """Return the key under which `each` is found by name."""
+    return (each.collection, parent_of(each), each.name)
+
+
+def with_objects(state: State, changes: Mapping[str, Object | None]) -> State:
+    """Return `state` with objects put in, replaced and (None) taken out, as one new version."""
+    objects, names = dict(state.objects), dict(state.names)
+    dependents = dict(state.dependents)
+    for id in changes:
+        old = objects.pop(id, None)
+        if old is not None:
+            del names[name_key(old)]
+            if isinstance(old, Item):
+                for need in old.depends_on:
+                    left = dependents.get(need, frozenset()) - {id}
+                    if left:
+                        dependents[need] = left
+                    else:
+                        dependents.pop(need, None)
+    for id, new in changes.items():
+        if new is not None:
+            key = name_key(new)
+            if key in names:
+                raise InternalError(f"{new.kind} {new.name!r} is in the catalog twice")
+            objects[id], names[key] = new, id
+            if isinstance(new, Item):
+                for used in new.depends_on:
+                    dependents[used] = dependents.get(used, frozenset()) | {id}
+    return State(state.version + 1, objects, names, dependents, state.allotted)
+
+
+def with_allotted(state: State, space: str, number: int) -> State:
+    """Return `state` with the counter of `space` at `number`."""
+    return State(
+        state.version,
+        state.objects,
+        state.names,
+        state.dependents,
+        {**state.allotted, space: number},
+    )
+
+
+def empty() -> State:
+    """Return the state before anything was created: the system's schemas only."""
+    return with_objects(State(), {schema.id: schema for schema in SYSTEM_SCHEMAS})
+
+
+def is_system(id: str | GlobalId) -> bool:
+    """Whether the object with this id is the system's own."""
+    return id.startswith(("n_", "s"))

@@ -1,0 +1,297 @@
+"""A change of the catalog in the making: PostgreSQL's rules, checked one by one, then all or none.
+
+A `Transaction` starts from a `State` and gathers changes that its later methods already see. The
+adapter makes `state` durable in one append and only then shows it to others; one that is dropped
+has changed nothing. Messages name objects as PostgreSQL does.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import TypeVar
+
+import msgspec
+
+from foreshore.catalog.item import (
+    Cluster,
+    Database,
+    Item,
+    ItemType,
+    Object,
+    Replica,
+    Role,
+    Schema,
+)
+from foreshore.catalog.state import (
+    FIRST_USER_OID,
+    State,
+    is_system,
+    with_allotted,
+    with_objects,
+)
+from foreshore.errors import (
+    DependentObjectsStillExist,
+    DuplicateDatabase,
+    DuplicateObject,
+    DuplicateSchema,
+    DuplicateTable,
+    InsufficientPrivilege,
+    InvalidName,
+)
+from foreshore.ids import GlobalId, global_id
+
+O = TypeVar("O", bound=Object)  # noqa: E741 - an object of any one collection
+
+CASCADE_HINT = "Use DROP ... CASCADE to drop the dependent objects too."
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """What a DROP takes away: its targets, and in cascade what depends on them."""
+
+    objects: tuple[Object, ...]  # dependents before what they depend on
+    cascaded: tuple[str, ...]  # how messages describe those not asked for by name
+
+
+class Transaction:
+    """Changes on top of a state."""
+
+    def __init__(self, state: State) -> None:
+        self.base = state
+        self.state = state
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is anything to write."""
+        return self.state is not self.base
+
+    # --- ids -----------------------------------------------------------------------------------
+
+    def allot(self, space: str) -> int:
+        """Return the next number of `space`, never given out before."""
+        number = self.state.allotted.get(space, FIRST_USER_OID if space == "oid" else 1)
+        self.state = with_allotted(self.state, space, number + 1)
+        return number
+
+    def allot_item(self) -> GlobalId:
+        """Return an id for a new item."""
+        return global_id("u", self.allot("u"))
+
+    # --- create --------------------------------------------------------------------------------
+
+    def create_role(self, name: str) -> Role:
+        """Create role `name`."""
+        if self.state.role(name) is not None:
+            raise DuplicateObject(f'role "{name}" already exists')
+        return self._put(Role(f"o{self.allot('o')}", self.allot("oid"), name))
+
+    def create_database(self, name: str, owner: str) -> Database:
+        """Create database `name` with its schema `public`."""
+        if self.state.database(name) is not None:
+            raise DuplicateDatabase(f'database "{name}" already exists')
+        database = self._put(Database(f"d{self.allot('d')}", self.allot("oid"), name, owner))
+        self._put(Schema(f"n{self.allot('n')}", self.allot("oid"), database.id, "public", owner))
+        return database
+
+    def create_schema(self, database: str, name: str, owner: str) -> Schema:
+        """Create schema `name` in the database with id `database`."""
+        refuse_system_name(name, "schema")
+        if self.state.schema(database, name) is not None:
+            raise DuplicateSchema(f'schema "{name}" already exists')
+        return self._put(Schema(f"n{self.allot('n')}", self.allot("oid"), database, name, owner))
+
+    def create_cluster(
+        self,
+        name: str,
+        owner: str,
+        size: str,
+        options: dict[str, str],
+        replicas: Sequence[tuple[str, str]],
+        *,
+        managed: bool,
+    ) -> tuple[Cluster, list[Replica]]:
+        """Create cluster `name` with replicas (name, size)."""
+        refuse_system_name(name, "cluster")
+        if self.state.cluster(name) is not None:
+            raise DuplicateObject(f'cluster "{name}" already exists')
+        cluster = self._put(
+            Cluster(
+                f"c{self.allot('c')}",
+                self.allot("oid"),
+                name,
+                owner,
+                size,
+                len(replicas),
+                managed,
+                options,
+            )
+        )
+        return cluster, [
+            self.create_replica(cluster, each, owner, each_size, options)
+            for each, each_size in replicas
+        ]
+
+    def create_replica(
+        self, cluster: Cluster, name: str, owner: str, size: str, options: dict[str, str]
+    ) -> Replica:
+        """Create replica `name` of `cluster`."""
+        if self.state.replica(cluster.id, name) is not None:
+            raise DuplicateObject(f'cluster replica "{cluster.name}.{name}" already exists')
+        return self._put(
+            Replica(
+                f"r{self.allot('r')}", self.allot("oid"), cluster.id, name, owner, size, options
+            )
+        )
+
+    def create_item(
+        self,
+        id: GlobalId,
+        type: ItemType,
+        schema: Schema,
+        name: str,
+        owner: str,
+        create_sql: str,
+        depends_on: Iterable[GlobalId],
+        *,
+        cluster: str | None = None,
+        on: GlobalId | None = None,
+    ) -> Item:
+        """Create an item under an id from `allot_item`."""
+        self.refuse_taken(schema, name)
+        return self._put(
+            Item(
+                id,
+                self.allot("oid"),
+                type,
+                schema.id,
+                name,
+                owner,
+                create_sql,
+                tuple(sorted(depends_on)),
+                cluster,
+                on,
+            )
+        )
+
+    def refuse_taken(self, schema: Schema, name: str) -> None:
+        """Raise if `schema` is the system's or has an item `name` already."""
+        if is_system(schema.id):
+            raise InsufficientPrivilege(f"permission denied for schema {schema.name}")
+        if self.state.item_in(schema.id, name) is not None:
+            raise DuplicateTable(f'relation "{name}" already exists')
+
+    def free_name(self, schema: Schema, base: str) -> str:
+        """Return `base`, or `base1`, `base2`, ...: the first that is free in `schema`."""
+        for number in count():
+            name = f"{base}{number or ''}"
+            if self.state.item_in(schema.id, name) is None:
+                return name
+        raise AssertionError
+
+    # --- change --------------------------------------------------------------------------------
+
+    def rename(self, target: Object, to: str) -> Object:
+        """Give `target` the name `to`."""
+        if is_system(target.id):
+            raise InsufficientPrivilege(
+                f"permission denied: {target.name} is a system {target.kind}"
+            )
+        match target:
+            case Item():
+                schema = self.state.objects[target.schema]
+                assert isinstance(schema, Schema)
+                self.refuse_taken(schema, to)
+            case Database() if self.state.database(to) is not None:
+                raise DuplicateDatabase(f'database "{to}" already exists')
+            case Schema(database=database):
+                refuse_system_name(to, "schema")
+                if self.state.schema(database or "", to) is not None:
+                    raise DuplicateSchema(f'schema "{to}" already exists')
+            case Cluster() if self.state.cluster(to) is not None:
+                raise DuplicateObject(f'cluster "{to}" already exists')
+            case Replica(cluster=cluster) if self.state.replica(cluster, to) is not None:
+                raise DuplicateObject(f'cluster replica "{to}" already exists')
+            case _:
+                pass
+        return self._put(msgspec.structs.replace(target, name=to))
+
+    def set_create_sql(self, id: GlobalId, create_sql: str) -> None:
+        """Replace the defining statement of an item by one that means the same."""
+        self._put(msgspec.structs.replace(self.state.item(id), create_sql=create_sql))
+
+    def drop(
+        self,
+        targets: Sequence[Object],
+        *,
+        cascade: bool,
+        describe: Callable[[Object], str],
+        noun: Callable[[Object], str],
+    ) -> Dropped:
+        """Drop `targets` and, if `cascade`, all that depends on them.
+
+        Without it dependents are an error, but for those that are part of a target: an index of
+        its relation, the schemas and items of a database, the replicas of a cluster.
+        `describe` says `table s.t`, `noun` how the first line of the error names a target.
+        """
+        asked = {target.id for target in targets}
+        for target in targets:
+            if isinstance(target, Database):
+                for schema in self.state.children(target.id):
+                    asked |= {schema.id, *(item.id for item in self.state.children(schema.id))}
+        for target in targets:
+            if is_system(target.id):
+                raise InsufficientPrivilege(
+                    f"cannot drop {target.kind} {target.name} because it is required by the "
+                    "database system",
+                    sqlstate="2BP01",
+                )
+        order: dict[str, Object] = {}
+        cascaded: dict[str, tuple[Object, Object]] = {}
+
+        def visit(each: Object) -> None:
+            if each.id in order:
+                return
+            for dependent, part in self._dependents(each):
+                if dependent.id not in asked and not part:
+                    cascaded.setdefault(dependent.id, (dependent, each))
+                visit(dependent)
+            order[each.id] = each
+
+        for target in targets:
+            before = len(cascaded)
+            visit(target)
+            if len(cascaded) > before and not cascade:
+                raise DependentObjectsStillExist(
+                    f"cannot drop {noun(target)} because other objects depend on it",
+                    detail="\n".join(
+                        f"{describe(each)} depends on {describe(on)}"
+                        for each, on in list(cascaded.values())[before:]
+                    ),
+                    hint=CASCADE_HINT,
+                )
+        self.state = with_objects(self.state, dict.fromkeys(order))
+        return Dropped(
+            tuple(order.values()), tuple(describe(each) for each, _ in cascaded.values())
+        )
+
+    def _dependents(self, each: Object) -> list[tuple[Object, bool]]:
+        """Return what goes when `each` goes, and whether silently."""
+        if isinstance(each, Item):
+            ids = self.state.dependents.get(each.id, frozenset())
+            items = sorted(map(self.state.item, ids), key=lambda item: item.oid)
+            return [(item, item.on == each.id) for item in items]
+        return [(child, isinstance(child, Replica)) for child in self.state.children(each.id)]
+
+    def _put(self, each: O) -> O:
+        self.state = with_objects(self.state, {each.id: each})
+        return each
+
+
+def refuse_system_name(name: str, kind: str) -> None:
+    """Raise if `name` begins like those of the system."""
+    if name.startswith(("pg_", "mz_")):
+        raise InvalidName(
+            f'unacceptable {kind} name "{name}"',
+            sqlstate="42939",
+            detail='The prefixes "mz_" and "pg_" are reserved for the system.',
+        )
