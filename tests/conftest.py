@@ -1,0 +1,36 @@
+"""Fixtures that start real processes, and the list of what could not be tried on this machine."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.harness import Server, postgres, serving
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that all tests of a run share; each makes a schema of its own."""
+    with serving(tmp_path_factory.mktemp("shared") / "data") as running:
+        yield running
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    """A place for the data of a server that a test starts, and kills, for itself."""
+    return tmp_path / "data"
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """The address of a live PostgreSQL 15; skips where none is installed."""
+    with postgres() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def spark_server(server: Server) -> Server:
+    """The shared server, with a cluster `spark` whose views keep up within a fraction of a second."""
+    with server.connect() as connection:
+        connection.execute("CREATE CLUSTER spark (SIZE = 'spark', TICK INTERVAL = '100ms')")
+    return server

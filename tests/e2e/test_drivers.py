@@ -1,0 +1,93 @@
+"""The drivers that people use, each doing what its users do first."""
+
+import asyncio
+import datetime
+import decimal
+import uuid
+
+import asyncpg
+import psycopg
+import sqlalchemy as sa
+
+from tests.harness import Server
+
+ROW = (
+    True, 7, 2**40, 1.5, decimal.Decimal("12.50"), "text", b"\x00\xff", datetime.date(2024, 2, 29),
+    datetime.datetime(2024, 2, 29, 12, 30), datetime.timedelta(days=1, hours=2),
+    uuid.UUID(int=5), [1, 2, 3],
+)  # fmt: skip
+COLUMNS = (
+    "b bool, i int, l bigint, f float8, n numeric(10,2), t text, y bytea, d date, ts timestamp,"
+    " iv interval, u uuid, a int[]"
+)
+
+
+def test_psycopg_binds_and_reads_all_types_in_both_formats(server: Server) -> None:
+    with server.connect() as connection:
+        connection.execute(f"CREATE TABLE by_psycopg ({COLUMNS})".encode())
+        marks = ", ".join(["%s"] * len(ROW))
+        connection.execute(f"INSERT INTO by_psycopg VALUES ({marks})".encode(), ROW)
+        for binary in (False, True):
+            cursor = connection.execute("SELECT * FROM by_psycopg", binary=binary)
+            assert cursor.fetchone() == ROW
+
+
+def test_psycopg_pipelines(server: Server) -> None:
+    with server.connect() as connection:
+        connection.execute("CREATE TABLE piped (i int)")
+        with connection.pipeline(), connection.cursor() as cursor:
+            cursor.executemany("INSERT INTO piped VALUES (%s)", [(i,) for i in range(100)])
+        assert connection.execute("SELECT count(*) FROM piped").fetchone() == (100,)
+
+
+def test_psycopg_server_side_cursors(server: Server) -> None:
+    with psycopg.connect(server.url) as connection, connection.cursor(name="c") as cursor:
+        cursor.itersize = 10
+        cursor.execute("SELECT i FROM generate_series(1, 25) AS g(i)")
+        assert [row[0] for row in cursor] == list(range(1, 26))
+
+
+def test_asyncpg_binds_and_reads_all_types(server: Server) -> None:
+    async def scenario() -> None:
+        connection = await asyncpg.connect(server.url)
+        await connection.execute(f"CREATE TABLE by_asyncpg ({COLUMNS})")
+        marks = ", ".join(f"${i + 1}" for i in range(len(ROW)))
+        await connection.execute(f"INSERT INTO by_asyncpg VALUES ({marks})", *ROW)
+        assert tuple(await connection.fetchrow("SELECT * FROM by_asyncpg")) == ROW
+        async with connection.transaction():
+            cursor = await connection.cursor("SELECT generate_series(1, 25)")
+            assert len(await cursor.fetch(10)) == 10
+        await connection.close()
+
+    asyncio.run(scenario())
+
+
+def test_sqlalchemy_reflects_and_queries(server: Server) -> None:
+    engine = sa.create_engine(server.url.replace("postgres://", "postgresql+psycopg://"))
+    metadata = sa.MetaData()
+    table = sa.Table(
+        "by_sqlalchemy",
+        metadata,
+        sa.Column("i", sa.Integer, nullable=False),
+        sa.Column("n", sa.Numeric(8, 2)),
+        sa.Column("t", sa.String(20)),
+    )
+    with engine.begin() as connection:
+        connection.execute(
+            sa.text(
+                "CREATE TABLE by_sqlalchemy (i integer NOT NULL, n numeric(8,2), t varchar(20))"
+            )
+        )
+    with engine.begin() as connection:
+        connection.execute(
+            table.insert(), [{"i": 1, "n": 2.5, "t": "x"}, {"i": 2, "n": None, "t": None}]
+        )
+    with engine.connect() as connection:
+        rows = connection.execute(sa.select(table).order_by(table.c.i.desc())).fetchall()
+        assert [tuple(row) for row in rows] == [(2, None, None), (1, decimal.Decimal("2.50"), "x")]
+    inspector = sa.inspect(engine)
+    assert "by_sqlalchemy" in inspector.get_table_names()
+    described = {column["name"]: column for column in inspector.get_columns("by_sqlalchemy")}
+    assert isinstance(described["n"]["type"], sa.Numeric)
+    assert described["i"]["nullable"] is False
+    engine.dispose()

@@ -1,0 +1,172 @@
+"""Real processes for tests: a Foreshore server, a PostgreSQL, and the programs both are tried with."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+ROOT = Path(__file__).parent.parent
+START_S = 60.0
+
+
+def free_port() -> int:
+    """Return a port of the loopback on which nobody listens now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def until(condition: Callable[[], bool], what: str, within_s: float = 30.0) -> None:
+    """Wait for `condition`; fails with `what` if it does not come true in time."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {within_s:g} s: {what}"
+        time.sleep(0.02)
+
+
+def program(name: str) -> str:
+    """Return the path of a program; skips the test, by name, where it is not installed."""
+    for folder in (None, "/usr/lib/postgresql/15/bin"):
+        found = shutil.which(name, path=folder)
+        if found:
+            return found
+    pytest.skip(f"not installed: {name}")
+
+
+@dataclass
+class Server:
+    """A `foreshore serve` of its own, over a data directory that outlives it."""
+
+    data_dir: Path
+    args: tuple[str, ...] = ()
+    port: int = field(default_factory=free_port)
+    http_port: int = field(default_factory=free_port)
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Return the address to connect to."""
+        return f"postgres://foreshore@127.0.0.1:{self.port}/foreshore"
+
+    @property
+    def log(self) -> Path:
+        """Return the file that holds what the server said."""
+        return self.data_dir.parent / f"{self.data_dir.name}.log"
+
+    def start(self) -> Server:
+        """Start and wait until it takes connections."""
+        assert self.process is None or self.process.poll() is not None, "it runs already"
+        with self.log.open("ab") as log:
+            before = log.tell()
+            self.process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "foreshore.server.main", "serve"),
+                    *("--data-dir", str(self.data_dir)),
+                    *("--pg-listen", f"127.0.0.1:{self.port}"),
+                    *("--http-listen", f"127.0.0.1:{self.http_port}"),
+                    *self.args,
+                ],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+        def ready() -> bool:
+            assert self.process is not None
+            said = self.log.read_bytes()[before:]
+            assert self.process.poll() is None, f"the server ended:\n{said.decode()[-4000:]}"
+            return b"foreshore ready: " in said
+
+        until(ready, "the server is ready", START_S)
+        return self
+
+    def kill(self) -> None:
+        """End it as a power cut would: SIGKILL for the server, at once."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> int:
+        """End it in good order and return its exit status."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(30)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+
+    def connect(self, **options: Any) -> psycopg.Connection[Any]:
+        """Return a new psycopg connection in autocommit mode."""
+        return psycopg.connect(self.url, autocommit=True, **options)
+
+
+@contextlib.contextmanager
+def serving(data_dir: Path, *args: str) -> Iterator[Server]:
+    """Run a server over `data_dir` for the length of a block."""
+    server = Server(data_dir, args)
+    try:
+        yield server.start()
+    finally:
+        server.stop()
+
+
+@contextlib.contextmanager
+def postgres() -> Iterator[str]:
+    """Run a PostgreSQL 15 of its own, with its default durability; yields its address."""
+    initdb, server = program("initdb"), program("postgres")
+    folder = Path(tempfile.mkdtemp(prefix="foreshore-pg-"))
+    account: dict[str, Any] = {}
+    if os.getuid() == 0:  # PostgreSQL refuses to run as root
+        user = pwd.getpwnam("postgres")
+        os.chown(folder, user.pw_uid, user.pw_gid)
+        account = {"user": "postgres", "group": user.pw_gid, "extra_groups": []}
+    port = free_port()
+    data = str(folder / "data")
+    subprocess.run(
+        [initdb, "-D", data, "-U", "postgres", "-A", "trust", "--locale=C", "--encoding=UTF8"],
+        check=True,
+        capture_output=True,
+        cwd="/",
+        **account,
+    )
+    process = subprocess.Popen(
+        [server, "-D", data, "-p", str(port), "-h", "127.0.0.1", "-k", str(folder)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        **account,
+    )
+    url = f"postgres://postgres@127.0.0.1:{port}/postgres"
+
+    def answers() -> bool:
+        try:
+            psycopg.connect(url).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    try:
+        until(answers, "PostgreSQL answers", START_S)
+        yield url
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(30)
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,137 @@
+"""SIGKILL at random moments under concurrent writers: what was acknowledged is there, whole."""
+
+from __future__ import annotations
+
+import random
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.harness import Server, until
+
+WRITERS = 4
+
+VIEWS = {
+    "totals": "SELECT writer, count(*) AS entries, sum(amount) AS amount FROM entries GROUP BY writer",
+    "matched": "SELECT e.writer, e.seq, m.amount FROM entries e JOIN mirror m"
+    " ON m.writer = e.writer AND m.seq = e.seq",
+    "unmatched": "SELECT e.writer, e.seq FROM entries e LEFT JOIN mirror m"
+    " ON m.writer = e.writer AND m.seq = e.seq WHERE m.seq IS NULL",
+    "greatest": "SELECT writer, seq, amount FROM entries ORDER BY amount DESC, writer, seq LIMIT 5",
+    "counters": "SELECT sum(n) AS n FROM counter",
+}
+
+
+@dataclass
+class Writer:
+    """A client that commits as fast as it can and remembers what it was told."""
+
+    number: int
+    acknowledged: set[int] = field(default_factory=set)
+    in_doubt: set[int] = field(default_factory=set)
+    seq: int = 0
+    bumps: int = 0  # acknowledged
+    bumps_in_doubt: int = 0
+
+    def run(self, url: str) -> None:
+        """Write until the server is gone."""
+        try:
+            with psycopg.connect(url, autocommit=True) as connection:
+                while True:
+                    self._write(connection)
+        except psycopg.OperationalError:
+            return
+
+    def _write(self, connection: psycopg.Connection[Any]) -> None:
+        self.seq += 1
+        seq, amount = self.seq, self.seq * 7 % 101
+        self.in_doubt.add(seq)
+        with connection.transaction():  # both tables, or neither
+            for table in ("entries", "mirror"):
+                connection.execute(
+                    f"INSERT INTO {table} VALUES (%s, %s, %s)".encode(), (self.number, seq, amount)
+                )
+        self.in_doubt.discard(seq)
+        self.acknowledged.add(seq)
+        if seq % 3 == 0:
+            self.bumps_in_doubt += 1
+            connection.execute("UPDATE counter SET n = n + 1 WHERE writer = %s", (self.number,))
+            self.bumps_in_doubt -= 1
+            self.bumps += 1
+
+
+def prepare(server: Server) -> None:
+    with server.connect() as connection:
+        for table in ("entries", "mirror"):
+            connection.execute(f"CREATE TABLE {table} (writer int, seq int, amount int)".encode())
+        connection.execute("CREATE TABLE counter (writer int, n int)")
+        for number in range(WRITERS):
+            connection.execute("INSERT INTO counter VALUES (%s, 0)", (number,))
+        for name, query in VIEWS.items():
+            connection.execute(f"CREATE VIEW {name} AS {query}".encode())
+            connection.execute(f"CREATE DEFAULT INDEX ON {name}".encode())
+            connection.execute(f"CREATE MATERIALIZED VIEW {name}_mv AS {query}".encode())
+
+
+def check(server: Server, writers: list[Writer], before: int) -> int:
+    """Assert what must hold after a restart; returns the time of the reads."""
+    with server.connect() as connection:
+        connection.execute("BEGIN READ ONLY")
+        found: dict[str, set[tuple[int, int]]] = {}
+        for table in ("entries", "mirror"):
+            rows = connection.execute(f"SELECT writer, seq FROM {table}".encode()).fetchall()
+            assert len(rows) == len(set(rows)), f"{table} has rows twice"
+            found[table] = set(rows)
+        assert found["entries"] == found["mirror"], "a transaction is half there"
+        for name, query in VIEWS.items():
+            recomputed = sorted(connection.execute(query.encode()).fetchall())
+            for view in (name, f"{name}_mv"):
+                kept = sorted(connection.execute(f"SELECT * FROM {view}".encode()).fetchall())
+                assert kept == recomputed, view
+        counters = dict(connection.execute("SELECT writer, n FROM counter").fetchall())
+        row = connection.execute("SELECT mz_now()::text").fetchone()
+        assert row is not None
+        now = int(row[0])
+        connection.execute("COMMIT")
+    assert now > before, "time went back"
+    for writer in writers:
+        there = {seq for number, seq in found["entries"] if number == writer.number}
+        assert writer.acknowledged <= there, "an acknowledged commit is lost"
+        assert there <= writer.acknowledged | writer.in_doubt, "a commit nobody made"
+        writer.acknowledged, writer.in_doubt = there, set()
+        n = counters[writer.number]
+        assert writer.bumps <= n <= writer.bumps + writer.bumps_in_doubt, "an update lost or twice"
+        writer.bumps, writer.bumps_in_doubt = n, 0
+    return now
+
+
+@pytest.mark.timeout(900)
+def test_twenty_kills_lose_nothing_acknowledged(data_dir: Path) -> None:
+    random.seed(20130101)
+    server = Server(data_dir).start()
+    try:
+        prepare(server)
+        writers = [Writer(number) for number in range(WRITERS)]
+        now = 0
+        for _ in range(20):
+            threads = [threading.Thread(target=w.run, args=(server.url,)) for w in writers]
+            total = sum(len(writer.acknowledged) for writer in writers)
+            for thread in threads:
+                thread.start()
+            goal = total + random.randrange(1, 120)
+            until(
+                lambda goal=goal: sum(len(w.acknowledged) for w in writers) >= goal,  # type: ignore[misc]
+                "the writers get on",
+            )
+            server.kill()
+            for thread in threads:
+                thread.join()
+            server.start()
+            now = check(server, writers, now)
+        assert sum(len(writer.acknowledged) for writer in writers) > 20 * WRITERS
+    finally:
+        server.stop()

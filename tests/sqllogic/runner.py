@@ -1,0 +1,135 @@
+"""SQL logic scripts: statements with their answers, told to be PostgreSQL's and held to it.
+
+    # What follows shows that NULL groups with NULL.
+    statement
+    INSERT INTO t VALUES (1, NULL)
+
+    view v
+    SELECT b, count(*) FROM t GROUP BY b
+
+    query
+    SELECT * FROM v
+    ----
+    NULL|1
+
+    error 22012 division by zero
+    SELECT 1/0
+
+A `view` is a materialised view of the session's cluster in Foreshore and a plain view in PostgreSQL,
+so that after each change both must answer the same. Rows are compared sorted by their text, or as
+they come after `query ordered`. `GOLDEN=rewrite` writes the answers anew, from PostgreSQL where
+one is at hand: they are its answers, not ours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from psycopg import pq
+
+STEP = re.compile(
+    r"(?P<before>(?:#.*\n|\n)*)(?P<command>.+)\n(?P<sql>(?:(?!----\n)(?!\n).*\n)*)(?P<answer>----\n(?:.+\n)*)?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One command of a script, with the comments and empty lines before it."""
+
+    before: str
+    command: str
+    sql: str
+    answer: tuple[str, ...] | None
+
+    def text(self) -> str:
+        """Return the step as it stands in the script."""
+        answer = (
+            "" if self.answer is None else "".join(f"{row}\n" for row in ("----", *self.answer))
+        )
+        return f"{self.before}{self.command}\n{self.sql}{answer}"
+
+
+def read(path: Path) -> list[Step]:
+    """Return the steps of a script; fails where it has another form."""
+    text = path.read_text()
+    matches = list(STEP.finditer(text))
+    assert "".join(match[0] for match in matches) == text, f"{path}: not a script"
+    return [
+        Step(
+            match["before"],
+            match["command"],
+            match["sql"],
+            tuple(match["answer"].splitlines()[1:]) if match["answer"] else None,
+        )
+        for match in matches
+    ]
+
+
+class Failed(Exception):
+    """A statement failed, with PostgreSQL's code and message."""
+
+    def __init__(self, sqlstate: str, message: str) -> None:
+        super().__init__(f"{sqlstate} {message}")
+        self.sqlstate, self.message = sqlstate, message
+
+
+class Database:
+    """A session that answers in text; `is_foreshore` says how a `view` is made."""
+
+    def __init__(self, url: str, *, is_foreshore: bool) -> None:
+        self._connection = pq.PGconn.connect(url.encode())
+        assert self._connection.status == pq.ConnStatus.OK, self._connection.error_message
+        self._is_foreshore = is_foreshore
+
+    def run(self, sql: str) -> list[str]:
+        """Return the rows as lines of text, columns joined by `|`; raises Failed."""
+        result = self._connection.exec_(sql.encode())
+        if result.status == pq.ExecStatus.FATAL_ERROR:
+            code = result.error_field(pq.DiagnosticField.SQLSTATE) or b"?????"
+            message = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b""
+            raise Failed(code.decode(), message.decode())
+        return [
+            "|".join(
+                "NULL" if value is None else value.decode() or "(empty)"
+                for value in (result.get_value(i, j) for j in range(result.nfields))
+            )
+            for i in range(result.ntuples)
+        ]
+
+    def view(self, name: str, query: str) -> None:
+        """Make a view that keeps up with its inputs."""
+        kind = "MATERIALIZED VIEW" if self._is_foreshore else "VIEW"
+        self.run(f"CREATE {kind} {name} AS {query}")
+
+    def close(self) -> None:
+        """End the session."""
+        self._connection.finish()
+
+
+def answers(database: Database, steps: list[Step]) -> Iterator[Step]:
+    """Yield each step with the answer that `database` gives to it."""
+    for step in steps:
+        command, *rest = step.command.split(maxsplit=1)
+        sql = step.sql.strip()
+        match command:
+            case "statement":
+                database.run(sql)
+                yield step
+            case "view":
+                database.view(rest[0], sql)
+                yield step
+            case "error":
+                try:
+                    database.run(sql)
+                except Failed as failed:
+                    yield replace(step, command=f"error {failed.sqlstate} {failed.message}")
+                else:
+                    yield replace(step, command="statement")
+            case "query":
+                rows = database.run(sql)
+                yield replace(step, answer=tuple(rows if rest == ["ordered"] else sorted(rows)))
+            case _:
+                raise AssertionError(f"no such command: {step.command}")

@@ -1,0 +1,51 @@
+"""Each script gives its answers on PostgreSQL, and on Foreshore's engines the same ones."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.harness import Server
+from tests.sqllogic.runner import Database, answers, read
+
+SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.slt"))
+
+
+def check(path: Path, database: Database, schema: str, prepare: str = "") -> None:
+    database.run(f"CREATE SCHEMA {schema}")
+    database.run(f"SET search_path = {schema}")
+    if prepare:
+        database.run(prepare)
+    steps = read(path)
+    for step, given in zip(steps, answers(database, steps), strict=True):
+        assert given.text() == step.text(), f"{path.name}, at:\n{step.sql}"
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_the_script_is_postgresqls(path: Path, postgres_url: str) -> None:
+    database = Database(postgres_url, is_foreshore=False)
+    try:
+        if os.environ.get("GOLDEN") == "rewrite":
+            database.run(f"CREATE SCHEMA anew_{path.stem}; SET search_path = anew_{path.stem}")
+            path.write_text("".join(step.text() for step in answers(database, read(path))))
+        check(path, database, path.stem)
+    finally:
+        database.close()
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_the_embedded_engine_answers_as_postgresql(path: Path, server: Server) -> None:
+    database = Database(server.url, is_foreshore=True)
+    try:
+        check(path, database, f"embedded_{path.stem}")
+    finally:
+        database.close()
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_spark_answers_as_postgresql(path: Path, spark_server: Server) -> None:
+    database = Database(spark_server.url, is_foreshore=True)
+    try:
+        check(path, database, f"spark_{path.stem}", "SET cluster = spark")
+    finally:
+        database.close()
