@@ -1,0 +1,282 @@
+"""Figures as ratios against PostgreSQL 15 in one run: `make bench`, or `python -m tests.bench NAME`.
+
+Each pair is measured in turns (ours, theirs, ours, theirs, ...), so that a machine whose speed
+drifts slows both; what is printed is the median of each and the median of the ratios of the turns.
+PostgreSQL has its default durability and its default configuration.
+"""
+
+from __future__ import annotations
+
+import io
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import psycopg
+import pyarrow.csv
+from foreshore.server.demo.history import History
+from foreshore.server.demo.schema import TABLES, VIEWS
+from tests.harness import Server, postgres, program, serving
+
+TURNS = 3
+SECONDS = 5
+
+POINT = "\\set k random(1, 16)\nSELECT * FROM by_carrier WHERE k = :k;\n"
+INSERT = "INSERT INTO commits VALUES (1, 'some text');\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measurement of both; `higher` says whether more is better."""
+
+    name: str
+    unit: str
+    ours: list[float]
+    theirs: list[float]
+    higher: bool
+
+    def row(self) -> str:
+        """Return the figure as a row of the table; a ratio above 1 is in our favour."""
+        ratios = [
+            ours / theirs if self.higher else theirs / ours
+            for ours, theirs in zip(self.ours, self.theirs, strict=True)
+        ]
+        ratio = f"{statistics.median(ratios):.2f}" if ratios else "-"
+        theirs = f"{statistics.median(self.theirs):,.4g}" if self.theirs else "-"
+        return f"| {self.name} | {statistics.median(self.ours):,.4g} | {theirs} | {self.unit} | {ratio} |"
+
+
+def in_turns(
+    name: str,
+    unit: str,
+    ours: Callable[[], float],
+    theirs: Callable[[], float] | None,
+    *,
+    higher: bool,
+    turns: int = TURNS,
+) -> Figure:
+    """Measure both in turns."""
+    figure = Figure(name, unit, [], [], higher)
+    for _ in range(turns):
+        figure.ours.append(ours())
+        if theirs is not None:
+            figure.theirs.append(theirs())
+    return figure
+
+
+def pgbench(url: str, script: str, connections: int) -> float:
+    """Return the transactions a second of `script` over some connections, prepared."""
+    with tempfile.NamedTemporaryFile("w", suffix=".sql") as file:
+        file.write(script)
+        file.flush()
+        done = subprocess.run(
+            [
+                *(program("pgbench"), "-n", "-M", "prepared", "-c", str(connections)),
+                *("-j", "1", "-T", str(SECONDS), "-f", file.name, url),
+            ],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    line = next(line for line in done.stdout.splitlines() if line.startswith("tps = "))
+    return float(line.split()[2])
+
+
+@contextmanager
+def both() -> Iterator[tuple[Server, str]]:
+    """Run a Foreshore and a PostgreSQL, with the same tables in both."""
+    with tempfile.TemporaryDirectory(prefix="foreshore-bench-") as folder, ExitStack() as stack:
+        server = stack.enter_context(serving(Path(folder) / "data"))
+        yield server, stack.enter_context(postgres())
+
+
+def flights_csv() -> bytes:
+    """Return all flights as they were in the end, as CSV."""
+    table = History().known_at(datetime(2014, 2, 1))
+    out = io.BytesIO()
+    pyarrow.csv.write_csv(table, out, pyarrow.csv.WriteOptions(include_header=False))
+    return out.getvalue()
+
+
+def execute(url: str, *statements: str) -> None:
+    """Run statements, each its own transaction."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        for statement in statements:
+            connection.execute(statement.encode())
+
+
+def copy_in(url: str, data: bytes) -> float:
+    """Return the seconds it takes to copy the flights into an empty table."""
+    execute(url, "DROP TABLE IF EXISTS flights CASCADE", f"CREATE TABLE flights ({TABLES['flights']})")
+    columns = (
+        "id, carrier, flight, tailnum, origin, dest, distance, sched_dep, time_hour, dep, arr,"
+        " dep_delay, arr_delay, air_time"
+    )
+    with psycopg.connect(url, autocommit=True) as connection:
+        began = time.perf_counter()
+        with connection.cursor().copy(f"COPY flights ({columns}) FROM STDIN (FORMAT csv)".encode()) as copy:
+            for offset in range(0, len(data), 1 << 20):
+                copy.write(data[offset : offset + (1 << 20)])
+        return time.perf_counter() - began
+
+
+def point_selects(server: Server, url: str) -> list[Figure]:
+    """Prepared look-ups of one row by key in an indexed view."""
+    setup = (
+        "CREATE TABLE carriers (k int, name text)",
+        "INSERT INTO carriers SELECT g, 'carrier ' || g FROM generate_series(1, 16) g",
+        "CREATE TABLE trips (k int, delay int)",
+        "INSERT INTO trips SELECT g % 16 + 1, g % 60 FROM generate_series(1, 100000) g",
+    )
+    view = "SELECT c.k, c.name, count(*) AS trips, sum(t.delay) AS delay FROM carriers c JOIN trips t ON t.k = c.k GROUP BY c.k, c.name"
+    execute(server.url, *setup, f"CREATE VIEW by_carrier AS {view}", "CREATE INDEX ON by_carrier (k)")
+    execute(url, *setup, f"CREATE MATERIALIZED VIEW by_carrier AS {view}", "CREATE INDEX ON by_carrier (k)")
+    execute(server.url, "SELECT * FROM by_carrier")
+    return [
+        in_turns(
+            f"prepared point select on an indexed view, {n} connection{'s' * (n > 1)}",
+            "1/s",
+            lambda n=n: pgbench(server.url, POINT, n),  # type: ignore[misc]
+            lambda n=n: pgbench(url, POINT, n),  # type: ignore[misc]
+            higher=True,
+        )
+        for n in (1, 8)
+    ]
+
+
+def commits(server: Server, url: str) -> list[Figure]:
+    """Single-row INSERTs, each its own durable commit."""
+    for each in (server.url, url):
+        execute(each, "CREATE TABLE commits (i int, t text)")
+    return [
+        in_turns(
+            f"single-row INSERT commits, {n} connection{'s' * (n > 1)}",
+            "1/s",
+            lambda n=n: pgbench(server.url, INSERT, n),  # type: ignore[misc]
+            lambda n=n: pgbench(url, INSERT, n),  # type: ignore[misc]
+            higher=True,
+        )
+        for n in (1, 16)
+    ]
+
+
+def copies(server: Server, url: str) -> list[Figure]:
+    """COPY of 336,776 flights into a table without indexes."""
+    data = flights_csv()
+    return [
+        in_turns(
+            "COPY of the flights",
+            "s",
+            lambda: copy_in(server.url, data),
+            lambda: copy_in(url, data),
+            higher=False,
+        )
+    ]
+
+
+def freshness(server: Server, url: str) -> list[Figure]:
+    """From a commit to a correct read of a view over all flights; PostgreSQL refreshes its view."""
+    data = flights_csv()
+    for each in (server.url, url):
+        copy_in(each, data)
+        execute(each, "DROP TABLE IF EXISTS airlines CASCADE", f"CREATE TABLE airlines ({TABLES['airlines']})")
+        execute(each, "INSERT INTO airlines SELECT DISTINCT carrier, 'airline ' || carrier FROM flights")
+    query = VIEWS["delay_by_airline"]
+    execute(server.url, f"CREATE VIEW fresh AS {query}", "CREATE INDEX ON fresh (airline)", "SELECT * FROM fresh")
+    execute(url, f"CREATE MATERIALIZED VIEW fresh AS {query}")
+
+    def seconds(address: str, rows: int, refresh: bool) -> float:
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute(
+                "INSERT INTO flights SELECT * FROM flights WHERE dep IS NOT NULL LIMIT %s", (rows,)
+            )
+            before = connection.execute("SELECT sum(flights) FROM fresh").fetchone()
+            began = time.perf_counter()
+            connection.execute(
+                f"DELETE FROM flights WHERE id IN (SELECT id FROM flights WHERE dep IS NOT NULL ORDER BY id LIMIT {rows})".encode()
+            )
+            committed = time.perf_counter()
+            if refresh:
+                connection.execute("REFRESH MATERIALIZED VIEW fresh")
+            after = connection.execute("SELECT sum(flights) FROM fresh").fetchone()
+            assert before != after, "the view is not fresh"
+            assert committed > began
+            return time.perf_counter() - committed
+
+    return [
+        in_turns(
+            f"commit to a correct read of a join and group view, {rows:,} changed row{'s' * (rows > 1)}",
+            "s",
+            lambda rows=rows: seconds(server.url, rows, False),  # type: ignore[misc]
+            lambda rows=rows: seconds(url, rows, True),  # type: ignore[misc]
+            higher=False,
+            turns=5,
+        )
+        for rows in (1, 10_000)
+    ]
+
+
+def starts() -> list[Figure]:
+    """From nothing to the first answer."""
+
+    def ours() -> float:
+        with tempfile.TemporaryDirectory(prefix="foreshore-bench-") as folder:
+            began = time.perf_counter()
+            with serving(Path(folder) / "data") as server:
+                execute(server.url, "SELECT 1")
+                return time.perf_counter() - began
+
+    def with_spark() -> float:
+        with tempfile.TemporaryDirectory(prefix="foreshore-bench-") as folder:
+            with serving(Path(folder) / "data") as server:
+                execute(
+                    server.url,
+                    "CREATE TABLE t (i int)",
+                    "INSERT INTO t VALUES (1)",
+                    "CREATE CLUSTER spark (SIZE = 'spark')",
+                )
+                server.stop()
+                began = time.perf_counter()
+                server.start()
+                with psycopg.connect(server.url, autocommit=True) as connection:
+                    connection.execute("SET cluster = spark")
+                    connection.execute("SELECT sum(i) FROM t")
+                return time.perf_counter() - began
+
+    def theirs() -> float:
+        began = time.perf_counter()
+        with postgres() as url:
+            execute(url, "SELECT 1")
+            return time.perf_counter() - began
+
+    return [
+        in_turns("start on an empty directory to the first answer", "s", ours, theirs, higher=False),
+        in_turns("start to the first answer computed on Spark", "s", with_spark, None, higher=False, turns=2),
+    ]
+
+
+GROUPS = {"point": point_selects, "commits": commits, "copy": copies, "fresh": freshness}
+
+
+def main(names: list[str]) -> None:
+    """Measure the groups of these names, or all."""
+    print("| what | Foreshore | PostgreSQL 15 | unit | ratio, above 1 in our favour |\n|---|---|---|---|---|")
+    for name, group in GROUPS.items():
+        if not names or name in names:
+            with both() as (server, url):
+                for figure in group(server, url):
+                    print(figure.row(), flush=True)
+    if not names or "start" in names:
+        for figure in starts():
+            print(figure.row(), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
