@@ -21,6 +21,7 @@ from pathlib import Path
 
 import psycopg
 import pyarrow.csv
+
 from foreshore.server.demo.history import History
 from foreshore.server.demo.schema import TABLES, VIEWS
 from tests.harness import Server, postgres, program, serving
@@ -114,14 +115,18 @@ def execute(url: str, *statements: str) -> None:
 
 def copy_in(url: str, data: bytes) -> float:
     """Return the seconds it takes to copy the flights into an empty table."""
-    execute(url, "DROP TABLE IF EXISTS flights CASCADE", f"CREATE TABLE flights ({TABLES['flights']})")
+    execute(
+        url, "DROP TABLE IF EXISTS flights CASCADE", f"CREATE TABLE flights ({TABLES['flights']})"
+    )
     columns = (
         "id, carrier, flight, tailnum, origin, dest, distance, sched_dep, time_hour, dep, arr,"
         " dep_delay, arr_delay, air_time"
     )
     with psycopg.connect(url, autocommit=True) as connection:
         began = time.perf_counter()
-        with connection.cursor().copy(f"COPY flights ({columns}) FROM STDIN (FORMAT csv)".encode()) as copy:
+        with connection.cursor().copy(
+            f"COPY flights ({columns}) FROM STDIN (FORMAT csv)".encode()
+        ) as copy:
             for offset in range(0, len(data), 1 << 20):
                 copy.write(data[offset : offset + (1 << 20)])
         return time.perf_counter() - began
@@ -136,8 +141,15 @@ def point_selects(server: Server, url: str) -> list[Figure]:
         "INSERT INTO trips SELECT g % 16 + 1, g % 60 FROM generate_series(1, 100000) g",
     )
     view = "SELECT c.k, c.name, count(*) AS trips, sum(t.delay) AS delay FROM carriers c JOIN trips t ON t.k = c.k GROUP BY c.k, c.name"
-    execute(server.url, *setup, f"CREATE VIEW by_carrier AS {view}", "CREATE INDEX ON by_carrier (k)")
-    execute(url, *setup, f"CREATE MATERIALIZED VIEW by_carrier AS {view}", "CREATE INDEX ON by_carrier (k)")
+    execute(
+        server.url, *setup, f"CREATE VIEW by_carrier AS {view}", "CREATE INDEX ON by_carrier (k)"
+    )
+    execute(
+        url,
+        *setup,
+        f"CREATE MATERIALIZED VIEW by_carrier AS {view}",
+        "CREATE INDEX ON by_carrier (k)",
+    )
     execute(server.url, "SELECT * FROM by_carrier")
     return [
         in_turns(
@@ -186,10 +198,21 @@ def freshness(server: Server, url: str) -> list[Figure]:
     data = flights_csv()
     for each in (server.url, url):
         copy_in(each, data)
-        execute(each, "DROP TABLE IF EXISTS airlines CASCADE", f"CREATE TABLE airlines ({TABLES['airlines']})")
-        execute(each, "INSERT INTO airlines SELECT DISTINCT carrier, 'airline ' || carrier FROM flights")
+        execute(
+            each,
+            "DROP TABLE IF EXISTS airlines CASCADE",
+            f"CREATE TABLE airlines ({TABLES['airlines']})",
+        )
+        execute(
+            each, "INSERT INTO airlines SELECT DISTINCT carrier, 'airline ' || carrier FROM flights"
+        )
     query = VIEWS["delay_by_airline"]
-    execute(server.url, f"CREATE VIEW fresh AS {query}", "CREATE INDEX ON fresh (airline)", "SELECT * FROM fresh")
+    execute(
+        server.url,
+        f"CREATE VIEW fresh AS {query}",
+        "CREATE INDEX ON fresh (airline)",
+        "SELECT * FROM fresh",
+    )
     execute(url, f"CREATE MATERIALIZED VIEW fresh AS {query}")
 
     def seconds(address: str, rows: int, refresh: bool) -> float:
@@ -257,8 +280,17 @@ def starts() -> list[Figure]:
             return time.perf_counter() - began
 
     return [
-        in_turns("start on an empty directory to the first answer", "s", ours, theirs, higher=False),
-        in_turns("start to the first answer computed on Spark", "s", with_spark, None, higher=False, turns=2),
+        in_turns(
+            "start on an empty directory to the first answer", "s", ours, theirs, higher=False
+        ),
+        in_turns(
+            "start to the first answer computed on Spark",
+            "s",
+            with_spark,
+            None,
+            higher=False,
+            turns=2,
+        ),
     ]
 
 
@@ -267,7 +299,9 @@ GROUPS = {"point": point_selects, "commits": commits, "copy": copies, "fresh": f
 
 def main(names: list[str]) -> None:
     """Measure the groups of these names, or all."""
-    print("| what | Foreshore | PostgreSQL 15 | unit | ratio, above 1 in our favour |\n|---|---|---|---|---|")
+    print(
+        "| what | Foreshore | PostgreSQL 15 | unit | ratio, above 1 in our favour |\n|---|---|---|---|---|"
+    )
     for name, group in GROUPS.items():
         if not names or name in names:
             with both() as (server, url):
