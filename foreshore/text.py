@@ -1,0 +1,613 @@
+"""Text forms of single values: PostgreSQL's input and output functions.
+
+    >>> parse_text("1 day 02:03", INTERVAL)
+    (0, 1, 7380000000)
+    >>> format_text((0, 1, 7380000000), INTERVAL)
+    '1 day 02:03:00'
+
+`parse_text` reads as PostgreSQL's input function of the type, modifiers applied, and raises its
+errors; a text too long for varchar(n) is one here, as in assignments (explicit casts cut it).
+`format_text` is the output function; of casts to text only bool's differs (`true`, not `t`). They
+are the one meaning of such casts, of unknown literals, of text parameters and of COPY; what encodes
+whole columns must agree with them.
+
+The names that a reg* type may be given are not known here: only numbers are read.
+"""
+
+import re
+from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from math import isinf, isnan
+
+import numpy as np
+
+from foreshore import calendar
+from foreshore.datetime_text import parse_datetime
+from foreshore.errors import (
+    DataError,
+    FeatureNotSupported,
+    InvalidParameterValue,
+    InvalidTextRepresentation,
+    NumericValueOutOfRange,
+    StringDataRightTruncation,
+)
+from foreshore.interval_text import parse_interval
+from foreshore.json_text import canonical_json
+from foreshore.types import INT2, NUMERIC_DIGITS, OID, Datum, SqlType
+
+INTEGERS = {  # the least and the greatest value
+    "int2": (-(2**15), 2**15 - 1),
+    "int4": (-(2**31), 2**31 - 1),
+    "int8": (-(2**63), 2**63 - 1),
+}
+OID_NAMES = frozenset(("oid", "regclass", "regtype", "regproc", "regnamespace"))
+REG_NAMES = OID_NAMES - {"oid"}
+SPACES = " \t\n\v\f\r"
+
+_INTEGER = re.compile(r"([+-]?)([0-9]+)\Z")
+_FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z")
+_HEX_FLOAT = re.compile(r"[+-]?0[xX][0-9a-fA-F.]+(?:[pP][+-]?[0-9]+)?\Z")
+_NUMERIC = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]+))?\Z")
+_UUID = re.compile(r"\{?(?:[0-9a-fA-F]{4}-?){8}\}?\Z")
+_WIDE = Context(prec=200, rounding=ROUND_HALF_UP)
+_BOOLS = {
+    word[:length]: value
+    for word, shortest, value in (
+        ("true", 1, True),
+        ("false", 1, False),
+        ("yes", 1, True),
+        ("no", 1, False),
+        ("on", 2, True),
+        ("off", 2, False),
+        ("1", 1, True),
+        ("0", 1, False),
+    )
+    for length in range(shortest, len(word) + 1)
+}
+
+
+def parse_text(text: str, type: SqlType, *, zone: str = "UTC", now: int | None = None) -> Datum:
+    """Return the datum that `text` stands for as a value of `type`.
+
+    `zone` is the session's time zone; `now`, the transaction's time in microseconds, gives meaning
+    to words such as `today`. Raises a DataError.
+    """
+    return _PARSERS[type.name](text, type, zone, now)
+
+
+def format_text(datum: Datum, type: SqlType, *, zone: str = "UTC") -> str:
+    """Return the text of `datum`, which is not None, as PostgreSQL shows a value of `type`."""
+    return _FORMATTERS[type.name](datum, type, zone)
+
+
+def _syntax_error(type: SqlType, text: str) -> InvalidTextRepresentation:
+    return InvalidTextRepresentation(f'invalid input syntax for type {_plain(type)}: "{text}"')
+
+
+def _plain(type: SqlType) -> str:
+    """Return the name that input errors call the type by."""
+    return {"time": "time", "timestamp": "timestamp"}.get(type.name) or str(type)
+
+
+# --- numbers and bool -----------------------------------------------------------------------
+
+
+def _parse_bool(text: str, type: SqlType, zone: str, now: int | None) -> bool:
+    value = _BOOLS.get(text.strip(SPACES).lower())
+    if value is None:
+        raise _syntax_error(type, text)
+    return value
+
+
+def _parse_integer(text: str, type: SqlType, zone: str, now: int | None) -> int:
+    match = _INTEGER.match(text.strip(SPACES))
+    if match is None:
+        raise _syntax_error(type, text)
+    low, high = INTEGERS[type.name]
+    digits = match[2].lstrip("0") or "0"
+    if len(digits) > 20 or not low <= (value := int(match[1] + digits)) <= high:
+        raise NumericValueOutOfRange(f'value "{text}" is out of range for type {type}')
+    return value
+
+
+def _parse_oid(text: str, type: SqlType, zone: str, now: int | None) -> int:
+    stripped = text.strip(SPACES)
+    if type.name in REG_NAMES and stripped == "-":
+        return 0
+    if not _INTEGER.match(stripped):
+        if type.name in REG_NAMES and stripped:
+            raise FeatureNotSupported(f'the name "{text}" cannot be looked up as {type} here')
+        raise _syntax_error(type, text)
+    value = int(stripped[:40])
+    if not -(2**31) <= value < 2**32:
+        raise NumericValueOutOfRange(f'value "{text}" is out of range for type {type}')
+    return value % 2**32
+
+
+def _parse_mz_timestamp(text: str, type: SqlType, zone: str, now: int | None) -> int:
+    stripped = text.strip(SPACES)
+    if stripped.isdigit() and stripped.isascii():
+        if len(stripped) > 19 or int(stripped) >= 2**63:
+            raise NumericValueOutOfRange(f'value "{text}" is out of range for type {type}')
+        return int(stripped)
+    if not stripped or stripped[0] in "+-":
+        raise _syntax_error(type, text)
+    try:
+        micros = parse_datetime(text, "timestamptz", calendar.zone_named(zone), now)
+    except DataError:
+        raise _syntax_error(type, text) from None
+    if micros < 0 or micros == calendar.TIMESTAMP_INFINITY:
+        raise NumericValueOutOfRange(f'value "{text}" is out of range for type {type}')
+    return micros // 1000
+
+
+def _parse_float(text: str, type: SqlType, zone: str, now: int | None) -> float:
+    stripped = text.strip(SPACES)
+    if _FLOAT.match(stripped):
+        value = float(stripped)
+        exact_zero = not re.sub(r"[eE].*", "", stripped).strip("+-0.")
+    elif _HEX_FLOAT.match(stripped):
+        try:
+            value = float.fromhex(stripped)
+        except (ValueError, OverflowError):
+            raise _syntax_error(type, text) from None
+        exact_zero = not re.sub(r"[pP].*", "", stripped).strip("+-0.xX")
+    else:
+        word = stripped.lower()
+        unsigned = word[1:] if word[:1] in ("+", "-") else word
+        if unsigned in ("inf", "infinity"):
+            return float("-inf") if word[0] == "-" else float("inf")
+        if unsigned == "nan":
+            return float("nan")
+        raise _syntax_error(type, text)
+    if type.name == "float4":
+        with np.errstate(over="ignore", under="ignore"):
+            value = (
+                float(np.float32(stripped)) if _FLOAT.match(stripped) else float(np.float32(value))
+            )
+    if isinf(value) or (value == 0 and not exact_zero):
+        raise NumericValueOutOfRange(f'"{stripped}" is out of range for type {type}')
+    return value
+
+
+def _parse_numeric(text: str, type: SqlType, zone: str, now: int | None) -> str:
+    stripped = text.strip(SPACES)
+    match = _NUMERIC.match(stripped)
+    if match is None or not (match[2] or match[3]):
+        if re.fullmatch(r"[+-]?(?:nan|inf|infinity)", stripped, re.IGNORECASE):
+            if stripped[-1].lower() == "n" and stripped[0] in "+-":
+                raise _syntax_error(type, text)
+            raise FeatureNotSupported(f'the numeric value "{stripped}" is not supported')
+        raise _syntax_error(type, text)
+    if match[4] is not None and abs(int(match[4][:12])) > 131_072:
+        raise NumericValueOutOfRange("value overflows numeric format")
+    return numeric_text(Decimal(stripped), type)
+
+
+def numeric_text(value: Decimal, type: SqlType) -> str:
+    """Return `value` as a datum of the numeric `type`, rounded to a declared scale half up.
+
+    Raises `numeric field overflow` where it has more digits than were declared or can be kept.
+    """
+    assert type.scale is not None, type
+    if not value.is_finite():
+        raise FeatureNotSupported(f'the numeric value "{value}" is not supported')
+    kept = NUMERIC_DIGITS - type.scale
+    if value and value.adjusted() >= 120:
+        rounded = value
+    else:
+        rounded = value.quantize(Decimal(1).scaleb(-type.scale), context=_WIDE)
+    if type.length is None and rounded != value:
+        raise NumericValueOutOfRange(
+            "numeric field overflow",
+            detail=f"At most {type.scale} digits after the decimal point can be kept here.",
+            hint="Round the value, or declare a precision and a scale.",
+        )
+    whole = kept if type.length is None else type.length - type.scale
+    if rounded and rounded.adjusted() >= whole:
+        limit = f"10^{whole}" if whole else "1"
+        precision = NUMERIC_DIGITS if type.length is None else type.length
+        raise NumericValueOutOfRange(
+            "numeric field overflow",
+            detail=f"A field with precision {precision}, scale {type.scale} must round to an"
+            f" absolute value less than {limit}.",
+        )
+    return _format_decimal(rounded, type.trim)
+
+
+def _format_decimal(value: Decimal, trim: bool) -> str:
+    text = format(value, "f")
+    if trim and "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return text[1:] if text.startswith("-") and not text.strip("-0.") else text
+
+
+def _format_numeric(datum: Datum, type: SqlType, zone: str) -> str:
+    value = datum if isinstance(datum, Decimal) else Decimal(str(datum))
+    if not type.trim and type.scale is not None:
+        try:
+            value = value.quantize(Decimal(1).scaleb(-type.scale), context=_WIDE)
+        except InvalidOperation:
+            raise AssertionError(f"{value} does not fit {type}") from None
+    return _format_decimal(value, type.trim)
+
+
+def format_float8(value: float) -> str:
+    """Return the shortest text that reads back as `value`, in PostgreSQL's layout."""
+    if isnan(value):
+        return "NaN"
+    if isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    shortest = repr(value)
+    if abs(value) >= 2**53:
+        shortest = _avoid_midpoint(value, shortest, np.float64)
+    return _lay_out(shortest, 15)
+
+
+def format_float4(value: float) -> str:
+    """Return the shortest text that reads back as the same single-precision `value`."""
+    if isnan(value) or isinf(value):
+        return format_float8(value)
+    shortest = np.format_float_scientific(np.float32(value), unique=True)
+    if abs(value) >= 2**24:
+        shortest = _avoid_midpoint(value, shortest, np.float32)
+    return _lay_out(shortest, 6)
+
+
+def _avoid_midpoint(value: float, shortest: str, kind: type[np.float32] | type[np.float64]) -> str:
+    """Return `shortest`, or longer if it lies exactly between `value` and a neighbour.
+
+    PostgreSQL does not count on such a text being rounded to even when it is read back.
+    """
+
+    def is_midpoint(text: str) -> bool:
+        twice = 2 * int(Decimal(text)) - int(value)
+        with np.errstate(over="ignore"):
+            neighbours = (np.nextafter(kind(value), kind(end)) for end in ("-inf", "inf"))
+            return any(np.isfinite(n) and int(n) == twice for n in neighbours)
+
+    if not is_midpoint(shortest):
+        return shortest
+    return next(
+        text
+        for digits in range(17)
+        if kind(text := f"{value:.{digits}e}") == kind(value) and not is_midpoint(text)
+    )
+
+
+def _lay_out(shortest: str, digits: int) -> str:
+    """Return a number in the layout of C's %g, that changes to an exponent at `digits` places."""
+    sign = "-" if shortest[0] == "-" else ""
+    mantissa, _, power = shortest.lstrip("-").partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    exponent = int(power or 0)
+    significant = (whole + fraction).lstrip("0")
+    if not significant:
+        return f"{sign}0"
+    # The value is 0.significant times ten to the power of `point`.
+    point = len(whole) + exponent - (len(whole + fraction) - len(significant))
+    significant = significant.rstrip("0")
+    if -4 < point <= digits:
+        if point <= 0:
+            return f"{sign}0.{'0' * -point}{significant}"
+        if len(significant) <= point:
+            return f"{sign}{significant}{'0' * (point - len(significant))}"
+        return f"{sign}{significant[:point]}.{significant[point:]}"
+    tail = f".{significant[1:]}" if len(significant) > 1 else ""
+    return f"{sign}{significant[0]}{tail}e{'-' if point < 1 else '+'}{abs(point - 1):02}"
+
+
+# --- strings and bytes ------------------------------------------------------------------------
+
+
+def _parse_string(text: str, type: SqlType, zone: str, now: int | None) -> str:
+    if "\x00" in text:
+        raise DataError('invalid byte sequence for encoding "UTF8": 0x00', sqlstate="22021")
+    match type.name:
+        case "varchar":
+            return limit_length(text, type)
+        case "bpchar":
+            return limit_length(text, type).rstrip(" ")
+        case "name":
+            return truncate_name(text)
+        case "char":
+            return text[:1]
+        case _:
+            return text
+
+
+def limit_length(text: str, type: SqlType) -> str:
+    """Return `text` within the declared length; only blanks may be cut off."""
+    if type.length is None or len(text) <= type.length:
+        return text
+    if text[type.length :].strip(" "):
+        raise StringDataRightTruncation(
+            f"value too long for type {_sized(type)}",
+        )
+    return text[: type.length]
+
+
+def _sized(type: SqlType) -> str:
+    return f"{type}({type.length})"
+
+
+def truncate_name(text: str) -> str:
+    """Return `text` cut to the 63 bytes that a name may have, at a character's end."""
+    return text.encode()[:63].decode(errors="ignore")
+
+
+def _format_string(datum: Datum, type: SqlType, zone: str) -> str:
+    assert isinstance(datum, str), datum
+    if type.name == "bpchar" and type.length is not None:
+        return datum.ljust(type.length)
+    return datum
+
+
+def _parse_bytea(text: str, type: SqlType, zone: str, now: int | None) -> bytes:
+    if text.startswith("\\x"):
+        digits = re.sub(f"[{SPACES}]", "", text[2:])
+        for digit in digits:
+            if digit not in "0123456789abcdefABCDEF":
+                raise InvalidParameterValue(f'invalid hexadecimal digit: "{digit}"')
+        if len(digits) % 2:
+            raise InvalidParameterValue("invalid hexadecimal data: odd number of digits")
+        return bytes.fromhex(digits)
+    if "\\" not in text:
+        return text.encode()
+    out = bytearray()
+    for match in re.finditer(rb"\\\\|\\([0-3][0-7]{2})|([^\\]+)|(\\)", text.encode()):
+        octal, plain, bad = match.groups()
+        if bad:
+            raise InvalidTextRepresentation("invalid input syntax for type bytea")
+        out += bytes([int(octal, 8)]) if octal else plain or b"\\"
+    return bytes(out)
+
+
+def _format_bytea(datum: Datum, type: SqlType, zone: str) -> str:
+    assert isinstance(datum, bytes), datum
+    return "\\x" + datum.hex()
+
+
+def _parse_uuid(text: str, type: SqlType, zone: str, now: int | None) -> bytes:
+    if not _UUID.match(text) or text.startswith("{") != text.endswith("}") or text.endswith("-"):
+        raise _syntax_error(type, text)
+    return bytes.fromhex(re.sub(r"[{}-]", "", text))
+
+
+def _format_uuid(datum: Datum, type: SqlType, zone: str) -> str:
+    assert isinstance(datum, bytes), datum
+    digits = datum.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def _parse_jsonb(text: str, type: SqlType, zone: str, now: int | None) -> str:
+    return canonical_json(text)
+
+
+# --- dates and times --------------------------------------------------------------------------
+
+
+def _parse_temporal(text: str, type: SqlType, zone: str, now: int | None) -> int:
+    match type.name:
+        case "date" | "time" | "timestamp" | "timestamptz":
+            value = parse_datetime(text, type.name, calendar.zone_named(zone), now)
+            return value if type.length is None else round_micros(value, type.length)
+        case _:
+            raise AssertionError(type)
+
+
+def round_micros(micros: int, digits: int) -> int:
+    """Return `micros` with at most `digits` digits of a second, halves away from zero."""
+    unit: int = 10 ** (6 - min(digits, 6))
+    if unit == 1 or abs(micros) >= 2**63 - 1:
+        return micros
+    rounded = (abs(micros) + unit // 2) // unit * unit
+    return -rounded if micros < 0 else rounded
+
+
+def _parse_interval(text: str, type: SqlType, zone: str, now: int | None) -> tuple[int, int, int]:
+    months, days, micros = parse_interval(text)
+    return months, days, micros if type.length is None else round_micros(micros, type.length)
+
+
+def _format_temporal(datum: Datum, type: SqlType, zone: str) -> str:
+    match type.name, datum:
+        case "date", int():
+            return calendar.format_date(datum)
+        case "time", int():
+            return calendar.format_time(datum)
+        case "timestamp", int():
+            return calendar.format_timestamp(datum)
+        case "timestamptz", int():
+            return calendar.format_timestamp(datum, calendar.zone_named(zone))
+        case "interval", (int(months), int(days), int(micros)):
+            return calendar.format_interval(months, days, micros)
+        case _:
+            raise AssertionError((type, datum))
+
+
+# --- arrays -----------------------------------------------------------------------------------
+
+_DIMENSIONS = re.compile(r"\s*((?:\[\s*[+-]?\d+\s*(?::\s*[+-]?\d+\s*)?\]\s*)+)=\s*")
+_UNQUOTED_END = re.compile(r"[,{}\"\\]")
+_NEEDS_QUOTES = re.compile(r'[{},"\\\s]')
+
+
+def split_array(text: str) -> list[str | None]:
+    """Return the elements' texts of an array's text; None for NULL."""
+    body = text
+    if (match := _DIMENSIONS.match(text)) is not None:
+        bounds = re.findall(r"\[([^\]]*)\]", match[1])
+        if len(bounds) > 1:
+            raise FeatureNotSupported("arrays of more than one dimension are not supported")
+        low, _, high = bounds[0].partition(":")
+        if high and int(low) != 1:
+            raise FeatureNotSupported("arrays whose lower bound is not 1 are not supported")
+        body = text[match.end() :]
+        expected = int(high or low)
+        elements = _split_braces(text, body)
+        if len(elements) != expected:
+            raise _malformed(text, "Specified array dimensions do not match array contents.")
+        return elements
+    return _split_braces(text, body)
+
+
+def _malformed(text: str, detail: str) -> InvalidTextRepresentation:
+    return InvalidTextRepresentation(f'malformed array literal: "{text}"', detail=detail)
+
+
+def _split_braces(text: str, body: str) -> list[str | None]:
+    body = body.strip(SPACES)
+    if not body.startswith("{"):
+        raise _malformed(text, 'Array value must start with "{" or dimension information.')
+    elements: list[str | None] = []
+    at, length = 1, len(body)
+    current: list[str] = []
+    kept = 0  # how many leading characters of the element trailing blanks may not be cut from
+    quoted = seen = False  # of the element at hand
+    while at < length:
+        character = body[at]
+        at += 1
+        if character == '"':
+            if seen:
+                raise _malformed(text, "Unexpected array element.")
+            quoted = seen = True
+            while at < length and body[at] != '"':
+                at += body[at] == "\\"
+                current.append(body[at : at + 1])
+                at += 1
+            at += 1
+            kept = len(current)
+        elif character == "\\":
+            if quoted or at >= length:
+                raise _malformed(text, "Unexpected array element.")
+            current.append(body[at])
+            at += 1
+            seen, kept = True, len(current)
+        elif character == "{":
+            if seen:
+                raise _malformed(text, 'Unexpected "{" character.')
+            raise FeatureNotSupported("arrays of more than one dimension are not supported")
+        elif character in ",}":
+            if seen:
+                value = "".join(current[:kept])
+                bare = not quoted and value.lower() == "null" and len(value) == len(current[:kept])
+                elements.append(None if bare else value)
+            elif character == "," or elements:
+                raise _malformed(text, f'Unexpected "{character}" character.')
+            current, kept, quoted, seen = [], 0, False, False
+            if character == "}":
+                if body[at:].strip(SPACES):
+                    raise _malformed(text, "Junk after closing right brace.")
+                return elements
+        elif character in SPACES:
+            if seen and not quoted:
+                current.append(character)
+        else:
+            if quoted:
+                raise _malformed(text, "Unexpected array element.")
+            current.append(character)
+            seen, kept = True, len(current)
+    raise _malformed(text, "Unexpected end of input.")
+
+
+def _parse_array(text: str, type: SqlType, zone: str, now: int | None) -> tuple[Datum, ...]:
+    assert type.element is not None, type
+    parse = _PARSERS[type.element.name]
+    element = type.element
+    return tuple(
+        None if item is None else parse(item, element, zone, now) for item in split_array(text)
+    )
+
+
+def quote_element(text: str) -> str:
+    """Return the text of an array's element, in quotes where it needs them."""
+    if not text or _NEEDS_QUOTES.search(text) or text.lower() == "null":
+        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return text
+
+
+def _format_array(datum: Datum, type: SqlType, zone: str) -> str:
+    assert type.element is not None, type
+    assert isinstance(datum, tuple | list), datum
+    show = _FORMATTERS[type.element.name]
+    element = type.element
+    return (
+        "{"
+        + ",".join(
+            "NULL" if item is None else quote_element(show(item, element, zone)) for item in datum
+        )
+        + "}"
+    )
+
+
+def _parse_vector(text: str, type: SqlType, zone: str, now: int | None) -> tuple[Datum, ...]:
+    parse, element = (_parse_integer, INT2) if type.name == "int2vector" else (_parse_oid, OID)
+    return tuple(parse(word, element, zone, now) for word in text.split())
+
+
+def _format_vector(datum: Datum, type: SqlType, zone: str) -> str:
+    assert isinstance(datum, tuple | list), datum
+    return " ".join(map(str, datum))
+
+
+# --- the table --------------------------------------------------------------------------------
+
+_Parser = Callable[[str, SqlType, str, int | None], Datum]
+_Formatter = Callable[[Datum, SqlType, str], str]
+
+
+def _format_str(datum: Datum, type: SqlType, zone: str) -> str:
+    return str(datum)
+
+
+def _format_bool(datum: Datum, type: SqlType, zone: str) -> str:
+    return "t" if datum else "f"
+
+
+def _format_float8_datum(datum: Datum, type: SqlType, zone: str) -> str:
+    assert isinstance(datum, float | int), datum
+    return format_float8(float(datum))
+
+
+def _format_float4_datum(datum: Datum, type: SqlType, zone: str) -> str:
+    assert isinstance(datum, float | int), datum
+    return format_float4(float(datum))
+
+
+_STRINGS = ("text", "varchar", "bpchar", "name", "char", "unknown", "void", "record")
+_TEMPORAL = ("date", "time", "timestamp", "timestamptz")
+
+_PARSERS: dict[str, _Parser] = {
+    "bool": _parse_bool,
+    "float4": _parse_float,
+    "float8": _parse_float,
+    "numeric": _parse_numeric,
+    "bytea": _parse_bytea,
+    "uuid": _parse_uuid,
+    "jsonb": _parse_jsonb,
+    "interval": _parse_interval,
+    "mz_timestamp": _parse_mz_timestamp,
+    "array": _parse_array,
+    "int2vector": _parse_vector,
+    "oidvector": _parse_vector,
+    **dict.fromkeys(INTEGERS, _parse_integer),
+    **dict.fromkeys(OID_NAMES, _parse_oid),
+    **dict.fromkeys(_STRINGS, _parse_string),
+    **dict.fromkeys(_TEMPORAL, _parse_temporal),
+}
+_FORMATTERS: dict[str, _Formatter] = {
+    "bool": _format_bool,
+    "float4": _format_float4_datum,
+    "float8": _format_float8_datum,
+    "numeric": _format_numeric,
+    "bytea": _format_bytea,
+    "uuid": _format_uuid,
+    "interval": _format_temporal,
+    "array": _format_array,
+    "int2vector": _format_vector,
+    "oidvector": _format_vector,
+    **dict.fromkeys(("jsonb", "mz_timestamp", *INTEGERS, *OID_NAMES), _format_str),
+    **dict.fromkeys(_STRINGS, _format_string),
+    **dict.fromkeys(_TEMPORAL, _format_temporal),
+}
