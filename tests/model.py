@@ -1,0 +1,794 @@
+"""The formalism in plain Python, slow and obvious: what everything else is held against.
+
+Two halves. `Collection` is a changing collection that is known between two frontiers, over any
+lattice of times. `evaluate` is what a relation, bound or lowered, means at one time: from the
+multisets that it reads to the multiset that it is, and the multiset of its errors.
+
+    >>> two = Constant((((1,), 2),), (ColumnType(INT4),))
+    >>> evaluate(Union((two, Negate(two), two)), {})
+    (Counter({(1,): 2}), Counter())
+
+Nothing here is clever: a join is a loop over the product, a correlated subquery is evaluated again
+for every row, an aggregate sees a list. Scalar functions are the few that tests of plans need; a
+key that is not among them is run by `foreshore.expr.evaluate` on one row.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from itertools import product
+from typing import Any, Generic, Protocol, TypeVar, assert_never
+
+from foreshore.errors import data_error
+from foreshore.expr.ir import (
+    Aggregate,
+    And,
+    AnySubquery,
+    Call,
+    Case,
+    Column,
+    Constant,
+    Environment,
+    ErrorOf,
+    Exists,
+    Filter,
+    FlatMap,
+    Get,
+    Join,
+    JoinOn,
+    Let,
+    Literal,
+    LocalGet,
+    Map,
+    Negate,
+    Or,
+    OrderKey,
+    OuterColumn,
+    Parameter,
+    Project,
+    Reduce,
+    Relation,
+    Scalar,
+    ScalarSubquery,
+    Threshold,
+    TopK,
+    Union,
+    columns_of,
+    scalars_of,
+    type_of,
+    walk_scalars,
+)
+from foreshore.frontier import Antichain
+from foreshore.ids import GlobalId
+from foreshore.types import Datum, SqlType, array_of
+
+Row = tuple[Any, ...]
+Rows = Counter[Row]
+Errors = Counter[str]
+
+# --- collections over time -----------------------------------------------------------------
+
+T = TypeVar("T")
+
+
+class Timeline(Protocol[T]):
+    """A lattice: the least upper and the greatest lower bound of two times."""
+
+    def join(self, a: T, b: T, /) -> T: ...
+
+    def meet(self, a: T, b: T, /) -> T: ...
+
+
+class Milliseconds:
+    """The default timeline: integers, of which the greater and the lesser is the bound."""
+
+    def join(self, a: int, b: int) -> int:
+        return max(a, b)
+
+    def meet(self, a: int, b: int) -> int:
+        return min(a, b)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A time of two parts, each ordered by itself: most such times are not comparable."""
+
+    a: int
+    b: int
+
+    def __le__(self, other: "Pair") -> bool:
+        return self.a <= other.a and self.b <= other.b
+
+
+class Pairs:
+    """The timeline of `Pair`s."""
+
+    def join(self, x: Pair, y: Pair) -> Pair:
+        return Pair(max(x.a, y.a), max(x.b, y.b))
+
+    def meet(self, x: Pair, y: Pair) -> Pair:
+        return Pair(min(x.a, y.a), min(x.b, y.b))
+
+
+@dataclass
+class Collection(Generic[T]):
+    """A partially known collection over time: exact from `since` on, as far as before `upper`.
+
+    `updates` maps each time to the multiset of the diffs at it.
+    """
+
+    timeline: Timeline[T]
+    since: Antichain[Any]
+    upper: Antichain[Any]
+    updates: dict[T, Rows] = field(default_factory=dict)
+
+    @classmethod
+    def empty(cls, timeline: Timeline[T], start: T) -> "Collection[T]":
+        """Return the collection of which nothing is known, but that it begins at `start`."""
+        return cls(timeline, Antichain.of(start), Antichain.of(start))
+
+    def readable(self, time: T) -> bool:
+        """Whether the contents at `time` are known, and not forgotten."""
+        return self.since.less_equal(time) and not self.upper.less_equal(time)
+
+    def at(self, time: T) -> Rows:
+        """Return the contents at `time`: all diffs at times at or before it, added up."""
+        assert self.readable(time), (time, self.since, self.upper)
+        rows: Rows = Counter()
+        for t, diffs in self.updates.items():
+            if self.timeline.join(t, time) == time:
+                add(rows, diffs)
+        return rows
+
+    def append(self, upper: Antichain[Any], updates: Iterable[tuple[Row, T, int]]) -> None:
+        """Learn `updates`, which are all from the present `upper` on to the new one."""
+        assert self.upper <= upper, (self.upper, upper)
+        for row, time, diff in updates:
+            assert self.upper.less_equal(time), (time, self.upper)
+            assert not upper.less_equal(time), (time, upper)
+            add(self.updates.setdefault(time, Counter()), Counter({row: diff}))
+        self.upper = upper
+
+    def compact(self, since: Antichain[Any]) -> None:
+        """Forget how things were before `since`: move each time to the first that stands for it."""
+        assert self.since <= since, (self.since, since)
+        moved: dict[T, Rows] = {}
+        for time, diffs in self.updates.items():
+            add(moved.setdefault(self._representative(time, since), Counter()), diffs)
+        self.updates = {time: rows for time, rows in moved.items() if rows}
+        self.since = since
+
+    def _representative(self, time: T, since: Antichain[Any]) -> T:
+        joins = [self.timeline.join(time, s) for s in since.elements]
+        if not joins:  # nobody will read again
+            return time
+        bound = joins[0]
+        for other in joins[1:]:
+            bound = self.timeline.meet(bound, other)
+        return bound
+
+
+def add(into: Counter[Any], other: Mapping[Any, int]) -> None:
+    """Add the multiplicities of `other`, leaving no zeros."""
+    for row, count in other.items():
+        into[row] += count
+        if not into[row]:
+            del into[row]
+
+
+# --- values --------------------------------------------------------------------------------
+
+NAN = float("nan")  # the one that rows hold, so that it is equal to itself in a tuple
+
+
+class Failure(Exception):
+    """The value does not exist; `str` is the error's text."""
+
+
+def as_datum(value: Any) -> Datum:
+    """Return `value`, with the one NaN for any."""
+    datum: Datum = NAN if isinstance(value, float) and math.isnan(value) else value
+    return datum
+
+
+def ordinal(datum: Datum, type: SqlType) -> Any:
+    """Return what stands for a datum that is not NULL in Python's equality and order."""
+    match type.name:
+        case "numeric":
+            assert isinstance(datum, str)
+            return Decimal(datum)
+        case "float4" | "float8":
+            assert isinstance(datum, float)
+            return (1, 0.0) if math.isnan(datum) else (0, datum + 0.0)
+        case "interval":
+            assert isinstance(datum, tuple)
+            months, days, micros = datum
+            return ((months * 30) + days) * 86_400_000_000 + micros
+        case "array" | "int2vector" | "oidvector":
+            assert isinstance(datum, tuple)
+            element = type.element or SqlType("int8")
+            return tuple(nullable_ordinal(value, element) for value in datum)
+        case "jsonb":
+            raise NotImplementedError("the order of jsonb")
+        case _:
+            return datum.encode() if isinstance(datum, str) else datum
+
+
+def nullable_ordinal(datum: Datum, type: SqlType) -> Any:
+    """Return what stands for a datum, where NULLs are equal and come last."""
+    return (1,) if datum is None else (0, ordinal(datum, type))
+
+
+class Reversed:
+    """A value with its order turned round."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Reversed) and bool(self.value == other.value)
+
+    def __lt__(self, other: "Reversed") -> bool:
+        return bool(other.value < self.value)
+
+
+def sort_key(datum: Datum, type: SqlType, key: OrderKey) -> Any:
+    """Return what stands for `datum` in the order that `key` asks for."""
+    if datum is None:
+        return (0 if key.nulls_first else 2,)
+    value = ordinal(datum, type)
+    return (1, Reversed(value) if key.descending else value)
+
+
+# --- scalars -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What an expression can see besides its row.
+
+    `outer` are the rows that `OuterColumn`s speak of, the innermost first. In a `total` scope, that
+    of plans made by `split_errors`, what fails is NULL.
+    """
+
+    inputs: Mapping[GlobalId, Rows]
+    locals: Mapping[int, Rows]
+    outer: tuple[Row, ...]
+    total: bool
+
+    def within(self, row: Row) -> "Scope":
+        return Scope(self.inputs, self.locals, (row, *self.outer), self.total)
+
+
+def compute(scalar: Scalar, row: Row, scope: Scope) -> Datum:
+    """Return the value of `scalar`; raises Failure."""
+    match scalar:
+        case Column(index=index):
+            return as_datum(row[index])
+        case OuterColumn(level=level, index=index):
+            return as_datum(scope.outer[level - 1][index])
+        case Literal(value=value):
+            return as_datum(value)
+        case Parameter() | Environment():
+            raise AssertionError(f"not put in: {scalar}")
+        case Call(function="coalesce", args=args):
+            values = (compute(arg, row, scope) for arg in args)
+            return next((value for value in values if value is not None), None)
+        case Call(args=args):
+            return as_datum(apply(scalar, [compute(arg, row, scope) for arg in args]))
+        case And(args=args):
+            return _connect(args, row, scope, decisive=False)
+        case Or(args=args):
+            return _connect(args, row, scope, decisive=True)
+        case Case(branches=branches, otherwise=otherwise):
+            for condition, result in branches:
+                if compute(condition, row, scope) is True:
+                    return compute(result, row, scope)
+            return compute(otherwise, row, scope)
+        case ErrorOf(expr=expr):
+            return error_of(expr, row, scope)
+        case Exists(relation=relation):
+            return bool(_subquery(relation, row, scope))
+        case ScalarSubquery(relation=relation):
+            rows = _subquery(relation, row, scope)
+            if rows.total() > 1:
+                raise Failure(SINGLE_ROW)
+            return next((value for (value,) in rows), None)
+        case AnySubquery(predicate=predicate, relation=relation):
+            found: Datum = False
+            inner = scope.within(row)
+            failures = Counter[str]()
+            for candidate in _subquery(relation, row, scope):
+                try:
+                    match compute(predicate, candidate, inner):
+                        case True:
+                            return True
+                        case None:
+                            found = None
+                except Failure as failure:
+                    failures[str(failure)] += 1
+            if failures:
+                raise Failure(min(failures))
+            return found
+        case _:
+            assert_never(scalar)
+
+
+def error_of(scalar: Scalar, row: Row, scope: Scope) -> str | None:
+    """Return the error of evaluating `scalar`, or None."""
+    try:
+        compute(scalar, row, scope)
+    except Failure as failure:
+        return str(failure)
+    return None
+
+
+def total_value(scalar: Scalar, row: Row, scope: Scope) -> Datum:
+    """Return the value of `scalar`; in a total scope NULL where it fails."""
+    try:
+        return compute(scalar, row, scope)
+    except Failure:
+        if scope.total:
+            return None
+        raise
+
+
+def _connect(args: Sequence[Scalar], row: Row, scope: Scope, decisive: bool) -> Datum:
+    """Three-valued And (`decisive` FALSE) or Or (TRUE), in which the decisive value wins."""
+    first: Failure | None = None
+    values: list[Datum] = []
+    for arg in args:
+        try:
+            values.append(compute(arg, row, scope))
+        except Failure as failure:
+            first = first or failure
+    if decisive in values:
+        return decisive
+    if first is not None:
+        raise first
+    return None if None in values else not decisive
+
+
+def _subquery(relation: Relation, row: Row, scope: Scope) -> Rows:
+    rows, errors = _evaluate(relation, scope.within(row))
+    if errors:
+        raise Failure(min(errors))
+    return rows
+
+
+SINGLE_ROW = data_error("21000", "more than one row returned by a subquery used as an expression")
+LIMITS = {"int2": (15, "smallint"), "int4": (31, "integer"), "int8": (63, "bigint")}
+
+
+def _integer(value: int, type: SqlType) -> int:
+    bits, name = LIMITS[type.name]
+    if not -(2**bits) <= value < 2**bits:
+        raise Failure(data_error("22003", f"{name} out of range"))
+    return value
+
+
+def _divide(a: int, b: int) -> int:
+    if b == 0:
+        raise Failure(data_error("22012", "division by zero"))
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+def _single_row_check(count: int) -> bool:
+    if count > 1:
+        raise Failure(SINGLE_ROW)
+    return False
+
+
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: not b < a,
+    "gt": lambda a, b: b < a,
+    "ge": lambda a, b: not a < b,
+}
+INTEGERS: dict[str, Callable[[int, int], int]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "div": _divide,
+}
+OF_NULLS: dict[str, Callable[..., Datum]] = {
+    "is_null": lambda a: a is None,
+    "is_not_null": lambda a: a is not None,
+    "is_true": lambda a: a is True,
+    "is_not_true": lambda a: a is not True,
+    "is_false": lambda a: a is False,
+    "is_not_false": lambda a: a is not False,
+}
+
+
+def apply(call: Call, values: list[Any]) -> Any:
+    """Return what the function of `call` gives for `values`; raises Failure."""
+    name = call.function.partition("(")[0]
+    types = [type_of(arg) for arg in call.args]
+    if name in OF_NULLS:
+        return OF_NULLS[name](*values)
+    if name in ("is_distinct_from", "is_not_distinct_from"):
+        a, b = (nullable_ordinal(v, t) for v, t in zip(values, types, strict=True))
+        return (a == b) == (name == "is_not_distinct_from")
+    if name in COMPARISONS:
+        if None in values:
+            return None
+        return COMPARISONS[name](*(ordinal(v, t) for v, t in zip(values, types, strict=True)))
+    if name == "not":
+        return None if values[0] is None else not values[0]
+    if name in INTEGERS and all(t.name in LIMITS for t in types):
+        return None if None in values else _integer(INTEGERS[name](*values), call.type)
+    if name == "single_row_check":
+        return _single_row_check(values[0])
+    return _registered(call, values)
+
+
+def _registered(call: Call, values: list[Any]) -> Datum:
+    """Run a function that only the registry knows on one row of Literals."""
+    from foreshore.expr.evaluate import evaluate as run_kernel
+
+    literals = tuple(Literal(v, type_of(a)) for v, a in zip(values, call.args, strict=True))
+    constant = Call(call.function, literals, call.type)
+    error = run_kernel(ErrorOf(constant), [], 1)[0].as_py()
+    if error is not None:
+        raise Failure(error)
+    return datum_of(run_kernel(constant, [], 1)[0], call.type)
+
+
+def datum_of(value: Any, type: SqlType) -> Datum:
+    """Return the datum that an Arrow scalar of `type`'s physical form holds."""
+    if not value.is_valid:
+        return None
+    match type.name:
+        case "numeric":
+            return f"{value.as_py():f}"
+        case "date" | "time" | "timestamp" | "timestamptz":
+            return int(value.value)
+        case "interval":
+            return tuple(value.as_py().values())
+        case "array" | "int2vector" | "oidvector":
+            return tuple(datum_of(part, type.element or SqlType("int8")) for part in value.values)
+        case "float4" | "float8":
+            return as_datum(float(value.as_py()))
+        case _:
+            return as_datum(value.as_py())
+
+
+def table_function(call: Call, values: list[Any]) -> list[Row]:
+    """Return the rows that a table function, called as the scalar of its array, gives."""
+    if call.function.startswith("generate_series(int"):
+        if None in values:
+            return []
+        start, stop, step = (*values, 1)[:3]
+        if step == 0:
+            raise Failure(data_error("22023", "step size cannot equal zero"))
+        return [(value,) for value in range(start, stop + (1 if step > 0 else -1), step)]
+    array = _registered(call, values)
+    assert array is None or isinstance(array, tuple)
+    return [(value,) for value in array or ()]
+
+
+# --- relations -----------------------------------------------------------------------------
+
+
+def evaluate(
+    relation: Relation, inputs: Mapping[GlobalId, Rows], *, total: bool = False
+) -> tuple[Rows, Errors]:
+    """Return the rows and the errors of `relation` over `inputs`.
+
+    `total` is for plans that `split_errors` has made: what fails in them is NULL, and no error.
+    """
+    return _evaluate(relation, Scope(inputs, {}, (), total))
+
+
+def _evaluate(relation: Relation, scope: Scope) -> tuple[Rows, Errors]:
+    errors: Errors = Counter()
+    return _rows(relation, scope, errors), errors
+
+
+def _rows(relation: Relation, scope: Scope, errors: Errors) -> Rows:
+    """Return the rows of `relation`, and add to `errors` those of it and of all below it."""
+    match relation:
+        case Constant(rows=rows):
+            result: Rows = Counter()
+            for row, count in rows:
+                add(result, {row: count})
+            return result
+        case Get(id=id):
+            return Counter(scope.inputs[id])
+        case LocalGet(number=number):
+            return Counter(scope.locals[number])
+        case Let(number=number, value=value, body=body):
+            bound = {**scope.locals, number: _rows(value, scope, errors)}
+            return _rows(body, Scope(scope.inputs, bound, scope.outer, scope.total), errors)
+        case Map(input=input, scalars=scalars):
+
+            def extend(row: Row) -> list[Row]:
+                for scalar in scalars:
+                    row = (*row, total_value(scalar, row, scope))
+                return [row]
+
+            return _each_row(_rows(input, scope, errors), extend, errors)
+        case Filter(input=input, predicates=predicates):
+            conjunction = And(predicates)
+            return _each_row(
+                _rows(input, scope, errors),
+                lambda row: [row] if total_value(conjunction, row, scope) is True else [],
+                errors,
+            )
+        case Project(input=input, outputs=outputs):
+            return _each_row(
+                _rows(input, scope, errors), lambda row: [tuple(row[i] for i in outputs)], errors
+            )
+        case FlatMap(input=input, function=function, args=args, columns=columns):
+            array = Call(function, args, array_of(columns[0].type))
+
+            def call(row: Row) -> list[Row]:
+                try:
+                    values = [compute(arg, row, scope) for arg in args]
+                    return [(*row, *more) for more in table_function(array, values)]
+                except Failure:
+                    if scope.total:
+                        return []
+                    raise
+
+            return _each_row(_rows(input, scope, errors), call, errors)
+        case Join():
+            return _join(relation, scope, errors)
+        case Reduce():
+            return _reduce(relation, scope, errors)
+        case TopK():
+            return _top_k(relation, scope, errors)
+        case Negate(input=input):
+            return Counter({row: -n for row, n in _rows(input, scope, errors).items()})
+        case Threshold(input=input):
+            return Counter({row: n for row, n in _rows(input, scope, errors).items() if n > 0})
+        case Union(inputs=inputs):
+            union: Rows = Counter()
+            for input in inputs:
+                add(union, _rows(input, scope, errors))
+            return union
+        case JoinOn():
+            return _join_on(relation, scope, errors)
+        case _:
+            assert_never(relation)
+
+
+def _each_row(rows: Rows, change: Callable[[Row], list[Row]], errors: Errors) -> Rows:
+    """Return what `change` makes of each of `rows`; those for which it fails become errors."""
+    result: Rows = Counter()
+    failed: Counter[str] = Counter()
+    for row, count in rows.items():
+        try:
+            for changed in change(row):
+                add(result, {changed: count})
+        except Failure as failure:
+            add(failed, {str(failure): count})
+    _collect(failed, errors)
+    return result
+
+
+def _collect(failed: Counter[str], errors: Errors) -> None:
+    """Add the errors of one node; where its rows were negative they are errors none the less."""
+    add(errors, {text: abs(count) for text, count in failed.items()})
+
+
+def _join(join: Join, scope: Scope, errors: Errors) -> Rows:
+    """Compute each input's side of the equivalences, then go through the product."""
+    owners = [number for number, input in enumerate(join.inputs) for _ in columns_of(input)]
+    inputs = []
+    for number, input in enumerate(join.inputs):
+        start = owners.index(number) if number in owners else 0
+
+        def sides(row: Row, number: int = number, start: int = start) -> list[Row]:
+            padded = (None,) * start + row
+            return [
+                (
+                    row,
+                    tuple(
+                        nullable_ordinal(total_value(scalar, padded, scope), type_of(scalar))
+                        if _owner(scalar, owners) == number
+                        else ()
+                        for scalar in scalars_of(join)
+                    ),
+                )
+            ]
+
+        inputs.append(_each_row(_rows(input, scope, errors), sides, errors))
+    result: Rows = Counter()
+    for choice in product(*(rows.items() for rows in inputs)):
+        owned = [max(values) for values in zip(*(keys for (_, keys), _ in choice), strict=True)]
+        if _equal(join, owned):
+            row = tuple(datum for (part, _), _ in choice for datum in part)
+            add(result, {row: math.prod(count for _, count in choice)})
+    return result
+
+
+def _owner(scalar: Scalar, owners: list[int]) -> int:
+    """Return the number of the one input whose columns `scalar` uses."""
+    used = {owners[s.index] for s in walk_scalars(scalar) if isinstance(s, Column)}
+    assert len(used) <= 1, scalar
+    return min(used, default=0)
+
+
+def _equal(join: Join, sides: list[Any]) -> bool:
+    rest = iter(sides)
+    for position, equivalence in enumerate(join.equivalences):
+        values = {next(rest) for _ in equivalence}
+        if len(values) > 1 or (values == {(1,)} and position not in join.null_safe):
+            return False
+    return True
+
+
+def _join_on(join: JoinOn, scope: Scope, errors: Errors) -> Rows:
+    """SQL's join as SQL says it: each pair for which `on` is TRUE, then what found no partner."""
+    assert not (join.lateral and join.kind in ("right", "full")), join
+    lefts = _rows(join.left, scope, errors)
+    if not join.lateral:
+        rights = _rows(join.right, scope, errors)
+    result: Rows = Counter()
+    failed: Counter[str] = Counter()
+    matched: set[Row] = set()
+    for left, left_count in lefts.items():
+        if join.lateral:
+            rights, inner_errors = _evaluate(join.right, scope.within(left))
+            add(errors, inner_errors)
+        found = False
+        for right, right_count in rights.items():
+            try:
+                if compute(join.on, left + right, scope) is not True:
+                    continue
+            except Failure as failure:
+                add(failed, {str(failure): left_count * right_count})
+                continue
+            found = True
+            matched.add(right)
+            add(result, {left + right: left_count * right_count})
+        if not found and join.kind in ("left", "full"):
+            add(result, {left + (None,) * len(columns_of(join.right)): left_count})
+    if join.kind in ("right", "full"):
+        for right, right_count in rights.items():
+            if right not in matched:
+                add(result, {(None,) * len(columns_of(join.left)) + right: right_count})
+    _collect(failed, errors)
+    return result
+
+
+def _reduce(reduce: Reduce, scope: Scope, errors: Errors) -> Rows:
+    def parts(row: Row) -> list[Row]:
+        key = tuple(total_value(scalar, row, scope) for scalar in reduce.group_key)
+        return [(key, tuple(_contribution(a, row, scope) for a in reduce.aggregates))]
+
+    rows = _each_row(_rows(reduce.input, scope, errors), parts, errors)
+    assert all(count > 0 for count in rows.values()), "a group of less than no rows"
+    types = [type_of(scalar) for scalar in reduce.group_key]
+    groups: dict[Any, tuple[Row, list[Row]]] = {}
+    if not reduce.group_key:
+        groups[()] = ((), [])
+    for key, contributions in rows.elements():
+        group = tuple(map(nullable_ordinal, key, types))
+        groups.setdefault(group, (key, []))[1].append(contributions)
+    result: Rows = Counter()
+    for key, members in groups.values():
+        values = tuple(
+            aggregate([m[i] for m in members if m[i] is not None], a)
+            for i, a in enumerate(reduce.aggregates)
+        )
+        add(result, {key + values: 1})
+    return result
+
+
+def _contribution(a: Aggregate, row: Row, scope: Scope) -> Row | None:
+    """Return the arguments and order keys that `row` brings to the aggregate, None if none."""
+    if a.filter is not None and total_value(a.filter, row, scope) is not True:
+        return None
+    args = tuple(total_value(arg, row, scope) for arg in a.args)
+    return args, tuple(total_value(key.expr, row, scope) for key in a.order_by)
+
+
+def aggregate(members: list[Row], a: Aggregate) -> Datum:
+    """Return the aggregate of `members`, each a pair of arguments and order keys."""
+    types = [type_of(arg) for arg in a.args]
+
+    def order(member: Row) -> Any:
+        args, keys = member
+        first = tuple(
+            sort_key(value, type_of(key.expr), key)
+            for value, key in zip(keys, a.order_by, strict=True)
+        )
+        return first, tuple(map(nullable_ordinal, args, types))
+
+    if a.function != "array_agg" and a.args:
+        members = [member for member in members if member[0][0] is not None]
+    members = sorted(members, key=order)
+    if a.distinct:
+        unique = {tuple(map(nullable_ordinal, args, types)): (args, keys) for args, keys in members}
+        members = sorted(unique.values(), key=order)
+    rows = [args for args, _ in members]
+    if a.function == "count":
+        return len(rows)
+    if not rows:
+        return None
+    values = [args[0] for args in rows]
+    match a.function:
+        case "sum":
+            with localcontext() as context:
+                context.prec = 100
+                return f"{sum(map(Decimal, values)):.{a.type.scale or 0}f}"
+        case "sum_float":
+            return sum_float(values)
+        case "min":
+            return min(values, key=lambda value: ordinal(value, types[0]))  # type: ignore[no-any-return]
+        case "max":
+            return max(values, key=lambda value: ordinal(value, types[0]))  # type: ignore[no-any-return]
+        case "array_agg":
+            return tuple(values)
+        case "string_agg":
+            return "".join(
+                ("" if i == 0 else delimiter or "") + value
+                for i, (value, delimiter) in enumerate(rows)
+            )
+        case _:
+            assert_never(a.function)
+
+
+def sum_float(values: list[float]) -> float:
+    """Return the sum, rounded once."""
+    special = {value for value in values if math.isinf(value)}
+    if any(math.isnan(value) for value in values) or len(special) > 1:
+        return NAN
+    if special:
+        return special.pop()
+    exact = sum(map(Fraction, values))
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.copysign(math.inf, exact)
+
+
+def _top_k(top_k: TopK, scope: Scope, errors: Errors) -> Rows:
+    types = [column.type for column in columns_of(top_k.input)]
+
+    def keyed(row: Row) -> list[Row]:
+        keys = (total_value(key.expr, row, scope) for key in top_k.order_key)
+        return [(row, tuple(keys))]
+
+    rows = _each_row(_rows(top_k.input, scope, errors), keyed, errors)
+    assert all(count > 0 for count in rows.values()), "less than no rows to order"
+
+    def order(member: Row) -> Any:
+        row, values = member
+        first = tuple(
+            sort_key(value, type_of(key.expr), key)
+            for value, key in zip(values, top_k.order_key, strict=True)
+        )
+        return first, tuple(map(nullable_ordinal, row, types))
+
+    groups: dict[Any, list[Row]] = {}
+    for member in rows.elements():
+        group = tuple(nullable_ordinal(member[0][i], types[i]) for i in top_k.group_key)
+        groups.setdefault(group, []).append(member)
+    offset, limit = (_bound(b, scope, errors) for b in (top_k.offset, top_k.limit))
+    start = offset or 0
+    result: Rows = Counter()
+    for members in groups.values():
+        ordered = [row for row, _ in sorted(members, key=order)]
+        add(result, Counter(ordered[start : None if limit is None else start + limit]))
+    return result
+
+
+def _bound(bound: Scalar | None, scope: Scope, errors: Errors) -> int | None:
+    if bound is None:
+        return None
+    try:
+        value = total_value(bound, (), scope)
+    except Failure as failure:
+        errors[str(failure)] += 1
+        return None
+    assert value is None or (isinstance(value, int) and value >= 0), value
+    return value
