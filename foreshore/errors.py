@@ -24,6 +24,7 @@ class DatabaseError(Exception):
         detail: str | None = None,
         hint: str | None = None,
         position: int | None = None,
+        where: str | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -33,6 +34,7 @@ class DatabaseError(Exception):
         self.position = (
             position  # of the offending token in the statement's text, in characters from 1
         )
+        self.where = where  # the CONTEXT in which it happened
 
 
 class UserError(DatabaseError):
