@@ -200,7 +200,7 @@ class PeekResponse(Message, frozen=True):
 
 
 class SinkUpdates(Message, frozen=True):
-    """All updates of a sink's rows with lower <= time < upper (the first table), and its errors' (the second).
+    """The updates in [lower, upper) of a sink: of its rows, and of its errors (two tables).
 
     The first one of a sink that was sent what is `persisted` brings the shard to what it should
     hold: its updates are the difference.
@@ -212,7 +212,7 @@ class SinkUpdates(Message, frozen=True):
 
 
 class SubscribeResponse(Message, frozen=True):
-    """All updates of the rows with lower <= time < upper (the first table), and of the errors (the second)."""
+    """The updates in [lower, upper) for a client: of the rows, and of the errors (two tables)."""
 
     id: GlobalId
     lower: int
@@ -243,7 +243,7 @@ class DataflowStatus(msgspec.Struct, frozen=True):
 
 
 class Status(Message, frozen=True):
-    """The replica's own account of itself, when a dataflow's state changes and every few seconds."""
+    """The replica's account of itself: when a dataflow's state changes, and every few seconds."""
 
     ready: bool  # the engine is up
     dataflows: tuple[DataflowStatus, ...]

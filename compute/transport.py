@@ -1,0 +1,246 @@
+"""Transport: frames of a message and its tables over a socket between two processes of ours.
+
+    frame   = u32 length of all that follows, u32 length of header, u32 number of tables,
+              header, tables
+    header  = the message in msgpack
+    table   = u32 length of schema, u32 number of batches, schema, batches
+    batch   = u64 length, batch
+
+Schema and batches are Arrow IPC messages, each at a multiple of 8 bytes from the frame's start, and
+are used where they lie in the received bytes. No pickle: a peer can send nothing but data. The
+first frame of a connection must be a small `Hello` that knows the secret; what else comes first
+closes it, and so does anything that is no frame, as there is no finding the next one after that.
+
+Frames leave in the order in which they are sent, together with those of the same turn of the loop.
+A peer that does not read is cut off when too much waits for it; it can start again from a snapshot.
+"""
+
+import asyncio
+import hmac
+import logging
+import struct
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Generic, TypeVar
+
+import msgspec
+import pyarrow as pa
+
+from foreshore.compute.protocol import Hello, Message
+
+logger = logging.getLogger(__name__)
+
+MAX_FRAME = (1 << 32) - 1
+MAX_HELLO = 4096
+MAX_UNSENT = 2 << 30
+_PREFIX = struct.Struct("<III")
+_TABLE = struct.Struct("<II")
+_BATCH = struct.Struct("<Q")
+_PADDING = (b"", b"\0", b"\0\0", b"\0\0\0", b"\0\0\0\0", b"\0" * 5, b"\0" * 6, b"\0" * 7)
+
+M = TypeVar("M", bound=Message)
+Tables = tuple[pa.Table, ...]
+
+_encode_message = msgspec.msgpack.Encoder().encode
+
+
+class FrameError(Exception):
+    """The bytes are no frame; the connection is of no more use."""
+
+
+@lru_cache(maxsize=1024)
+def encode_schema(schema: pa.Schema) -> bytes:
+    """Return `schema` as an Arrow IPC message."""
+    return bytes(schema.serialize())
+
+
+@lru_cache(maxsize=1024)
+def decode_schema(data: bytes) -> pa.Schema:
+    """Return the schema that `encode_schema` wrote."""
+    return pa.ipc.read_schema(pa.py_buffer(data))
+
+
+def encode_frame(message: Message, tables: Sequence[pa.Table] = ()) -> list[Any]:
+    """Return the parts of the frame, bytes-like each; raises FrameError if it were too large."""
+    header = _encode_message(message)
+    parts: list[Any] = [b"", header]
+    position = _PREFIX.size + len(header)
+
+    def add(part: Any) -> None:
+        nonlocal position
+        padding = -position % 8
+        if padding:
+            parts.append(_PADDING[padding])
+        parts.append(part)
+        position += padding + len(part)
+
+    for table in tables:
+        schema = encode_schema(table.schema)
+        batches = [batch.serialize() for batch in table.to_batches() if batch.num_rows]
+        add(_TABLE.pack(len(schema), len(batches)))
+        add(schema)
+        for batch in batches:
+            add(_BATCH.pack(batch.size))
+            add(memoryview(batch))
+    if position > MAX_FRAME:
+        raise FrameError(f"a frame of {position} bytes is too large")
+    parts[0] = _PREFIX.pack(position - 4, len(header), len(tables))
+    return parts
+
+
+def decode_tables(frame: memoryview, position: int, count: int) -> Tables:
+    """Return the `count` tables from `position` on, which must fill the rest of the frame."""
+    tables = []
+
+    def take(size: int) -> memoryview:
+        nonlocal position
+        position += -position % 8
+        end = position + size
+        if end > len(frame):
+            raise FrameError("a table reaches beyond its frame")
+        part = frame[position:end]
+        position = end
+        return part
+
+    for _ in range(count):
+        schema_size, batch_count = _TABLE.unpack(take(_TABLE.size))
+        schema = decode_schema(bytes(take(schema_size)))
+        batches = []
+        for _ in range(batch_count):
+            (size,) = _BATCH.unpack(take(_BATCH.size))
+            batches.append(pa.ipc.read_record_batch(pa.py_buffer(take(size)), schema))
+        tables.append(pa.Table.from_batches(batches, schema))
+    if position != len(frame):
+        raise FrameError("bytes are left over in a frame")
+    return tuple(tables)
+
+
+class Frames:
+    """Cuts received bytes into frames; `receive` returns those that are complete."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._rest = b""  # the beginning of a frame, shorter than its prefix
+        self._frame: bytearray | None = None  # a frame of which something is still to come
+        self._filled = 0
+
+    def receive(self, data: bytes) -> list[memoryview]:
+        """Take `data`, return the frames that it completes."""
+        frames: list[memoryview] = []
+        if self._frame is not None:
+            taken = min(len(self._frame) - self._filled, len(data))
+            self._frame[self._filled : self._filled + taken] = memoryview(data)[:taken]
+            self._filled += taken
+            if self._filled < len(self._frame):
+                return frames
+            frames.append(memoryview(self._frame))
+            self._frame = None
+            data = data[taken:]
+        elif self._rest:
+            data = self._rest + data
+            self._rest = b""
+        view = memoryview(data)
+        start = 0
+        while len(data) - start >= _PREFIX.size:
+            size = 4 + int.from_bytes(view[start : start + 4], "little")
+            if not _PREFIX.size <= size <= self.limit:
+                raise FrameError(f"a frame of {size} bytes")
+            if len(data) - start < size:
+                self._frame = bytearray(size)
+                self._filled = len(data) - start
+                self._frame[: self._filled] = view[start:]
+                return frames
+            frame = view[start : start + size]
+            # where a batch lies in memory is to be a multiple of 8, as it is in its frame
+            frames.append(frame if start == 0 else memoryview(bytes(frame)))
+            start += size
+        self._rest = data[start:]
+        return frames
+
+
+class Connection(asyncio.Protocol, Generic[M]):
+    """One end of a connection: `send` and `deliver` messages with their tables.
+
+    `deliver` is called on the loop, for each message in order; `lost` once, when no more come.
+    The accepting end passes the `secret` that the first message has to know.
+    """
+
+    def __init__(
+        self,
+        receives: Any,
+        deliver: Callable[["Connection[M]", M, Tables], None],
+        lost: Callable[["Connection[M]"], None],
+        secret: str | None = None,
+    ) -> None:
+        self._decode = msgspec.msgpack.Decoder(receives).decode
+        self._deliver = deliver
+        self._lost = lost
+        self._secret = secret
+        self._frames = Frames(MAX_FRAME if secret is None else MAX_HELLO)
+        self._transport: asyncio.Transport | None = None
+        self.closed = False
+
+    # --- asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport; what is written leaves without delay."""
+        assert isinstance(transport, asyncio.Transport)
+        transport.set_write_buffer_limits(high=1 << 20)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Deliver the messages that `data` completes."""
+        try:
+            for frame in self._frames.receive(data):
+                if self.closed:
+                    return
+                self._received(frame)
+        except (FrameError, msgspec.DecodeError, pa.ArrowInvalid, struct.error) as error:
+            logger.warning("connection closed, not a frame", extra={"error": str(error)})
+            self.close()
+
+    def _received(self, frame: memoryview) -> None:
+        _, header_size, count = _PREFIX.unpack_from(frame)
+        end = _PREFIX.size + header_size
+        if end > len(frame):
+            raise FrameError("a header reaches beyond its frame")
+        message = self._decode(frame[_PREFIX.size : end])
+        if self._secret is not None:
+            if not isinstance(message, Hello) or count:
+                raise FrameError("the first message is no Hello")
+            if not hmac.compare_digest(message.secret.encode(), self._secret.encode()):
+                raise FrameError("the peer does not know the secret")
+            self._secret = None
+            self._frames.limit = MAX_FRAME
+        self._deliver(self, message, decode_tables(frame, end, count))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Say so, once."""
+        self.closed = True
+        self._transport = None
+        self._lost(self)
+
+    # --- ours
+
+    def send(self, message: Message, tables: Sequence[pa.Table] = ()) -> None:
+        """Send `message` after all that was sent before it; nothing if the connection is closed."""
+        transport = self._transport
+        if transport is None or self.closed:
+            return
+        parts = encode_frame(message, tables)
+        transport.writelines(parts) if len(parts) > 2 else transport.write(b"".join(parts))
+        if transport.get_write_buffer_size() > MAX_UNSENT:
+            logger.error("connection cut, the peer does not read")
+            self.abort()
+
+    def close(self) -> None:
+        """Close after what has been sent; nothing is delivered any more."""
+        self.closed = True
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self.closed = True
+        if self._transport is not None:
+            self._transport.abort()

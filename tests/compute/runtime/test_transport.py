@@ -1,0 +1,95 @@
+"""Frames survive any cut of the bytes, and nothing that is no frame is taken for one."""
+
+import asyncio
+
+import msgspec
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foreshore.compute import transport
+from foreshore.compute.protocol import Command, Feed, Frontiers, Hello, Message, Response
+from foreshore.compute.transport import Connection, FrameError, Frames, encode_frame
+
+
+def table(rows: int) -> pa.Table:
+    return pa.table({"a": pa.array(range(rows), pa.int32()), "b": [str(i) for i in range(rows)]})
+
+
+def bytes_of(message: Message, *tables: pa.Table) -> bytes:
+    return b"".join(bytes(part) for part in encode_frame(message, tables))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 50)), min_size=1, max_size=5), st.data()
+)
+def test_frames_are_the_same_however_the_bytes_are_cut(
+    shape: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    sent = [
+        (Frontiers({f"u{i}": i}), tuple(table(rows + k) for k in range(count)))
+        for i, (count, rows) in enumerate(shape)
+    ]
+    stream = b"".join(bytes_of(message, *tables) for message, tables in sent)
+    got: list[tuple[Message, transport.Tables]] = []
+    connection: Connection[Message] = Connection(
+        Response, lambda _, message, tables: got.append((message, tables)), lambda _: None
+    )
+    position = 0
+    while position < len(stream):
+        size = data.draw(st.integers(1, len(stream)))
+        connection.data_received(stream[position : position + size])
+        position += size
+    assert got == sent
+
+
+def test_a_frame_too_large_is_refused_before_anything_is_allocated() -> None:
+    frames = Frames(limit=1000)
+    with pytest.raises(FrameError):
+        frames.receive((2**32 - 1).to_bytes(4, "little") + b"\0" * 8)
+
+
+def test_leftover_bytes_are_an_error() -> None:
+    frame = bytearray(bytes_of(Frontiers({"u1": 1}), table(3)) + b"\0" * 8)
+    frame[:4] = (len(frame) - 4).to_bytes(4, "little")
+    lost: list[bool] = []
+    got: list[Message] = []
+    connection: Connection[Message] = Connection(
+        Response, lambda _, message, __: got.append(message), lambda _: lost.append(True)
+    )
+    connection.data_received(bytes(frame))
+    assert not got
+    assert connection.closed
+
+
+@pytest.mark.parametrize(
+    "first", [Feed((("u1", 0, 1, False),)), Hello("guess", "r1"), Hello("x" * 5000, "r1")]
+)
+def test_nothing_is_delivered_to_who_does_not_know_the_secret(first: Message) -> None:
+    async def scenario() -> None:
+        got: list[Message] = []
+        lost = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(
+            lambda: Connection(Command, lambda _, m, __: got.append(m), lambda _: None, "secret"),
+            "127.0.0.1",
+            0,
+        )
+        _, client = await loop.create_connection(
+            lambda: Connection(Response, lambda *_: None, lambda _: lost.set()),
+            *server.sockets[0].getsockname(),
+        )
+        client.send(first)
+        client.send(Feed((("u1", 0, 1, False),)))
+        await asyncio.wait_for(lost.wait(), 10)
+        server.close()
+        assert got == []
+
+    asyncio.run(scenario())
+
+
+def test_messages_decode_as_they_were() -> None:
+    command = Feed((("u1", 0, 5, True), ("u2", 3, 4, False)))
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(command), type=Command) == command
