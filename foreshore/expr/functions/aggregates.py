@@ -1,0 +1,260 @@
+"""Aggregates of SQL, composed of the core aggregates of the IR and scalar functions over them.
+
+    avg(int4)  =  numeric_avg(sum(x), count(x))        bool_and(b)  =  min(b)
+
+In a `ResolvedAggregate`, `Column(i)` within `cores` is the i-th argument, coerced to `arg_types`; in
+`finish`, `Column(j)` is the result of the j-th core. DISTINCT, FILTER and ORDER BY apply to every core;
+where a core's argument is not the aggregate's own, DISTINCT would mean something else: `distinct` says
+whether it may be used.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from foreshore.errors import UndefinedFunction
+from foreshore.expr.functions.function import Literals
+from foreshore.expr.functions.resolve import implicitly_castable, spelled
+from foreshore.expr.ir import Aggregate, Call, Column, Literal, Scalar
+from foreshore.types import (
+    BOOL,
+    FLOAT4,
+    FLOAT8,
+    INT8,
+    INTERVAL,
+    JSONB,
+    NUMERIC,
+    TEXT,
+    SqlType,
+    array_of,
+    numeric_of_scale,
+)
+
+INTEGERS = frozenset({"int2", "int4", "int8"})
+WHOLE = numeric_of_scale(0)
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedAggregate:
+    """How an aggregate is computed; see the module."""
+
+    arg_types: tuple[SqlType, ...]
+    result: SqlType
+    cores: tuple[Aggregate, ...]
+    finish: Scalar
+    distinct: bool = True
+
+
+def _plain(core: Aggregate, arg_types: tuple[SqlType, ...]) -> ResolvedAggregate:
+    return ResolvedAggregate(arg_types, core.type, (core,), Column(0, core.type))
+
+
+def _exact_sum(type: SqlType, index: int = 0) -> Aggregate:
+    scale = type.scale if type.name == "numeric" else 0
+    trim = type.trim if type.name == "numeric" else False
+    return Aggregate("sum", (Column(index, type),), numeric_of_scale(scale or 0, trim=trim))
+
+
+def _count(type: SqlType) -> Aggregate:
+    return Aggregate("count", (Column(0, type),), INT8)
+
+
+def quotient_type(dividend: SqlType, divisor: SqlType) -> SqlType:
+    """Return the type of a numeric quotient."""
+    from foreshore.expr.functions.numeric import quotient
+
+    return quotient((dividend, divisor), None)
+
+
+def _sum(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
+    (type,) = types
+    match type.name:
+        case "int2" | "int4":
+            core = _exact_sum(type)
+            finish = Call("cast(numeric,int8)", (Column(0, core.type),), INT8)
+            return ResolvedAggregate(types, INT8, (core,), finish)
+        case "int8" | "numeric":
+            return _plain(_exact_sum(type), types)
+        case "float8":
+            return _plain(Aggregate("sum_float", (Column(0, type),), FLOAT8), types)
+        case "float4":
+            core = Aggregate("sum_float", (Column(0, type),), FLOAT8)
+            finish = Call("cast(float8,float4)", (Column(0, FLOAT8),), FLOAT4)
+            return ResolvedAggregate(types, FLOAT4, (core,), finish)
+        case "interval":
+            cores = _interval_sums()
+            parts = tuple(Column(i, core.type) for i, core in enumerate(cores))
+            return ResolvedAggregate(
+                types,
+                INTERVAL,
+                cores,
+                Call("interval_of_sums(numeric,numeric,numeric)", parts, INTERVAL),
+                distinct=False,
+            )
+        case _:
+            return None
+
+
+def _interval_sums() -> tuple[Aggregate, ...]:
+    return tuple(
+        Aggregate("sum", (Call(f"interval_{part}(interval)", (Column(0, INTERVAL),), INT8),), WHOLE)
+        for part in ("months", "days", "micros")
+    )
+
+
+def _avg(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
+    (type,) = types
+    if type.name in INTEGERS or type.name == "numeric":
+        core = _exact_sum(type)
+        result = quotient_type(core.type, WHOLE)
+        finish = Call(
+            "average(numeric,int8)", (Column(0, core.type), Column(1, INT8, False)), result
+        )
+        return ResolvedAggregate(types, result, (core, _count(type)), finish)
+    if type.name in ("float4", "float8"):
+        core = Aggregate("sum_float", (Column(0, type),), FLOAT8)
+        finish = Call("average(float8,int8)", (Column(0, FLOAT8), Column(1, INT8, False)), FLOAT8)
+        return ResolvedAggregate(types, FLOAT8, (core, _count(type)), finish)
+    if type.name == "interval":
+        total = _sum(types)
+        assert total is not None
+        finish = Call("average(interval,int8)", (total.finish, Column(3, INT8, False)), INTERVAL)
+        return ResolvedAggregate(
+            types, INTERVAL, (*total.cores, _count(type)), finish, distinct=False
+        )
+    return None
+
+
+def _extreme(function: str) -> Callable[[tuple[SqlType, ...]], ResolvedAggregate | None]:
+    def resolve(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
+        (type,) = types
+        if type.name in ("bool", "uuid", "jsonb", "void", "record"):
+            return None
+        if type.name in ("varchar", "name", "char"):
+            type = TEXT
+        core = Aggregate(function, (Column(0, type),), type)  # type: ignore[arg-type]
+        return _plain(core, (type,))
+
+    return resolve
+
+
+def _bool(function: str) -> Callable[[tuple[SqlType, ...]], ResolvedAggregate | None]:
+    def resolve(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
+        if types[0].name not in ("bool", "unknown"):
+            return None
+        core = Aggregate(function, (Column(0, BOOL),), BOOL)  # type: ignore[arg-type]
+        return _plain(core, (BOOL,))
+
+    return resolve
+
+
+def _count_of(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
+    if not types:
+        return _plain(Aggregate("count", (), INT8), ())
+    type = TEXT if types[0].name == "unknown" else types[0]
+    return _plain(_count(type), (type,))
+
+
+def _string_agg(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
+    if not all(implicitly_castable(t, TEXT) for t in types):
+        return None
+    columns = (Column(0, TEXT), Column(1, TEXT))
+    return _plain(Aggregate("string_agg", columns, TEXT), (TEXT, TEXT))
+
+
+def _array_agg(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
+    (type,) = types
+    if type.element is not None:
+        return None
+    type = TEXT if type.name == "unknown" else type
+    return _plain(Aggregate("array_agg", (Column(0, type),), array_of(type)), types)
+
+
+def _jsonb_agg(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
+    type = TEXT if types[0].name == "unknown" else types[0]
+    item = Call("to_jsonb(anyelement)", (Column(0, type),), JSONB)
+    value = Call("coalesce", (item, Literal("null", JSONB)), JSONB)
+    core = Aggregate("array_agg", (value,), array_of(JSONB))
+    finish = Call("jsonb_of_array(jsonb[])", (Column(0, core.type),), JSONB)
+    return ResolvedAggregate((type,), JSONB, (core,), finish)
+
+
+def _spread(name: str) -> Callable[[tuple[SqlType, ...]], ResolvedAggregate | None]:
+    """Variances: of exact numbers exactly, of floats from their sums."""
+
+    def resolve(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
+        (type,) = types
+        if type.name in INTEGERS or type.name == "numeric":
+            operand: Scalar = Column(0, type)
+            if type.name in INTEGERS:
+                operand = Call(f"cast({type.name},numeric)", (operand,), WHOLE)
+            square_type = numeric_of_scale(min(2 * (type.scale or 0), 30), trim=type.trim)
+            square = Call("multiply(numeric,numeric)", (operand, operand), square_type)
+            sums = (_exact_sum(type), Aggregate("sum", (square,), square_type))
+            key, result = f"{name}(numeric,numeric,int8)", NUMERIC
+        elif type.name in ("float4", "float8"):
+            operand = Column(0, type)
+            if type.name == "float4":
+                operand = Call("cast(float4,float8)", (operand,), FLOAT8)
+            square = Call("multiply(float8,float8)", (operand, operand), FLOAT8)
+            sums = (
+                Aggregate("sum_float", (operand,), FLOAT8),
+                Aggregate("sum_float", (square,), FLOAT8),
+            )
+            key, result = f"{name}(float8,float8,int8)", FLOAT8
+        else:
+            return None
+        cores = (*sums, _count(type))
+        columns = tuple(Column(i, core.type) for i, core in enumerate(cores))
+        return ResolvedAggregate(types, result, cores, Call(key, columns, result), distinct=False)
+
+    return resolve
+
+
+Rule = Callable[[tuple[SqlType, ...]], ResolvedAggregate | None]
+_AGGREGATES: dict[str, tuple[tuple[int, ...], Rule]] = {
+    "count": ((0, 1), _count_of),
+    "sum": ((1,), _sum),
+    "avg": ((1,), _avg),
+    "min": ((1,), _extreme("min")),
+    "max": ((1,), _extreme("max")),
+    "bool_and": ((1,), _bool("min")),
+    "every": ((1,), _bool("min")),
+    "bool_or": ((1,), _bool("max")),
+    "string_agg": ((2,), _string_agg),
+    "array_agg": ((1,), _array_agg),
+    "jsonb_agg": ((1,), _jsonb_agg),
+    "variance": ((1,), _spread("var_samp")),
+    "var_samp": ((1,), _spread("var_samp")),
+    "var_pop": ((1,), _spread("var_pop")),
+    "stddev": ((1,), _spread("stddev_samp")),
+    "stddev_samp": ((1,), _spread("stddev_samp")),
+    "stddev_pop": ((1,), _spread("stddev_pop")),
+}
+
+
+def is_aggregate(name: str) -> bool:
+    """Whether `name` is an aggregate."""
+    return name in _AGGREGATES
+
+
+def resolve_aggregate(
+    name: str, arg_types: Sequence[SqlType], literals: Literals = None
+) -> ResolvedAggregate:
+    """Return how the aggregate is composed; raises UndefinedFunction."""
+    types = tuple(arg_types)
+    entry = _AGGREGATES.get(name)
+    if entry is not None and len(types) in entry[0]:
+        # A literal of unknown type is what PostgreSQL prefers for the aggregate: float8 or text.
+        known = types
+        if types and types[0].name == "unknown" and name in ("sum", "avg"):
+            known = (FLOAT8,)
+        elif types and types[0].name == "unknown" and name in ("min", "max"):
+            known = (TEXT,)
+        resolved = entry[1](known)
+        if resolved is not None:
+            return resolved
+    raise UndefinedFunction(
+        f"function {spelled(name, types)} does not exist",
+        hint="No function matches the given name and argument types. "
+        "You might need to add explicit type casts.",
+    )

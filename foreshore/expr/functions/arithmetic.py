@@ -1,0 +1,340 @@
+"""Arithmetic of integers: exact or an error, never wrapped."""
+
+from collections.abc import Callable, Sequence
+from math import gcd, lcm
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foreshore.errors import data_error
+from foreshore.expr.functions.function import (
+    Kernel,
+    Outcome,
+    Renderer,
+    Rendering,
+    Signature,
+    declare,
+    overload,
+)
+from foreshore.types import SqlType, arrow_type
+
+WIDTHS = {"int2": 16, "int4": 32, "int8": 64}
+DIVISION_BY_ZERO = data_error("22012", "division by zero")
+
+
+def out_of_range(type: SqlType) -> str:
+    """Return the error of a result that `type` cannot hold."""
+    return data_error("22003", f"{type} out of range")
+
+
+def infix(operator: str, *, total: bool = False) -> Rendering:
+    """Return a rendering as `a operator b`; TRY makes it NULL where it fails."""
+
+    def render(dialect: Renderer, types: Signature, args: Sequence[str]) -> str:
+        body = f"({args[0]} {operator} {args[1]})"
+        return body if total else f"TRY{body}"
+
+    return render
+
+
+def calling(name: str) -> Rendering:
+    """Return a rendering as a call of the engine's function `name`, which does not fail."""
+
+    def render(dialect: Renderer, types: Signature, args: Sequence[str]) -> str:
+        return f"{name}({', '.join(args)})"
+
+    return render
+
+
+def trying(name: str) -> Rendering:
+    """Return a rendering as a call that is NULL where it fails."""
+
+    def render(dialect: Renderer, types: Signature, args: Sequence[str]) -> str:
+        return f"TRY({name}({', '.join(args)}))"
+
+    return render
+
+
+def rowwise(types: Signature, compute: Callable[..., Any], *arrays: pa.Array) -> Outcome:
+    """Apply `compute` to each row without NULLs.
+
+    An `ArithmeticError` or a `ValueError` whose text is a data error's fails the row.
+    """
+    values: list[Any] = []
+    errors: list[str | None] = []
+    failed = False
+    for row in zip(*(array.to_pylist() for array in arrays), strict=True):
+        value, error = None, None
+        if None not in row:
+            try:
+                value = compute(*row)
+            except Failure as failure:
+                error, failed = failure.text, True
+        values.append(value)
+        errors.append(error)
+    result = pa.array(values, arrow_type(types.result))
+    return (result, pa.array(errors, pa.string())) if failed else result
+
+
+class Failure(Exception):
+    """A row's failing; `text` is of `data_error`."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+
+def fail(sqlstate: str, message: str) -> Failure:
+    """Return the failure of a row."""
+    return Failure(data_error(sqlstate, message))
+
+
+def _in_range(value: int, type: SqlType) -> int:
+    bound = 1 << (WIDTHS[type.name] - 1)
+    if not -bound <= value < bound:
+        raise Failure(out_of_range(type))
+    return value
+
+
+def _checked(arrow: Callable[..., pa.Array], exact: Callable[[int, int], int]) -> Kernel:
+    """Return a kernel: Arrow's checked function, or row by row where it finds an overflow."""
+
+    def kernel(types: Signature, a: pa.Array, b: pa.Array) -> Outcome:
+        try:
+            return arrow(a, b)
+        except pa.ArrowInvalid:
+            return rowwise(types, lambda x, y: _in_range(exact(x, y), types.result), a, b)
+
+    return kernel
+
+
+def _truncated(x: int, y: int) -> int:
+    if y == 0:
+        raise Failure(DIVISION_BY_ZERO)
+    quotient = abs(x) // abs(y)
+    return quotient if (x < 0) == (y < 0) else -quotient
+
+
+def _modulo(types: Signature, a: pa.Array, b: pa.Array) -> Outcome:
+    arrow = arrow_type(types.result)
+    y = b.fill_null(1).to_numpy(zero_copy_only=False)
+    x = a.fill_null(0).to_numpy(zero_copy_only=False)
+    zero = y == 0
+    safe = np.where(zero | (y == -1), 1, y)
+    values = pa.array(np.fmod(x, safe).astype(x.dtype, copy=False), arrow, mask=zero)
+    if not zero.any():
+        return values
+    return values, pa.array(np.where(zero, DIVISION_BY_ZERO, None), pa.string())
+
+
+def _negate(types: Signature, a: pa.Array) -> Outcome:
+    try:
+        return pc.negate_checked(a)
+    except pa.ArrowInvalid:
+        return rowwise(types, lambda x: _in_range(-x, types.result), a)
+
+
+def _abs(types: Signature, a: pa.Array) -> Outcome:
+    try:
+        return pc.abs_checked(a)
+    except pa.ArrowInvalid:
+        return rowwise(types, lambda x: _in_range(abs(x), types.result), a)
+
+
+def _same(types: Signature, a: pa.Array) -> Outcome:
+    return a
+
+
+def _bits(exact: Callable[[int, int], int]) -> Kernel:
+    def kernel(types: Signature, a: pa.Array, b: pa.Array) -> Outcome:
+        return rowwise(types, exact, a, b)
+
+    return kernel
+
+
+def _shift(left: bool) -> Kernel:
+    def kernel(types: Signature, a: pa.Array, b: pa.Array) -> Outcome:
+        width = WIDTHS[types.result.name]
+        # As the machine does it: counts below 32 for int2 and int4, below 64 for int8.
+        mask = 63 if width == 64 else 31
+
+        def shift(x: int, by: int) -> int:
+            by &= mask
+            value = x << by if left else x >> by
+            value &= (1 << width) - 1
+            return value - (1 << width) if value >> (width - 1) else value
+
+        return rowwise(types, shift, a, b)
+
+    return kernel
+
+
+def _range_error(types: Signature) -> str:
+    return out_of_range(types.result)
+
+
+def _try_spark(name: str) -> Rendering:
+    """Return a rendering by Spark's try_ function; smallint, which it would widen, is cast back."""
+
+    def render(dialect: Renderer, types: Signature, args: Sequence[str]) -> str:
+        if types.result.name == "int2":
+            operator = {"try_add": "+", "try_subtract": "-", "try_multiply": "*"}[name]
+            wide = [f"CAST({a} AS INT)" for a in args]
+            return f"TRY_CAST(({wide[0]} {operator} {wide[1]}) AS SMALLINT)"
+        return f"{name}({', '.join(args)})"
+
+    return render
+
+
+def _spark_divide(dialect: Renderer, types: Signature, args: Sequence[str]) -> str:
+    # Spark's div is bigint's; -2**63 div -1 overflows there and is the one case not in range here.
+    name = dialect.type_name(types.result)
+    a, b = args
+    body = f"CAST({a} AS DECIMAL(20,0)) div nullif(CAST({b} AS DECIMAL(20,0)), 0)"
+    if types.result.name != "int8":
+        body = f"CAST({a} AS BIGINT) div nullif(CAST({b} AS BIGINT), 0)"
+    return f"TRY_CAST(({body}) AS {name})"
+
+
+def _spark_modulo(dialect: Renderer, types: Signature, args: Sequence[str]) -> str:
+    return f"CAST(try_mod({args[0]}, {args[1]}) AS {dialect.type_name(types.result)})"
+
+
+def _divide_error(dialect: Renderer, types: Signature, args: Sequence[str]) -> str:
+    bound = dialect.literal(-(1 << (WIDTHS[types.result.name] - 1)), types.result)
+    return (
+        f"CASE WHEN {args[1]} = 0 AND {args[0]} IS NOT NULL THEN '{DIVISION_BY_ZERO}' "
+        f"WHEN {args[1]} = -1 AND {args[0]} = {bound} THEN '{out_of_range(types.result)}' END"
+    )
+
+
+def _duckdb_divide(dialect: Renderer, types: Signature, args: Sequence[str]) -> str:
+    return f"TRY({args[0]} // {args[1]})"
+
+
+for _t in WIDTHS:
+    _two = f"{_t} {_t}"
+    declare(
+        "+",
+        _two,
+        _t,
+        _checked(pc.add_checked, lambda x, y: x + y),
+        stem="add",
+        fallible=True,
+        error=_range_error,
+        duckdb=infix("+"),
+        spark=_try_spark("try_add"),
+    )
+    declare(
+        "-",
+        _two,
+        _t,
+        _checked(pc.subtract_checked, lambda x, y: x - y),
+        stem="subtract",
+        fallible=True,
+        error=_range_error,
+        duckdb=infix("-"),
+        spark=_try_spark("try_subtract"),
+    )
+    declare(
+        "*",
+        _two,
+        _t,
+        _checked(pc.multiply_checked, lambda x, y: x * y),
+        stem="multiply",
+        fallible=True,
+        error=_range_error,
+        duckdb=infix("*"),
+        spark=_try_spark("try_multiply"),
+    )
+    declare(
+        "/",
+        _two,
+        _t,
+        _checked(pc.divide_checked, _truncated),
+        stem="divide",
+        fallible=True,
+        error_sql=_divide_error,
+        duckdb=_duckdb_divide,
+        spark=_spark_divide,
+    )
+    declare(
+        "% mod",
+        _two,
+        _t,
+        _modulo,
+        stem="modulo",
+        fallible=True,
+        error=DIVISION_BY_ZERO,
+        spark=_spark_modulo,
+        duckdb=lambda d, t, a: (
+            f"TRY(CASE WHEN {a[1]} = -1 THEN {a[0]} - {a[0]} ELSE {a[0]} % {a[1]} END)"
+        ),
+    )
+    declare(
+        "-",
+        _t,
+        _t,
+        _negate,
+        stem="negate",
+        fallible=True,
+        error=_range_error,
+        duckdb=lambda d, t, a: f"TRY(-({a[0]}))",
+        spark=lambda d, t, a: (
+            f"TRY_CAST(-CAST({a[0]} AS DECIMAL(20,0)) AS {d.type_name(t.result)})"
+        ),
+    )
+    declare(
+        "+", _t, _t, _same, stem="plus", duckdb=lambda d, t, a: a[0], spark=lambda d, t, a: a[0]
+    )
+    declare(
+        "abs @",
+        _t,
+        _t,
+        _abs,
+        fallible=True,
+        error=_range_error,
+        duckdb=trying("abs"),
+        spark=lambda d, t, a: (
+            f"TRY_CAST(abs(CAST({a[0]} AS DECIMAL(20,0))) AS {d.type_name(t.result)})"
+        ),
+    )
+    declare("&", _two, _t, _bits(lambda x, y: x & y), stem="bitand", duckdb=infix("&", total=True))
+    declare("|", _two, _t, _bits(lambda x, y: x | y), stem="bitor", duckdb=infix("|", total=True))
+    declare("#", _two, _t, _bits(lambda x, y: x ^ y), stem="bitxor", duckdb=calling("xor"))
+    declare("~", _t, _t, lambda types, a: pc.bit_wise_not(a), stem="bitnot")
+    declare("<<", f"{_t} int4", _t, _shift(True), stem="shift_left")
+    declare(">>", f"{_t} int4", _t, _shift(False), stem="shift_right")
+
+for _t in ("int4", "int8"):
+    declare(
+        "gcd",
+        f"{_t} {_t}",
+        _t,
+        lambda types, a, b: rowwise(types, lambda x, y: _in_range(gcd(x, y), types.result), a, b),
+        fallible=True,
+    )
+    declare(
+        "lcm",
+        f"{_t} {_t}",
+        _t,
+        lambda types, a, b: rowwise(types, lambda x, y: _in_range(lcm(x, y), types.result), a, b),
+        fallible=True,
+    )
+
+
+def _widened() -> None:
+    """Let the operators over two integer types mean those over the wider one."""
+    from foreshore.expr.functions.function import BY_KEY
+
+    for name, stem in (("+", "add"), ("-", "subtract"), ("*", "multiply"), ("/", "divide")):
+        for i, narrow in enumerate(WIDTHS):
+            for wider in list(WIDTHS)[i + 1 :]:
+                function = BY_KEY[f"{stem}({wider},{wider})"]
+                overload(name, f"{narrow} {wider}", function)
+                overload(name, f"{wider} {narrow}", function)
+
+
+_widened()

@@ -1,0 +1,266 @@
+"""Comparison: SQL's one order of each type's values, and equality by it.
+
+NaN equals NaN and is greater than all other floats, -0.0 equals 0.0; text compares by bytes (collation
+C); intervals by their length with months of 30 days; numerics by value, whatever their scales; arrays
+element by element, a NULL element greater than any other; jsonb as PostgreSQL's btree does.
+
+`order_keys` gives Python values that are ordered and equal as the column's are, for whoever has to
+sort or hash rows without an engine.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foreshore.expr.functions.decimals import rescale, unscaled, wide
+from foreshore.expr.functions.function import (
+    BY_KEY,
+    Outcome,
+    Renderer,
+    Signature,
+    hidden,
+    overload,
+)
+from foreshore.types import NUMERIC_DIGITS, SqlType
+
+DAY = 86_400_000_000
+
+_ARROW: dict[str, Callable[..., pa.Array]] = {
+    "eq": pc.equal,
+    "ne": pc.not_equal,
+    "lt": pc.less,
+    "le": pc.less_equal,
+    "gt": pc.greater,
+    "ge": pc.greater_equal,
+}
+_NUMPY: dict[str, Callable[..., Any]] = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
+OPERATORS = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+
+# Types whose Arrow order, and both engines' order, is SQL's.
+PLAIN = frozenset(
+    "bool bytea char name int8 int2 int4 regproc text oid bpchar varchar date time timestamp"
+    " timestamptz regclass regtype uuid regnamespace mz_timestamp unknown record".split()
+)
+
+
+def interval_totals(array: pa.Array) -> Any:
+    """Return the microseconds that each interval is compared by, 0 for NULL."""
+    fields = [
+        array.field(name).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+        for name in ("months", "days", "micros")
+    ]
+    days = fields[0] * 30 + fields[1]
+    if len(days) and int(np.abs(days).max()) > 50_000_000:
+        return wide(days) * DAY + wide(fields[2])
+    low, high = (int(fields[2].min()), int(fields[2].max())) if len(days) else (0, 0)
+    if max(abs(low), abs(high)) > 2**62:
+        return wide(days) * DAY + wide(fields[2])
+    return days * DAY + fields[2]
+
+
+def order_keys(array: pa.Array, type: SqlType) -> list[Any]:
+    """Return for each row a value that is ordered and equal as SQL has it; None for NULL."""
+    if type.name == "interval":
+        totals = interval_totals(array).tolist()
+        return [t if v else None for t, v in zip(totals, array.is_valid().to_pylist(), strict=True)]
+    return [None if v is None else order_key(v, type) for v in array.to_pylist()]
+
+
+def order_key(value: Any, type: SqlType) -> Any:
+    """Return the key of one value in Arrow's Python form (not NULL)."""
+    if type.element is not None:
+        element = type.element
+        return tuple((1, 0) if v is None else (0, order_key(v, element)) for v in value)
+    match type.name:
+        case "float4" | "float8":
+            return (1, 0.0) if value != value else (0, value + 0.0)
+        case "interval":
+            if isinstance(value, dict):
+                value = (value["months"], value["days"], value["micros"])
+            return (value[0] * 30 + value[1]) * DAY + value[2]
+        case "jsonb":
+            from foreshore.expr.functions.jsontext import json_order_key
+
+            return json_order_key(value)
+        case "text" | "varchar" | "bpchar" | "name" | "char" | "unknown":
+            return value.encode()
+        case "bool":
+            return int(value)
+        case _:
+            return value
+
+
+def _float(kind: str, a: pa.Array, b: pa.Array) -> pa.Array:
+    plain = _ARROW[kind](a, b)
+    nan_a, nan_b = pc.is_nan(a), pc.is_nan(b)
+    if not (pc.any(nan_a).as_py() or pc.any(nan_b).as_py()):
+        return plain
+    ranks = _ARROW[kind](nan_a.cast(pa.int8()), nan_b.cast(pa.int8()))
+    return pc.if_else(pc.or_(nan_a, nan_b), ranks, plain)
+
+
+def compare(kind: str, types: Sequence[SqlType], a: pa.Array, b: pa.Array) -> pa.Array:
+    """Return `a kind b`, NULL where either is NULL."""
+    first, second = types[0], types[1]
+    if first.name in PLAIN:
+        return _ARROW[kind](a, b)
+    if first.name in ("float4", "float8"):
+        return _float(kind, a, b)
+    valid = pc.and_(a.is_valid(), b.is_valid())
+    if first.name == "numeric":
+        scale = max(first.scale or 0, second.scale or 0)
+        x = rescale(unscaled(a), scale - (first.scale or 0))
+        y = rescale(unscaled(b), scale - (second.scale or 0))
+        result = _NUMPY[kind](x, y)
+    elif first.name == "interval":
+        result = _NUMPY[kind](interval_totals(a), interval_totals(b))
+    else:
+        x, y = order_keys(a, first), order_keys(b, second)
+        result = _pairwise(kind, x, y)
+    return pc.if_else(valid, pa.array(np.asarray(result, dtype=bool)), pa.scalar(None, pa.bool_()))
+
+
+def _pairwise(kind: str, x: list[Any], y: list[Any]) -> Any:
+    import operator
+
+    holds = getattr(operator, kind)
+    return [p is not None and q is not None and holds(p, q) for p, q in zip(x, y, strict=True)]
+
+
+def _kernel(kind: str) -> Callable[..., Outcome]:
+    return lambda types, a, b: compare(kind, types.args, a, b)
+
+
+def equal_or_both_null(types: Sequence[SqlType], a: pa.Array, b: pa.Array) -> pa.Array:
+    """Return whether the two are not distinct; never NULL."""
+    same = compare("eq", types, a, b).fill_null(False)
+    return pc.or_(same, pc.and_(a.is_null(), b.is_null()))
+
+
+def comparable(dialect: Renderer, types: Signature, args: Sequence[str]) -> tuple[str, str] | None:
+    """Return both sides in forms that the engine compares as SQL does; None where it has none."""
+    first, second = types.args[0], types.args[1]
+    if first.name in PLAIN or first.name in ("float4", "float8"):
+        return args[0], args[1]
+    if first.name == "numeric":
+        return (args[0], args[1]) if first.scale == second.scale else None
+    if first.name == "interval":
+        return interval_key(dialect, args[0]), interval_key(dialect, args[1])
+    if first.element is not None and first.element.name in PLAIN and dialect.name == "duckdb":
+        return args[0], args[1]
+    return None
+
+
+def interval_key(dialect: Renderer, sql: str) -> str:
+    """Return the microseconds an interval is compared by, as SQL."""
+    wide_type = "HUGEINT" if dialect.name == "duckdb" else "DECIMAL(28,0)"
+    return f"(CAST(({sql}).months AS {wide_type}) * 30 + ({sql}).days) * {DAY} + ({sql}).micros"
+
+
+def _mixed_scales(
+    kind: str, dialect: Renderer, types: Signature, args: Sequence[str]
+) -> str | None:
+    """Compare numerics of different scales: what does not fit the larger scale is beyond it."""
+    (s, t), (a, b) = (types.args[0].scale or 0, types.args[1].scale or 0), args
+    operator = OPERATORS[kind]
+    common = f"DECIMAL({NUMERIC_DIGITS},{max(s, t)})"
+    low = a if s < t else b
+    direct = (
+        f"TRY_CAST({a} AS {common}) {operator} {b}"
+        if s < t
+        else f"{a} {operator} TRY_CAST({b} AS {common})"
+    )
+    zero = f"CAST(0 AS DECIMAL({NUMERIC_DIGITS},{min(s, t)}))"
+    if kind in ("eq", "ne"):
+        beyond = "FALSE" if kind == "eq" else "TRUE"
+    else:
+        beyond = f"{low} {operator} {zero}" if s < t else f"{zero} {operator} {low}"
+    return f"CASE WHEN {a} IS NOT NULL AND {b} IS NOT NULL THEN COALESCE({direct}, {beyond}) END"
+
+
+def _rendering(kind: str) -> Callable[[Renderer, Signature, Sequence[str]], str | None]:
+    def render(dialect: Renderer, types: Signature, args: Sequence[str]) -> str | None:
+        if types.args[0].name == "numeric" and types.args[0].scale != types.args[1].scale:
+            return _mixed_scales(kind, dialect, types, args)
+        sides = comparable(dialect, types, args)
+        if sides is None:
+            return None
+        return f"({sides[0]} {OPERATORS[kind]} {sides[1]})"
+
+    return render
+
+
+def _distinct(negated: bool) -> Callable[[Renderer, Signature, Sequence[str]], str | None]:
+    def render(dialect: Renderer, types: Signature, args: Sequence[str]) -> str | None:
+        sides = comparable(dialect, types, args)
+        if sides is None:
+            return None
+        if dialect.name == "duckdb":
+            word = "IS NOT DISTINCT FROM" if negated else "IS DISTINCT FROM"
+            return f"({sides[0]} {word} {sides[1]})"
+        same = f"({sides[0]} <=> {sides[1]})"
+        return same if negated else f"(NOT {same})"
+
+    return render
+
+
+for _kind in _ARROW:
+    hidden(
+        _kind, "any any", "bool", _kernel(_kind), duckdb=_rendering(_kind), spark=_rendering(_kind)
+    )
+hidden(
+    "is_distinct",
+    "any any",
+    "bool",
+    lambda types, a, b: pc.invert(equal_or_both_null(types.args, a, b)),
+    strict=False,
+    duckdb=_distinct(False),
+    spark=_distinct(False),
+)
+hidden(
+    "is_not_distinct",
+    "any any",
+    "bool",
+    lambda types, a, b: equal_or_both_null(types.args, a, b),
+    strict=False,
+    duckdb=_distinct(True),
+    spark=_distinct(True),
+)
+
+_NAMES = {"eq": "=", "ne": "<> !=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_SAME = (
+    "bool bytea char name int8 int2 int4 text oid bpchar date time timestamp timestamptz interval"
+    " numeric float4 float8 uuid jsonb mz_timestamp oidvector int2vector".split()
+)
+_CROSS = {
+    "int2 int4": "int4",
+    "int2 int8": "int8",
+    "int4 int8": "int8",
+    "float4 float8": "float8",
+    "date timestamp": "timestamp",
+    "date timestamptz": "timestamptz",
+    "timestamp timestamptz": "timestamptz",
+    "name text": "text",
+}
+
+for _kind, _surface in _NAMES.items():
+    _function = BY_KEY[_kind]
+    for _t in _SAME:
+        if _t in ("int2vector", "oidvector") and _kind not in ("eq", "ne"):
+            continue
+        overload(_surface, f"{_t} {_t}", _function, f"{_t} {_t}")
+    for _pair, _wider in _CROSS.items():
+        _left, _right = _pair.split()
+        overload(_surface, f"{_left} {_right}", _function, f"{_wider} {_wider}")
+        overload(_surface, f"{_right} {_left}", _function, f"{_wider} {_wider}")
+    overload(_surface, "anyarray anyarray", _function, "anyarray anyarray")

@@ -1,0 +1,121 @@
+"""The registry: every function by its key, and what names and types come to.
+
+    resolve("+", (INT4, INT8))        -> Resolved("add(int8,int8)", (INT8, INT8), INT8)
+    resolve_cast(INT4, TEXT, "explicit")
+    resolve_aggregate("avg", (INT4,)) -> core aggregates and a scalar over them
+    resolve_table("generate_series", (INT4, INT4))
+    scalar_function("add(int8,int8)") -> signature, kernel, renderings
+
+Keys are stable names within plans; they are not SQL. Importing this module loads all families.
+"""
+
+from collections.abc import Sequence
+from importlib import import_module
+
+from foreshore.errors import DatatypeMismatch, InternalError
+from foreshore.expr.functions import resolve as _resolve
+from foreshore.expr.functions.aggregates import ResolvedAggregate, resolve_aggregate
+from foreshore.expr.functions.casts import Context, cast_context, resolve_cast
+from foreshore.expr.functions.function import (
+    BY_KEY,
+    NO_LITERAL,
+    SCALARS,
+    TABLES,
+    Literals,
+    Resolved,
+    ScalarFunction,
+    Signature,
+    numeric_of_text,
+)
+from foreshore.expr.functions.resolve import select_common_type
+from foreshore.expr.functions.tables import ResolvedTable, resolve_table
+from foreshore.expr.ir import Call, Scalar, type_of
+from foreshore.types import SqlType
+
+_FAMILIES = (
+    "arithmetic",
+    "comparison",
+    "conditional",
+)
+
+for _family in _FAMILIES:
+    import_module(f"foreshore.expr.functions.{_family}")
+
+_COMMON = {"coalesce": "COALESCE", "greatest": "GREATEST", "least": "LEAST"}
+_DISTINCT = {"is distinct from": "is_distinct", "is not distinct from": "is_not_distinct"}
+
+
+def scalar_function(key: str) -> ScalarFunction:
+    """Return the function that plans call by `key`."""
+    function = BY_KEY.get(key)
+    if function is None:
+        raise InternalError(f"no function {key}")
+    return function
+
+
+def function_exists(name: str) -> bool:
+    """Whether any scalar function has the SQL name `name`."""
+    return name in SCALARS or name in _COMMON or name == "nullif"
+
+
+def resolve(name: str, arg_types: Sequence[SqlType], literals: Literals = None) -> Resolved:
+    """Return what the function or operator `name` over these argument types is.
+
+    Also takes coalesce, greatest, least, nullif, `is distinct from` and `is not distinct from`.
+    `literals` may give the datum of each argument that is a literal (`NO_LITERAL` for the others):
+    the scale of round(x, 2), or of a numeric compared with '1.5', follows from it. Raises
+    UndefinedFunction, AmbiguousFunction, DatatypeMismatch.
+    """
+    if name in _COMMON:
+        common = select_common_type(arg_types)
+        if common is None:
+            first, other = _unlike(arg_types)
+            raise DatatypeMismatch(f"{_COMMON[name]} types {first} and {other} cannot be matched")
+        return Resolved(name, (common,) * len(arg_types), common)
+    if name in _DISTINCT:
+        equality = _resolve.resolve("=", arg_types, literals)
+        return Resolved(_DISTINCT[name], equality.arg_types, equality.result)
+    if name == "nullif":
+        equality = _resolve.resolve("=", arg_types, literals)
+        return Resolved("nullif", equality.arg_types, equality.arg_types[0])
+    return _resolve.resolve(name, arg_types, literals)
+
+
+def _unlike(types: Sequence[SqlType]) -> tuple[SqlType, SqlType]:
+    known = [t for t in types if t.name != "unknown"]
+    for i in range(2, len(known) + 1):
+        if select_common_type(known[:i]) is None:
+            return known[0], known[i - 1]
+    return known[0], known[-1]
+
+
+def signature(call: Call) -> Signature:
+    """Return the types of a call."""
+    return Signature(tuple(map(type_of, call.args)), call.type)
+
+
+def may_fail(scalar: Scalar) -> bool:
+    """Whether evaluating `scalar` itself, its operands aside, may fail."""
+    return isinstance(scalar, Call) and scalar_function(scalar.function).may_fail(signature(scalar))
+
+
+__all__ = [
+    "NO_LITERAL",
+    "TABLES",
+    "Context",
+    "Resolved",
+    "ResolvedAggregate",
+    "ResolvedTable",
+    "ScalarFunction",
+    "cast_context",
+    "function_exists",
+    "may_fail",
+    "numeric_of_text",
+    "resolve",
+    "resolve_aggregate",
+    "resolve_cast",
+    "resolve_table",
+    "scalar_function",
+    "select_common_type",
+    "signature",
+]

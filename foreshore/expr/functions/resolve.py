@@ -1,0 +1,371 @@
+"""Overload resolution: PostgreSQL's rules from a name and argument types to one function.
+
+In order: an exact match, an unknown literal taking the other operand's type; else among those
+that the arguments can be implicitly cast to, the most exact matches, then the most preferred types,
+then categories for the unknown literals (string wins), then all unknowns as the known ones. What is
+then left must be one.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import NamedTuple
+
+from foreshore.errors import AmbiguousFunction, DatatypeMismatch, UndefinedFunction
+from foreshore.expr.functions.function import (
+    NO_LITERAL,
+    SCALARS,
+    Literals,
+    Resolved,
+    Overload,
+    ScalarFunction,
+    natural_numeric,
+    parse_type,
+    type_key,
+)
+from foreshore.types import (
+    NUMERIC,
+    TEXT,
+    TYPES,
+    SqlType,
+    array_of,
+    category_of,
+    numeric_of_scale,
+)
+
+POLYMORPHIC = frozenset(
+    {"any", "anyelement", "anynonarray", "anyarray", "anycompatible", "anycompatiblearray"}
+)
+_ARRAYS = frozenset({"anyarray", "anycompatiblearray"})
+
+ImplicitCast = Callable[[SqlType, SqlType], bool]
+
+
+def select_common_type(types: Sequence[SqlType]) -> SqlType | None:
+    """Return the type that CASE, COALESCE, UNION, VALUES and arrays give their operands.
+
+    PostgreSQL's select_common_type, and numeric's scales made one. None if there is none; text where
+    nothing is known of any.
+    """
+    known = [t for t in types if t.name != "unknown"]
+    if not known:
+        return TEXT
+    chosen = known[0]
+    for candidate in known[1:]:
+        if type_key(candidate) == type_key(chosen):
+            continue
+        if category_of(candidate) != category_of(chosen):
+            return None
+        if (
+            not _preferred(type_key(chosen))
+            and implicitly_castable(chosen, candidate)
+            and not implicitly_castable(candidate, chosen)
+        ):
+            chosen = candidate
+    if any(not implicitly_castable(t, chosen) for t in known):
+        return None
+    same = [t for t in known if type_key(t) == type_key(chosen)]
+    if chosen.name == "numeric":
+        return common_numeric(known)
+    if chosen.element is not None and chosen.element.name == "numeric":
+        return array_of(common_numeric([t.element for t in same if t.element is not None]))
+    return chosen if all(t == chosen for t in known) else _without_modifiers(chosen)
+
+
+def common_numeric(types: Sequence[SqlType]) -> SqlType:
+    """Return a numeric that holds the fractional digits of all `types`."""
+    numerics = [natural_numeric(t) for t in types if t.name != "unknown"]
+    if all(t == numerics[0] for t in numerics):
+        return numerics[0]
+    return numeric_of_scale(max(t.scale or 0 for t in numerics), trim=any(t.trim for t in numerics))
+
+
+def _without_modifiers(type: SqlType) -> SqlType:
+    if type.element is not None:
+        return array_of(_without_modifiers(type.element))
+    return NUMERIC if type.name == "numeric" else SqlType(type.name)
+
+
+def implicitly_castable(source: SqlType, target: SqlType) -> bool:
+    """Whether `source` casts to `target` without being asked to."""
+    if source.name == "unknown" or type_key(source) == type_key(target):
+        return True
+    from foreshore.expr.functions.casts import cast_context
+
+    return cast_context(type_key(source), type_key(target)) == "implicit"
+
+
+@cache
+def _castable(source: str, pattern: str) -> bool:
+    if pattern in POLYMORPHIC:
+        if pattern in _ARRAYS:
+            return source.endswith("[]") or source in ("unknown", "int2vector", "oidvector")
+        return pattern != "anynonarray" or not source.endswith("[]")
+    return implicitly_castable(parse_type(source), parse_type(pattern))
+
+
+def _category(pattern: str) -> str:
+    if pattern in POLYMORPHIC:
+        return "P"
+    return "A" if pattern.endswith("[]") else TYPES[pattern].category
+
+
+def _preferred(pattern: str) -> bool:
+    if pattern in POLYMORPHIC or pattern.endswith("[]"):
+        return False
+    return TYPES[pattern].preferred
+
+
+class Candidate(NamedTuple):
+    """An overload with as many patterns as the call has arguments."""
+
+    function: ScalarFunction
+    patterns: tuple[str, ...]
+    targets: tuple[str, ...]
+
+
+def candidates_of(overloads: Iterable[Overload], count: int) -> tuple[Candidate, ...]:
+    """Return those of `overloads` that take `count` arguments."""
+    found: list[Candidate] = []
+    for overload in overloads:
+        patterns, targets = overload.patterns, overload.targets
+        if overload.function.variadic and count >= len(patterns):
+            patterns += (patterns[-1],) * (count - len(patterns))
+            targets += (targets[-1],) * (count - len(targets))
+        if len(patterns) == count:
+            found.append(Candidate(overload.function, patterns, targets))
+    return tuple(found)
+
+
+def is_operator(name: str) -> bool:
+    """Whether `name` is an operator's, not a function's."""
+    return not (name[0].isalpha() or name[0] == "_")
+
+
+def resolve(name: str, arg_types: Sequence[SqlType], literals: Literals = None) -> Resolved:
+    """Return what calling `name` with arguments of these types means.
+
+    `literals` has the datum of each argument that is a literal (`NO_LITERAL` for the others): scales
+    of numerics may follow from it. Raises UndefinedFunction, AmbiguousFunction.
+    """
+    types = tuple(arg_types)
+    inputs = tuple(type_key(t) for t in types)
+    chosen = _choose_scalar(name, inputs)
+    if chosen is None:
+        raise undefined(name, types)
+    return complete(chosen, types, literals)
+
+
+@cache
+def _choose_scalar(name: str, inputs: tuple[str, ...]) -> Candidate | None:
+    return choose(name, inputs, candidates_of(SCALARS.get(name, ()), len(inputs)))
+
+
+def choose(name: str, inputs: tuple[str, ...], candidates: Sequence[Candidate]) -> Candidate | None:
+    """Return the candidate that `inputs` select, None if none fits; raises AmbiguousFunction."""
+    exact = _exact(name, inputs, candidates)
+    if exact is not None:
+        return exact
+    possible = [
+        c
+        for c in candidates
+        if all(_castable(s, p) for s, p in zip(inputs, c.patterns, strict=True))
+        and _consistent(inputs, c.patterns)
+    ]
+    if len(possible) > 1:
+        possible = _select(inputs, possible)
+        if len(possible) != 1:
+            raise _ambiguous(name, tuple(parse_type(i) for i in inputs))
+    return possible[0] if possible else None
+
+
+def _exact(name: str, inputs: tuple[str, ...], candidates: Sequence[Candidate]) -> Candidate | None:
+    wanted = inputs
+    if is_operator(name) and len(inputs) == 2 and inputs.count("unknown") == 1:
+        wanted = (inputs[1], inputs[1]) if inputs[0] == "unknown" else (inputs[0], inputs[0])
+    return next((c for c in candidates if c.patterns == wanted), None)
+
+
+def _consistent(inputs: tuple[str, ...], patterns: tuple[str, ...]) -> bool:
+    """Whether the polymorphic parameters agree in what they stand for."""
+    elements: set[str] = set()
+    compatible: list[SqlType] = []
+    for source, pattern in zip(inputs, patterns, strict=True):
+        if source == "unknown" or pattern not in POLYMORPHIC or pattern == "any":
+            continue
+        element = _element_name(source) if pattern in _ARRAYS else source
+        if pattern.startswith("anycompatible"):
+            compatible.append(parse_type(element))
+        elif pattern != "anynonarray" or "anyelement" in patterns:
+            elements.add(element)
+    return len(elements) <= 1 and (not compatible or select_common_type(compatible) is not None)
+
+
+def _element_name(source: str) -> str:
+    if source.endswith("[]"):
+        return source[:-2]
+    return {"int2vector": "int2", "oidvector": "oid"}[source]
+
+
+def _select(inputs: tuple[str, ...], candidates: Sequence[Candidate]) -> list[Candidate]:
+    best = _best(
+        candidates,
+        lambda c: sum(s == p and s != "unknown" for s, p in zip(inputs, c.patterns, strict=True)),
+    )
+    if len(best) == 1:
+        return best
+    categories = ["X" if s == "unknown" else _category(s) for s in inputs]
+    best = _best(
+        best,
+        lambda c: sum(
+            s != "unknown" and (s == p or (_preferred(p) and _category(p) == category))
+            for s, p, category in zip(inputs, c.patterns, categories, strict=True)
+        ),
+    )
+    if len(best) == 1 or "unknown" not in inputs:
+        return best
+    narrowed = _by_categories(inputs, best)
+    if len(narrowed) == 1:
+        return narrowed
+    known = {s for s in inputs if s != "unknown"}
+    if len(known) == 1:
+        (only,) = known
+        fitting = [c for c in narrowed if all(_castable(only, p) for p in c.patterns)]
+        if len(fitting) == 1:
+            return fitting
+    return narrowed
+
+
+def _best(candidates: Sequence[Candidate], score: Callable[[Candidate], int]) -> list[Candidate]:
+    best = max(map(score, candidates))
+    return [c for c in candidates if score(c) == best]
+
+
+def _by_categories(inputs: tuple[str, ...], candidates: Sequence[Candidate]) -> list[Candidate]:
+    slots: dict[int, tuple[str, bool]] = {}
+    for i, source in enumerate(inputs):
+        if source != "unknown":
+            continue
+        offered = [c.patterns[i] for c in candidates]
+        categories = {_category(p) for p in offered}
+        if "S" in categories:
+            category = "S"
+        elif len(categories) == 1:
+            (category,) = categories
+        else:
+            return list(candidates)
+        slots[i] = category, any(_preferred(p) for p in offered if _category(p) == category)
+    kept = [
+        c
+        for c in candidates
+        if all(
+            _category(c.patterns[i]) == category and (not preferred or _preferred(c.patterns[i]))
+            for i, (category, preferred) in slots.items()
+        )
+    ]
+    return kept or list(candidates)
+
+
+def complete(chosen: Candidate, types: tuple[SqlType, ...], literals: Literals) -> Resolved:
+    """Return what `chosen` makes of arguments of `types`."""
+    function, patterns, targets = chosen
+    given = literals or (NO_LITERAL,) * len(types)
+    element = _common_element(types, patterns)
+    arg_types = tuple(
+        _argument(pattern, target, source, literal, element)
+        for pattern, target, source, literal in zip(patterns, targets, types, given, strict=True)
+    )
+    if callable(function.result):
+        result = function.result(arg_types, given)
+    elif function.result in ("anyelement", "anycompatible", "anynonarray"):
+        assert element is not None, function
+        result = element
+    elif function.result in _ARRAYS:
+        assert element is not None, function
+        result = array_of(element)
+    else:
+        result = parse_type(function.result)
+    return Resolved(function.key, arg_types, result)
+
+
+def _common_element(types: tuple[SqlType, ...], patterns: tuple[str, ...]) -> SqlType | None:
+    found: list[SqlType] = []
+    polymorphic = False
+    for source, pattern in zip(types, patterns, strict=True):
+        if pattern not in POLYMORPHIC or pattern in ("any", "anynonarray"):
+            continue
+        polymorphic = True
+        if source.name == "unknown":
+            continue
+        if pattern in _ARRAYS:
+            found.append(source.element or parse_type(_element_name(source.name)))
+        else:
+            found.append(source)
+    if not polymorphic:
+        return None
+    if not found:
+        if any(p.startswith("anycompatible") for p in patterns):
+            return TEXT
+        raise DatatypeMismatch(
+            "could not determine polymorphic type because input has type unknown"
+        )
+    return select_common_type(found)
+
+
+def _argument(
+    pattern: str, target: str, source: SqlType, literal: object, element: SqlType | None
+) -> SqlType:
+    if pattern in ("any", "anynonarray"):
+        return TEXT if source.name == "unknown" else source
+    if pattern in _ARRAYS:
+        assert element is not None
+        return array_of(element)
+    if pattern in POLYMORPHIC:
+        assert element is not None
+        return element
+    if target == "numeric":
+        return natural_numeric(source, literal)
+    if type_key(source) == target:
+        return source
+    return parse_type(target)
+
+
+def spelled(name: str, types: Sequence[SqlType]) -> str:
+    """Return the call as error messages write it."""
+    if is_operator(name):
+        operands = [str(t) for t in types]
+        return f"{operands[0]} {name} {operands[1]}" if len(types) == 2 else f"{name} {operands[0]}"
+    return f"{name}({', '.join(map(str, types))})"
+
+
+def undefined(name: str, types: tuple[SqlType, ...]) -> UndefinedFunction:
+    if not is_operator(name):
+        return UndefinedFunction(
+            f"function {spelled(name, types)} does not exist",
+            hint="No function matches the given name and argument types. "
+            "You might need to add explicit type casts.",
+        )
+    if len(types) == 1:
+        hint = (
+            "No operator matches the given name and argument type. "
+            "You might need to add an explicit type cast."
+        )
+    else:
+        hint = (
+            "No operator matches the given name and argument types. "
+            "You might need to add explicit type casts."
+        )
+    return UndefinedFunction(f"operator does not exist: {spelled(name, types)}", hint=hint)
+
+
+def _ambiguous(name: str, types: tuple[SqlType, ...]) -> AmbiguousFunction:
+    if is_operator(name):
+        return AmbiguousFunction(
+            f"operator is not unique: {spelled(name, types)}",
+            hint="Could not choose a best candidate operator. "
+            "You might need to add explicit type casts.",
+        )
+    return AmbiguousFunction(
+        f"function {spelled(name, types)} is not unique",
+        hint="Could not choose a best candidate function. "
+        "You might need to add explicit type casts.",
+    )

@@ -1,0 +1,66 @@
+"""Table functions: rows from scalars, each as a scalar function that gives the rows' array.
+
+`unnest(f(args))` is the table function; so its errors are the scalar's, and whatever can evaluate a
+scalar and unnest an array can run it. In the plan's FlatMap every table function appends one column;
+one that has more in SQL, as jsonb_each, computes the others from that one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from foreshore.errors import UndefinedFunction
+from foreshore.expr.functions.function import TABLES, Literals, type_key
+from foreshore.expr.functions.resolve import Candidate, choose, complete, spelled
+from foreshore.expr.ir import Call, Column, Scalar
+from foreshore.types import ColumnType, SqlType
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedTable:
+    """How a table function is run: unnest the array `Call(key, args, result)`.
+
+    `names` are its columns. In `outputs`, one scalar for each, `Column(i)` is the i-th argument and
+    the column after the last argument is the element: most functions have just that one.
+    """
+
+    key: str
+    arg_types: tuple[SqlType, ...]
+    result: SqlType  # of the scalar function `key`: an array
+    element: ColumnType  # the column that FlatMap appends
+    names: tuple[str, ...]
+    outputs: tuple[Scalar, ...]
+
+
+def is_table_function(name: str) -> bool:
+    """Whether `name` gives rows."""
+    return name in TABLES
+
+
+def resolve_table(
+    name: str, arg_types: Sequence[SqlType], literals: Literals = None
+) -> ResolvedTable:
+    """Return the table function `name` over these argument types; raises UndefinedFunction."""
+    types = tuple(arg_types)
+    entries = [e for e in TABLES.get(name, ()) if len(e[0].patterns) == len(types)]
+    candidates = [Candidate(o.function, o.patterns, o.targets) for o, _ in entries]
+    chosen = choose(name, tuple(map(type_key, types)), candidates)
+    if chosen is None:
+        raise UndefinedFunction(
+            f"function {spelled(name, types)} does not exist",
+            hint="No function matches the given name and argument types. "
+            "You might need to add explicit type casts.",
+        )
+    resolved = complete(chosen, types, literals)
+    table = next(t for o, t in entries if o.function is chosen.function)
+    element = resolved.result.element
+    assert element is not None, resolved
+    item = Column(len(types), element)
+    more = (Call(key, (Column(0, resolved.arg_types[0]), item), type) for key, type in table.more)
+    return ResolvedTable(
+        resolved.key,
+        resolved.arg_types,
+        resolved.result,
+        ColumnType(element),
+        table.names,
+        (item, *more),
+    )
