@@ -28,10 +28,10 @@ serve: setup
 
 # What did not run for want of a program (psql, a PostgreSQL, Java) is named at the end.
 test: setup
-	$(BIN)/python -m pytest -m 'not slow' $(TEST_FLAGS)
+	$(BIN)/pytest -m 'not slow' $(TEST_FLAGS)
 
 test-slow: setup
-	$(BIN)/python -m pytest -m slow $(TEST_FLAGS)
+	$(BIN)/pytest -m slow $(TEST_FLAGS)
 
 types: setup
 	@rm -rf build/types && mkdir -p build/types/foreshore

@@ -1,9 +1,14 @@
 """Fixtures that start real processes, and the list of what could not be tried on this machine."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+# Last, so that a checkout tests the package it was told to: the folder foreshore/ at the root is
+# only the vocabulary of it.
+sys.path.append(str(Path(__file__).parent.parent))
 
 from tests.harness import Server, postgres, serving
 

@@ -257,21 +257,23 @@ def starts() -> list[Figure]:
                 return time.perf_counter() - began
 
     def with_spark() -> float:
-        with tempfile.TemporaryDirectory(prefix="foreshore-bench-") as folder:
-            with serving(Path(folder) / "data") as server:
-                execute(
-                    server.url,
-                    "CREATE TABLE t (i int)",
-                    "INSERT INTO t VALUES (1)",
-                    "CREATE CLUSTER spark (SIZE = 'spark')",
-                )
-                server.stop()
-                began = time.perf_counter()
-                server.start()
-                with psycopg.connect(server.url, autocommit=True) as connection:
-                    connection.execute("SET cluster = spark")
-                    connection.execute("SELECT sum(i) FROM t")
-                return time.perf_counter() - began
+        with (
+            tempfile.TemporaryDirectory(prefix="foreshore-bench-") as folder,
+            serving(Path(folder) / "data") as server,
+        ):
+            execute(
+                server.url,
+                "CREATE TABLE t (i int)",
+                "INSERT INTO t VALUES (1)",
+                "CREATE CLUSTER spark (SIZE = 'spark')",
+            )
+            server.stop()
+            began = time.perf_counter()
+            server.start()
+            with psycopg.connect(server.url, autocommit=True) as connection:
+                connection.execute("SET cluster = spark")
+                connection.execute("SELECT sum(i) FROM t")
+            return time.perf_counter() - began
 
     def theirs() -> float:
         began = time.perf_counter()

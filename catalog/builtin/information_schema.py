@@ -1,0 +1,153 @@
+"""The SQL standard's catalog, as PostgreSQL shows it."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from foreshore.catalog.builtin.columns import INFORMATION_SCHEMA
+from foreshore.catalog.builtin.relation import Builtin, Declaration, Row, World, nothing
+from foreshore.catalog.item import Item, Role
+from foreshore.types import ColumnType, RelationDesc, SqlType
+
+_TABLE_TYPES = {"table": "BASE TABLE", "view": "VIEW"}
+_INTEGER_BITS = {"int2": 16, "int4": 32, "int8": 64}
+_FLOAT_BITS = {"float4": 24, "float8": 53}
+_DATETIME = frozenset(("time", "timestamp", "timestamptz"))
+
+
+def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declaration]:
+    """Yield the relations of the schema."""
+    rows: dict[str, Callable[[World], Iterable[Row]]] = {
+        "tables": lambda world: _tables(world, builtins()),
+        "columns": lambda world: _columns(world, builtins()),
+        "schemata": _schemata,
+        "views": _views,
+        "applicable_roles": nothing,
+        "enabled_roles": _enabled_roles,
+        "information_schema_catalog_name": _catalog_name,
+    }
+    for name, (oid, columns) in INFORMATION_SCHEMA.items():
+        nullable = columns.replace(",", "?,").rstrip() + "?"
+        yield Declaration(oid, "information_schema", name, nullable, rows.get(name, nothing))
+
+
+def _relations(
+    world: World, builtins: tuple[Builtin, ...]
+) -> Iterator[tuple[str, str, str, RelationDesc, Item | None]]:
+    """Yield schema, name, kind and description of what PostgreSQL lists: no materialized views."""
+    for item in world.items:
+        if item.type in _TABLE_TYPES:
+            yield world.name(item.schema), item.name, item.type, world.desc_of(item.id), item
+    for builtin in builtins:
+        kind = "table" if builtin.schema == "pg_catalog" else "view"
+        yield builtin.schema, builtin.name, kind, builtin.desc, None
+
+
+def _tables(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
+    for schema, name, kind, _, _ in _relations(world, builtins):
+        yield {
+            "table_catalog": world.database,
+            "table_schema": schema,
+            "table_name": name,
+            "table_type": _TABLE_TYPES[kind],
+            "is_insertable_into": "YES" if kind == "table" and _is_user(schema) else "NO",
+            "is_typed": "NO",
+        }
+
+
+def _is_user(schema: str) -> bool:
+    return schema not in ("pg_catalog", "information_schema", "mz_catalog", "mz_internal")
+
+
+def _columns(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
+    for schema, name, kind, desc, item in _relations(world, builtins):
+        for i, (column, type) in enumerate(zip(desc.names, desc.columns, strict=True)):
+            default = world.default_of(item.id, i) if item and kind == "table" else None
+            yield {
+                "table_catalog": world.database,
+                "table_schema": schema,
+                "table_name": name,
+                "column_name": column,
+                "ordinal_position": i + 1,
+                "column_default": default,
+                **_type_columns(world, type),
+                "dtd_identifier": str(i + 1),
+                "is_self_referencing": "NO",
+                "is_identity": "NO",
+                "identity_cycle": "NO",
+                "is_generated": "NEVER",
+                "is_updatable": "YES" if kind == "table" and _is_user(schema) else "NO",
+            }
+
+
+def _type_columns(world: World, column: ColumnType) -> Row:
+    type = column.type
+    return {
+        "is_nullable": "YES" if column.nullable else "NO",
+        "data_type": "ARRAY" if type.element else str(type),
+        **_precision(type),
+        "udt_catalog": world.database,
+        "udt_schema": "pg_catalog",
+        "udt_name": f"_{type.element.name}" if type.element else type.name,
+    }
+
+
+def _precision(type: SqlType) -> Row:
+    if type.name in ("varchar", "bpchar"):
+        octets = type.length * 4 if type.length else 1_073_741_824
+        return {"character_maximum_length": type.length, "character_octet_length": octets}
+    if type.name in ("text", "name"):
+        return {"character_octet_length": 1_073_741_824}
+    if type.name in _INTEGER_BITS:
+        bits = _INTEGER_BITS[type.name]
+        return {"numeric_precision": bits, "numeric_precision_radix": 2, "numeric_scale": 0}
+    if type.name in _FLOAT_BITS:
+        return {"numeric_precision": _FLOAT_BITS[type.name], "numeric_precision_radix": 2}
+    if type.name == "numeric":
+        declared = type.length is not None
+        return {
+            "numeric_precision": type.length,
+            "numeric_precision_radix": 10,
+            "numeric_scale": type.scale if declared else None,
+        }
+    if type.name in _DATETIME:
+        return {"datetime_precision": 6 if type.length is None else type.length}
+    if type.name == "date":
+        return {"datetime_precision": 0}
+    if type.name == "interval":
+        return {"datetime_precision": 6}
+    return {}
+
+
+def _schemata(world: World) -> Iterator[Row]:
+    for schema in world.schemas.values():
+        known = schema.owner in world.state.objects
+        yield {
+            "catalog_name": world.database,
+            "schema_name": schema.name,
+            "schema_owner": world.name(schema.owner) if known else None,
+        }
+
+
+def _views(world: World) -> Iterator[Row]:
+    for item in world.items:
+        if item.type == "view":
+            yield {
+                "table_catalog": world.database,
+                "table_schema": world.name(item.schema),
+                "table_name": item.name,
+                "view_definition": world.definition_of(item.id),
+                "check_option": "NONE",
+                "is_updatable": "NO",
+                "is_insertable_into": "NO",
+                "is_trigger_updatable": "NO",
+                "is_trigger_deletable": "NO",
+                "is_trigger_insertable_into": "NO",
+            }
+
+
+def _enabled_roles(world: World) -> Iterator[Row]:
+    for role in world.state.all(Role):
+        yield {"role_name": role.name}
+
+
+def _catalog_name(world: World) -> Iterator[Row]:
+    yield {"catalog_name": world.database}

@@ -1,0 +1,329 @@
+"""Foreshore's own catalog: what SHOW asks, and the state of the system."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from foreshore.catalog.builtin.pg_catalog import index_definition
+from foreshore.catalog.builtin.relation import Builtin, Declaration, Row, World
+from foreshore.catalog.item import Cluster, Database, Item, Object, Replica, Role, Schema
+from foreshore.types import format_type, oid_of
+
+FIRST_OID = 13_100
+
+
+def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declaration]:
+    """Yield the relations of mz_catalog and mz_internal."""
+    declared: tuple[tuple[str, str, str, Callable[[World], Iterable[Row]]], ...] = (
+        ("mz_catalog", "mz_databases", "id text, oid oid, name text, owner_id text", _databases),
+        (
+            "mz_catalog",
+            "mz_schemas",
+            "id text, oid oid, database_id text?, name text, owner_id text",
+            _schemas,
+        ),
+        ("mz_catalog", "mz_roles", "id text, oid oid, name text, superuser bool", _roles),
+        (
+            "mz_catalog",
+            "mz_objects",
+            "id text, oid oid, schema_id text, name text, type text, owner_id text,"
+            "cluster_id text?",
+            lambda world: _objects(world, builtins()),
+        ),
+        (
+            "mz_catalog",
+            "mz_relations",
+            "id text, oid oid, schema_id text, name text, type text, owner_id text,"
+            "cluster_id text?",
+            lambda world: (r for r in _objects(world, builtins()) if r["type"] != "index"),
+        ),
+        (
+            "mz_catalog",
+            "mz_tables",
+            "id text, oid oid, schema_id text, name text, owner_id text, create_sql text?",
+            lambda world: _tables(world, builtins()),
+        ),
+        (
+            "mz_catalog",
+            "mz_views",
+            "id text, oid oid, schema_id text, name text, definition text, owner_id text,"
+            "create_sql text",
+            lambda world: map(_view_row(world), _items(world, "view")),
+        ),
+        (
+            "mz_catalog",
+            "mz_materialized_views",
+            "id text, oid oid, schema_id text, name text, cluster_id text, definition text,"
+            "owner_id text, create_sql text",
+            lambda world: (
+                {**_view_row(world)(item), "cluster_id": item.cluster}
+                for item in _items(world, "materialized view")
+            ),
+        ),
+        (
+            "mz_catalog",
+            "mz_indexes",
+            "id text, oid oid, name text, on_id text, cluster_id text, owner_id text,"
+            "create_sql text",
+            _indexes,
+        ),
+        (
+            "mz_catalog",
+            "mz_index_columns",
+            "index_id text, index_position int8, on_position int8?, on_expression text?,"
+            "nullable bool",
+            _index_columns,
+        ),
+        (
+            "mz_catalog",
+            "mz_columns",
+            "id text, name text, position int8, nullable bool, type text, default text?,"
+            "type_oid oid, type_mod int4",
+            lambda world: _columns(world, builtins()),
+        ),
+        (
+            "mz_catalog",
+            "mz_clusters",
+            "id text, oid oid, name text, owner_id text, managed bool, size text?,"
+            "replication_factor int8?",
+            _clusters,
+        ),
+        (
+            "mz_catalog",
+            "mz_cluster_replicas",
+            "id text, name text, cluster_id text, size text, owner_id text",
+            _replicas,
+        ),
+        (
+            "mz_internal",
+            "mz_cluster_replica_statuses",
+            "replica_id text, status text, reason text?",
+            _replica_statuses,
+        ),
+        (
+            "mz_internal",
+            "mz_frontiers",
+            "object_id text, read_frontier mz_timestamp?, write_frontier mz_timestamp?",
+            _frontiers,
+        ),
+        (
+            "mz_internal",
+            "mz_sessions",
+            "connection_id int8, role text, database text, application_name text, state text,"
+            "query text, connected_at timestamptz, client_address text?",
+            _sessions,
+        ),
+        (
+            "mz_internal",
+            "mz_object_dependencies",
+            "object_id text, referenced_object_id text",
+            _dependencies,
+        ),
+        (
+            "mz_internal",
+            "pg_object_definitions",
+            "oid oid, kind text, definition text, create_sql text",
+            _definitions,
+        ),
+    )
+    for number, (schema, name, columns, rows) in enumerate(declared):
+        yield Declaration(FIRST_OID + number, schema, name, columns, rows)
+
+
+def _items(world: World, kind: str) -> Iterator[Item]:
+    return (item for item in world.state.all(Item) if item.type == kind)
+
+
+def _common(each: Object) -> Row:
+    return {"id": each.id, "oid": each.oid, "name": each.name}
+
+
+def _databases(world: World) -> Iterator[Row]:
+    for database in world.state.all(Database):
+        yield {**_common(database), "owner_id": database.owner}
+
+
+def _schemas(world: World) -> Iterator[Row]:
+    for schema in world.state.all(Schema):
+        yield {**_common(schema), "database_id": schema.database, "owner_id": schema.owner}
+
+
+def _roles(world: World) -> Iterator[Row]:
+    for role in world.state.all(Role):
+        yield {**_common(role), "superuser": role.superuser}
+
+
+def _builtin_schemas(world: World) -> dict[str, str]:
+    return {s.name: s.id for s in world.state.all(Schema) if s.database is None}
+
+
+def _objects(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
+    for item in world.state.all(Item):
+        yield {
+            **_common(item),
+            "schema_id": item.schema,
+            "type": item.type.replace(" ", "-"),
+            "owner_id": item.owner,
+            "cluster_id": item.cluster,
+        }
+    schemas = _builtin_schemas(world)
+    for builtin in builtins:
+        yield {
+            "id": builtin.id,
+            "oid": builtin.oid,
+            "schema_id": schemas[builtin.schema],
+            "name": builtin.name,
+            "type": "table",
+            "owner_id": "s1",
+        }
+
+
+def _tables(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
+    for item in _items(world, "table"):
+        yield {
+            **_common(item),
+            "schema_id": item.schema,
+            "owner_id": item.owner,
+            "create_sql": item.create_sql,
+        }
+    schemas = _builtin_schemas(world)
+    for builtin in builtins:
+        yield {
+            "id": builtin.id,
+            "oid": builtin.oid,
+            "schema_id": schemas[builtin.schema],
+            "name": builtin.name,
+            "owner_id": "s1",
+        }
+
+
+def _view_row(world: World) -> Callable[[Item], Row]:
+    def row(item: Item) -> Row:
+        return {
+            **_common(item),
+            "schema_id": item.schema,
+            "definition": world.definition_of(item.id),
+            "owner_id": item.owner,
+            "create_sql": item.create_sql,
+        }
+
+    return row
+
+
+def _indexes(world: World) -> Iterator[Row]:
+    for item in _items(world, "index"):
+        yield {
+            **_common(item),
+            "on_id": item.on,
+            "cluster_id": item.cluster,
+            "owner_id": item.owner,
+            "create_sql": item.create_sql,
+        }
+
+
+def _index_columns(world: World) -> Iterator[Row]:
+    for item in _items(world, "index"):
+        if item.on not in world.state.objects:
+            continue
+        columns = world.desc_of(item.on).columns
+        for number, (position, text) in enumerate(world.index_key_of(item.id), 1):
+            yield {
+                "index_id": item.id,
+                "index_position": number,
+                "on_position": position or None,
+                "on_expression": None if position else text,
+                "nullable": columns[position - 1].nullable if position else True,
+            }
+
+
+def _columns(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
+    described = [
+        (item.id, world.desc_of(item.id), item.type == "table")
+        for item in world.state.all(Item)
+        if item.type != "index"
+    ]
+    for id, desc, is_table in (*described, *((b.id, b.desc, False) for b in builtins)):
+        for i, (name, column) in enumerate(zip(desc.names, desc.columns, strict=True)):
+            yield {
+                "id": id,
+                "name": name,
+                "position": i + 1,
+                "nullable": column.nullable,
+                "type": format_type(column.type),
+                "default": world.default_of(id, i) if is_table else None,
+                "type_oid": oid_of(column.type),
+                "type_mod": -1,
+            }
+
+
+def _clusters(world: World) -> Iterator[Row]:
+    for cluster in world.state.all(Cluster):
+        yield {
+            **_common(cluster),
+            "owner_id": cluster.owner,
+            "managed": cluster.managed,
+            "size": cluster.size,
+            "replication_factor": cluster.replication_factor,
+        }
+
+
+def _replicas(world: World) -> Iterator[Row]:
+    for replica in world.state.all(Replica):
+        yield {
+            "id": replica.id,
+            "name": replica.name,
+            "cluster_id": replica.cluster,
+            "size": replica.size,
+            "owner_id": replica.owner,
+        }
+
+
+def _replica_statuses(world: World) -> Iterator[Row]:
+    for status in world.replica_statuses:
+        yield {"replica_id": status.replica, "status": status.status, "reason": status.reason}
+
+
+def _frontiers(world: World) -> Iterator[Row]:
+    for frontier in world.frontiers:
+        yield {
+            "object_id": frontier.id,
+            "read_frontier": frontier.since,
+            "write_frontier": frontier.upper,
+        }
+
+
+def _sessions(world: World) -> Iterator[Row]:
+    for session in world.sessions:
+        yield {
+            "connection_id": session.pid,
+            "role": session.user,
+            "database": session.database,
+            "application_name": session.application_name,
+            "state": session.state,
+            "query": session.query,
+            "connected_at": session.connected_at,
+            "client_address": session.address,
+        }
+
+
+def _dependencies(world: World) -> Iterator[Row]:
+    for item in world.state.all(Item):
+        for need in item.depends_on:
+            yield {"object_id": item.id, "referenced_object_id": need}
+
+
+def _definitions(world: World) -> Iterator[Row]:
+    """Yield the texts behind pg_get_viewdef and pg_get_indexdef."""
+    for item in world.items:
+        if item.type == "index":
+            if item.on not in world.state.objects:
+                continue
+            definition = index_definition(world, item)
+        elif item.type == "table":
+            definition = item.create_sql
+        else:
+            definition = f" {world.definition_of(item.id)};"
+        yield {
+            "oid": item.oid,
+            "kind": item.type,
+            "definition": definition,
+            "create_sql": item.create_sql,
+        }

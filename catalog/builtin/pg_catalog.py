@@ -1,0 +1,508 @@
+"""PostgreSQL's catalog: what psql, drivers and tools ask to find their way."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from foreshore.catalog.builtin.columns import PG_CATALOG
+from foreshore.catalog.builtin.relation import Builtin, Declaration, Row, World, nothing
+from foreshore.catalog.item import Database, Item, Role
+from foreshore.ids import GlobalId
+from foreshore.types import TEXT, TYPES, ColumnType, RelationDesc, oid_of, typmod_of
+
+PG_CATALOG_OID = 11
+PG_CLASS_OID = 1259
+DEFAULT_COLLATION = 100
+C_COLLATION = 950
+HEAP_AM, BTREE_AM = 2, 403
+SUPERUSER_OID = 10
+
+_RELKIND = {"table": "r", "view": "v", "materialized view": "m", "index": "i"}
+_COLLATED = frozenset(("text", "varchar", "bpchar", "name"))
+_BY_VALUE = frozenset((1, 2, 4, 8))
+_ALIGN = {1: "c", 2: "s", 4: "i", 8: "d"}
+
+
+def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declaration]:
+    """Yield the relations of the schema; `builtins` gives all builtin relations, these included."""
+    rows: dict[str, Callable[[World], Iterable[Row]]] = {
+        "pg_am": _am,
+        "pg_attrdef": _attrdef,
+        "pg_attribute": lambda world: _attribute(world, builtins()),
+        "pg_authid": lambda world: map(_role, world.state.all(Role)),
+        "pg_class": lambda world: _class(world, builtins()),
+        "pg_collation": _collation,
+        "pg_database": _database,
+        "pg_index": _index,
+        "pg_language": _language,
+        "pg_namespace": _namespace,
+        "pg_range": nothing,
+        "pg_settings": _settings,
+        "pg_stat_activity": _stat_activity,
+        "pg_stat_user_tables": _stat_user_tables,
+        "pg_tablespace": _tablespace,
+        "pg_type": _type,
+    }
+    for name, (oid, columns) in PG_CATALOG.items():
+        yield Declaration(oid, "pg_catalog", name, columns, rows.get(name, nothing))
+    yield from _VIEWS
+
+
+# --- relations ------------------------------------------------------------------------------
+
+
+def _class(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
+    for item in world.items:
+        index = item.type == "index"
+        yield {
+            "oid": item.oid,
+            "relname": item.name,
+            "relnamespace": world.oid(item.schema),
+            "relowner": world.oid(item.owner),
+            "relam": {"index": BTREE_AM, "table": HEAP_AM, "materialized view": HEAP_AM}.get(
+                item.type, 0
+            ),
+            "relfilenode": item.oid if item.type != "view" else 0,
+            "reltuples": -1.0,
+            "relhasindex": bool(world.state.indexes_on(item.id)),
+            "relpersistence": "p",
+            "relkind": _RELKIND[item.type],
+            "relnatts": len(world.index_key_of(item.id) if index else world.desc_of(item.id).names),
+            "relhasrules": item.type in ("view", "materialized view"),
+            "relispopulated": True,
+            "relreplident": "n" if index else "d",
+        }
+    namespaces = _namespaces(world)
+    for builtin in builtins:
+        yield {
+            "oid": builtin.oid,
+            "relname": builtin.name,
+            "relnamespace": namespaces[builtin.schema],
+            "relowner": SUPERUSER_OID,
+            "reltuples": -1.0,
+            "relpersistence": "p",
+            "relkind": "r" if builtin.schema == "pg_catalog" else "v",
+            "relnatts": len(builtin.desc.names),
+            "relispopulated": True,
+            "relreplident": "n",
+        }
+
+
+def _attribute(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
+    for item in world.items:
+        if item.type == "index":
+            yield from _index_attributes(world, item)
+        else:
+            default = world.default_of if item.type == "table" else None
+            yield from _attributes(item.oid, world.desc_of(item.id), item.id, default)
+    for builtin in builtins:
+        yield from _attributes(builtin.oid, builtin.desc, builtin.id, None)
+
+
+def _attributes(
+    oid: int,
+    desc: RelationDesc,
+    id: GlobalId,
+    default: Callable[[GlobalId, int], str | None] | None,
+) -> Iterator[Row]:
+    for i, (name, column) in enumerate(zip(desc.names, desc.columns, strict=True)):
+        yield {
+            **_attribute_of(oid, i + 1, name, column),
+            "atthasdef": default is not None and default(id, i) is not None,
+        }
+
+
+def _attribute_of(oid: int, number: int, name: str, column: ColumnType) -> Row:
+    info = TYPES[column.type.name]
+    length = -1 if column.type.element else info.length
+    return {
+        "attrelid": oid,
+        "attname": name,
+        "atttypid": oid_of(column.type),
+        "attstattarget": -1,
+        "attlen": length,
+        "attnum": number,
+        "attndims": 1 if column.type.element else 0,
+        "attcacheoff": -1,
+        "atttypmod": typmod_of(column.type.element or column.type),
+        "attbyval": length in _BY_VALUE,
+        "attalign": _ALIGN.get(length, "i"),
+        "attstorage": "p" if length > 0 else "x",
+        "attnotnull": not column.nullable,
+        "attislocal": True,
+        "attcollation": DEFAULT_COLLATION if column.type.name in _COLLATED else 0,
+    }
+
+
+def _index_attributes(world: World, index: Item) -> Iterator[Row]:
+    assert index.on is not None, index
+    desc = _desc_on(world, index)
+    if desc is None:
+        return
+    for number, (position, text) in enumerate(world.index_key_of(index.id), 1):
+        if position:
+            yield _attribute_of(
+                index.oid, number, desc.names[position - 1], desc.columns[position - 1]
+            )
+        else:
+            name = text if text.isidentifier() else f"expr{number - 1 or ''}"
+            yield _attribute_of(index.oid, number, name, ColumnType(TEXT))
+
+
+def _desc_on(world: World, index: Item) -> RelationDesc | None:
+    """Return the description of what the index is on; None if that is a builtin relation."""
+    assert index.on is not None, index
+    return world.desc_of(index.on) if index.on in world.state.objects else None
+
+
+def _index(world: World) -> Iterator[Row]:
+    for item in world.items:
+        if item.type != "index" or item.on not in world.state.objects:
+            continue
+        key = world.index_key_of(item.id)
+        texts = [text for position, text in key if not position]
+        yield {
+            "indexrelid": item.oid,
+            "indrelid": world.oid(item.on),
+            "indnatts": len(key),
+            "indnkeyatts": len(key),
+            "indimmediate": True,
+            "indisvalid": True,
+            "indisready": True,
+            "indislive": True,
+            "indkey": [position for position, _ in key],
+            "indcollation": [0] * len(key),
+            "indclass": [0] * len(key),
+            "indoption": [0] * len(key),
+            "indexprs": ", ".join(texts) or None,
+        }
+
+
+def _attrdef(world: World) -> Iterator[Row]:
+    for item in world.items:
+        if item.type == "table":
+            for i in range(len(world.desc_of(item.id).names)):
+                text = world.default_of(item.id, i)
+                if text is not None:
+                    # As in PostgreSQL a default has an oid of its own, which nothing else uses.
+                    yield {
+                        "oid": 1_000_000_000 + item.oid * 2_000 + i,
+                        "adrelid": item.oid,
+                        "adnum": i + 1,
+                        "adbin": text,
+                    }
+
+
+def _namespaces(world: World) -> dict[str, int]:
+    """Return the oids of the schemas that the session sees, by name."""
+    return {schema.name: schema.oid for schema in world.schemas.values()}
+
+
+def _namespace(world: World) -> Iterator[Row]:
+    for schema in world.schemas.values():
+        yield {
+            "oid": schema.oid,
+            "nspname": schema.name,
+            "nspowner": _owner_oid(world, schema.owner),
+        }
+
+
+def _owner_oid(world: World, owner: str) -> int:
+    return world.oid(owner) if owner in world.state.objects else SUPERUSER_OID
+
+
+def _database(world: World) -> Iterator[Row]:
+    for database in world.state.all(Database):
+        yield {
+            "oid": database.oid,
+            "datname": database.name,
+            "datdba": world.oid(database.owner),
+            "encoding": 6,  # UTF8
+            "datlocprovider": "c",
+            "datallowconn": True,
+            "datconnlimit": -1,
+            "dattablespace": 1663,
+            "datcollate": "C",
+            "datctype": "C.UTF-8",
+        }
+
+
+def _role(role: Role) -> Row:
+    return {
+        "oid": role.oid,
+        "rolname": role.name,
+        "rolsuper": role.superuser,
+        "rolinherit": True,
+        "rolcreaterole": role.superuser,
+        "rolcreatedb": role.superuser,
+        "rolcanlogin": True,
+        "rolconnlimit": -1,
+    }
+
+
+def _am(_: World) -> Iterator[Row]:
+    yield {"oid": HEAP_AM, "amname": "heap", "amtype": "t"}
+    yield {"oid": BTREE_AM, "amname": "btree", "amtype": "i"}
+
+
+def _collation(_: World) -> Iterator[Row]:
+    for oid, name in ((DEFAULT_COLLATION, "default"), (C_COLLATION, "C")):
+        yield {
+            "oid": oid,
+            "collname": name,
+            "collnamespace": PG_CATALOG_OID,
+            "collowner": SUPERUSER_OID,
+            "collprovider": "d" if name == "default" else "c",
+            "collisdeterministic": True,
+            "collencoding": -1,
+            "collcollate": None if name == "default" else "C",
+            "collctype": None if name == "default" else "C",
+        }
+
+
+def _language(_: World) -> Iterator[Row]:
+    for oid, name in ((12, "internal"), (14, "sql")):
+        yield {"oid": oid, "lanname": name, "lanowner": SUPERUSER_OID, "lanpltrusted": True}
+
+
+def _tablespace(_: World) -> Iterator[Row]:
+    for oid, name in ((1663, "pg_default"), (1664, "pg_global")):
+        yield {"oid": oid, "spcname": name, "spcowner": SUPERUSER_OID}
+
+
+def _settings(world: World) -> Iterator[Row]:
+    for setting in world.settings:
+        yield {
+            "name": setting.name,
+            "setting": setting.value,
+            "category": "Foreshore",
+            "short_desc": setting.description,
+            "context": "user",
+            "vartype": "string",
+            "source": "session",
+            "boot_val": None,
+            "reset_val": None,
+        }
+
+
+def _stat_activity(world: World) -> Iterator[Row]:
+    for session in world.sessions:
+        database = world.state.database(session.database)
+        role = world.state.role(session.user)
+        yield {
+            "datid": database.oid if database else None,
+            "datname": session.database,
+            "pid": session.pid,
+            "usesysid": role.oid if role else None,
+            "usename": session.user,
+            "application_name": session.application_name,
+            "client_addr": session.address,
+            "backend_start": session.connected_at,
+            "state": session.state,
+            "query": session.query,
+            "backend_type": "client backend",
+        }
+
+
+def _stat_user_tables(world: World) -> Iterator[Row]:
+    for item in world.items:
+        if item.type == "table":
+            yield {
+                "relid": item.oid,
+                "schemaname": world.name(item.schema),
+                "relname": item.name,
+            }
+
+
+def _type(world: World) -> Iterator[Row]:
+    namespace = PG_CATALOG_OID
+    for name, info in TYPES.items():
+        pseudo = name in ("array", "record", "void", "unknown")
+        element = {"int2vector": TYPES["int2"].oid, "oidvector": TYPES["oid"].oid}.get(name, 0)
+        common = {"typnamespace": namespace, "typowner": SUPERUSER_OID, "typisdefined": True}
+        functions = {
+            "typinput": 0,
+            "typdelim": ",",
+            "typtypmod": -1,
+        }
+        yield {
+            **common,
+            **functions,
+            "oid": info.oid,
+            "typname": "anyarray" if name == "array" else name,
+            "typlen": info.length,
+            "typbyval": info.length in _BY_VALUE,
+            "typtype": "p" if pseudo else "b",
+            "typcategory": info.category,
+            "typispreferred": info.preferred,
+            "typelem": element,
+            "typarray": info.array_oid,
+            "typalign": _ALIGN.get(info.length, "i"),
+            "typstorage": "p" if info.length > 0 else "x",
+            "typcollation": DEFAULT_COLLATION if name in _COLLATED else 0,
+        }
+        if info.array_oid:
+            yield {
+                **common,
+                **functions,
+                "oid": info.array_oid,
+                "typname": f"_{name}",
+                "typlen": -1,
+                "typtype": "p" if pseudo else "b",
+                "typcategory": "A",
+                "typelem": info.oid,
+                "typalign": "d" if info.length == 8 else "i",
+                "typstorage": "x",
+                "typcollation": DEFAULT_COLLATION if name in _COLLATED else 0,
+            }
+
+
+# --- PostgreSQL's views over them -----------------------------------------------------------
+
+
+def _roles(world: World) -> Iterator[Row]:
+    for role in world.state.all(Role):
+        row = dict(_role(role))
+        yield {**row, "rolpassword": "********"}
+
+
+def _users(world: World) -> Iterator[Row]:
+    for role in world.state.all(Role):
+        yield {
+            "usename": role.name,
+            "usesysid": role.oid,
+            "usecreatedb": role.superuser,
+            "usesuper": role.superuser,
+            "passwd": "********",
+        }
+
+
+def _of(kind: str) -> Callable[[World], Iterator[tuple[Item, str, str]]]:
+    def items(world: World) -> Iterator[tuple[Item, str, str]]:
+        for item in world.items:
+            if item.type == kind:
+                yield item, world.name(item.schema), world.name(item.owner)
+
+    return items
+
+
+def _tables(world: World) -> Iterator[Row]:
+    for item, schema, owner in _of("table")(world):
+        yield {
+            "schemaname": schema,
+            "tablename": item.name,
+            "tableowner": owner,
+            "hasindexes": bool(world.state.indexes_on(item.id)),
+        }
+
+
+def _views(world: World) -> Iterator[Row]:
+    for item, schema, owner in _of("view")(world):
+        yield {
+            "schemaname": schema,
+            "viewname": item.name,
+            "viewowner": owner,
+            "definition": world.definition_of(item.id),
+        }
+
+
+def _matviews(world: World) -> Iterator[Row]:
+    for item, schema, owner in _of("materialized view")(world):
+        yield {
+            "schemaname": schema,
+            "matviewname": item.name,
+            "matviewowner": owner,
+            "hasindexes": bool(world.state.indexes_on(item.id)),
+            "ispopulated": True,
+            "definition": world.definition_of(item.id),
+        }
+
+
+def _indexes(world: World) -> Iterator[Row]:
+    for item, schema, _ in _of("index")(world):
+        if item.on in world.state.objects:
+            yield {
+                "schemaname": schema,
+                "tablename": world.name(item.on),
+                "indexname": item.name,
+                "indexdef": index_definition(world, item),
+            }
+
+
+def index_definition(world: World, index: Item) -> str:
+    """Return the index as PostgreSQL's pg_get_indexdef words it."""
+    assert index.on is not None, index
+    relation = world.state.item(index.on)
+    columns = ", ".join(
+        quoted(world.desc_of(index.on).names[position - 1]) if position else f"({text})"
+        for position, text in world.index_key_of(index.id)
+    )
+    schema = quoted(world.name(relation.schema))
+    return (
+        f"CREATE INDEX {quoted(index.name)} ON {schema}.{quoted(relation.name)}"
+        f" USING btree ({columns})"
+    )
+
+
+def quoted(name: str) -> str:
+    """Return `name` as an identifier, in quotes where it needs them."""
+    plain = name.isascii() and name.isidentifier() and name == name.lower()
+    return name if plain else '"' + name.replace('"', '""') + '"'
+
+
+_VIEWS = (
+    Declaration(
+        11_901,
+        "pg_catalog",
+        "pg_roles",
+        "rolname name, rolsuper bool, rolinherit bool, rolcreaterole bool, rolcreatedb bool,"
+        "rolcanlogin bool, rolreplication bool, rolconnlimit int4, rolpassword text?,"
+        "rolvaliduntil timestamptz?, rolbypassrls bool, rolconfig text[]?, oid oid",
+        _roles,
+    ),
+    Declaration(
+        11_902,
+        "pg_catalog",
+        "pg_user",
+        "usename name, usesysid oid, usecreatedb bool, usesuper bool, userepl bool,"
+        "usebypassrls bool, passwd text?, valuntil timestamptz?, useconfig text[]?",
+        _users,
+    ),
+    Declaration(
+        11_903,
+        "pg_catalog",
+        "pg_tables",
+        "schemaname name, tablename name, tableowner name, tablespace name?, hasindexes bool,"
+        "hasrules bool, hastriggers bool, rowsecurity bool",
+        _tables,
+    ),
+    Declaration(
+        11_904,
+        "pg_catalog",
+        "pg_views",
+        "schemaname name, viewname name, viewowner name, definition text",
+        _views,
+    ),
+    Declaration(
+        11_905,
+        "pg_catalog",
+        "pg_matviews",
+        "schemaname name, matviewname name, matviewowner name, tablespace name?,"
+        "hasindexes bool, ispopulated bool, definition text",
+        _matviews,
+    ),
+    Declaration(
+        11_906,
+        "pg_catalog",
+        "pg_indexes",
+        "schemaname name, tablename name, indexname name, tablespace name?, indexdef text",
+        _indexes,
+    ),
+    Declaration(
+        11_907,
+        "pg_catalog",
+        "pg_sequences",
+        "schemaname name, sequencename name, sequenceowner name, data_type regtype,"
+        "start_value int8, min_value int8, max_value int8, increment_by int8, cycle bool,"
+        "cache_size int8, last_value int8?",
+        nothing,
+    ),
+)

@@ -1,0 +1,34 @@
+"""All builtin relations, each with the id that it keeps for the length of a process.
+
+Ids of builtins are never stored: items name them in their SQL, which is planned anew at each start.
+"""
+
+from functools import cache
+from itertools import chain
+
+from foreshore.catalog.builtin import information_schema, mz_catalog, pg_catalog
+from foreshore.catalog.builtin.relation import Builtin
+from foreshore.ids import GlobalId
+
+
+@cache
+def all_builtins() -> tuple[Builtin, ...]:
+    """Return the builtin relations, in the order of their ids."""
+    declared = chain(
+        pg_catalog.relations(all_builtins),
+        information_schema.relations(all_builtins),
+        mz_catalog.relations(all_builtins),
+    )
+    return tuple(each.with_id(number) for number, each in enumerate(declared))
+
+
+@cache
+def builtins_by_id() -> dict[GlobalId, Builtin]:
+    """Return the builtin relations by id."""
+    return {builtin.id: builtin for builtin in all_builtins()}
+
+
+@cache
+def builtins_by_name() -> dict[tuple[str, str], Builtin]:
+    """Return the builtin relations by schema and name."""
+    return {(builtin.schema, builtin.name): builtin for builtin in all_builtins()}

@@ -1,0 +1,193 @@
+"""What a builtin relation is, and what it may look at.
+
+A `Builtin` has an id, a description and a function from the `World`, a picture of the system at one
+moment, to rows. Rows are dicts that name only the columns they have something to say of: the others
+are NULL or, where a column is never NULL, the type's empty value. That keeps the functions short,
+as PostgreSQL's catalogs have many columns for what Foreshore does not have.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from foreshore.catalog.item import Item, Schema
+from foreshore.catalog.state import State
+from foreshore.ids import GlobalId, global_id
+from foreshore.types import (
+    NUMERIC,
+    ColumnType,
+    RelationDesc,
+    SqlType,
+    array_of,
+    arrow_type,
+)
+
+# Builtin relations have ids from s1000 on, in the order of `all_builtins`.
+FIRST_BUILTIN = 1000
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A session variable as SHOW ALL has it."""
+
+    name: str
+    value: str
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    """A connected session."""
+
+    pid: int
+    user: str
+    database: str
+    application_name: str
+    state: str  # active, idle, idle in transaction, idle in transaction (aborted)
+    query: str
+    connected_at: int  # microseconds since 1970
+    address: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Frontier:
+    """How far a collection can be read: from `since` to before `upper`; None: not at all."""
+
+    id: GlobalId
+    since: int | None
+    upper: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaStatus:
+    """A replica's process."""
+
+    replica: str  # the replica's id in the catalog
+    status: str  # online, offline
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class World:
+    """The system at one moment, as the session that asks sees it."""
+
+    state: State
+    desc_of: Callable[[GlobalId], RelationDesc]  # of tables and views
+    # Of an index: for each key column its position in the relation from 1, or 0 and its text.
+    index_key_of: Callable[[GlobalId], Sequence[tuple[int, str]]]
+    definition_of: Callable[[GlobalId], str]  # of a view: its query's text
+    default_of: Callable[[GlobalId, int], str | None]  # of a table's column: its default's text
+    database: str
+    settings: Sequence[Setting] = ()
+    sessions: Sequence[SessionRow] = ()
+    frontiers: Sequence[Frontier] = ()
+    replica_statuses: Sequence[ReplicaStatus] = ()
+
+    @cached_property
+    def schemas(self) -> dict[str, Schema]:
+        """The schemas seen from the session's database, by id."""
+        database = self.state.database(self.database)
+        return {
+            schema.id: schema
+            for schema in self.state.all(Schema)
+            if schema.database is None or (database and schema.database == database.id)
+        }
+
+    @cached_property
+    def items(self) -> tuple[Item, ...]:
+        """The items of the session's database."""
+        return tuple(item for item in self.state.all(Item) if item.schema in self.schemas)
+
+    def oid(self, id: str) -> int:
+        """Return the oid of the object `id`."""
+        return self.state.objects[id].oid
+
+    def name(self, id: str) -> str:
+        """Return the name of the object `id`."""
+        return self.state.objects[id].name
+
+
+@dataclass(frozen=True, slots=True)
+class Builtin:
+    """A relation of the system."""
+
+    id: GlobalId
+    oid: int
+    schema: str
+    name: str
+    desc: RelationDesc
+    rows: Callable[[World], Iterable[Row]]
+
+    def table(self, world: World) -> pa.Table:
+        """Return the rows in physical form."""
+        names = self.desc.names
+        columns: list[list[Any]] = [[] for _ in names]
+        empties = [None if c.nullable else _empty(c.type) for c in self.desc.columns]
+        for row in self.rows(world):
+            assert row.keys() <= set(names), f"{self.name} has no {row.keys() - set(names)}"
+            for column, name, empty in zip(columns, names, empties, strict=True):
+                column.append(row.get(name, empty))
+        return pa.Table.from_arrays(
+            [
+                pa.array(values, arrow_type(column.type))
+                for values, column in zip(columns, self.desc.columns, strict=True)
+            ],
+            names=list(names),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """A builtin before it has its id: `columns` as in `columns.py`."""
+
+    oid: int
+    schema: str
+    name: str
+    columns: str
+    rows: Callable[[World], Iterable[Row]]
+
+    def with_id(self, number: int) -> Builtin:
+        """Return the relation with the `number`-th id of the builtins."""
+        names, types = zip(*_parsed(self.columns), strict=True)
+        return Builtin(
+            global_id("s", FIRST_BUILTIN + number),
+            self.oid,
+            self.schema,
+            self.name,
+            RelationDesc(names, types),
+            self.rows,
+        )
+
+
+def _parsed(columns: str) -> Iterator[tuple[str, ColumnType]]:
+    for column in columns.split(","):
+        name, type_name = column.split()
+        nullable = type_name.endswith("?")
+        type_name = type_name.removesuffix("?")
+        type = _type(type_name.removesuffix("[]"))
+        yield name, ColumnType(array_of(type) if type_name.endswith("[]") else type, nullable)
+
+
+def _type(name: str) -> SqlType:
+    return NUMERIC if name == "numeric" else SqlType(name)
+
+
+def _empty(type: SqlType) -> Any:
+    arrow = arrow_type(type)
+    if pa.types.is_list(arrow):
+        return []
+    if pa.types.is_boolean(arrow):
+        return False
+    if pa.types.is_string(arrow):
+        return ""
+    return 0
+
+
+def nothing(_: World) -> Iterable[Row]:
+    """Return no rows: the relation is for what Foreshore does not have."""
+    return ()
