@@ -1,0 +1,225 @@
+"""Consensus: small values that change by compare-and-set, one total order for each key.
+
+Each key has versions, numbered by `seqno` upwards; the last is its head. A new one is accepted
+only by somebody who knows the head, so that of two who want to change the same thing one learns of
+the other. Everything that storage promises about what exists rests on this and on nothing else.
+"""
+
+# What the methods do is said once, by the Protocol.
+# ruff: noqa: D102
+
+import asyncio
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import unquote, urlsplit
+
+from foreshore import blocking
+from foreshore.errors import InvalidParameterValue
+from foreshore.storage.fault import Determinate, Indeterminate
+
+
+@dataclass(frozen=True, slots=True)
+class Versioned:
+    """A version of a key's value."""
+
+    seqno: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The compare-and-set took place; `seqno` is the new head's."""
+
+    seqno: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """It did not, since the head is another one than expected."""
+
+    head: Versioned | None
+
+
+class Consensus(Protocol):
+    """A register for each key; every call is linearizable.
+
+    Calls raise `Determinate` where nothing happened, and a compare-and-set `Indeterminate` where it
+    may have.
+    """
+
+    async def head(self, key: str) -> Versioned | None:
+        """Return the last version, None if the key has never been set."""
+        ...
+
+    async def compare_and_set(
+        self, key: str, expected: int | None, new: bytes
+    ) -> Committed | Mismatch:
+        """Make `new` the head if the head is `expected`, None: if there is none."""
+        ...
+
+    async def scan(self, key: str, start: int) -> list[Versioned]:
+        """Return the versions at or beyond seqno `start`, oldest first."""
+        ...
+
+    async def truncate(self, key: str, start: int) -> None:
+        """Forget the versions before seqno `start`, never the head."""
+        ...
+
+    async def keys(self, prefix: str) -> list[str]:
+        """Return the keys that start with `prefix` and have a head, in order."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of what is held open."""
+        ...
+
+
+class MemoryConsensus:
+    """Versions in memory."""
+
+    def __init__(self) -> None:
+        self._versions: dict[str, list[Versioned]] = {}
+
+    async def head(self, key: str) -> Versioned | None:
+        await asyncio.sleep(0)
+        return self._head(key)
+
+    async def compare_and_set(
+        self, key: str, expected: int | None, new: bytes
+    ) -> Committed | Mismatch:
+        await asyncio.sleep(0)
+        head = self._head(key)
+        if (head.seqno if head else None) != expected:
+            return Mismatch(head)
+        seqno = (expected or 0) + 1
+        self._versions.setdefault(key, []).append(Versioned(seqno, new))
+        return Committed(seqno)
+
+    async def scan(self, key: str, start: int) -> list[Versioned]:
+        await asyncio.sleep(0)
+        return [v for v in self._versions.get(key, []) if v.seqno >= start]
+
+    async def truncate(self, key: str, start: int) -> None:
+        await asyncio.sleep(0)
+        versions = self._versions.get(key, [])
+        versions[:-1] = [v for v in versions[:-1] if v.seqno >= start]
+
+    async def keys(self, prefix: str) -> list[str]:
+        await asyncio.sleep(0)
+        return sorted(key for key in self._versions if key.startswith(prefix))
+
+    async def close(self) -> None:
+        pass
+
+    def _head(self, key: str) -> Versioned | None:
+        versions = self._versions.get(key)
+        return versions[-1] if versions else None
+
+
+class SqliteConsensus:
+    """Versions in an SQLite database, shared by the processes of one machine.
+
+    The connection lives on a thread of its own. A commit is durable when it returns.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._executor = ThreadPoolExecutor(1, "consensus")
+        self._connection = self._executor.submit(self._open, path).result()
+
+    @staticmethod
+    def _open(path: Path) -> sqlite3.Connection:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(path, timeout=10, isolation_level=None)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS version (key TEXT NOT NULL, seqno INTEGER NOT NULL,"
+            " data BLOB NOT NULL, PRIMARY KEY (key, seqno)) WITHOUT ROWID"
+        )
+        return connection
+
+    async def head(self, key: str) -> Versioned | None:
+        rows = await self._query(
+            "SELECT seqno, data FROM version WHERE key = ? ORDER BY seqno DESC LIMIT 1", key
+        )
+        return Versioned(*rows[0]) if rows else None
+
+    async def compare_and_set(
+        self, key: str, expected: int | None, new: bytes
+    ) -> Committed | Mismatch:
+        return await blocking.run(self._executor, self._compare_and_set, key, expected, new)
+
+    async def scan(self, key: str, start: int) -> list[Versioned]:
+        rows = await self._query(
+            "SELECT seqno, data FROM version WHERE key = ? AND seqno >= ? ORDER BY seqno",
+            key,
+            start,
+        )
+        return [Versioned(*row) for row in rows]
+
+    async def truncate(self, key: str, start: int) -> None:
+        await self._query(
+            "DELETE FROM version WHERE key = ?1 AND seqno < ?2"
+            " AND seqno < (SELECT max(seqno) FROM version WHERE key = ?1)",
+            key,
+            start,
+        )
+
+    async def keys(self, prefix: str) -> list[str]:
+        rows = await self._query(
+            "SELECT DISTINCT key FROM version WHERE substr(key, 1, length(?1)) = ?1 ORDER BY key",
+            prefix,
+        )
+        return [key for (key,) in rows]
+
+    async def close(self) -> None:
+        await blocking.run(self._executor, self._connection.close)
+        self._executor.shutdown(wait=False)
+
+    async def _query(self, sql: str, *parameters: str | int) -> list[tuple[Any, ...]]:
+        return await blocking.run(self._executor, self._execute, sql, parameters)
+
+    def _execute(self, sql: str, parameters: tuple[str | int, ...]) -> list[tuple[Any, ...]]:
+        try:
+            return self._connection.execute(sql, parameters).fetchall()
+        except sqlite3.Error as error:
+            raise Determinate(f"consensus failed: {error}") from error
+
+    def _compare_and_set(self, key: str, expected: int | None, new: bytes) -> Committed | Mismatch:
+        connection = self._connection
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            raise Determinate(f"consensus failed: {error}") from error
+        try:
+            row = connection.execute(
+                "SELECT seqno, data FROM version WHERE key = ? ORDER BY seqno DESC LIMIT 1", (key,)
+            ).fetchone()
+            if (row[0] if row else None) != expected:
+                connection.execute("ROLLBACK")
+                return Mismatch(Versioned(*row) if row else None)
+            seqno = (expected or 0) + 1
+            connection.execute("INSERT INTO version VALUES (?, ?, ?)", (key, seqno, new))
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise Indeterminate(f"consensus failed: {error}") from error
+        return Committed(seqno)
+
+
+def open_consensus(uri: str | None, data_dir: Path) -> Consensus:
+    """Return the service that `uri` names; None is an SQLite database in `data_dir`."""
+    if uri is None:
+        return SqliteConsensus(data_dir / "consensus.sqlite")
+    parts = urlsplit(uri)
+    match parts.scheme:
+        case "sqlite":
+            return SqliteConsensus(Path(unquote(parts.path)))
+        case "memory":
+            return MemoryConsensus()
+        case _:
+            raise InvalidParameterValue(f'unrecognized consensus service "{uri}"')

@@ -1,0 +1,166 @@
+"""Epochs: of all the environments that ever opened a database, the last one owns it.
+
+An environment takes the next epoch from consensus when it opens. From then on an older one, which
+may still be running and know nothing of it, must fail at its next write, and nothing that it does
+until then may harm. Two devices see to that:
+
+- A `Register` is a state in consensus that carries its writer's epoch. A newcomer claims each
+  register, that is, sets it anew under its own epoch, so that the compare-and-set of an older
+  environment no longer finds the head it expects.
+- A `Fence` guards what changes without consensus, the log's files. The newcomer raises it before it
+  reads them. A writer looks at it after each fsync and acknowledges only below it: what was synced
+  before the fence rose is found by the newcomer, and what came later was never acknowledged.
+"""
+
+import asyncio
+import fcntl
+import os
+import struct
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import msgspec
+
+from foreshore.errors import Fenced
+from foreshore.storage.blob import sync_directory
+from foreshore.storage.consensus import Committed, Consensus, Mismatch
+from foreshore.storage.fault import Determinate, Indeterminate
+
+EPOCH_KEY = "epoch"
+ATTEMPTS = 5
+PAUSE_SECONDS = 0.05
+
+_FENCE = struct.Struct("<Q")
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    """What a register holds: at least the epoch of its writer."""
+
+    epoch: int
+
+
+S = TypeVar("S", bound=State)
+
+
+def fenced() -> Fenced:
+    """Return the error of an environment that no longer owns its data."""
+    return Fenced("terminating connection because another environment has taken over the data")
+
+
+class Register(Generic[S]):
+    """A state in consensus that only the environment of the current epoch changes."""
+
+    def __init__(self, consensus: Consensus, key: str, form: type[S]) -> None:
+        self.key = key
+        self.value: S | None = None
+        self._consensus = consensus
+        self._decoder = msgspec.json.Decoder(form)
+        self._seqno: int | None = None
+
+    async def read(self) -> S | None:
+        """Read the head."""
+        head = await self._consensus.head(self.key)
+        self._seqno = head.seqno if head else None
+        self.value = self._decoder.decode(head.data) if head else None
+        return self.value
+
+    async def claim(self, epoch: int, initial: S | None) -> S | None:
+        """Take the register over from earlier epochs; `initial` is for one that was never set."""
+        while True:
+            found = await self.read()
+            if found is not None and found.epoch > epoch:
+                raise fenced()
+            value = msgspec.structs.replace(found, epoch=epoch) if found else initial
+            if value is None:
+                return None
+            if await self._try(value):
+                return value
+
+    async def change(self, new: S) -> None:
+        """Set the register; raises Fenced if a later epoch has claimed it.
+
+        Raises Indeterminate if it is not known whether that took place. What the register held
+        and what it may hold now are then both in use.
+        """
+        if not await self._try(new):
+            raise fenced()
+
+    async def _try(self, new: S) -> bool:
+        data = msgspec.json.encode(new)
+        fault: Determinate | Indeterminate | None = None
+        unknown = False
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                await asyncio.sleep(PAUSE_SECONDS * 2**attempt)
+            try:
+                outcome = await self._consensus.compare_and_set(self.key, self._seqno, data)
+            except Determinate as error:
+                fault = error
+                continue
+            except Indeterminate as error:
+                fault, unknown = error, True
+                continue
+            match outcome:
+                case Committed(seqno):
+                    await self._set(seqno, new)
+                    return True
+                case Mismatch(head) if unknown and head is not None and head.data == data:
+                    await self._set(head.seqno, new)
+                    return True
+                case Mismatch():
+                    return False
+        assert fault is not None
+        raise Indeterminate(fault.message) if unknown else fault
+
+    async def _set(self, seqno: int, value: S) -> None:
+        self._seqno, self.value = seqno, value
+        try:
+            await self._consensus.truncate(self.key, seqno)
+        except Determinate:
+            return  # old versions do no harm; the next change forgets them
+
+
+class EpochState(State, frozen=True, kw_only=True):
+    """The last epoch that was taken."""
+
+
+async def take_epoch(consensus: Consensus) -> int:
+    """Return an epoch later than all that were taken before."""
+    register = Register(consensus, EPOCH_KEY, EpochState)
+    while True:
+        last = await register.read()
+        epoch = last.epoch + 1 if last else 1
+        try:
+            await register.change(EpochState(epoch=epoch))
+        except Fenced:
+            continue  # another took it at the same time
+        return epoch
+
+
+class Fence:
+    """The latest epoch that has raised it, in a file that all environments of a machine see."""
+
+    def __init__(self, path: Path, epoch: int) -> None:
+        """Raise the fence to `epoch`, durably; raises Fenced if it is above that already."""
+        self._epoch = epoch
+        self._expected = _FENCE.pack(epoch)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        sync_directory(path.parent)
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+        try:
+            found = os.pread(self._descriptor, _FENCE.size, 0)
+            if len(found) == _FENCE.size and _FENCE.unpack(found)[0] > epoch:
+                raise fenced()
+            os.pwrite(self._descriptor, self._expected, 0)
+            os.fsync(self._descriptor)
+        finally:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def check(self) -> None:
+        """Raise Fenced unless this environment is the last to have raised the fence."""
+        if os.pread(self._descriptor, _FENCE.size, 0) != self._expected:
+            raise fenced()
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)

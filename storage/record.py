@@ -1,0 +1,200 @@
+"""Records: what the log says, in the order in which it took place.
+
+A group is a list of events, made durable together. Each is encoded by msgspec; the updates of an
+`Appended` follow behind as Arrow IPC record batches without their schema, which the shard's
+`Created` (or the segment's `Opening`) gave.
+
+    payload   length of what follows (4 bytes), the events in MessagePack, padding to 8, batches
+
+Replaying is idempotent where it has to be: an upper or a frontier only ever advances.
+"""
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+import pyarrow as pa
+
+from foreshore.ids import GlobalId
+from foreshore.update import Timestamp
+
+ROWS_IN_PLACE = 1000  # chunks of fewer rows are put together before they are written
+_LENGTH = struct.Struct("<I")
+
+Mode = Literal["read", "write"]
+
+
+@dataclass(frozen=True, slots=True)
+class ShardWrite:
+    """Updates to append to a shard whose upper is `lower`: all there are before `upper`."""
+
+    id: GlobalId
+    lower: Timestamp
+    upper: Timestamp
+    updates: pa.Table  # of the shard's update schema, lower <= time < upper; may be empty
+
+
+class _Struct(msgspec.Struct, frozen=True, array_like=True):
+    """A value in its compact form."""
+
+
+class _Event(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Something that took place."""
+
+
+class Grant(_Struct, frozen=True):
+    """A capability."""
+
+    token: str
+    mode: Mode
+    frontier: Timestamp
+
+
+class Write(_Struct, frozen=True):
+    """The updates of one shard from `lower` to `upper`, in batches of so many bytes each."""
+
+    id: GlobalId
+    lower: Timestamp
+    upper: Timestamp
+    batches: tuple[int, ...]
+
+
+class Appended(_Event, frozen=True):
+    """Updates came to some shards, at once."""
+
+    writes: tuple[Write, ...]
+
+
+class Advanced(_Event, frozen=True):
+    """Shards have no updates before these uppers but those appended."""
+
+    uppers: tuple[tuple[GlobalId, Timestamp], ...]
+
+
+class Created(_Event, frozen=True):
+    """A shard came to be, its Arrow schema of updates in IPC form."""
+
+    id: GlobalId
+    schema: bytes
+    grants: tuple[Grant, ...]
+
+
+class Dropped(_Event, frozen=True):
+    """A shard is gone; its id names nothing from now on."""
+
+    id: GlobalId
+
+
+class Granted(_Event, frozen=True):
+    """Capabilities were given out; those of earlier epochs end if `taking_over`."""
+
+    grants: tuple[tuple[GlobalId, Grant], ...]
+    taking_over: bool
+
+
+class Downgraded(_Event, frozen=True):
+    """Capabilities hold less; None: nothing."""
+
+    frontiers: tuple[tuple[GlobalId, str, Timestamp | None], ...]
+
+
+Event = Appended | Advanced | Created | Dropped | Granted | Downgraded
+
+
+class ShardEntry(_Struct, frozen=True):
+    """A shard as of the beginning of a segment; `sealed` is the upper of its trace."""
+
+    id: GlobalId
+    schema: bytes
+    since: Timestamp
+    upper: Timestamp
+    sealed: Timestamp
+    grants: tuple[Grant, ...]
+
+
+class Opening(_Struct, frozen=True):
+    """All that there is as of the beginning of a segment, so that earlier ones may go."""
+
+    epoch: int
+    shards: tuple[ShardEntry, ...]
+    dropped: tuple[GlobalId, ...]  # whose tombstone may not yet be in consensus
+
+
+class Closing(_Struct, frozen=True):
+    """The uppers at the end of a segment."""
+
+    uppers: tuple[tuple[GlobalId, Timestamp], ...]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_events = msgspec.msgpack.Decoder(tuple[Event, ...]).decode
+_decode_opening = msgspec.msgpack.Decoder(Opening).decode
+
+
+def encode_schema(schema: pa.Schema) -> bytes:
+    """Return the schema in Arrow's IPC form."""
+    data: bytes = schema.serialize().to_pybytes()
+    return data
+
+
+def decode_schema(data: bytes) -> pa.Schema:
+    """Return what `encode_schema` wrote."""
+    return pa.ipc.read_schema(pa.py_buffer(data))
+
+
+def encode_updates(updates: pa.Table) -> list[pa.Buffer]:
+    """Return the rows of the table as messages of Arrow's IPC format."""
+    if updates.num_rows == 0:
+        return []
+    batches = updates.to_batches()
+    if len(batches) > 1 and updates.num_rows < ROWS_IN_PLACE * len(batches):
+        batches = updates.combine_chunks().to_batches()
+    return [batch.serialize() for batch in batches if batch.num_rows]
+
+
+def decode_updates(messages: Sequence[memoryview], schema: pa.Schema) -> pa.Table:
+    """Return the table that `encode_updates` wrote, over the memory of the messages."""
+    batches = [pa.ipc.read_record_batch(pa.py_buffer(message), schema) for message in messages]
+    return pa.Table.from_batches(batches, schema)
+
+
+def encode_group(group: Iterable[Event | Sequence[ShardWrite]]) -> list[Any]:
+    """Return the payload of a group, as buffers that follow one another."""
+    events: list[Event] = []
+    messages: list[pa.Buffer] = []
+    for entry in group:
+        if isinstance(entry, _Event):
+            events.append(entry)
+            continue
+        writes = []
+        for write in entry:
+            batches = encode_updates(write.updates)
+            messages += batches
+            sizes = tuple(batch.size for batch in batches)
+            writes.append(Write(write.id, write.lower, write.upper, sizes))
+        events.append(Appended(tuple(writes)))
+    return [_framed(_encode(events)), *messages]
+
+
+def decode_group(payload: memoryview) -> tuple[tuple[Event, ...], memoryview]:
+    """Return the events and the messages of a group."""
+    (length,) = _LENGTH.unpack_from(payload)
+    end = _LENGTH.size + length
+    return _decode_events(payload[_LENGTH.size : end]), payload[end + -end % 8 :]
+
+
+def encode_statement(statement: Opening | Closing) -> list[Any]:
+    """Return the payload of a statement of progress."""
+    return [_encode(statement)]
+
+
+def decode_opening(payload: memoryview) -> Opening:
+    """Return the statement with which a segment begins."""
+    return _decode_opening(payload)
+
+
+def _framed(data: bytes) -> bytes:
+    head = _LENGTH.pack(len(data)) + data
+    return head + bytes(-len(head) % 8)

@@ -1,0 +1,186 @@
+"""Replay: from the segments of the log and the traces to the shards as they were.
+
+Pure: it takes what was read and gives what there is. The first segment's opening says what there
+was when it began; each event after it follows. Updates that a trace has are not taken up again.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from foreshore.errors import DataCorrupted
+from foreshore.ids import GlobalId
+from foreshore.storage.capability import Capabilities, epoch_of
+from foreshore.storage.record import (
+    Advanced,
+    Appended,
+    Created,
+    Downgraded,
+    Dropped,
+    Event,
+    Grant,
+    Granted,
+    Opening,
+    Write,
+    decode_group,
+    decode_opening,
+    decode_schema,
+)
+from foreshore.storage.segment import Contents, Kind
+from foreshore.storage.shard import Shard
+from foreshore.storage.trace import TraceState
+from foreshore.update import T0
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What the log and the traces say there is."""
+
+    shards: dict[GlobalId, Shard] = field(default_factory=dict)
+    dropped: set[GlobalId] = field(default_factory=set)
+
+
+def replay(
+    segments: Sequence[tuple[int, Contents]], traces: Mapping[GlobalId, TraceState], epoch: int
+) -> Recovered:
+    """Return the shards as of the end of the log; `segments` are numbered, oldest first."""
+    recovered = Recovered(dropped={id for id, state in traces.items() if state.dropped})
+    replayer = _Replayer(recovered, traces, epoch)
+    for number, contents in segments:
+        replayer.segment(number, contents)
+    for id, state in traces.items():
+        if not state.dropped and id not in recovered.shards and id not in recovered.dropped:
+            raise DataCorrupted(f"trace of {id}: the log knows no such shard")
+    for shard in recovered.shards.values():
+        trace = traces.get(shard.id)
+        if trace is not None:
+            shard.since = max(shard.since, trace.since)
+            shard.upper = max(shard.upper, trace.upper)
+        shard.update_since()
+        shard.durable_since = shard.since
+        shard.reserved = shard.upper
+    return recovered
+
+
+class _Replayer:
+    def __init__(
+        self, recovered: Recovered, traces: Mapping[GlobalId, TraceState], epoch: int
+    ) -> None:
+        self._shards = recovered.shards
+        self._dropped = recovered.dropped
+        self._sealed = {id: state.upper for id, state in traces.items()}
+        self._epoch = epoch
+        self._first = True
+        self._batches: dict[GlobalId, list[pa.RecordBatch]] = {}
+        self._place = ""
+
+    def segment(self, number: int, contents: Contents) -> None:
+        for record in contents.records:
+            self._place = f"log segment {number}, offset {record.offset}"
+            match record.kind:
+                case Kind.OPENING:
+                    self._opening(decode_opening(record.payload))
+                case Kind.GROUP:
+                    events, messages = decode_group(record.payload)
+                    for event in events:
+                        messages = self._event(event, messages)
+                case Kind.CLOSING:
+                    pass
+        for id, batches in self._batches.items():
+            if id in self._shards:  # else dropped later in the segment
+                shard = self._shards[id]
+                updates = pa.Table.from_batches(batches, shard.schema)
+                if len(batches) > 1:
+                    updates = updates.combine_chunks()
+                shard.add(number, shard.upper, updates)
+        self._batches = {}
+
+    def _opening(self, opening: Opening) -> None:
+        if not self._first and self._shards.keys() != {entry.id for entry in opening.shards}:
+            raise self._damaged("lists other shards than the segment before")
+        self._dropped.update(opening.dropped)
+        for entry in opening.shards:
+            if self._first:
+                self._shards[entry.id] = Shard(entry.id, decode_schema(entry.schema))
+            shard = self._shards[entry.id]
+            if entry.upper < shard.upper:
+                raise self._damaged(f"takes the upper of {entry.id} back")
+            if self._sealed.get(entry.id, T0) < entry.sealed:
+                raise DataCorrupted(
+                    f"trace of {entry.id}: ends at {self._sealed.get(entry.id, T0)}"
+                    f" where the log relies on it up to {entry.sealed}"
+                )
+            shard.upper = entry.upper
+            shard.since = entry.since
+            shard.capabilities = _capabilities(entry.id, entry.grants)
+        self._first = False
+
+    def _event(self, event: Event, messages: memoryview) -> memoryview:
+        """Take the event up; return the messages that are left."""
+        match event:
+            case Appended(writes):
+                for write in writes:
+                    messages = self._write(write, messages)
+            case Advanced(uppers):
+                for id, upper in uppers:
+                    shard = self._shard(id)
+                    shard.upper = max(shard.upper, upper)
+            case Created(id, schema, grants):
+                if id in self._shards or id in self._dropped:
+                    raise self._damaged(f"creates {id} again")
+                self._shards[id] = Shard(id, decode_schema(schema))
+                self._shards[id].capabilities = _capabilities(id, grants)
+            case Dropped(id):
+                self._shard(id)
+                del self._shards[id]
+                self._dropped.add(id)
+            case Granted(grants, taking_over):
+                for id, grant in grants:
+                    capabilities = self._shard(id).capabilities
+                    if taking_over:
+                        self._shard(id).update_since()
+                        capabilities.remove_before(epoch_of(grant.token))
+                    capabilities.add(grant)
+            case Downgraded(frontiers):
+                for id, token, frontier in frontiers:
+                    if id not in self._shards:
+                        continue  # dropped in the same record
+                    shard = self._shards[id]
+                    if frontier is not None:
+                        shard.capabilities.advance(token, frontier)
+                    else:
+                        shard.capabilities.remove(token)
+                    shard.update_since()
+        return messages
+
+    def _write(self, write: Write, messages: memoryview) -> memoryview:
+        shard = self._shard(write.id)
+        if write.lower < shard.upper:
+            raise self._damaged(
+                f"appends to {write.id} from {write.lower} where its upper is {shard.upper}"
+            )
+        shard.upper = write.upper
+        needed = write.upper > self._sealed.get(write.id, T0)
+        for size in write.batches:
+            if needed:
+                batch = pa.ipc.read_record_batch(pa.py_buffer(messages[:size]), shard.schema)
+                self._batches.setdefault(write.id, []).append(batch)
+            messages = messages[size:]
+        return messages
+
+    def _shard(self, id: GlobalId) -> Shard:
+        shard = self._shards.get(id)
+        if shard is None:
+            raise self._damaged(f"tells of {id}, which does not exist")
+        return shard
+
+    def _damaged(self, what: str) -> DataCorrupted:
+        return DataCorrupted(f"{self._place}: {what}")
+
+
+def _capabilities(id: GlobalId, grants: Iterable[Grant]) -> Capabilities:
+    capabilities = Capabilities(id)
+    for grant in grants:
+        capabilities.add(grant)
+    return capabilities

@@ -1,0 +1,179 @@
+"""Segments: the files of the write-ahead log.
+
+    file header   magic, number, epoch, checksum                                         32 bytes
+    record        header: magic, kind, sequence, length and checksum of the payload,
+                  checksum of the header                                                 32 bytes
+                  payload, padded to a multiple of 8
+    ...
+
+All integers are little-endian, checksums are CRC-32, sequences count up by one through the file.
+The first record is an Opening and, if the segment was filled, the last a Closing: statements of
+progress, so that a segment says by itself from where to where it reaches.
+
+A record is written by one write at the end of the file, so a process or machine that dies leaves a
+prefix of it. Reading an *open* segment therefore ends at a record that the file does not hold all
+of, the torn tail. Anything else that is not as it was written is damage, and raises DataCorrupted
+naming file and offset: a checksum that is wrong, a record missing between others, and in a *sealed*
+segment, whose length and checksum are known, whatever is not exactly that.
+"""
+
+import os
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+from foreshore.errors import DataCorrupted
+from foreshore.storage.blob import sync_directory
+
+FILE_MAGIC = b"FORESHORELOG\x00\x00\x00\x01"
+RECORD_MAGIC = b"FSR1"
+
+_FILE = struct.Struct("<16sQII")  # magic, number, epoch, checksum
+_RECORD = struct.Struct("<4sB3xQQII")  # magic, kind, sequence, length, payload's and own checksum
+HEADER = _FILE.size
+assert _FILE.size == _RECORD.size == 32
+
+
+class Kind(IntEnum):
+    """What a record is."""
+
+    OPENING = 1
+    GROUP = 2
+    CLOSING = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record as read; `payload` is a view of the file's bytes, `offset` where it begins."""
+
+    kind: Kind
+    offset: int
+    payload: memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a segment held; `length` and `checksum` are of its valid part."""
+
+    records: tuple[Record, ...]
+    length: int
+    checksum: int
+    torn: int  # bytes of an unfinished record behind it
+
+
+def segment_name(number: int, epoch: int) -> str:
+    """Return the file name of the `number`-th segment, begun in `epoch`."""
+    return f"{number:012}-{epoch:06}.log"
+
+
+class SegmentWriter:
+    """The segment that is being written. Its calls block, and one thread makes them."""
+
+    def __init__(self, directory: Path, number: int, epoch: int) -> None:
+        self.number = number
+        self.name = segment_name(number, epoch)
+        self.length = 0
+        self.checksum = 0
+        self.records = 0
+        path = directory / self.name
+        self._descriptor = os.open(
+            path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600
+        )
+        head = _FILE.pack(FILE_MAGIC, number, epoch, 0)[:-4]
+        self._write([head + struct.pack("<I", zlib.crc32(head))])
+        sync_directory(directory)
+
+    def write(self, kind: Kind, payload: Sequence[Any]) -> None:
+        """Write a record whose payload is the concatenation of the buffers, and sync the file."""
+        length = checksum = 0
+        for part in payload:
+            length += memoryview(part).nbytes
+            checksum = zlib.crc32(part, checksum)
+        head = _RECORD.pack(RECORD_MAGIC, kind, self.records, length, checksum, 0)[:-4]
+        parts = [head + struct.pack("<I", zlib.crc32(head)), *payload]
+        if length % 8:
+            parts.append(bytes(-length % 8))
+        self._write(parts)
+        os.fdatasync(self._descriptor)
+        self.records += 1
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
+
+    def _write(self, parts: list[Any]) -> None:
+        # One write for what is small; a view for each part of what is not, to spare the copy.
+        size = sum(memoryview(part).nbytes for part in parts)
+        if size <= 1 << 20:
+            parts = [b"".join(parts)]
+        for part in parts:
+            view = memoryview(part).cast("B")
+            self.checksum = zlib.crc32(view, self.checksum)
+            while view.nbytes:
+                view = view[os.write(self._descriptor, view) :]
+        self.length += size
+
+
+def read_segment(path: Path, number: int, epoch: int, sealed: tuple[int, int] | None) -> Contents:
+    """Read the segment; `sealed` is its length and checksum, None while it was still open."""
+    try:
+        data = memoryview(path.read_bytes())
+    except FileNotFoundError:
+        raise DataCorrupted(f'log segment "{path.name}" is missing') from None
+    if sealed is not None:
+        length, checksum = sealed
+        if len(data) < length:
+            raise _damaged(path, len(data), f"ends before its {length} bytes")
+        data = data[:length]  # what an environment that had lost it wrote behind does not count
+        contents = _scan(path, data, number, epoch)
+        if contents.torn or contents.checksum != checksum:
+            raise _damaged(path, contents.length, "is not what was sealed")
+        return contents
+    return _scan(path, data, number, epoch)
+
+
+def _scan(path: Path, data: memoryview, number: int, epoch: int) -> Contents:
+    _check_file_header(path, data, number, epoch)
+    offset, size = HEADER, len(data)
+    records: list[Record] = []
+    while size - offset >= HEADER:
+        head = data[offset : offset + HEADER]
+        magic, kind, sequence, length, checksum, own = _RECORD.unpack(head)
+        if own != zlib.crc32(head[:-4]) or magic != RECORD_MAGIC:
+            raise _damaged(path, offset, "has a record header with a wrong checksum")
+        if sequence != len(records):
+            raise _damaged(path, offset, f"has record {sequence} in the place of {len(records)}")
+        end = offset + HEADER + length
+        padded = end + -length % 8
+        if padded > size:
+            break
+        payload = data[offset + HEADER : end]
+        if zlib.crc32(payload) != checksum or any(data[end:padded]):
+            raise _damaged(path, offset, "has a record with a wrong checksum")
+        records.append(Record(Kind(kind), offset, payload))
+        offset = padded
+    if not records or records[0].kind is not Kind.OPENING:
+        raise _damaged(path, HEADER, "does not begin with a statement of progress")
+    for record in records[1:]:
+        closing = record.kind is Kind.CLOSING
+        if record.kind is Kind.OPENING or (closing and record is not records[-1]):
+            raise _damaged(path, record.offset, "has a statement of progress in its middle")
+    return Contents(tuple(records), offset, zlib.crc32(data[:offset]), size - offset)
+
+
+def _check_file_header(path: Path, data: memoryview, number: int, epoch: int) -> None:
+    if len(data) < HEADER:
+        raise _damaged(path, len(data), "ends within its header")
+    magic, found, found_epoch, own = _FILE.unpack(data[:HEADER])
+    if magic != FILE_MAGIC or own != zlib.crc32(data[: HEADER - 4]):
+        raise _damaged(path, 0, "has a damaged header")
+    if (found, found_epoch) != (number, epoch):
+        raise _damaged(path, 0, f"is segment {found} of epoch {found_epoch}")
+
+
+def _damaged(path: Path, offset: int, what: str) -> DataCorrupted:
+    return DataCorrupted(f'log segment "{path.name}" {what}, at offset {offset}')

@@ -1,0 +1,127 @@
+"""Shards in memory: what is known of a durable TVC while its environment runs.
+
+    since ......... sealed ............ upper ........ reserved
+      |   batches     |      tail         |   in flight   |
+
+Batches are files; the tail is what the log has and no batch; in flight is what has been accepted
+and is being made durable. A reader sees up to `upper`, a writer appends at `reserved`.
+"""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foreshore.errors import InternalError
+from foreshore.ids import GlobalId
+from foreshore.storage.capability import Capabilities
+from foreshore.storage.listen import Listen
+from foreshore.storage.record import ShardWrite, encode_schema
+from foreshore.update import T0, Timestamp
+
+TABLES_KEPT_APART = 8
+ROWS_PUT_TOGETHER = 1 << 16
+
+
+@dataclass(slots=True)
+class TailPart:
+    """Updates up to `upper`, of which the log's segment `segment` has the last."""
+
+    segment: int
+    upper: Timestamp
+    updates: pa.Table
+
+
+class Shard:
+    """One shard; the controller owns it."""
+
+    def __init__(self, id: GlobalId, schema: pa.Schema) -> None:
+        """Make an empty shard; `schema` is that of its updates."""
+        self.id = id
+        self.schema = schema
+        self.encoded_schema = encode_schema(schema)
+        self.capabilities = Capabilities(id)
+        self.since: Timestamp = T0
+        self.durable_since: Timestamp = T0  # compaction goes no further
+        self.upper: Timestamp = T0
+        self.reserved: Timestamp = T0
+        self.logged_upper: Timestamp = T0
+        self.sealed: Timestamp = T0
+        self.in_flight = 0
+        self.dropping = False
+        self.tail: list[TailPart] = []
+        self.listens: list[Listen] = []
+        self._required = [i for i, field in enumerate(schema) if not field.nullable]
+
+    def conform(self, write: ShardWrite) -> ShardWrite:
+        """Return the write with exactly the shard's schema; raises InternalError if it is amiss."""
+        if not write.lower < write.upper:
+            raise InternalError(f"append to {self.id} from {write.lower} to {write.upper}")
+        updates = write.updates
+        if not updates.schema.equals(self.schema):
+            if (
+                updates.schema.names != self.schema.names
+                or updates.schema.types != self.schema.types
+            ):
+                raise InternalError(
+                    f"append to {self.id} of {updates.schema.names} {updates.schema.types}"
+                    f" instead of {self.schema.names} {self.schema.types}"
+                )
+            updates = pa.Table.from_arrays(updates.columns, schema=self.schema)
+            write = ShardWrite(write.id, write.lower, write.upper, updates)
+        if updates.num_rows:
+            for i in self._required:
+                if updates.column(i).null_count:
+                    name = self.schema.names[i]
+                    raise InternalError(f'append to {self.id} of null in column "{name}"')
+            least, greatest = time_range(updates)
+            if not (write.lower <= least and greatest < write.upper):
+                raise InternalError(
+                    f"append to {self.id} from {write.lower} to {write.upper} of updates"
+                    f" at {least} to {greatest}"
+                )
+        return write
+
+    def add(self, segment: int, upper: Timestamp, updates: pa.Table) -> None:
+        """Take up updates that are durable."""
+        assert upper >= self.upper, (self.id, self.upper, upper)
+        self.upper = upper
+        if updates.num_rows:
+            self.tail.append(TailPart(segment, upper, updates))
+
+    def put_together(self) -> None:
+        """Make few tables of many small ones, so that reading the tail costs what its rows do."""
+        if len(self.tail) <= TABLES_KEPT_APART:
+            return
+        parts: list[TailPart] = []
+        for part in self.tail:
+            parts.append(part)
+            while len(parts) > 1 and _belong_together(*parts[-2:]):
+                last = parts.pop()
+                rows = pa.concat_tables([parts[-1].updates, last.updates]).combine_chunks()
+                parts[-1] = TailPart(last.segment, last.upper, rows)
+        self.tail = parts
+
+    def update_since(self) -> None:
+        """Let since follow the meet of the read capabilities."""
+        meet = self.capabilities.meet()
+        if meet is not None and meet > self.since:
+            self.since = meet
+
+
+def _belong_together(one: TailPart, next: TailPart) -> bool:
+    return (
+        one.segment == next.segment
+        and one.updates.num_rows <= 2 * next.updates.num_rows
+        and one.updates.num_rows + next.updates.num_rows <= ROWS_PUT_TOGETHER
+    )
+
+
+def time_range(updates: pa.Table) -> tuple[Timestamp, Timestamp]:
+    """Return the least and the greatest time of updates, of which there are some."""
+    column = updates.column(updates.num_columns - 2)
+    if column.num_chunks == 1:
+        times = column.chunk(0).to_numpy()
+        return int(times.min()), int(times.max())
+    found = pc.min_max(column).as_py()
+    return found["min"], found["max"]

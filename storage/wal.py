@@ -1,0 +1,308 @@
+"""The write-ahead log: what has been acknowledged, in one order for all shards.
+
+    append(entry)  ──►  pending  ──►  one record, one fsync  ──►  entry.apply(), in order
+                        (the next group gathers while the last one is being synced)
+
+Entries that are pending when the log becomes free go into one record and become durable together;
+that is the group commit. What is synced is applied on the event loop in the order of the log, and
+only then acknowledged. All the log's files are listed in consensus, a sealed one with its length
+and checksum, so that none can be missing or exchanged unnoticed.
+
+A write or fsync that failed may have left anything in the file. The log then ends: every entry that
+was pending and every later one fails with the error, and only a new start, which reads what is
+there, goes on.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from foreshore import blocking
+from foreshore.errors import DatabaseError, Unavailable
+from foreshore.storage.blob import sync_directory
+from foreshore.storage.consensus import Consensus
+from foreshore.storage.epoch import Fence, Register, State
+from foreshore.storage.record import (
+    Closing,
+    Event,
+    Opening,
+    ShardWrite,
+    encode_group,
+    encode_statement,
+)
+from foreshore.storage.segment import Contents, Kind, SegmentWriter, read_segment, segment_name
+
+logger = logging.getLogger(__name__)
+
+LOG_KEY = "log"
+SEGMENT_BYTES = 32 << 20
+SEGMENT_RECORDS = 20_000  # bounds the time to read the segment again, however small the records
+
+
+class SegmentInfo(msgspec.Struct, frozen=True):
+    """A segment as the log's state lists it."""
+
+    number: int
+    epoch: int
+    length: int | None = None  # None: open
+    checksum: int | None = None
+
+    @property
+    def sealed(self) -> tuple[int, int] | None:
+        """Return length and checksum, None while it is open."""
+        if self.length is None or self.checksum is None:
+            return None
+        return self.length, self.checksum
+
+
+class LogState(State, frozen=True, kw_only=True):
+    """The segments of the log, oldest first; only the last may be open."""
+
+    segments: tuple[SegmentInfo, ...] = ()
+
+
+@dataclass(slots=True)
+class Entry:
+    """What is to become durable at once, and what follows when it is."""
+
+    content: Event | Sequence[ShardWrite]
+    apply: Callable[[], None]
+    done: asyncio.Future[None] | None = None  # somebody waits; None: it rides along
+
+
+class Wal:
+    """The log of one environment. Its methods belong on the event loop; one thread does the work.
+
+    `riders` is asked for entries that nobody waits for, whenever a record is written anyway.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        consensus: Consensus,
+        epoch: int,
+        *,
+        segment_bytes: int = SEGMENT_BYTES,
+        segment_records: int = SEGMENT_RECORDS,
+    ) -> None:
+        self.epoch = epoch
+        self.failure: DatabaseError | None = None
+        self._directory = directory
+        self._register = Register(consensus, LOG_KEY, LogState)
+        self._segment_bytes = segment_bytes
+        self._segment_records = segment_records
+        self._executor = ThreadPoolExecutor(1, "log")
+        self._fence: Fence | None = None
+        self._segment: SegmentWriter | None = None
+        self._pending: list[Entry] = []
+        self._wake = asyncio.Event()
+        self._closing = False
+        self._seal = False
+        self._changing = asyncio.Lock()  # one change of the log's state at a time
+
+    @property
+    def segments(self) -> tuple[SegmentInfo, ...]:
+        """Return the segments of the log, oldest first."""
+        assert self._register.value is not None
+        return self._register.value.segments
+
+    @property
+    def number(self) -> int:
+        """Return the number of the segment being written."""
+        assert self._segment is not None
+        return self._segment.number
+
+    async def recover(self) -> list[tuple[SegmentInfo, Contents]]:
+        """Take the log over from earlier epochs and read it."""
+        state = await self._register.claim(self.epoch, LogState(epoch=self.epoch))
+        assert state is not None
+        found = await blocking.run(self._executor, self._raise_fence_and_read, state)
+        for segment, contents in found:
+            if contents.torn:
+                logger.warning(
+                    "torn tail of the log cut off",
+                    extra={
+                        "file": segment_name(segment.number, segment.epoch),
+                        "offset": contents.length,
+                        "bytes": contents.torn,
+                    },
+                )
+        sealed = tuple(
+            msgspec.structs.replace(segment, length=contents.length, checksum=contents.checksum)
+            for segment, contents in found
+        )
+        # Not yet written to consensus: `start` seals the last segment and adds the new one at once.
+        self._register.value = msgspec.structs.replace(state, segments=sealed)
+        return found
+
+    def _raise_fence_and_read(self, state: LogState) -> list[tuple[SegmentInfo, Contents]]:
+        if not self._directory.is_dir():
+            self._directory.mkdir(parents=True)
+            sync_directory(self._directory.parent)
+        self._fence = Fence(self._directory / "fence", self.epoch)
+        return [
+            (
+                info,
+                read_segment(
+                    self._directory / segment_name(info.number, info.epoch),
+                    info.number,
+                    info.epoch,
+                    info.sealed,
+                ),
+            )
+            for info in state.segments
+        ]
+
+    async def start(self, opening: Opening) -> None:
+        """Begin the first segment of this epoch, and remove the files that are no part of the log.
+
+        Every earlier segment is sealed as of what `recover` read.
+        """
+        await self._begin(opening, self.segments)
+        await blocking.run(self._executor, self._remove_strangers)
+
+    def append(self, entry: Entry) -> None:
+        """Have the entry made durable with the next record."""
+        if self.failure is not None:
+            raise self.failure
+        if self._closing:
+            raise Unavailable("the storage is shutting down", sqlstate="57P01")
+        self._pending.append(entry)
+        self._wake.set()
+
+    def wake(self) -> None:
+        """Write a record now, for the riders' sake if nothing else is pending."""
+        self._wake.set()
+
+    def seal(self) -> None:
+        """Begin a new segment as soon as what is pending has been written."""
+        self._seal = True
+        self._wake.set()
+
+    def close(self) -> None:
+        """Let `run` end when what is pending has been written."""
+        self._closing = True
+        self._wake.set()
+
+    async def run(
+        self,
+        riders: Callable[[], list[Entry]],
+        opening: Callable[[], Opening],
+        sealed: Callable[[], None],
+    ) -> None:
+        """Write what is appended until `close`; `sealed` hears of each new segment."""
+        try:
+            while not (self._closing and not self._pending and not self._wake.is_set()):
+                await self._wake.wait()
+                self._wake.clear()
+                group = [*riders(), *self._pending]
+                self._pending = []
+                if group:
+                    await self._write_group(group)
+                assert self._segment is not None
+                if self._full() or (self._seal and self._segment.records > 1):
+                    await self._begin(opening(), await self._end(opening()))
+                    sealed()
+                self._seal = False
+            await self._end(opening())
+        except DatabaseError as error:
+            self._fail(error)
+        except OSError as error:
+            self._fail(Unavailable(f"could not write the log: {error.strerror}", sqlstate="58030"))
+        except BaseException:
+            self._fail(Unavailable("the log has ended", sqlstate="57P01"))
+            raise
+
+    async def _write_group(self, group: list[Entry]) -> None:
+        try:
+            await blocking.run(self._executor, self._write, [entry.content for entry in group])
+        except BaseException:
+            self._pending = group + self._pending
+            raise
+        for entry in group:
+            entry.apply()
+            if entry.done is not None and not entry.done.done():
+                entry.done.set_result(None)
+
+    def _write(self, contents: list[Event | Sequence[ShardWrite]]) -> None:
+        assert self._segment is not None
+        assert self._fence is not None
+        self._segment.write(Kind.GROUP, encode_group(contents))
+        self._fence.check()
+
+    def _full(self) -> bool:
+        assert self._segment is not None
+        return (
+            self._segment.length >= self._segment_bytes
+            or self._segment.records >= self._segment_records
+        )
+
+    async def _end(self, opening: Opening) -> tuple[SegmentInfo, ...]:
+        """Write the end of the segment; return the segments with it sealed."""
+        segment = self._segment
+        assert segment is not None
+        closing = Closing(tuple((shard.id, shard.upper) for shard in opening.shards))
+        await blocking.run(self._executor, segment.write, Kind.CLOSING, encode_statement(closing))
+        segment.close()
+        self._segment = None
+        info = SegmentInfo(segment.number, self.epoch, segment.length, segment.checksum)
+        return (*self.segments[:-1], info)
+
+    async def _begin(self, opening: Opening, sealed: tuple[SegmentInfo, ...]) -> None:
+        number = sealed[-1].number + 1 if sealed else 1
+        self._segment = await blocking.run(self._executor, self._create, number, opening)
+        async with self._changing:
+            removed = {info.number for info in sealed} - {info.number for info in self.segments}
+            kept = tuple(info for info in sealed if info.number not in removed)
+            await self._register.change(
+                LogState(epoch=self.epoch, segments=(*kept, SegmentInfo(number, self.epoch)))
+            )
+
+    def _create(self, number: int, opening: Opening) -> SegmentWriter:
+        segment = SegmentWriter(self._directory, number, self.epoch)
+        segment.write(Kind.OPENING, encode_statement(opening))
+        return segment
+
+    async def remove(self, through: int) -> None:
+        """Remove the segments up to number `through`, whose content is elsewhere."""
+        async with self._changing:
+            assert through < self.segments[-1].number, (through, self.segments)
+            gone = [info for info in self.segments if info.number <= through]
+            kept = tuple(info for info in self.segments if info.number > through)
+            if not gone:
+                return
+            await self._register.change(LogState(epoch=self.epoch, segments=kept))
+            await blocking.run(None, self._unlink, gone)
+
+    def _unlink(self, segments: list[SegmentInfo]) -> None:
+        for info in segments:
+            (self._directory / segment_name(info.number, info.epoch)).unlink(missing_ok=True)
+
+    def _remove_strangers(self) -> None:
+        """Remove what earlier epochs left behind and the log does not list."""
+        listed = {segment_name(info.number, info.epoch) for info in self.segments}
+        for path in self._directory.glob("*-*.log"):
+            epoch = int(path.stem.partition("-")[2])
+            if path.name not in listed and epoch < self.epoch:
+                path.unlink(missing_ok=True)
+
+    def _fail(self, failure: DatabaseError) -> None:
+        logger.error("the log has failed, nothing more is written", exc_info=failure)
+        self.failure = failure
+        for entry in self._pending:
+            if entry.done is not None and not entry.done.done():
+                entry.done.set_exception(failure)
+        self._pending = []
+
+    def shut(self) -> None:
+        """Close the files."""
+        if self._segment is not None:
+            self._segment.close()
+        if self._fence is not None:
+            self._fence.close()
+        self._executor.shutdown(wait=True)

@@ -1,0 +1,88 @@
+"""What the tests of storage share: databases in a directory, small tables, and leaving them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+
+import pyarrow as pa
+
+from foreshore.ids import GlobalId
+from foreshore.storage.blob import FileBlob
+from foreshore.storage.consensus import SqliteConsensus
+from foreshore.storage.controller import (
+    Appended,
+    ReadCapability,
+    ShardWrite,
+    StorageConfig,
+    StorageController,
+)
+from foreshore.update import Timestamp, update_schema
+
+ROWS = pa.schema([pa.field("k", pa.int64()), pa.field("v", pa.string())])
+Row = tuple[int | None, str | None]
+Update = tuple[Row, Timestamp, int]
+
+U1, U2, U3 = GlobalId("u1"), GlobalId("u2"), GlobalId("u3")
+
+
+def table(updates: Iterable[Update]) -> pa.Table:
+    """Return updates to rows of `ROWS` as a table."""
+    listed = list(updates)
+    columns = [
+        [row[0] for row, _, _ in listed],
+        [row[1] for row, _, _ in listed],
+        [time for _, time, _ in listed],
+        [diff for _, _, diff in listed],
+    ]
+    schema = update_schema(ROWS)
+    return pa.table(
+        [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema
+    )
+
+
+def updates_of(tables: Iterable[pa.Table]) -> list[Update]:
+    """Return the updates in tables."""
+    return [
+        ((k, v), time, diff)
+        for one in tables
+        for k, v, time, diff in zip(*(c.to_pylist() for c in one.columns), strict=True)
+    ]
+
+
+def write(id: GlobalId, lower: Timestamp, upper: Timestamp, *updates: Update) -> ShardWrite:
+    return ShardWrite(id, lower, upper, table(updates))
+
+
+async def put(controller: StorageController, *writes: ShardWrite) -> None:
+    """Append, which must succeed."""
+    assert await controller.append(writes) == Appended()
+
+
+async def open_at(directory: Path, **config: object) -> StorageController:
+    """Open the database in `directory`."""
+    return await StorageController.over(
+        directory,
+        FileBlob(directory / "blob"),
+        SqliteConsensus(directory / "consensus.sqlite"),
+        StorageConfig(**config),  # type: ignore[arg-type]
+    )
+
+
+async def abandon(controller: StorageController) -> None:
+    """Leave the controller as SIGKILL would: nothing more is written, nothing is closed."""
+    for task in controller._tasks:
+        task.cancel()
+    await asyncio.gather(*controller._tasks, return_exceptions=True)
+    controller._wal.shut()
+
+
+async def reader(controller: StorageController, id: GlobalId) -> ReadCapability:
+    """Return a capability on a shard that an earlier environment has made."""
+    return (await controller.acquire_capabilities([id]))[id][0]
+
+
+def run(main: Callable[[], Awaitable[None]]) -> None:
+    async def awaited() -> None:
+        await main()
+
+    asyncio.run(awaited())

@@ -1,0 +1,299 @@
+"""Shards as their users see them: create, append, read, follow, leave and come back."""
+
+import asyncio
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from foreshore.errors import (
+    DuplicateObject,
+    Fenced,
+    InternalError,
+    ObjectNotInPrerequisiteState,
+    UndefinedObject,
+)
+from foreshore.storage.capability import InvalidCapability
+from foreshore.storage.controller import Appended, ListenEvent, ShardWrite, UpperMismatch
+from foreshore.update import update_schema
+from tests.storage.harness import (
+    ROWS,
+    U1,
+    U2,
+    U3,
+    abandon,
+    open_at,
+    put,
+    reader,
+    run,
+    table,
+    updates_of,
+    write,
+)
+
+A, B = (1, "a"), (2, "b")
+
+
+def test_what_is_appended_is_read_before_and_after_a_restart(tmp_path: Path) -> None:
+    async def main() -> None:
+        controller = await open_at(tmp_path)
+        read, _ = await controller.create(U1, ROWS)
+        await put(controller, write(U1, 0, 5, (A, 3, 1), (B, 4, 2)))
+        assert controller.upper(U1) == 5
+        snapshot = controller.snapshot(read, 4)
+        assert updates_of(snapshot.tail) == [(A, 3, 1), (B, 4, 2)]
+        assert (snapshot.upper, snapshot.since, snapshot.schema) == (5, 0, ROWS)
+        snapshot.release()
+        await abandon(controller)
+
+        controller = await open_at(tmp_path)
+        assert controller.upper(U1) == 5
+        snapshot = controller.snapshot(read, 4)  # the capability is durable
+        assert updates_of(snapshot.tail) == [(A, 3, 1), (B, 4, 2)]
+        await controller.close()
+
+    run(main)
+
+
+def test_an_append_that_does_not_fit_changes_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        controller = await open_at(tmp_path)
+        await controller.create(U1, ROWS)
+        await controller.create(U2, ROWS)
+        await put(controller, write(U1, 0, 5))
+        outcome = await controller.append([write(U2, 0, 1, (A, 0, 1)), write(U1, 0, 6)])
+        assert outcome == UpperMismatch(U1, 5)
+        assert (controller.upper(U1), controller.upper(U2)) == (5, 0)
+        assert await controller.append([write(U1, 6, 7)]) == UpperMismatch(U1, 5)
+        await controller.close()
+
+    run(main)
+
+
+def test_of_two_appends_at_once_to_the_same_upper_one_wins(tmp_path: Path) -> None:
+    async def main() -> None:
+        controller = await open_at(tmp_path)
+        await controller.create(U1, ROWS)
+        outcomes = await asyncio.gather(
+            controller.append([write(U1, 0, 1, (A, 0, 1))]),
+            controller.append([write(U1, 0, 2, (B, 0, 1))]),
+            controller.append([write(U1, 1, 3, (B, 2, 1))]),
+        )
+        assert list(outcomes) == [Appended(), UpperMismatch(U1, 1), Appended()]
+        assert controller.upper(U1) == 3
+        await controller.close()
+
+    run(main)
+
+
+def test_updates_outside_their_interval_or_of_another_shape_are_refused(tmp_path: Path) -> None:
+    async def main() -> None:
+        controller = await open_at(tmp_path)
+        await controller.create(U1, ROWS)
+        with pytest.raises(InternalError, match="updates at 5 to 5"):
+            await controller.append([write(U1, 0, 5, (A, 5, 1))])
+        other = pa.table({"x": [1], "__time": [0], "__diff": [1]})
+        with pytest.raises(InternalError, match="instead of"):
+            await controller.append([ShardWrite(U1, 0, 5, other)])
+        nulls = pa.table(
+            [pa.array([1]), pa.array(["x"]), pa.array([0]), pa.array([None], pa.int64())],
+            schema=update_schema(ROWS),
+        )
+        with pytest.raises(InternalError, match="null"):
+            await controller.append([ShardWrite(U1, 0, 5, nulls)])
+        assert controller.upper(U1) == 0
+        await put(controller, write(U1, 0, 1, (A, 0, 1)))
+        await controller.close()
+
+    run(main)
+
+
+def test_a_listener_hears_every_update_once_and_in_order(tmp_path: Path) -> None:
+    async def main() -> None:
+        controller = await open_at(tmp_path)
+        await controller.create(U1, ROWS)
+        await put(controller, write(U1, 0, 5, (A, 2, 1), (B, 4, 1)))
+        heard: list[ListenEvent] = []
+        late: list[ListenEvent] = []
+        listen = controller.listen(U1, 3, heard.append)
+        controller.listen(U1, 9, late.append)
+        await put(controller, write(U1, 5, 8))
+        controller.advance([U1], 9)
+        await put(controller, write(U1, 9, 10, (A, 9, -1)))
+        listen.cancel()
+        await put(controller, write(U1, 10, 11, (A, 10, 1)))
+        intervals = [(e.lower, e.upper) for e in heard]
+        assert intervals == [(3, 5), (5, 8), (8, 9), (9, 10)]
+        assert updates_of(e.updates for e in heard if e.updates is not None) == [
+            (B, 4, 1),
+            (A, 9, -1),
+        ]
+        assert [(e.lower, e.upper) for e in late] == [(9, 10), (10, 11)]
+        await controller.close()
+
+    run(main)
+
+
+def test_an_advance_waits_for_what_is_in_flight(tmp_path: Path) -> None:
+    async def main() -> None:
+        controller = await open_at(tmp_path)
+        read, _ = await controller.create(U1, ROWS)
+        heard: list[ListenEvent] = []
+        controller.listen(U1, 0, heard.append)
+        appending = asyncio.create_task(controller.append([write(U1, 0, 1, (A, 0, 1))]))
+        await asyncio.sleep(0)
+        controller.advance([U1], 7)
+        assert controller.upper(U1) == 0
+        assert await appending == Appended()
+        assert controller.upper(U1) == 7
+        assert [(e.lower, e.upper, e.updates is None) for e in heard] == [
+            (0, 1, False),
+            (1, 7, True),
+        ]
+        assert await controller.append([write(U1, 1, 8)]) == UpperMismatch(U1, 7)
+        controller.snapshot(read, 6).release()
+        await controller.close()
+
+        controller = await open_at(tmp_path)
+        assert controller.upper(U1) == 7  # a clean end writes it
+        await controller.close()
+
+    run(main)
+
+
+def test_a_dropped_id_is_gone_and_spent_for_ever(tmp_path: Path) -> None:
+    async def main() -> None:
+        controller = await open_at(tmp_path)
+        read, _ = await controller.create(U1, ROWS)
+        with pytest.raises(DuplicateObject):
+            await controller.create(U1, ROWS)
+        await controller.create(U2, ROWS)
+        await put(controller, write(U1, 0, 1, (A, 0, 1)))
+        await controller.drop(U1)
+        for _ in range(3):
+            with pytest.raises(UndefinedObject):
+                controller.upper(U1)
+            with pytest.raises(UndefinedObject):
+                controller.snapshot(read, 0)
+            with pytest.raises(UndefinedObject):
+                await controller.append([write(U1, 1, 2)])
+            with pytest.raises(DuplicateObject):
+                await controller.create(U1, ROWS)
+            assert controller.ids() == [U2]
+            await controller.close()
+            controller = await open_at(tmp_path)
+        await controller.close()
+
+    run(main)
+
+
+def test_reads_outside_what_is_held_are_refused(tmp_path: Path) -> None:
+    async def main() -> None:
+        controller = await open_at(tmp_path)
+        read, written = await controller.create(U1, ROWS)
+        await put(controller, write(U1, 0, 10, (A, 2, 1)))
+        with pytest.raises(ObjectNotInPrerequisiteState):
+            controller.snapshot(read, 10)
+        later = await controller.downgrade_capability(read, 5)
+        assert controller.since(U1) == 5
+        with pytest.raises(ObjectNotInPrerequisiteState):
+            controller.snapshot(later, 4)
+        with pytest.raises(InvalidCapability, match="downgraded"):
+            controller.snapshot(read, 7)
+        with pytest.raises(ObjectNotInPrerequisiteState):
+            controller.listen(U1, 4, lambda event: None)
+        controller.snapshot(later, 5).release()
+        with pytest.raises(InvalidCapability):
+            await controller.downgrade_capability(read, 6)
+        await controller.drop_capability(later)
+        with pytest.raises(InvalidCapability, match="not valid"):
+            controller.snapshot(later, 7)
+        with pytest.raises(InvalidCapability):
+            await controller.drop_capability(later)
+        await controller.drop_capability(written)
+        await controller.close()
+
+    run(main)
+
+
+def test_since_is_the_meet_of_the_live_read_capabilities(tmp_path: Path) -> None:
+    async def main() -> None:
+        controller = await open_at(tmp_path)
+        one, _ = await controller.create(U1, ROWS)
+        await put(controller, write(U1, 0, 100))
+        two = await controller.clone_capability(one)
+        assert two.token != one.token
+        one = await controller.downgrade_capability(one, 10)
+        assert controller.since(U1) == 0
+        two = await controller.downgrade_capability(two, 20)
+        assert controller.since(U1) == 10
+        await put(controller, write(U1, 100, 101))
+        await abandon(controller)
+
+        controller = await open_at(tmp_path)
+        assert controller.since(U1) == 10
+        await controller.drop_capability(one)
+        assert controller.since(U1) == 20
+        acquired = await reader(controller, U1)
+        assert acquired.frontier == 20
+        with pytest.raises(InvalidCapability):  # of the environment before
+            controller.snapshot(two, 50)
+        controller.snapshot(acquired, 50).release()
+        await controller.close()
+
+    run(main)
+
+
+def test_an_older_environment_fails_at_its_next_write(tmp_path: Path) -> None:
+    async def main() -> None:
+        older = await open_at(tmp_path)
+        await older.create(U1, ROWS)
+        await put(older, write(U1, 0, 1, (A, 0, 1)))
+        newer = await open_at(tmp_path)
+        with pytest.raises(Fenced):
+            await older.append([write(U1, 1, 2, (B, 1, 1))])
+        with pytest.raises(Fenced):
+            await older.create(U3, ROWS)
+        await put(newer, write(U1, 1, 2, (A, 1, 1)))
+        await abandon(older)
+        await newer.close()
+        again = await open_at(tmp_path)
+        snapshot = again.snapshot(await reader(again, U1), 1)
+        assert updates_of(snapshot.tail) == [(A, 0, 1), (A, 1, 1)]
+        await again.close()
+
+    run(main)
+
+
+def test_all_of_one_call_is_one_record(tmp_path: Path) -> None:
+    async def main() -> None:
+        controller = await open_at(tmp_path)
+        for id in (U1, U2, U3):
+            await controller.create(id, ROWS)
+        segment = controller._wal._segment
+        assert segment is not None
+        before = segment.records
+        await put(controller, *(write(id, 0, 1, (A, 0, 1)) for id in (U1, U2, U3)))
+        assert segment.records == before + 1
+        await asyncio.gather(
+            *(controller.append([write(id, 1, 2, (A, 1, 1))]) for id in (U1, U2, U3))
+        )
+        assert segment.records <= before + 3
+        await controller.close()
+
+    run(main)
+
+
+def test_tables_of_many_chunks_come_back_whole(tmp_path: Path) -> None:
+    async def main() -> None:
+        controller = await open_at(tmp_path)
+        await controller.create(U1, ROWS)
+        chunks = pa.concat_tables([table([((i, None), i, 1)]) for i in range(50)])
+        await put(controller, ShardWrite(U1, 0, 50, chunks.slice(10, 30)))
+        await abandon(controller)
+        controller = await open_at(tmp_path)
+        tail = controller.snapshot(await reader(controller, U1), 49).tail
+        assert updates_of(tail) == [((i, None), i, 1) for i in range(10, 40)]
+        await controller.close()
+
+    run(main)
