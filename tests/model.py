@@ -275,10 +275,16 @@ def compute(scalar: Scalar, row: Row, scope: Scope) -> Datum:
         case Parameter() | Environment():
             raise AssertionError(f"not put in: {scalar}")
         case Call(function="coalesce", args=args):
-            values = (compute(arg, row, scope) for arg in args)
-            return next((value for value in values if value is not None), None)
+            lazily = (compute(arg, row, scope) for arg in args)
+            return next((value for value in lazily if value is not None), None)
         case Call(args=args):
-            return as_datum(apply(scalar, [compute(arg, row, scope) for arg in args]))
+            values = [compute(arg, row, scope) for arg in args]
+            try:
+                return as_datum(apply(scalar, values))
+            except Failure:
+                if scope.total:
+                    return None
+                raise
         case And(args=args):
             return _connect(args, row, scope, decisive=False)
         case Or(args=args):
@@ -320,20 +326,10 @@ def compute(scalar: Scalar, row: Row, scope: Scope) -> Datum:
 def error_of(scalar: Scalar, row: Row, scope: Scope) -> str | None:
     """Return the error of evaluating `scalar`, or None."""
     try:
-        compute(scalar, row, scope)
+        compute(scalar, row, Scope(scope.inputs, scope.locals, scope.outer, False))
     except Failure as failure:
         return str(failure)
     return None
-
-
-def total_value(scalar: Scalar, row: Row, scope: Scope) -> Datum:
-    """Return the value of `scalar`; in a total scope NULL where it fails."""
-    try:
-        return compute(scalar, row, scope)
-    except Failure:
-        if scope.total:
-            return None
-        raise
 
 
 def _connect(args: Sequence[Scalar], row: Row, scope: Scope, decisive: bool) -> Datum:
@@ -392,9 +388,9 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 }
 INTEGERS: dict[str, Callable[[int, int], int]] = {
     "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "div": _divide,
+    "subtract": lambda a, b: a - b,
+    "multiply": lambda a, b: a * b,
+    "divide": _divide,
 }
 OF_NULLS: dict[str, Callable[..., Datum]] = {
     "is_null": lambda a: a is None,
@@ -412,9 +408,9 @@ def apply(call: Call, values: list[Any]) -> Any:
     types = [type_of(arg) for arg in call.args]
     if name in OF_NULLS:
         return OF_NULLS[name](*values)
-    if name in ("is_distinct_from", "is_not_distinct_from"):
+    if name in ("is_distinct", "is_not_distinct"):
         a, b = (nullable_ordinal(v, t) for v, t in zip(values, types, strict=True))
-        return (a == b) == (name == "is_not_distinct_from")
+        return (a == b) == (name == "is_not_distinct")
     if name in COMPARISONS:
         if None in values:
             return None
@@ -425,6 +421,8 @@ def apply(call: Call, values: list[Any]) -> Any:
         return None if None in values else _integer(INTEGERS[name](*values), call.type)
     if name == "single_row_check":
         return _single_row_check(values[0])
+    if name == "generate_series":
+        return tuple(value for (value,) in table_function(call, values))
     return _registered(call, values)
 
 
@@ -510,7 +508,7 @@ def _rows(relation: Relation, scope: Scope, errors: Errors) -> Rows:
 
             def extend(row: Row) -> list[Row]:
                 for scalar in scalars:
-                    row = (*row, total_value(scalar, row, scope))
+                    row = (*row, compute(scalar, row, scope))
                 return [row]
 
             return _each_row(_rows(input, scope, errors), extend, errors)
@@ -518,7 +516,7 @@ def _rows(relation: Relation, scope: Scope, errors: Errors) -> Rows:
             conjunction = And(predicates)
             return _each_row(
                 _rows(input, scope, errors),
-                lambda row: [row] if total_value(conjunction, row, scope) is True else [],
+                lambda row: [row] if compute(conjunction, row, scope) is True else [],
                 errors,
             )
         case Project(input=input, outputs=outputs):
@@ -591,7 +589,7 @@ def _join(join: Join, scope: Scope, errors: Errors) -> Rows:
                 (
                     row,
                     tuple(
-                        nullable_ordinal(total_value(scalar, padded, scope), type_of(scalar))
+                        nullable_ordinal(compute(scalar, padded, scope), type_of(scalar))
                         if _owner(scalar, owners) == number
                         else ()
                         for scalar in scalars_of(join)
@@ -661,7 +659,7 @@ def _join_on(join: JoinOn, scope: Scope, errors: Errors) -> Rows:
 
 def _reduce(reduce: Reduce, scope: Scope, errors: Errors) -> Rows:
     def parts(row: Row) -> list[Row]:
-        key = tuple(total_value(scalar, row, scope) for scalar in reduce.group_key)
+        key = tuple(compute(scalar, row, scope) for scalar in reduce.group_key)
         return [(key, tuple(_contribution(a, row, scope) for a in reduce.aggregates))]
 
     rows = _each_row(_rows(reduce.input, scope, errors), parts, errors)
@@ -685,10 +683,10 @@ def _reduce(reduce: Reduce, scope: Scope, errors: Errors) -> Rows:
 
 def _contribution(a: Aggregate, row: Row, scope: Scope) -> Row | None:
     """Return the arguments and order keys that `row` brings to the aggregate, None if none."""
-    if a.filter is not None and total_value(a.filter, row, scope) is not True:
+    if a.filter is not None and compute(a.filter, row, scope) is not True:
         return None
-    args = tuple(total_value(arg, row, scope) for arg in a.args)
-    return args, tuple(total_value(key.expr, row, scope) for key in a.order_by)
+    args = tuple(compute(arg, row, scope) for arg in a.args)
+    return args, tuple(compute(key.expr, row, scope) for key in a.order_by)
 
 
 def aggregate(members: list[Row], a: Aggregate) -> Datum:
@@ -755,7 +753,7 @@ def _top_k(top_k: TopK, scope: Scope, errors: Errors) -> Rows:
     types = [column.type for column in columns_of(top_k.input)]
 
     def keyed(row: Row) -> list[Row]:
-        keys = (total_value(key.expr, row, scope) for key in top_k.order_key)
+        keys = (compute(key.expr, row, scope) for key in top_k.order_key)
         return [(row, tuple(keys))]
 
     rows = _each_row(_rows(top_k.input, scope, errors), keyed, errors)
@@ -786,7 +784,7 @@ def _bound(bound: Scalar | None, scope: Scope, errors: Errors) -> int | None:
     if bound is None:
         return None
     try:
-        value = total_value(bound, (), scope)
+        value = compute(bound, (), scope)
     except Failure as failure:
         errors[str(failure)] += 1
         return None

@@ -54,7 +54,7 @@ def call(name: str, *args: Scalar) -> Call:
     return Call(name, args, BOOL if name in ("eq", "lt", "is_null", "not") else INT4)
 
 
-DIVIDED = call("div(int4,int4)", X, Y)
+DIVIDED = call("divide(int4,int4)", X, Y)
 
 
 def rows(relation: Relation) -> Counter[tuple[object, ...]]:

@@ -1,0 +1,287 @@
+"""Errors are data: one plan that may fail becomes two that cannot, the rows and the errors.
+
+    Map(t, a / b)    rows    Map(Filter(t, ErrorOf(a / b) IS NULL), a / b)
+                     errors  the column ErrorOf(a / b) of t, where it is not NULL
+
+In both, a failing call's value is NULL and `ErrorOf` tells that it failed, so that an engine, which
+knows nothing of failing, maintains errors like any rows: they come with the row that fails and go
+with it. The errors of a plan are those of its nodes side by side, each reading the rows (not the
+errors) of what is below it. No node above changes them: the error in a row that a Negate, a
+Threshold or an aggregate would have swallowed is an error, and counts positively, as often as the
+row is there.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from foreshore.expr.ir import (
+    And,
+    Call,
+    Case,
+    Column,
+    Constant,
+    ErrorOf,
+    Filter,
+    FlatMap,
+    Get,
+    Join,
+    JoinOn,
+    Let,
+    Literal,
+    LocalGet,
+    Map,
+    Negate,
+    Project,
+    Reduce,
+    Relation,
+    Scalar,
+    Threshold,
+    TopK,
+    Union,
+    columns_of,
+    inputs_of,
+    operands_of,
+    type_of,
+    walk_scalars,
+    with_inputs,
+    with_operands,
+)
+from foreshore.expr.share import allow_depth, share
+from foreshore.types import BOOL, TEXT, ColumnType, array_of
+
+Test = Callable[[Call], bool]
+
+NO_TEXT = Literal(None, TEXT)
+ERROR_COLUMNS = (ColumnType(TEXT, False),)
+# Never TRUE: the predicate of a Filter that is there for its errors only.
+NEVER_TRUE = frozenset({"single_row_check"})
+
+
+def may_fail(call: Call) -> bool:
+    """Whether the registry knows of an error that `call` can have."""
+    from foreshore.expr.functions.function import Signature
+    from foreshore.expr.functions.registry import scalar_function
+
+    signature = Signature(tuple(map(type_of, call.args)), call.type)
+    fails: bool = scalar_function(call.function).may_fail(signature)
+    return fails
+
+
+def split_errors(relation: Relation, fallible: Test = may_fail) -> tuple[Relation, Relation | None]:
+    """Return the rows of a lowered `relation`, and its errors (one text column) if it may fail."""
+    allow_depth()
+    rows, errors = _Splitter(fallible).split(relation)
+    return rows, share(_union(errors, ERROR_COLUMNS)) if errors else None
+
+
+def can_fail(scalar: Scalar, fallible: Test = may_fail) -> bool:
+    """Whether evaluating `scalar` may fail; errors that `ErrorOf` asks about do not count."""
+    stack = [scalar]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ErrorOf):
+            continue
+        if isinstance(node, Call) and fallible(node):
+            return True
+        stack.extend(operands_of(node))
+    return False
+
+
+def columns_used(scalar: Scalar) -> frozenset[int]:
+    """Return the positions of the columns that `scalar` uses."""
+    return frozenset(s.index for s in walk_scalars(scalar) if isinstance(s, Column))
+
+
+def is_null(scalar: Scalar) -> Scalar:
+    """Return the test for NULL."""
+    return Call("is_null", (scalar,), BOOL)
+
+
+def is_not_null(scalar: Scalar) -> Scalar:
+    """Return the test for a value."""
+    return Call("is_not_null", (scalar,), BOOL)
+
+
+def shift(scalar: Scalar, by: int) -> Scalar:
+    """Return `scalar` with all its columns moved by `by`."""
+    if isinstance(scalar, Column):
+        return Column(scalar.index + by, scalar.type, scalar.nullable)
+    operands = operands_of(scalar)
+    if not operands:
+        return scalar
+    return with_operands(scalar, tuple(shift(operand, by) for operand in operands))
+
+
+Split = tuple[Relation, list[Relation]]
+
+
+@dataclass
+class _Splitter:
+    fallible: Test
+    # Whether what a Let has bound to the number may hold rows of negative multiplicity.
+    negative: dict[int, bool] = field(default_factory=dict)
+
+    def split(self, relation: Relation) -> Split:
+        """Return the rows of `relation`, and the plans of errors in it."""
+        if isinstance(relation, Let):
+            value, errors = self.split(relation.value)
+            self.negative[relation.number] = self._may_be_negative(value)
+            body, inner = self.split(relation.body)
+            if inner:
+                errors.append(Let(relation.number, value, _union(inner, ERROR_COLUMNS)))
+            return Let(relation.number, value, body), errors
+        inputs: list[Relation] = []
+        errors = []
+        for input in inputs_of(relation):
+            rows, below = self.split(input)
+            inputs.append(rows)
+            errors += below
+        rows, own = self._split_node(_over(relation, inputs))
+        return rows, errors + own
+
+    def _split_node(self, node: Relation) -> Split:
+        """Split `node`, whose inputs have been split."""
+        match node:
+            case Map(input=input, scalars=scalars):
+                return self._split_map(node, input, scalars)
+            case Filter(input=input, predicates=predicates):
+                return self._split_filter(node, input, predicates)
+            case FlatMap(input=input, function=function, args=args, columns=columns):
+                call = Call(function, args, array_of(columns[0].type))
+                sound, errors = self._check(input, self._errors_of([call]))
+                return _over(node, [sound]), errors
+            case Join():
+                return self._split_join(node)
+            case Reduce(input=input):
+                sound, errors = self._check(input, self._reduce_errors(node))
+                return _over(node, [sound]), errors
+            case TopK(input=input, order_key=order_key, limit=limit, offset=offset):
+                keys = [key.expr for key in order_key]
+                sound, errors = self._check(input, self._errors_of(keys))
+                bounds = [bound for bound in (offset, limit) if bound is not None]
+                for error in self._errors_of(bounds):
+                    errors.append(_failing(Join(()), error, 0))
+                return _over(node, [sound]), errors
+            case Constant() | Get() | LocalGet() | Project() | Negate() | Threshold() | Union():
+                return node, []
+            case Let() | JoinOn():
+                raise AssertionError(f"not here: {node}")
+            case _:
+                assert_never(node)
+
+    def _split_map(self, node: Map, input: Relation, scalars: tuple[Scalar, ...]) -> Split:
+        errors = self._errors_of(scalars)
+        width = len(columns_of(input))
+        if all(column < width for error in errors for column in columns_used(error)):
+            sound, failing = self._check(input, errors)
+            return _over(node, [sound]), failing
+        sound, failing = self._check(node, errors)  # scalars that use those before them
+        return sound, failing
+
+    def _split_filter(self, node: Filter, input: Relation, predicates: tuple[Scalar, ...]) -> Split:
+        conjunction = predicates[0] if len(predicates) == 1 else And(predicates)
+        errors = self._errors_of([conjunction])
+        if not errors:
+            return node, []
+        _, failing = self._check(input, errors)
+        if any(isinstance(p, Call) and p.function in NEVER_TRUE for p in predicates):
+            return Constant((), columns_of(input)), failing
+        return Filter(input, (*predicates, is_null(errors[0]))), failing
+
+    def _split_join(self, join: Join) -> Split:
+        inputs: list[Relation] = []
+        errors: list[Relation] = []
+        start = 0
+        for number, input in enumerate(join.inputs):
+            end = start + len(columns_of(input))
+            owned = [
+                shift(scalar, -start)
+                for equivalence in join.equivalences
+                for scalar in equivalence
+                if _belongs(scalar, start, end, number)
+            ]
+            sound, failing = self._check(input, self._errors_of(owned))
+            inputs.append(sound)
+            errors += failing
+            start = end
+        return _over(join, inputs), errors
+
+    def _reduce_errors(self, reduce: Reduce) -> list[Scalar]:
+        errors = self._errors_of(reduce.group_key)
+        for aggregate in reduce.aggregates:
+            used = (*aggregate.args, *(key.expr for key in aggregate.order_by))
+            inner = self._errors_of(used)
+            if aggregate.filter is not None:
+                errors += self._errors_of([aggregate.filter])
+                if inner:
+                    inner = [Case(((aggregate.filter, _first(inner)),), NO_TEXT, TEXT)]
+            errors += inner
+        return errors
+
+    def _errors_of(self, scalars: Sequence[Scalar]) -> list[Scalar]:
+        return [ErrorOf(scalar) for scalar in scalars if can_fail(scalar, self.fallible)]
+
+    def _check(self, input: Relation, errors: Sequence[Scalar]) -> Split:
+        """Return the rows of `input` that have none of `errors`, and the errors of the others."""
+        if not errors or _is_empty(input):
+            return input, []
+        failing = _failing(input, _first(errors), len(columns_of(input)))
+        if self._may_be_negative(input):
+            failing = Union((Threshold(failing), Threshold(Negate(failing))))
+        return Filter(input, tuple(map(is_null, errors))), [failing]
+
+    def _may_be_negative(self, relation: Relation) -> bool:
+        """Whether multiplicities may be below zero, as far as one can see from here."""
+        match relation:
+            case Negate():
+                return not _is_empty(relation.input)
+            case Threshold() | Reduce() | TopK() | Get():
+                return False
+            case Constant(rows=rows):
+                return any(count < 0 for _, count in rows)
+            case LocalGet(number=number):
+                return self.negative.get(number, False)
+            case Let(value=value, body=body, number=number):
+                self.negative[number] = self._may_be_negative(value)
+                return self._may_be_negative(body)
+            case _:
+                return any(map(self._may_be_negative, inputs_of(relation)))
+
+
+def _failing(input: Relation, error: Scalar, width: int) -> Relation:
+    """Return the errors of the rows of `input`, which has `width` columns."""
+    text = Column(width, TEXT)
+    return Project(Filter(Map(input, (error,)), (is_not_null(text),)), (width,))
+
+
+def _first(errors: Sequence[Scalar]) -> Scalar:
+    return errors[0] if len(errors) == 1 else Call("coalesce", tuple(errors), TEXT)
+
+
+def _belongs(scalar: Scalar, start: int, end: int, number: int) -> bool:
+    """Whether `scalar` is over columns from `start` to `end`; constants are the first input's."""
+    used = columns_used(scalar)
+    return start <= min(used) < end if used else number == 0
+
+
+def _is_empty(relation: Relation) -> bool:
+    return isinstance(relation, Constant) and not relation.rows
+
+
+def _union(relations: Sequence[Relation], columns: tuple[ColumnType, ...]) -> Relation:
+    kept = tuple(relation for relation in relations if not _is_empty(relation))
+    if not kept:
+        return Constant((), columns)
+    return kept[0] if len(kept) == 1 else Union(kept)
+
+
+def _over(relation: Relation, inputs: Sequence[Relation]) -> Relation:
+    """Return `relation` over `inputs`, without what is empty for want of them."""
+    match relation:
+        case Union():
+            return _union(inputs, columns_of(relation))
+        case Map() | Filter() | Project() | FlatMap() | Negate() | Threshold() | TopK() | Join():
+            if any(map(_is_empty, inputs)):
+                return Constant((), columns_of(relation))
+    return with_inputs(relation, tuple(inputs))

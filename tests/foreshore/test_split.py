@@ -1,0 +1,58 @@
+"""Splitting a plan loses no row and no error: both plans, which cannot fail, against the model."""
+
+from collections import Counter
+
+from hypothesis import given, settings
+
+from foreshore.expr.ir import Call, Column, Filter, Get, Join, Map, Relation, check_lowered
+from foreshore.expr.split import split_errors
+from foreshore.ids import GlobalId
+from foreshore.types import BOOL, INT4
+from tests.model import Rows, evaluate
+from tests.relations import TABLES, contents, fallible, lowered_relations
+
+A, B = Column(0, INT4), Column(1, INT4)
+QUOTIENT = Call("divide(int4,int4)", (A, B), INT4)
+
+
+@settings(max_examples=200, deadline=None)
+@given(lowered_relations(size=5, failing=True), contents())
+def test_rows_and_errors_are_those_of_the_plan(
+    relation: Relation, tables: dict[GlobalId, Rows]
+) -> None:
+    check_lowered(relation)
+    expected_rows, expected_errors = evaluate(relation, tables)
+    rows, errors = split_errors(relation, fallible)
+    check_lowered(rows)
+    assert evaluate(rows, tables, total=True) == (expected_rows, Counter())
+    found: Rows = Counter()
+    if errors is not None:
+        check_lowered(errors)
+        found, none = evaluate(errors, tables, total=True)
+        assert not none
+    assert found == {(text,): count for text, count in expected_errors.items()}
+
+
+def test_a_plan_that_cannot_fail_has_no_errors() -> None:
+    plan = Filter(TABLES[0], (Call("eq", (A, B), BOOL),))
+    assert split_errors(plan, fallible) == (plan, None)
+
+
+def test_nothing_is_said_twice_in_the_errors() -> None:
+    join = Join((TABLES[0], TABLES[1]), ((B, Column(3, INT4)),))
+    once = Map(join, (QUOTIENT,))
+    twice = Map(once, (Call("divide(int4,int4)", (Column(5, INT4), A), INT4),))
+    _, errors = split_errors(twice, fallible)
+    assert errors is not None
+    assert str(errors).count("Join(") == 1
+
+
+def test_the_check_for_a_single_row_leaves_no_rows() -> None:
+    table = Get(GlobalId("u9"), TABLES[1].columns)
+    plan = Filter(table, (Call("single_row_check", (A,), BOOL),))
+    rows, errors = split_errors(plan, fallible)
+    assert evaluate(rows, {}) == (Counter(), Counter())
+    assert errors is not None
+    assert evaluate(errors, {table.id: Counter({(2, 0): 1, (1, 0): 1})}, total=True)[0] == {
+        ("21000 more than one row returned by a subquery used as an expression",): 1
+    }
