@@ -174,6 +174,11 @@ class StorageController:
             loop.create_task(self._wal.run(self._riders, self._opening, self._sealed))
         )
 
+    @property
+    def consensus(self) -> Consensus:
+        """The register in which the environment keeps small durable values of its own."""
+        return self._consensus
+
     async def close(self) -> None:
         """Write what is pending and let go of the files."""
         self._closing = True
