@@ -1,0 +1,257 @@
+"""Group commit: concurrent writes share one time and one durable append.
+
+While one group is made durable the next gathers. All writable shards advance together: those that a
+group writes by the append, the others in memory, and so do all of them at intervals when nothing is
+written, so that reads at the newest time need not wait. A write is acknowledged when it is durable
+and reads at `read_ts` see it; nothing about it is visible before.
+
+A write may ask that certain shards have not changed since the time at which it read them (`Reads`).
+That is decided when its group is formed, in the order of arrival: either nothing of the group
+before it touches them, or it is answered `Conflict` and has written nothing.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+from foreshore.adapter.oracle import TimestampOracle
+from foreshore.errors import Conflict, DatabaseError, InternalError, UndefinedTable
+from foreshore.ids import GlobalId
+from foreshore.storage.controller import Appended, ShardWrite, UpperMismatch
+from foreshore.update import DIFF, TIME_FIELD, Timestamp
+
+logger = logging.getLogger(__name__)
+
+IDLE_ADVANCE_MS = 250
+
+
+class Shards(Protocol):
+    """What group commit needs of the storage controller."""
+
+    async def append(self, writes: Sequence[ShardWrite]) -> Appended | UpperMismatch:
+        """Make all writes durable, or none."""
+        ...
+
+    def advance(self, ids: Iterable[GlobalId], upper: Timestamp) -> None:
+        """Advance the uppers of idle shards."""
+        ...
+
+    def upper(self, id: GlobalId) -> Timestamp:
+        """Return a shard's upper."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """A write holds only if nothing has changed in `ids` since `time`."""
+
+    ids: frozenset[GlobalId]
+    time: Timestamp
+
+
+@dataclass(slots=True)
+class Write:
+    """What one transaction writes: rows with `__diff`, without a time, for each shard.
+
+    `at` makes updates that need the time of the write. `applied` is called with it at the moment
+    when the write becomes visible, before anything else can run.
+    """
+
+    rows: Mapping[GlobalId, Sequence[pa.Table]]
+    reads: Reads | None = None
+    at: Callable[[Timestamp], Mapping[GlobalId, pa.Table]] | None = None
+    applied: Callable[[Timestamp], None] | None = None
+    done: asyncio.Future[Timestamp] = field(init=False)
+
+
+class GroupCommit:
+    """The one writer of tables and of the catalog's shard; owned by the event loop."""
+
+    def __init__(self, shards: Shards, oracle: TimestampOracle) -> None:
+        self._shards = shards
+        self._oracle = oracle
+        self._ids: set[GlobalId] = set()
+        self._changed: dict[GlobalId, Timestamp] = {}  # when each shard was last written
+        self._pending: list[Write] = []
+        self._wake = asyncio.Event()
+        self._blocked: dict[GlobalId, object] = {}  # shards that only one owner may write now
+        self._failed: BaseException | None = None
+        self.groups = 0
+        self.writes = 0
+
+    # --- what is written -----------------------------------------------------------------------
+
+    def add(self, id: GlobalId) -> None:
+        """Take over the writing of a shard; its upper is at or before the next write's time."""
+        assert id not in self._ids, id
+        self._ids.add(id)
+        self._changed[id] = self._shards.upper(id)
+        self._shards.advance([id], max(self._shards.upper(id), self._oracle.read_ts() + 1))
+
+    def remove(self, id: GlobalId) -> None:
+        """Write to a dropped shard no more."""
+        self._ids.discard(id)
+        self._changed.pop(id, None)
+
+    def changed(self, id: GlobalId) -> Timestamp:
+        """Return the time of the last write to a shard, or one after it."""
+        return self._changed[id]
+
+    async def write(self, write: Write) -> Timestamp:
+        """Await that `write` is durable and visible; return its time.
+
+        Raises Conflict if what it read has changed. When cancelled, the write may still happen.
+        """
+        if self._failed is not None:
+            raise _stopped(self._failed)
+        write.done = asyncio.get_running_loop().create_future()
+        self._pending.append(write)
+        self._wake.set()
+        return await asyncio.shield(write.done)
+
+    def block(self, ids: Iterable[GlobalId], owner: object) -> None:
+        """Let nobody but `owner`'s reads-then-writes change `ids` until `unblock`."""
+        self._blocked.update(dict.fromkeys(ids, owner))
+
+    def unblock(self, owner: object) -> None:
+        """Let everybody write again what `owner` had blocked."""
+        self._blocked = {id: other for id, other in self._blocked.items() if other is not owner}
+        self._wake.set()
+
+    # --- the loop ------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Commit groups, and advance when idle, until cancelled. A failed append is the end."""
+        try:
+            while True:
+                with suppress(TimeoutError):  # nothing is written: advance
+                    await asyncio.wait_for(self._wake.wait(), IDLE_ADVANCE_MS / 1000)
+                self._wake.clear()
+                group = self._form()
+                await (self._commit(group) if group else self._advance())
+        except asyncio.CancelledError as error:
+            self._stop(error)
+            raise
+        except Exception as error:
+            logger.exception("group commit has stopped")
+            self._stop(error)
+            raise
+
+    async def advance(self) -> None:
+        """Advance all shards to now, as the loop does when idle."""
+        await self._advance()
+
+    def _form(self) -> list[Write]:
+        """Take the writes that can go together now, in order of arrival."""
+        group: list[Write] = []
+        left: list[Write] = []
+        touched: set[GlobalId] = set()
+        for write in self._pending:
+            ids = set(write.rows)
+            missing = ids - self._ids
+            if write.done.cancelled():
+                continue
+            if missing:
+                write.done.set_exception(
+                    UndefinedTable(f"table {min(missing)} was dropped by another session")
+                )
+            elif write.reads is None and not self._blocked.keys().isdisjoint(ids):
+                left.append(write)
+            elif write.reads is not None and not self._holds(write.reads, touched):
+                write.done.set_exception(
+                    Conflict("could not serialize access due to concurrent update")
+                )
+            else:
+                group.append(write)
+                touched |= ids
+        self._pending = left
+        return group
+
+    def _holds(self, reads: Reads, touched: set[GlobalId]) -> bool:
+        return touched.isdisjoint(reads.ids) and all(
+            id in self._ids and self._changed[id] <= reads.time for id in reads.ids
+        )
+
+    async def _commit(self, group: list[Write]) -> None:
+        try:
+            time = await self._oracle.write_ts()
+            tables: dict[GlobalId, list[pa.Table]] = {}
+            for write in group:
+                for id, parts in write.rows.items():
+                    tables.setdefault(id, []).extend(timed(part, time) for part in parts)
+                if write.at is not None:
+                    for id, table in write.at(time).items():
+                        tables.setdefault(id, []).append(table)
+            writes = [
+                ShardWrite(id, self._shards.upper(id), time + 1, joined(parts))
+                for id, parts in tables.items()
+                if id in self._ids
+            ]
+            if writes:
+                match await self._shards.append(writes):
+                    case UpperMismatch(id=id, upper=upper):
+                        raise InternalError(f"shard {id} is at {upper}, a write expected otherwise")
+                    case _:
+                        pass
+        except BaseException as error:
+            for write in group:
+                if not write.done.done():
+                    write.done.set_exception(_stopped(error))
+            raise
+        self._apply(time, tables.keys())
+        self.groups += 1
+        self.writes += len(group)
+        for write in group:
+            if write.applied is not None:
+                write.applied(time)
+            if not write.done.done():
+                write.done.set_result(time)
+
+    async def _advance(self) -> None:
+        self._apply(await self._oracle.write_ts(), ())
+
+    def _apply(self, time: Timestamp, written: Iterable[GlobalId]) -> None:
+        for id in written:
+            self._changed[id] = time
+        self._shards.advance(self._ids.difference(written), time + 1)
+        self._oracle.apply_write(time)
+
+    def _stop(self, error: BaseException) -> None:
+        self._failed = error
+        pending, self._pending = self._pending, []
+        for write in pending:
+            if not write.done.done():
+                write.done.set_exception(_stopped(error))
+
+    def check(self) -> None:
+        """Assert that all shards are readable at the oracle's read time."""
+        for id in self._ids:
+            assert self._shards.upper(id) > self._oracle.read_ts(), id
+            assert self._changed[id] <= self._shards.upper(id), id
+
+
+def timed(rows: pa.Table, time: Timestamp) -> pa.Table:
+    """Return rows with `__diff` as updates at `time`."""
+    position = rows.schema.get_field_index(DIFF)
+    return rows.add_column(
+        position, TIME_FIELD, pa.repeat(pa.scalar(time, pa.int64()), rows.num_rows)
+    )
+
+
+def joined(parts: Sequence[pa.Table]) -> pa.Table:
+    """Return the updates of `parts` as one table."""
+    return parts[0] if len(parts) == 1 else pa.concat_tables(parts)
+
+
+def _stopped(error: BaseException) -> DatabaseError:
+    """Return what a writer hears when its write may not have become durable."""
+    if isinstance(error, DatabaseError):
+        return error
+    return DatabaseError(
+        "the write may not have become durable: the log has stopped", sqlstate="58030"
+    )

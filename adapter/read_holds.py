@@ -1,0 +1,107 @@
+"""Read holds: what keeps the past readable for as long as somebody needs it.
+
+The `since` of a collection follows its `upper` at a lag, the read policy. It never passes a hold: a
+transaction, a running query or a subscription holds its inputs at its time; and a maintained
+collection holds its inputs just before its own `upper`, so that it can be built again. Every hold
+has an owner whose end releases it. This is bookkeeping only: `due` tells what may be forgotten now,
+and the coordinator passes that on to storage and compute.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from foreshore.ids import GlobalId
+from foreshore.update import Timestamp
+
+DEFAULT_LAG_MS = 30_000
+
+
+@dataclass(eq=False, slots=True)
+class Hold:
+    """The right to read `ids` at `time` and later; give it back with `release`."""
+
+    holds: "ReadHolds"
+    ids: frozenset[GlobalId]
+    time: Timestamp
+
+    def release(self) -> None:
+        """Give the right up; more than once does nothing."""
+        for id in self.ids:
+            collection = self.holds.collections.get(id)
+            if collection is not None:
+                collection.held.discard(self)
+
+    def __enter__(self) -> "Hold":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+@dataclass(slots=True)
+class _Collection:
+    since: Timestamp
+    upper: Callable[[], Timestamp]
+    inputs: frozenset[GlobalId]
+    lag_ms: int
+    held: set[Hold] = field(default_factory=set)
+
+
+class ReadHolds:
+    """The holds on all collections of the environment."""
+
+    def __init__(self, lag_ms: int = DEFAULT_LAG_MS) -> None:
+        self.lag_ms = lag_ms
+        self.collections: dict[GlobalId, _Collection] = {}
+
+    def add(
+        self,
+        id: GlobalId,
+        since: Timestamp,
+        upper: Callable[[], Timestamp],
+        inputs: Iterable[GlobalId] = (),
+    ) -> None:
+        """Begin to look after a collection; `inputs` are what a maintained one is made of."""
+        assert id not in self.collections, id
+        self.collections[id] = _Collection(since, upper, frozenset(inputs), self.lag_ms)
+
+    def remove(self, id: GlobalId) -> None:
+        """Forget a dropped collection; its holds hold nothing any more."""
+        self.collections.pop(id, None)
+
+    def since(self, id: GlobalId) -> Timestamp:
+        """Return the time from which on `id` can be read for sure."""
+        return self.collections[id].since
+
+    def acquire(self, ids: Iterable[GlobalId], time: Timestamp) -> Hold:
+        """Hold `ids` at `time`; all of them must be readable there."""
+        hold = Hold(self, frozenset(ids), time)
+        for id in hold.ids:
+            collection = self.collections[id]
+            assert collection.since <= time, f"{id} is held at {time}, since is {collection.since}"
+            collection.held.add(hold)
+        return hold
+
+    def due(self) -> Mapping[GlobalId, Timestamp]:
+        """Advance what may be advanced; return the new `since` of each that was."""
+        wanted = {
+            id: max(collection.since, collection.upper() - 1 - collection.lag_ms)
+            for id, collection in self.collections.items()
+        }
+        for collection in self.collections.values():
+            for input in collection.inputs:
+                if input in wanted:
+                    wanted[input] = min(wanted[input], max(collection.upper() - 1, 0))
+        advanced = {}
+        for id, collection in self.collections.items():
+            since = min([wanted[id], *(hold.time for hold in collection.held)])
+            if since > collection.since:
+                collection.since = advanced[id] = since
+        return advanced
+
+    def check(self) -> None:
+        """Assert that nothing held has been forgotten."""
+        for id, collection in self.collections.items():
+            for hold in collection.held:
+                assert hold.time >= collection.since, (id, hold.time, collection.since)
+                assert id in hold.ids, id

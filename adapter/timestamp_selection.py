@@ -1,0 +1,83 @@
+"""Timestamp selection: at which time a query reads, as a pure function of what is known.
+
+A time must be at or beyond every input's `since`, or the answer is no longer known. Strict
+serializability asks for the oracle's `read_ts`, which sees all acknowledged writes, even where that
+means to wait for a view; serializability takes the freshest time at which nothing has to be waited
+for. AS OF takes its own time, and is refused where the time is outside what can be read.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal as OneOf
+
+from foreshore.errors import InvalidParameterValue
+from foreshore.ids import GlobalId
+from foreshore.update import MAX_TIMESTAMP, Timestamp
+
+Isolation = OneOf["strict serializable", "serializable"]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The times at which a collection is exact: `since <= t < upper`."""
+
+    since: Timestamp
+    upper: Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The choice, and all that it rests on."""
+
+    time: Timestamp
+    read_ts: Timestamp
+    isolation: Isolation
+    inputs: Mapping[GlobalId, Interval]
+
+    @property
+    def since(self) -> Timestamp:
+        """The least time at which all inputs are exact."""
+        return max((each.since for each in self.inputs.values()), default=0)
+
+    @property
+    def upper(self) -> Timestamp:
+        """The time from which on some input is not yet known."""
+        return min((each.upper for each in self.inputs.values()), default=MAX_TIMESTAMP)
+
+    @property
+    def waits(self) -> bool:
+        """Whether an input has yet to reach the time."""
+        return self.time >= self.upper
+
+
+def select_timestamp(
+    inputs: Mapping[GlobalId, Interval],
+    isolation: Isolation,
+    read_ts: Timestamp,
+    *,
+    as_of: Timestamp | None = None,
+    at_least: Timestamp | None = None,
+    future: bool = False,
+) -> Selection:
+    """Return the time at which to read `inputs`.
+
+    `as_of` is exact, `at_least` a lower bound; a time that has not come yet is refused unless
+    `future` allows to wait for it, as a subscription does.
+    """
+    chosen = Selection(read_ts, read_ts, isolation, inputs)
+    since = chosen.since
+    if as_of is not None:
+        last = max(read_ts, chosen.upper - 1 if inputs else read_ts)
+        if as_of < since or (as_of > last and not future):
+            raise InvalidParameterValue(
+                f"cannot read as of {as_of}",
+                detail=f"The inputs can be read from {since} to {last}.",
+                hint="Take a time in that interval, or leave AS OF out to read what is newest.",
+            )
+        return Selection(as_of, read_ts, isolation, inputs)
+    match isolation:
+        case "strict serializable":
+            time = read_ts
+        case "serializable":
+            time = min(read_ts, chosen.upper - 1)
+    return Selection(max(time, since, at_least or 0), read_ts, isolation, inputs)

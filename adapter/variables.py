@@ -1,0 +1,384 @@
+"""Session variables: SET, SHOW, RESET, with PostgreSQL's names, values and errors.
+
+Each variable has a kind that says which texts it takes and how SHOW writes them. A change is part
+of its transaction: a rollback takes it back, and SET LOCAL lasts until the end. Those that the
+protocol reports are told to the client whenever they change.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from zoneinfo import ZoneInfo, available_timezones
+
+from foreshore.errors import CantChangeRuntimeParam, InvalidParameterValue, UndefinedObject
+
+SERVER_VERSION = "15.0"
+SERVER_VERSION_NUM = "150000"
+MZ_VERSION = "v0.130.0 (foreshore)"
+VERSION = f"PostgreSQL {SERVER_VERSION} (Foreshore 0.1.0), 64-bit"
+
+Kind = Callable[[str, str], str]  # (name, text) -> canonical text; raises InvalidParameterValue
+
+
+def _invalid(name: str, text: str) -> InvalidParameterValue:
+    return InvalidParameterValue(f'invalid value for parameter "{name}": "{text}"')
+
+
+def text(name: str, value: str) -> str:
+    """Take any text."""
+    return value
+
+
+def boolean(name: str, value: str) -> str:
+    """On or off, in any of PostgreSQL's spellings."""
+    word = value.strip().lower()
+    if word:
+        for spellings, canonical in ((("true", "yes", "on", "1"), "on"), (_NO, "off")):
+            if any(spelling.startswith(word) for spelling in spellings) and word != "o":
+                return canonical
+    raise InvalidParameterValue(f'parameter "{name}" requires a Boolean value')
+
+
+_NO = ("false", "no", "off", "0")
+
+
+def choice(*values: str) -> Kind:
+    """Take one of `values`, whatever its case."""
+
+    def parse(name: str, value: str) -> str:
+        for each in values:
+            if each.lower() == value.strip().lower():
+                return each
+        raise InvalidParameterValue(
+            f'invalid value for parameter "{name}": "{value}"',
+            hint=f"Available values: {', '.join(values)}.",
+        )
+
+    return parse
+
+
+def integer(low: int, high: int) -> Kind:
+    """Take a whole number from `low` to `high`."""
+
+    def parse(name: str, value: str) -> str:
+        try:
+            number = int(value.strip())
+        except ValueError:
+            raise _invalid(name, value) from None
+        if not low <= number <= high:
+            raise InvalidParameterValue(
+                f'{number} is outside the valid range for parameter "{name}" ({low} .. {high})'
+            )
+        return str(number)
+
+    return parse
+
+
+_UNITS = {"us": 0.001, "ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*\Z")
+
+
+def milliseconds(value: str) -> int | None:
+    """Return the milliseconds that `value`, a number with an optional unit, says."""
+    match = _DURATION.match(value.lower())
+    if match is None or (match[2] or "ms") not in _UNITS:
+        return None
+    return round(float(match[1]) * _UNITS[match[2] or "ms"])
+
+
+def duration(name: str, value: str) -> str:
+    """Take a time span, shown in the largest unit that divides it."""
+    ms = milliseconds(value)
+    if ms is None:
+        raise InvalidParameterValue(
+            f'invalid value for parameter "{name}": "{value}"',
+            hint='Valid units for this parameter are "us", "ms", "s", "min", "h", and "d".',
+        )
+    if ms > 2**31 - 1:
+        raise InvalidParameterValue(
+            f'{ms} ms is outside the valid range for parameter "{name}" (0 ms .. 2147483647 ms)'
+        )
+    if ms == 0:
+        return "0"
+    for unit in ("d", "h", "min", "s"):
+        if ms % _UNITS[unit] == 0:
+            return f"{ms // int(_UNITS[unit])}{unit}"
+    return f"{ms}ms"
+
+
+_STYLES = {"iso": "ISO", "sql": "SQL", "postgres": "Postgres", "german": "German"}
+_ORDERS = {
+    "mdy": "MDY",
+    "us": "MDY",
+    "noneuro": "MDY",
+    "noneuropean": "MDY",
+    "dmy": "DMY",
+    "euro": "DMY",
+    "european": "DMY",
+    "ymd": "YMD",
+}
+
+
+def datestyle(name: str, value: str) -> str:
+    """Take a style and an order of fields, either of which may be left out."""
+    style, order = "ISO", "MDY"
+    for word in filter(None, re.split(r"[,\s]+", value.strip().lower())):
+        if word in _STYLES:
+            style = _STYLES[word]
+        elif word in _ORDERS:
+            order = _ORDERS[word]
+        elif word != "default":
+            raise _invalid(name, value)
+    return f"{style}, {order}"
+
+
+def encoding(name: str, value: str) -> str:
+    """Take UTF8, the only one."""
+    if re.sub(r"[^a-z0-9]", "", value.lower()) not in ("utf8", "unicode", "default"):
+        raise _invalid(name, value)
+    return "UTF8"
+
+
+_ZONES = {zone.lower(): zone for zone in available_timezones()}
+_OFFSET = re.compile(r"([+-]?)(\d{1,2})(?::?(\d{2}))?\Z")
+
+
+def timezone(name: str, value: str) -> str:
+    """Take a zone of the IANA data base, or hours east of Greenwich as PostgreSQL shows them."""
+    word = value.strip()
+    if word.lower() in ("default", "local"):
+        return "UTC"
+    zone = _ZONES.get(word.lower())
+    if zone is not None:
+        return zone
+    offset = _OFFSET.match(word)
+    if offset is None or int(offset[2]) > 15 or int(offset[3] or 0) > 59:
+        raise _invalid(name, value)
+    return _fixed_zone(
+        (-1 if offset[1] == "-" else 1) * (int(offset[2]) * 60 + int(offset[3] or 0))
+    )
+
+
+def _fixed_zone(minutes: int) -> str:
+    hours, rest = divmod(abs(minutes), 60)
+    amount = f"{hours:02}" + (f":{rest:02}" if rest else "")
+    east, west = ("+", "-") if minutes >= 0 else ("-", "+")
+    return f"<{east}{amount}>{west}{amount}"
+
+
+def zone_info(value: str) -> ZoneInfo | None:
+    """Return the zone that a canonical TimeZone names; None for a fixed offset."""
+    return ZoneInfo(value) if value in _ZONES.values() else None
+
+
+_LEVELS = (
+    "read uncommitted",
+    "read committed",
+    "repeatable read",
+    "serializable",
+    "strict serializable",
+)
+_MESSAGES = ("debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable: its name as SHOW ALL writes it, what it takes, and where it starts."""
+
+    name: str
+    kind: Kind
+    default: str
+    description: str = ""
+    report: bool = False  # to the client, as ParameterStatus
+    fixed: bool = False
+
+
+_ALL = (
+    Variable("application_name", text, "", "Sets the application name.", report=True),
+    Variable("auto_route_catalog_queries", boolean, "on"),
+    Variable("bytea_output", choice("hex"), "hex", "Sets the output format for bytea."),
+    Variable("client_encoding", encoding, "UTF8", "Sets the client's encoding.", report=True),
+    Variable("client_min_messages", choice(*_MESSAGES), "notice"),
+    Variable("cluster", text, "quickstart", "Sets the cluster that answers queries."),
+    Variable("cluster_replica", text, ""),
+    Variable("current_object_missing_warnings", boolean, "on"),
+    Variable("database", text, "foreshore", "Sets the current database."),
+    Variable("DateStyle", datestyle, "ISO, MDY", "Sets the display of dates.", report=True),
+    Variable("default_transaction_isolation", choice(*_LEVELS), "strict serializable"),
+    Variable("default_transaction_read_only", boolean, "off", report=True),
+    Variable("extra_float_digits", integer(-15, 3), "1", "Sets the digits shown of floats."),
+    Variable("idle_in_transaction_session_timeout", duration, "2min"),
+    Variable("idle_session_timeout", duration, "0"),
+    Variable("in_hot_standby", boolean, "off", report=True, fixed=True),
+    Variable("integer_datetimes", boolean, "on", report=True, fixed=True),
+    Variable(
+        "IntervalStyle",
+        choice("postgres", "postgres_verbose", "sql_standard", "iso_8601"),
+        "postgres",
+        "Sets the display of intervals.",
+        report=True,
+    ),
+    Variable("is_superuser", boolean, "on", report=True, fixed=True),
+    Variable("jit", boolean, "off"),
+    Variable("lc_collate", text, "C", fixed=True),
+    Variable("lc_ctype", text, "C.UTF-8", fixed=True),
+    Variable("lc_messages", text, "C"),
+    Variable("lc_monetary", text, "C"),
+    Variable("lc_numeric", text, "C"),
+    Variable("lc_time", text, "C"),
+    Variable("lock_timeout", duration, "0"),
+    Variable("max_identifier_length", integer(63, 63), "63", fixed=True),
+    Variable("max_index_keys", integer(32, 32), "32", fixed=True),
+    Variable("mz_version", text, MZ_VERSION, report=True, fixed=True),
+    Variable("row_security", boolean, "on"),
+    Variable("search_path", text, "public", "Sets the schemas searched for names."),
+    Variable("server_encoding", text, "UTF8", report=True, fixed=True),
+    Variable("server_version", text, SERVER_VERSION, report=True, fixed=True),
+    Variable("server_version_num", text, SERVER_VERSION_NUM, fixed=True),
+    Variable("session_authorization", text, "foreshore", report=True, fixed=True),
+    Variable("standard_conforming_strings", choice("on"), "on", report=True),
+    Variable("statement_timeout", duration, "0", "Sets how long a statement may take."),
+    Variable(
+        "synchronous_commit", choice("on", "off", "local", "remote_write", "remote_apply"), "on"
+    ),
+    Variable("TimeZone", timezone, "UTC", "Sets the time zone.", report=True),
+    Variable("transaction_isolation", choice(*_LEVELS), "strict serializable"),
+    Variable("transaction_read_only", boolean, "off"),
+    Variable("transaction_deferrable", boolean, "off"),
+    Variable("welcome_message", boolean, "on"),
+    Variable("xmloption", choice("content", "document"), "content"),
+)
+VARIABLES: Mapping[str, Variable] = {each.name.lower(): each for each in _ALL}
+_ALIASES = {"time zone": "timezone", "transaction isolation level": "transaction_isolation"}
+_CUSTOM = re.compile(r"[A-Za-z_][\w$]*(\.[A-Za-z_][\w$]*)+\Z")
+
+
+def quoted(value: str) -> str:
+    """Return a list element as SHOW writes it: quoted unless it is a plain name."""
+    if re.fullmatch(r"[a-z_][a-z0-9_$]*", value):
+        return value
+    return '"' + value.replace('"', '""') + '"'
+
+
+def split_list(value: str) -> tuple[str, ...]:
+    """Return the names of a list as `search_path` holds it."""
+    return tuple(
+        match[2].lower() if match[1] is None else match[1].replace('""', '"')
+        for match in re.finditer(r'"((?:[^"]|"")*)"|([^\s,"]+)', value)
+    )
+
+
+class Variables:
+    """The variables of one session."""
+
+    def __init__(self, defaults: Mapping[str, str]) -> None:
+        self._defaults = {name: each.default for name, each in VARIABLES.items()}
+        for name, value in defaults.items():
+            self._defaults[name.lower()] = self._parse(name, (value,))
+        self._values = dict(self._defaults)  # of the session, as of the last commit
+        self._set = dict(self._values)  # as set in the running transaction
+        self._current = dict(self._values)  # with what is local to it
+        self._reported: dict[str, str] = {}
+        self._touched = False  # in the running transaction
+
+    def __getitem__(self, name: str) -> str:
+        """Return the value of a variable that exists, by its name in lower case."""
+        return self._current[name]
+
+    def show(self, name: str) -> str:
+        """Return the value for SHOW."""
+        key = self._key(name)
+        if key not in self._current:
+            raise _unknown(name)
+        return self._current[key]
+
+    def show_all(self) -> Iterator[tuple[str, str, str]]:
+        """Yield name, value and description of all, in order."""
+        for key in sorted(self._current):
+            known = VARIABLES.get(key)
+            yield (
+                known.name if known else key,
+                self._current[key],
+                known.description if known else "",
+            )
+
+    def set(self, name: str, values: tuple[str, ...] | None, *, local: bool = False) -> None:
+        """Set a variable; no values: to its default."""
+        key = self._key(name)
+        known = VARIABLES.get(key)
+        if known is None and not _CUSTOM.match(name):
+            raise _unknown(name)
+        if values is None:
+            value = self._defaults.get(key, "")
+            if known is not None and known.fixed:
+                return
+        else:
+            value = self._parse(name, values)
+            if known is not None and known.fixed and value != self._current[key]:
+                raise CantChangeRuntimeParam(f'parameter "{known.name}" cannot be changed')
+        self._touched = True
+        self._current[key] = value
+        if not local:
+            self._set[key] = value
+
+    def set_fixed(self, name: str, value: str) -> None:
+        """Set what only the system sets, as the name of the session's role."""
+        for values in (self._defaults, self._values, self._set, self._current):
+            values[name] = value
+
+    def reset_all(self) -> None:
+        """Set all to their defaults, but for what belongs to the transaction."""
+        self._touched = True
+        for key in list(self._current):
+            if not key.startswith("transaction_"):
+                self._current[key] = self._set[key] = self._defaults.get(key, "")
+
+    def commit(self) -> None:
+        """Keep what was set, and end what was local."""
+        if not self._touched:
+            return
+        self._touched = False
+        self._set["transaction_isolation"] = self._set["default_transaction_isolation"]
+        self._set["transaction_read_only"] = self._set["default_transaction_read_only"]
+        self._values = dict(self._set)
+        self._current = dict(self._set)
+
+    def rollback(self) -> None:
+        """Take back what was set in the transaction."""
+        if self._touched:
+            self._set = dict(self._values)
+            self.commit()
+
+    def drain_reports(self) -> dict[str, str]:
+        """Return the reported variables whose value the client does not know yet."""
+        changed = {}
+        for key in _REPORTED:
+            value = self._current[key]
+            if self._reported.get(key) != value:
+                self._reported[key] = value
+                changed[VARIABLES[key].name] = value
+        return changed
+
+    def _key(self, name: str) -> str:
+        key = name.lower()
+        return _ALIASES.get(key, key)
+
+    def _parse(self, name: str, values: tuple[str, ...]) -> str:
+        key = self._key(name)
+        known = VARIABLES.get(key)
+        if known is None:
+            return ", ".join(values)
+        if key == "search_path":
+            if len(values) == 1 and ("," in values[0] or '"' in values[0]):
+                values = split_list(values[0])
+            return ", ".join(map(quoted, values))
+        if len(values) != 1 and key != "datestyle":
+            raise InvalidParameterValue(f"SET {known.name} takes only one argument")
+        return known.kind(known.name, ", ".join(values))
+
+
+_REPORTED = tuple(name for name, each in VARIABLES.items() if each.report)
+
+
+def _unknown(name: str) -> UndefinedObject:
+    return UndefinedObject(f'unrecognized configuration parameter "{name}"')

@@ -1,0 +1,81 @@
+"""The oracle's laws, also across restarts and jumps of the clock."""
+
+import asyncio
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foreshore.adapter.oracle import RESERVED_MS, TimestampOracle
+from foreshore.clock import ManualClock
+
+
+class Memory:
+    """A reservation that survives the oracle."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        self.stores = 0
+
+    async def load(self) -> int:
+        return self.end
+
+    async def store(self, end: int) -> None:
+        assert end > self.end
+        self.end = end
+        self.stores += 1
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.just(("write", 0)),
+        st.just(("read", 0)),
+        st.just(("restart", 0)),
+        st.tuples(st.just("clock"), st.integers(-3_000, 6_000)),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(STEPS)
+def test_times_never_go_back(steps: list[tuple[str, int]]) -> None:
+    async def play() -> None:
+        clock, memory = ManualClock(100_000), Memory()
+        oracle = await TimestampOracle.open(clock, memory)
+        last_write = last_read = 0
+        for step, by in steps:
+            match step:
+                case "write":
+                    time = oracle.try_write_ts()
+                    if time is None:
+                        clock.time += oracle.lead_ms()
+                        time = await oracle.write_ts()
+                    assert time > last_write
+                    assert time > last_read
+                    assert time < memory.end
+                    oracle.apply_write(time)
+                    last_write = time
+                case "read":
+                    time = oracle.read_ts()
+                    assert time >= last_write
+                    assert time >= last_read
+                    last_read = time
+                case "restart":
+                    oracle = await TimestampOracle.open(clock, memory)
+                case _:
+                    clock.time += by
+
+    asyncio.run(play())
+
+
+def test_a_range_is_reserved_once_for_many_times() -> None:
+    async def play() -> None:
+        clock, memory = ManualClock(100_000), Memory()
+        oracle = await TimestampOracle.open(clock, memory)
+        stores = memory.stores
+        for _ in range(RESERVED_MS // 2):
+            clock.advance(1)
+            await oracle.write_ts()
+        assert memory.stores - stores <= 2
+
+    asyncio.run(play())

@@ -1,0 +1,99 @@
+"""SET, SHOW and RESET, with PostgreSQL's canonical values and errors."""
+
+import pytest
+
+from foreshore.adapter.variables import Variables, split_list
+from foreshore.errors import CantChangeRuntimeParam, DatabaseError, UndefinedObject
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "shown"),
+    [
+        ("statement_timeout", "1500", "1500ms"),
+        ("statement_timeout", "60s", "1min"),
+        ("statement_timeout", "0", "0"),
+        ("DateStyle", "sql, dmy", "SQL, DMY"),
+        ("datestyle", "ISO", "ISO, MDY"),
+        ("client_encoding", "'utf-8'", "UTF8"),
+        ("TimeZone", "europe/berlin", "Europe/Berlin"),
+        ("TIME ZONE", "+2", "<+02>-02"),
+        ("timezone", "-3:30", "<-03:30>+03:30"),
+        ("standard_conforming_strings", "on", "on"),
+        ("extra_float_digits", "3", "3"),
+        ("row_security", "f", "off"),
+        ("IntervalStyle", "ISO_8601", "iso_8601"),
+        ("my.own", "x", "x"),
+    ],
+)
+def test_values_are_shown_in_canonical_form(name: str, given: str, shown: str) -> None:
+    variables = Variables({})
+    variables.set(name, (given,))
+    assert variables.show(name) == shown
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sqlstate", "message"),
+    [
+        ("nonesuch", "1", "42704", 'unrecognized configuration parameter "nonesuch"'),
+        ("row_security", "maybe", "22023", 'parameter "row_security" requires a Boolean value'),
+        ("TimeZone", "Nowhere", "22023", 'invalid value for parameter "TimeZone": "Nowhere"'),
+        ("server_version", "9", "55P02", 'parameter "server_version" cannot be changed'),
+        (
+            "extra_float_digits",
+            "4",
+            "22023",
+            '4 is outside the valid range for parameter "extra_float_digits" (-15 .. 3)',
+        ),
+    ],
+)
+def test_bad_values_are_refused(name: str, value: str, sqlstate: str, message: str) -> None:
+    with pytest.raises(DatabaseError) as refused:
+        Variables({}).set(name, (value,))
+    assert (refused.value.sqlstate, refused.value.message) == (sqlstate, message)
+
+
+def test_unknown_variables_have_no_value() -> None:
+    with pytest.raises(UndefinedObject):
+        Variables({}).show("nonesuch")
+
+
+def test_a_rollback_takes_back_and_local_ends_with_the_transaction() -> None:
+    variables = Variables({"application_name": "psql"})
+    variables.set("cluster", ("a",))
+    variables.commit()
+    variables.set("cluster", ("b",))
+    variables.set("application_name", ("x",), local=True)
+    assert variables["application_name"] == "x"
+    variables.rollback()
+    assert (variables["cluster"], variables["application_name"]) == ("a", "psql")
+    variables.set("cluster", ("c",), local=True)
+    variables.set("application_name", None)
+    variables.commit()
+    assert (variables["cluster"], variables["application_name"]) == ("a", "psql")
+
+
+def test_reports_are_told_once() -> None:
+    variables = Variables({})
+    assert variables.drain_reports()["server_version"] == "15.0"
+    assert variables.drain_reports() == {}
+    variables.set("TimeZone", ("Europe/Paris",))
+    variables.set("cluster", ("x",))
+    assert variables.drain_reports() == {"TimeZone": "Europe/Paris"}
+
+
+def test_fixed_ones_may_be_set_to_what_they_are() -> None:
+    variables = Variables({})
+    variables.set("integer_datetimes", ("on",))
+    with pytest.raises(CantChangeRuntimeParam):
+        variables.set("integer_datetimes", ("off",))
+
+
+def test_search_path_is_a_list_of_names() -> None:
+    variables = Variables({})
+    variables.set("search_path", ("$user", "public"))
+    assert variables.show("search_path") == '"$user", public'
+    assert split_list(variables.show("search_path")) == ("$user", "public")
+    variables.set("search_path", ("a, B",))
+    assert split_list(variables.show("search_path")) == ("a", "b")
+    variables.set("search_path", ("",))
+    assert split_list(variables.show("search_path")) == ("",)
