@@ -221,7 +221,7 @@ def _indexes(world: World) -> Iterator[Row]:
 
 def _index_columns(world: World) -> Iterator[Row]:
     for item in _items(world, "index"):
-        if item.on not in world.state.objects:
+        if item.on is None or item.on not in world.state.objects:
             continue
         columns = world.desc_of(item.on).columns
         for number, (position, text) in enumerate(world.index_key_of(item.id), 1):

@@ -155,7 +155,7 @@ def _desc_on(world: World, index: Item) -> RelationDesc | None:
 
 def _index(world: World) -> Iterator[Row]:
     for item in world.items:
-        if item.type != "index" or item.on not in world.state.objects:
+        if item.type != "index" or item.on is None or item.on not in world.state.objects:
             continue
         key = world.index_key_of(item.id)
         texts = [text for position, text in key if not position]
@@ -418,7 +418,7 @@ def _matviews(world: World) -> Iterator[Row]:
 
 def _indexes(world: World) -> Iterator[Row]:
     for item, schema, _ in _of("index")(world):
-        if item.on in world.state.objects:
+        if item.on is not None and item.on in world.state.objects:
             yield {
                 "schemaname": schema,
                 "tablename": world.name(item.on),

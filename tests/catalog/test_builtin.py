@@ -36,7 +36,7 @@ def test_no_two_builtins_share_an_oid_or_a_name() -> None:
 
 def test_a_new_catalog_has_its_first_database_schema_and_cluster() -> None:
     def names(relation: str, column: str) -> list[str]:
-        return builtins_by_name()["pg_catalog", relation].table(world())[column].to_pylist()
+        return list(builtins_by_name()["pg_catalog", relation].table(world())[column].to_pylist())
 
     assert names("pg_database", "datname") == ["foreshore"]
     assert {"public", "pg_catalog", "information_schema"} <= set(names("pg_namespace", "nspname"))
