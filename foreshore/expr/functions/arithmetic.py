@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from math import gcd, lcm
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore.errors import data_error
+from foreshore.expr.functions.rows import DIVISION_BY_ZERO, Failure, out_of_range, rowwise
 from foreshore.expr.functions.function import (
     Kernel,
     Outcome,
@@ -21,12 +20,6 @@ from foreshore.expr.functions.function import (
 from foreshore.types import SqlType, arrow_type
 
 WIDTHS = {"int2": 16, "int4": 32, "int8": 64}
-DIVISION_BY_ZERO = data_error("22012", "division by zero")
-
-
-def out_of_range(type: SqlType) -> str:
-    """Return the error of a result that `type` cannot hold."""
-    return data_error("22003", f"{type} out of range")
 
 
 def infix(operator: str, *, total: bool = False) -> Rendering:
@@ -55,40 +48,6 @@ def trying(name: str) -> Rendering:
         return f"TRY({name}({', '.join(args)}))"
 
     return render
-
-
-def rowwise(types: Signature, compute: Callable[..., Any], *arrays: pa.Array) -> Outcome:
-    """Apply `compute` to each row without NULLs.
-
-    An `ArithmeticError` or a `ValueError` whose text is a data error's fails the row.
-    """
-    values: list[Any] = []
-    errors: list[str | None] = []
-    failed = False
-    for row in zip(*(array.to_pylist() for array in arrays), strict=True):
-        value, error = None, None
-        if None not in row:
-            try:
-                value = compute(*row)
-            except Failure as failure:
-                error, failed = failure.text, True
-        values.append(value)
-        errors.append(error)
-    result = pa.array(values, arrow_type(types.result))
-    return (result, pa.array(errors, pa.string())) if failed else result
-
-
-class Failure(Exception):
-    """A row's failing; `text` is of `data_error`."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.text = text
-
-
-def fail(sqlstate: str, message: str) -> Failure:
-    """Return the failure of a row."""
-    return Failure(data_error(sqlstate, message))
 
 
 def _in_range(value: int, type: SqlType) -> int:

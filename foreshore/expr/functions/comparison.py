@@ -8,13 +8,16 @@ element by element, a NULL element greater than any other; jsonb as PostgreSQL's
 sort or hash rows without an engine.
 """
 
+import struct
 from collections.abc import Callable, Sequence
+from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foreshore.expr.datum import from_array
 from foreshore.expr.functions.decimals import rescale, unscaled, wide
 from foreshore.expr.functions.function import (
     BY_KEY,
@@ -27,6 +30,7 @@ from foreshore.expr.functions.function import (
 from foreshore.types import NUMERIC_DIGITS, SqlType
 
 DAY = 86_400_000_000
+_WIDE = Context(prec=80)
 
 _ARROW: dict[str, Callable[..., pa.Array]] = {
     "eq": pc.equal,
@@ -264,3 +268,60 @@ for _kind, _surface in _NAMES.items():
         overload(_surface, f"{_left} {_right}", _function, f"{_wider} {_wider}")
         overload(_surface, f"{_right} {_left}", _function, f"{_wider} {_wider}")
     overload(_surface, "anyarray anyarray", _function, "anyarray anyarray")
+
+
+def order_bytes(array: pa.Array, type: SqlType) -> list[bytes | None]:
+    """Return for each row bytes that are ordered, and equal, as SQL has the values."""
+    return [None if d is None else datum_bytes(d, type) for d in from_array(array, type)]
+
+
+def datum_bytes(datum: Any, type: SqlType) -> bytes:
+    """Return the bytes of one datum (not NULL) by which it is ordered."""
+    if type.element is not None:
+        element = type.element
+        parts = [b"\x02" if d is None else b"\x01" + _ended(datum_bytes(d, element)) for d in datum]
+        return b"".join(parts) + b"\x00"
+    match type.name:
+        case "jsonb":
+            from foreshore.expr.functions.jsontext import json_order_bytes
+
+            return json_order_bytes(datum)
+        case "float4" | "float8":
+            return float_bytes(datum)
+        case "interval":
+            return int(order_key(datum, type) + 2**95).to_bytes(12, "big")
+        case "numeric":
+            units = int(Decimal(datum).scaleb(type.scale or 0, _WIDE))
+            return (units + 2**127).to_bytes(16, "big")
+        case "bytea" | "uuid":
+            return bytes(datum)
+        case "bool":
+            return b"\x01" if datum else b"\x00"
+        case _ if isinstance(datum, str):
+            return datum.encode()
+        case _ if isinstance(datum, tuple):
+            return b"".join((d + 2**63).to_bytes(8, "big") for d in datum)
+        case _:
+            return (int(datum) + 2**63).to_bytes(8, "big")
+
+
+def _ended(data: bytes) -> bytes:
+    """Return `data` marked where it ends, such that order stays and nothing is a prefix."""
+    return data.replace(b"\x00", b"\x00\xff") + b"\x00\x00"
+
+
+def float_bytes(value: float) -> bytes:
+    """Return the bytes of a double by which it is ordered: NaN last, -0.0 as 0.0."""
+    if value != value:
+        return b"\xff" * 8
+    (bits,) = struct.unpack(">Q", struct.pack(">d", value + 0.0))
+    flipped = bits ^ (2**64 - 1) if bits >> 63 else bits | 2**63
+    return int(flipped).to_bytes(8, "big")
+
+
+hidden(
+    "order_bytes",
+    "any",
+    "bytea",
+    lambda types, a: pa.array(order_bytes(a, types.args[0]), pa.binary()),
+)

@@ -36,6 +36,9 @@ _FAMILIES = (
     "arithmetic",
     "comparison",
     "conditional",
+    "numeric",
+    "floats",
+    "casting",
 )
 
 for _family in _FAMILIES:

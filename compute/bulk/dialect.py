@@ -1,0 +1,274 @@
+"""Dialects: scalars of the IR as SQL of a bulk engine, exact and total.
+
+    dialect.scalar(expr, columns)  SQL for the value of `expr`, NULL where it fails
+    dialect.error(expr, columns)   SQL for its error's text, NULL where it does not; ErrorOf as SQL
+    dialect.key(sql, type)         the form in which the engine's equality and order are SQL's
+    dialect.used                   the Arrow functions that the SQL so far calls, to be registered
+
+A function is rendered by its own rendering for the engine where it has one for these types, else as a
+call of an Arrow function over its kernel. Nothing here raises in the engine: failing values are NULL,
+so an engine may evaluate branches that are not taken.
+"""
+
+import hashlib
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from foreshore.expr.evaluate import constant, fallible
+from foreshore.expr.functions.function import ScalarFunction, Signature, apply
+from foreshore.expr.functions.registry import scalar_function, signature
+from foreshore.expr.ir import (
+    And,
+    Call,
+    Case,
+    Column,
+    ErrorOf,
+    Literal,
+    Or,
+    OrderKey,
+    Scalar,
+    type_of,
+)
+from foreshore.types import BOOL, BYTEA, TEXT, Datum, SqlType, arrow_type
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowFunction:
+    """A kernel as an engine calls it: by name, for one signature; its values or its errors."""
+
+    name: str
+    key: str
+    types: Signature
+    errors: bool
+
+    @property
+    def result(self) -> SqlType:
+        """The type of what it returns."""
+        return TEXT if self.errors else self.types.result
+
+    def __call__(self, *arrays: pa.Array) -> pa.Array:
+        """Return values, NULL where a row fails, or errors, NULL where it does not."""
+        columns = [
+            _contiguous(a, arrow_type(t)) for a, t in zip(arrays, self.types.args, strict=True)
+        ]
+        values, errors = apply(scalar_function(self.key), self.types, columns)
+        if not self.errors:
+            return values
+        return pa.nulls(len(values), pa.string()) if errors is None else errors
+
+
+def _contiguous(array: pa.Array | pa.ChunkedArray, type: pa.DataType) -> pa.Array:
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
+    return array if array.type == type else array.cast(type)
+
+
+class Dialect(ABC):
+    """Renders scalars; one is made for each statement, so that `used` is what that one calls."""
+
+    name: str
+
+    def __init__(self) -> None:
+        self.used: dict[str, ArrowFunction] = {}
+
+    @abstractmethod
+    def type_name(self, type: SqlType) -> str:
+        """Return the engine's name of a column's type."""
+
+    @abstractmethod
+    def literal(self, datum: Datum, type: SqlType) -> str:
+        """Return SQL for a constant of exactly that type."""
+
+    @abstractmethod
+    def rendering(
+        self, function: ScalarFunction
+    ) -> Callable[["Dialect", Signature, Sequence[str]], str | None] | None:
+        """Return the function's rendering for this engine."""
+
+    @abstractmethod
+    def key(self, sql: str, type: SqlType) -> str:
+        """Return the form of a value in which the engine groups, joins and orders as SQL does.
+
+        It may be of another type. Numerics of one scale compare; for several see `common_keys`.
+        """
+
+    def common_keys(self, sqls: Sequence[str], types: Sequence[SqlType]) -> list[str]:
+        """Return keys that are equal exactly where the values are; for joins on unlike scales.
+
+        A numeric that the largest scale cannot hold equals none of the others: it becomes NULL.
+        """
+        scales = {t.scale for t in types if t.name == "numeric"}
+        if len(scales) < 2:
+            return [self.key(sql, type) for sql, type in zip(sqls, types, strict=True)]
+        scale = max(s or 0 for s in scales)
+        return [f"TRY_CAST({sql} AS DECIMAL(38,{scale}))" for sql in sqls]
+
+    def order_by(self, keys: Sequence[OrderKey], columns: Sequence[str]) -> str:
+        """Return the list of an ORDER BY over infallible keys."""
+        return ", ".join(
+            self.order_term(
+                self.key(self.scalar(key.expr, columns), type_of(key.expr)),
+                descending=key.descending,
+                nulls_first=key.nulls_first,
+            )
+            for key in keys
+        )
+
+    @staticmethod
+    def order_term(sql: str, *, descending: bool, nulls_first: bool) -> str:
+        """Return one term of an ORDER BY, everything said outright."""
+        return f"{sql} {'DESC' if descending else 'ASC'} NULLS {'FIRST' if nulls_first else 'LAST'}"
+
+    # --- values ----------------------------------------------------------------------------
+
+    def scalar(self, expr: Scalar, columns: Sequence[str]) -> str:
+        """Return SQL for the value of `expr` over a row whose columns are the SQL `columns`."""
+        match expr:
+            case Column(index=index):
+                return columns[index]
+            case Literal(value=value, type=type):
+                return self.literal(value, type)
+            case Call():
+                return self._call(expr, columns)
+            case And(args=args):
+                return self._junction("AND", args, columns)
+            case Or(args=args):
+                return self._junction("OR", args, columns)
+            case Case():
+                return self._case(expr, columns)
+            case ErrorOf(expr=inner):
+                return self.error(inner, columns)
+            case _:
+                raise AssertionError(f"cannot be rendered: {expr}")
+
+    def _junction(self, word: str, args: Sequence[Scalar], columns: Sequence[str]) -> str:
+        if not args:
+            return self.literal(word == "AND", BOOL)
+        return "(" + f" {word} ".join(self.scalar(arg, columns) for arg in args) + ")"
+
+    def _case(self, case: Case, columns: Sequence[str]) -> str:
+        parts = ["CASE"]
+        for condition, result in case.branches:
+            if fallible(condition):
+                parts.append(f"WHEN ({self.error(condition, columns)}) IS NOT NULL THEN NULL")
+            parts.append(
+                f"WHEN {self.scalar(condition, columns)} THEN {self.scalar(result, columns)}"
+            )
+        parts.append(f"ELSE {self.scalar(case.otherwise, columns)} END")
+        return "(" + " ".join(parts) + ")"
+
+    def _call(self, call: Call, columns: Sequence[str]) -> str:
+        if call.function == "coalesce" and any(map(fallible, call.args)):
+            return self._case(_as_case(call), columns)
+        if not call.args:
+            value = constant(call)
+            assert isinstance(value, Literal), call
+            return self.literal(value.value, value.type)
+        function, types = scalar_function(call.function), signature(call)
+        args = [self.scalar(arg, columns) for arg in call.args]
+        value = self.apply(function, types, args)
+        if function.strict or not any(map(fallible, call.args)):
+            return value
+        failed = " OR ".join(
+            f"({self.error(arg, columns)}) IS NOT NULL" for arg in call.args if fallible(arg)
+        )
+        return f"(CASE WHEN {failed} THEN NULL ELSE {value} END)"
+
+    def apply(self, function: ScalarFunction, types: Signature, args: Sequence[str]) -> str:
+        """Return SQL for a function of arguments that are SQL already."""
+        rendering = self.rendering(function)
+        if rendering is not None:
+            sql = rendering(self, types, args)
+            if sql is not None:
+                return sql
+        return self.arrow_call(function.key, types, args, errors=False)
+
+    def arrow_call(
+        self, key: str, types: Signature, args: Sequence[str], *, errors: bool = False
+    ) -> str:
+        """Return a call of the Arrow function over a kernel, which `used` then holds."""
+        digest = hashlib.blake2b(repr((key, types)).encode(), digest_size=6).hexdigest()
+        stem = re.sub(r"[^a-z0-9]+", "_", key.split("(")[0].lower()).strip("_") or "op"
+        name = f"fs_{stem}_{digest}{'_error' if errors else ''}"
+        self.used[name] = ArrowFunction(name, key, types, errors)
+        return f"{name}({', '.join(args)})"
+
+    def order_bytes(self, sql: str, type: SqlType) -> str:
+        """Return the call that gives a value's key as bytes, for types the engine cannot order."""
+        return self.arrow_call("order_bytes", Signature((type,), BYTEA), [sql])
+
+    # --- errors ----------------------------------------------------------------------------
+
+    def error(self, expr: Scalar, columns: Sequence[str]) -> str:
+        """Return SQL for the error of `expr`, of the engine's text type."""
+        if not fallible(expr):
+            return self.literal(None, TEXT)
+        match expr:
+            case Call(function="coalesce"):
+                return self._case_error(_as_case(expr), columns)
+            case Call():
+                return self._call_error(expr, columns)
+            case And(args=args):
+                return self._junction_error("NOT ", expr, args, columns)
+            case Or(args=args):
+                return self._junction_error("", expr, args, columns)
+            case Case():
+                return self._case_error(expr, columns)
+            case _:
+                raise AssertionError(f"cannot fail: {expr}")
+
+    def _junction_error(
+        self, sign: str, expr: Scalar, args: Sequence[Scalar], columns: Sequence[str]
+    ) -> str:
+        errors = self._first([self.error(arg, columns) for arg in args if fallible(arg)])
+        return f"(CASE WHEN {sign}{self.scalar(expr, columns)} THEN NULL ELSE {errors} END)"
+
+    def _case_error(self, case: Case, columns: Sequence[str]) -> str:
+        parts = ["CASE"]
+        for condition, result in case.branches:
+            if fallible(condition):
+                error = self.error(condition, columns)
+                parts.append(f"WHEN ({error}) IS NOT NULL THEN {error}")
+            parts.append(
+                f"WHEN {self.scalar(condition, columns)} THEN {self.error(result, columns)}"
+            )
+        parts.append(f"ELSE {self.error(case.otherwise, columns)} END")
+        return "(" + " ".join(parts) + ")"
+
+    def _call_error(self, call: Call, columns: Sequence[str]) -> str:
+        errors = [self.error(arg, columns) for arg in call.args if fallible(arg)]
+        function, types = scalar_function(call.function), signature(call)
+        if function.may_fail(types):
+            args = [self.scalar(arg, columns) for arg in call.args]
+            errors.append(self._own_error(function, types, args))
+        return self._first(errors)
+
+    def _own_error(self, function: ScalarFunction, types: Signature, args: Sequence[str]) -> str:
+        if function.error_sql is not None:
+            sql = function.error_sql(self, types, args)
+            if sql is not None:
+                return f"({sql})"
+        text = function.only_error(types)
+        if text is not None:
+            failing = self.literal(text, TEXT)
+        else:
+            failing = self.arrow_call(function.key, types, args, errors=True)
+        if not function.strict:
+            return failing
+        given = "".join(f"({arg}) IS NOT NULL AND " for arg in args)
+        value = self.apply(function, types, args)
+        return f"(CASE WHEN {given}({value}) IS NULL THEN {failing} END)"
+
+    @staticmethod
+    def _first(errors: Sequence[str]) -> str:
+        return errors[0] if len(errors) == 1 else f"COALESCE({', '.join(errors)})"
+
+
+def _as_case(call: Call) -> Case:
+    """Return coalesce as the guards that it is."""
+    branches = tuple((Call("is_not_null", (arg,), BOOL), arg) for arg in call.args[:-1])
+    return Case(branches, call.args[-1], call.type)

@@ -1,0 +1,107 @@
+"""Data and columns: single values of physical form to Arrow arrays and back.
+
+A datum is what `foreshore.types` says; Arrow's own Python values differ from it for dates, times,
+numerics and intervals, and building them value by value is slow, so both ways are here.
+"""
+
+from collections.abc import Sequence
+from decimal import Context, Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from foreshore.types import NUMERIC_DIGITS, Datum, SqlType, arrow_type
+
+_INTEGRAL = frozenset({"date", "time", "timestamp", "timestamptz"})
+_CONTEXT = Context(prec=NUMERIC_DIGITS)
+
+
+def to_array(data: Sequence[Datum], type: SqlType) -> pa.Array:
+    """Return the column that holds `data`, in order."""
+    arrow = arrow_type(type)
+    if type.element is not None:
+        return _to_lists(data, type, arrow)
+    match type.name:
+        case "numeric":
+            return pa.array([None if d is None else Decimal(str(d)) for d in data], arrow)
+        case "date":
+            return pa.array(data, pa.int32()).view(arrow)
+        case "time" | "timestamp" | "timestamptz":
+            return pa.array(data, pa.int64()).view(arrow)
+        case "interval":
+            valid = [d is not None for d in data]
+            rows: list[Any] = [(0, 0, 0) if d is None else d for d in data]
+            fields = [pa.array([row[i] for row in rows], arrow.field(i).type) for i in range(3)]
+            mask = None if all(valid) else pa.array([not v for v in valid])
+            return pa.StructArray.from_arrays(fields, fields=list(arrow), mask=mask)
+        case _:
+            return pa.array(data, arrow)
+
+
+def _to_lists(data: Sequence[Datum], type: SqlType, arrow: pa.DataType) -> pa.Array:
+    assert type.element is not None
+    offsets: list[int | None] = []
+    items: list[Datum] = []
+    for datum in data:
+        if datum is None:
+            offsets.append(None)
+        else:
+            assert isinstance(datum, tuple | list), datum
+            offsets.append(len(items))
+            items.extend(datum)
+    offsets.append(len(items))
+    values = to_array(items, type.element)
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=arrow)
+
+
+def from_array(array: pa.Array, type: SqlType) -> list[Datum]:
+    """Return the data of a column, in order."""
+    if type.element is not None:
+        items = from_array(array.values, type.element)
+        starts, valid = array.offsets.to_pylist(), array.is_valid().to_pylist()
+        return [
+            tuple(items[starts[i] : starts[i + 1]]) if valid[i] else None for i in range(len(array))
+        ]
+    match type.name:
+        case "numeric":
+            return [None if v is None else numeric_datum(v, type) for v in array.to_pylist()]
+        case "date":
+            return array.view(pa.int32()).to_pylist()
+        case "time" | "timestamp" | "timestamptz":
+            return array.view(pa.int64()).to_pylist()
+        case "interval":
+            return [
+                None if v is None else (v["months"], v["days"], v["micros"])
+                for v in array.to_pylist()
+            ]
+        case _:
+            return array.to_pylist()
+
+
+def numeric_datum(value: Decimal, type: SqlType) -> str:
+    """Return the text of a numeric's value: without trailing zeros where `type` trims them."""
+    text = format(value, "f")
+    if type.trim and "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return text
+
+
+def to_scalar(datum: Datum, type: SqlType) -> pa.Scalar:
+    """Return one value as an Arrow scalar."""
+    return to_array([datum], type)[0]
+
+
+def repeat(datum: Datum, type: SqlType, rows: int) -> pa.Array:
+    """Return a column of `rows` times the same value."""
+    if rows == 1:
+        return to_array([datum], type)
+    if datum is None:
+        return pa.nulls(rows, arrow_type(type))
+    if isinstance(datum, bool | int | float) and type.name not in _INTEGRAL:
+        if type.name == "bool":
+            return pa.array(np.full(rows, datum))
+        if type.name != "numeric":
+            arrow = arrow_type(type)
+            return pa.array(np.full(rows, datum, dtype=arrow.to_pandas_dtype()), arrow)
+    return pa.repeat(to_scalar(datum, type), rows)

@@ -1,0 +1,270 @@
+"""Evaluation of scalars over Arrow columns, by the registry's kernels.
+
+    evaluate(scalar, columns, rows)   values where nothing may fail, or failing has been split off
+    outcome(scalar, columns, rows)    values and errors
+    fold(scalar)                      the same scalar with its constant parts computed
+
+The rule throughout: a value is NULL wherever its error is not, and an error counts only where the
+guards let the row through: the branches of Case behind their conditions, And beside no FALSE, Or
+beside no TRUE, coalesce's arguments where all before them are NULL. Guarded parts are evaluated only
+over the rows that reach them, if they may fail or are costly.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foreshore.expr import datum
+from foreshore.expr.functions.function import apply
+from foreshore.expr.functions.registry import scalar_function, signature
+from foreshore.expr.ir import (
+    And,
+    Call,
+    Case,
+    Column,
+    ErrorOf,
+    Literal,
+    Or,
+    Scalar,
+    operands_of,
+    type_of,
+    with_operands,
+)
+from foreshore.types import TEXT, arrow_type
+
+Errors = pa.Array | None
+NO_TEXT = pa.scalar(None, pa.string())
+
+
+def evaluate(scalar: Scalar, columns: Sequence[pa.Array], rows: int) -> pa.Array:
+    """Return the value of `scalar` for each of `rows` rows; NULL where it fails.
+
+    `columns` are arrays, or chunked arrays, of physical form.
+    """
+    return _Evaluation(columns, rows).run(scalar)[0]
+
+
+def outcome(
+    scalar: Scalar, columns: Sequence[pa.Array], rows: int
+) -> tuple[pa.Array, pa.Array | None]:
+    """Return the values, and the errors (texts of `data_error`); None where no row fails."""
+    return _Evaluation(columns, rows).run(scalar)
+
+
+@lru_cache(65_536)
+def fallible(scalar: Scalar) -> bool:
+    """Whether evaluating `scalar` may fail for some row."""
+    if isinstance(scalar, ErrorOf):
+        return False
+    if isinstance(scalar, Call):
+        function = scalar_function(scalar.function)
+        if function.fallible and function.may_fail(signature(scalar)):
+            return True
+    return any(map(fallible, operands_of(scalar)))
+
+
+@lru_cache(65_536)
+def _plan(call: Call) -> tuple[object, object]:
+    return scalar_function(call.function), signature(call)
+
+
+class _Evaluation:
+    def __init__(self, columns: Sequence[pa.Array], rows: int) -> None:
+        self.columns = columns
+        self.rows = rows
+
+    def run(self, scalar: Scalar) -> tuple[pa.Array, Errors]:
+        match scalar:
+            case Column(index=index):
+                column = self.columns[index]
+                if isinstance(column, pa.ChunkedArray):
+                    column = column.combine_chunks()
+                    if isinstance(column, pa.ChunkedArray):
+                        column = column.chunk(0)
+                return column, None
+            case Literal(value=value, type=type):
+                return datum.repeat(value, type, self.rows), None
+            case Call():
+                return self.call(scalar)
+            case And(args=args):
+                return self.junction(args, False)
+            case Or(args=args):
+                return self.junction(args, True)
+            case Case():
+                return self.case(scalar)
+            case ErrorOf(expr=expr):
+                if not fallible(expr):
+                    return pa.nulls(self.rows, pa.string()), None
+                errors = self.run(expr)[1]
+                return pa.nulls(self.rows, pa.string()) if errors is None else errors, None
+            case _:
+                raise AssertionError(f"cannot be evaluated: {scalar}")
+
+    def call(self, call: Call) -> tuple[pa.Array, Errors]:
+        if call.function == "coalesce":
+            return self.coalesce(call)
+        function, types = _plan(call)
+        errors: Errors = None
+        arrays = []
+        for arg in call.args:
+            values, failed = self.run(arg)
+            arrays.append(values)
+            errors = (
+                failed if errors is None else errors if failed is None else _first(errors, failed)
+            )
+        if not arrays:
+            values, _ = apply(function, types, ())  # type: ignore[arg-type]
+            return (values if self.rows == 1 else pa.repeat(values[0], self.rows)), None
+        values, failed = apply(function, types, arrays)  # type: ignore[arg-type]
+        if errors is None:
+            return values, failed
+        if not function.strict:  # type: ignore[attr-defined]
+            values = pc.if_else(errors.is_null(), values, pa.scalar(None, values.type))
+        return values, errors if failed is None else _first(errors, failed)
+
+    def junction(self, args: Sequence[Scalar], decisive: bool) -> tuple[pa.Array, Errors]:
+        combine = pc.or_kleene if decisive else pc.and_kleene
+        result: pa.Array = None
+        errors: Errors = None
+        for arg in args:
+            values, failed = self.run(arg)
+            result = values if result is None else combine(result, values)
+            if failed is not None:
+                errors = failed if errors is None else _first(errors, failed)
+        if result is None:
+            return datum.repeat(not decisive, type_of(And(())), self.rows), None
+        if errors is not None:
+            # A decided row is never in error; of the others, those with an error have no value.
+            decided = pc.equal(result, decisive).fill_null(False)
+            errors = _none_if_empty(pc.if_else(decided, NO_TEXT, errors))
+            if errors is not None:
+                result = pc.if_else(errors.is_null(), result, pa.scalar(None, pa.bool_()))
+        return result, errors
+
+    def coalesce(self, call: Call) -> tuple[pa.Array, Errors]:
+        branches = [(Call("is_not_null", (arg,), type_of(And(()))), arg) for arg in call.args[:-1]]
+        if not any(map(fallible, call.args)):
+            arrays = [self.run(arg)[0] for arg in call.args]
+            return scalar_function("coalesce").kernel(signature(call), *arrays), None
+        return self.case(Case(tuple(branches), call.args[-1], call.type))
+
+    def case(self, case: Case) -> tuple[pa.Array, Errors]:
+        values, errors = self.run(case.otherwise) if not fallible(case) else (None, None)
+        if values is not None:
+            for condition, branch in reversed(case.branches):
+                chosen = self.run(condition)[0]
+                values = pc.if_else(chosen.fill_null(False), self.run(branch)[0], values)
+            return values, errors
+        return self.guarded(case)
+
+    def guarded(self, case: Case) -> tuple[pa.Array, Errors]:
+        """Evaluate each part over the rows that reach it, and put the pieces together."""
+        remaining = np.arange(self.rows)
+        pieces: list[pa.Array] = []
+        failures: list[pa.Array] = []
+        order: list[np.ndarray] = []
+
+        def take(scalar: Scalar, where: np.ndarray) -> tuple[pa.Array, pa.Array]:
+            part = self.at(where)
+            values, failed = part.run(scalar)
+            return values, pa.nulls(len(where), pa.string()) if failed is None else failed
+
+        def settle(where: np.ndarray, values: pa.Array, failed: pa.Array) -> None:
+            if len(where):
+                order.append(where)
+                pieces.append(values)
+                failures.append(failed)
+
+        arrow = arrow_type(case.type)
+        for condition, branch in case.branches:
+            if not len(remaining):
+                break
+            chosen, failed = take(condition, remaining)
+            broken = failed.is_valid().to_numpy(zero_copy_only=False)
+            if broken.any():
+                lost = pa.array(np.flatnonzero(broken))
+                settle(remaining[broken], pa.nulls(len(lost), arrow), failed.take(lost))
+            holds = chosen.fill_null(False).to_numpy(zero_copy_only=False) & ~broken
+            if holds.any():
+                settle(remaining[holds], *take(branch, remaining[holds]))
+            remaining = remaining[~holds & ~broken]
+        if len(remaining):
+            settle(remaining, *take(case.otherwise, remaining))
+        if not order:
+            return pa.nulls(0, arrow), None
+        back = pa.array(np.argsort(np.concatenate(order), kind="stable"))
+        values = pa.concat_arrays([p.cast(arrow) if p.type != arrow else p for p in pieces])
+        return values.take(back), _none_if_empty(pa.concat_arrays(failures).take(back))
+
+    def at(self, where: np.ndarray) -> "_Evaluation":
+        """Return the evaluation over the rows at `where` alone."""
+        if len(where) == self.rows:
+            return self
+        indices = pa.array(where)
+        return _Evaluation(_Taken(self.columns, indices), len(where))
+
+
+class _Taken(Sequence[pa.Array]):
+    """Columns at some rows, taken when they are asked for."""
+
+    def __init__(self, columns: Sequence[pa.Array], indices: pa.Array) -> None:
+        self.columns = columns
+        self.indices = indices
+        self.taken: dict[int, pa.Array] = {}
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __getitem__(self, index: int) -> pa.Array:  # type: ignore[override]
+        if index not in self.taken:
+            self.taken[index] = self.columns[index].take(self.indices)
+        return self.taken[index]
+
+
+def _first(errors: pa.Array, others: pa.Array) -> pa.Array:
+    return pc.if_else(errors.is_valid(), errors, others)
+
+
+def _none_if_empty(errors: pa.Array) -> Errors:
+    return None if errors.null_count == len(errors) else errors
+
+
+def is_constant(scalar: Scalar) -> bool:
+    """Whether `scalar` depends on nothing but literals."""
+    match scalar:
+        case Literal():
+            return True
+        case Call(function=key, args=args):
+            return scalar_function(key).volatility == "immutable" and all(map(is_constant, args))
+        case And() | Or() | Case() | ErrorOf():
+            return all(map(is_constant, operands_of(scalar)))
+        case _:
+            return False
+
+
+def constant(scalar: Scalar) -> Literal | str:
+    """Return the value of a constant scalar, or its error's text."""
+    values, errors = outcome(scalar, (), 1)
+    if errors is not None:
+        return str(errors[0].as_py())
+    type = type_of(scalar)
+    return Literal(datum.from_array(values, type)[0], type)
+
+
+def fold(scalar: Scalar) -> Scalar:
+    """Return `scalar` with every constant part computed; those that fail are left to fail."""
+    operands = operands_of(scalar)
+    if operands:
+        folded = tuple(map(fold, operands))
+        if folded != operands:
+            scalar = with_operands(scalar, folded)
+    if isinstance(scalar, Literal) or not is_constant(scalar):
+        return scalar
+    value = constant(scalar)
+    return scalar if isinstance(value, str) else value
+
+
+__all__ = ["TEXT", "constant", "evaluate", "fallible", "fold", "is_constant", "outcome"]

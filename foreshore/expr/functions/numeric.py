@@ -1,0 +1,585 @@
+"""Numeric: exact decimals on planned scales.
+
+A sum has the larger scale, a product the scales' sum, a quotient at least 20; no more than
+`MAX_PLANNED_SCALE`. A result that its type cannot hold exactly is an error, never rounded, but for
+what PostgreSQL rounds itself: quotients and roots to about 16 significant digits, by its rule.
+"""
+
+from collections.abc import Callable, Sequence
+from decimal import ROUND_HALF_UP, Context, Decimal
+from math import floor
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from foreshore.expr.functions.arithmetic import infix
+from foreshore.expr.functions.decimals import (
+    LIMIT,
+    OVERFLOW,
+    Ints,
+    divide_half_up,
+    errors_where,
+    magnitude,
+    pack,
+    rescale,
+    truncate_divide,
+    unscaled,
+    valid_of,
+    wide,
+    widen,
+)
+from foreshore.expr.functions.function import (
+    NO_LITERAL,
+    Kernel,
+    Literals,
+    Outcome,
+    Renderer,
+    Rendering,
+    Signature,
+    declare,
+    hidden,
+)
+from foreshore.expr.functions.rows import DIVISION_BY_ZERO, fail
+from foreshore.types import (
+    MAX_PLANNED_SCALE,
+    NUMERIC_DIGITS,
+    UNCONSTRAINED_SCALE,
+    SqlType,
+    numeric_of_scale,
+)
+
+Types = tuple[SqlType, ...]
+
+
+def scale_of(type: SqlType) -> int:
+    """Return the planned scale; 0 for integers."""
+    return type.scale or 0
+
+
+def _trim(types: Types) -> bool:
+    return any(t.trim for t in types)
+
+
+def larger(types: Types, literals: Literals) -> SqlType:
+    """Return the type of a sum."""
+    return numeric_of_scale(max(map(scale_of, types)), trim=_trim(types))
+
+
+def product(types: Types, literals: Literals) -> SqlType:
+    """Return the type of a product.
+
+    Unconstrained columns hold few digits after the point but may hold many before it.
+    """
+    scale = sum(map(scale_of, types))
+    if scale > MAX_PLANNED_SCALE:
+        both = all(t.trim for t in types)
+        scale = UNCONSTRAINED_SCALE if both else MAX_PLANNED_SCALE
+    return numeric_of_scale(scale, trim=_trim(types))
+
+
+def quotient(types: Types, literals: Literals) -> SqlType:
+    """Return the type of a quotient, an average, a root."""
+    return numeric_of_scale(max(UNCONSTRAINED_SCALE, *map(scale_of, types[:1])), trim=True)
+
+
+def whole(types: Types, literals: Literals) -> SqlType:
+    """Return the type of what has no fraction."""
+    return numeric_of_scale(0)
+
+
+def same(types: Types, literals: Literals) -> SqlType:
+    """Return the argument's own type, its declared precision left out."""
+    return numeric_of_scale(scale_of(types[0]), trim=types[0].trim)
+
+
+def rounded(types: Types, literals: Literals) -> SqlType:
+    """Return the type of round(x, n): of n digits where n is known."""
+    digits = literals[1] if literals is not None else NO_LITERAL
+    if isinstance(digits, str) and digits.strip().lstrip("+-").isdigit():
+        digits = int(digits)
+    if isinstance(digits, int):
+        return numeric_of_scale(min(max(digits, 0), MAX_PLANNED_SCALE))
+    return numeric_of_scale(scale_of(types[0]), trim=True)
+
+
+def _aligned(types: Signature, a: pa.Array, b: pa.Array) -> tuple[Ints, Ints, int]:
+    scale = max(map(scale_of, types.args))
+    x = rescale(unscaled(a), scale - scale_of(types.args[0]))
+    y = rescale(unscaled(b), scale - scale_of(types.args[1]))
+    return x, y, scale
+
+
+def _add(types: Signature, a: pa.Array, b: pa.Array) -> Outcome:
+    x, y, scale = _aligned(types, a, b)
+    x, y = widen(magnitude(x) + magnitude(y), x, y)
+    return pack(x + y, valid_of(a, b), scale)
+
+
+def _subtract(types: Signature, a: pa.Array, b: pa.Array) -> Outcome:
+    x, y, scale = _aligned(types, a, b)
+    x, y = widen(magnitude(x) + magnitude(y), x, y)
+    return pack(x - y, valid_of(a, b), scale)
+
+
+def _multiply(types: Signature, a: pa.Array, b: pa.Array) -> Outcome:
+    x, y = unscaled(a), unscaled(b)
+    x, y = widen(magnitude(x) * magnitude(y), x, y)
+    exact, valid = x * y, valid_of(a, b)
+    surplus = sum(map(scale_of, types.args)) - scale_of(types.result)
+    if not surplus:
+        return pack(exact, valid, scale_of(types.result))
+    unit = 10**surplus
+    inexact = (wide(exact) % unit) != 0
+    values, errors = pack(wide(exact) // unit, valid, scale_of(types.result))
+    lost = errors_where(np.asarray(inexact, dtype=bool), OVERFLOW)
+    if lost is None:
+        return values, errors
+    return _with_errors(values, lost if errors is None else _either(errors, lost))
+
+
+def _either(errors: pa.Array, others: pa.Array) -> pa.Array:
+    import pyarrow.compute as pc
+
+    return pc.coalesce(errors, others)
+
+
+def _with_errors(values: pa.Array, errors: pa.Array) -> Outcome:
+    import pyarrow.compute as pc
+
+    return pc.if_else(errors.is_null(), values, pa.scalar(None, values.type)), errors
+
+
+_POWERS = np.array([10**i for i in range(19)], dtype=np.int64)
+
+
+def _digit_counts(values: Ints) -> Any:
+    absolute = np.abs(values)
+    if values.dtype != object:
+        return np.searchsorted(_POWERS, absolute, side="right")
+    return np.array([len(str(v)) if v else 0 for v in absolute], dtype=np.int64)
+
+
+def _weights(values: Ints, scale: int) -> tuple[Any, Any]:
+    """Return for each value its weight and first digit in base 10000, as PostgreSQL stores it."""
+    counts = _digit_counts(values)
+    exponents = counts - 1 - scale
+    weights = np.where(counts == 0, 0, np.floor_divide(exponents, 4))
+    leading = exponents - 4 * weights + 1
+    first = [
+        0 if c == 0 else (v // 10 ** (c - k) if c >= k else v * 10 ** (k - c))
+        for v, c, k in zip(
+            np.abs(wide(values)).tolist(), counts.tolist(), leading.tolist(), strict=True
+        )
+    ]
+    return weights, np.array(first, dtype=np.int64)
+
+
+def _display_scales(values: Ints, type: SqlType) -> Any:
+    """Return the digits after the point that PostgreSQL would show of each value."""
+    scale = scale_of(type)
+    if not type.trim:
+        return np.full(len(values), scale)
+    trimmed = [
+        scale - (len(t) - len(t.rstrip("0"))) if v else 0
+        for v, t in ((v, str(v)) for v in values.tolist())
+    ]
+    return np.maximum(np.array(trimmed, dtype=np.int64), 0)
+
+
+def divide_values(x: Ints, y: Ints, types: Types, result: SqlType) -> Ints:
+    """Return quotients in units of `result`, rounded where PostgreSQL does; no `y` is 0."""
+    weights_x, first_x = _weights(x, scale_of(types[0]))
+    weights_y, first_y = _weights(y, scale_of(types[1]))
+    weight = weights_x - weights_y - (first_x <= first_y)
+    digits = np.maximum.reduce(
+        [
+            16 - 4 * weight,
+            _display_scales(x, types[0]),
+            _display_scales(y, types[1]),
+            np.zeros(len(x), dtype=np.int64),
+        ]
+    )
+    scale = scale_of(result)
+    digits = np.minimum(digits, scale)
+    x, y = wide(x), wide(y)
+    out = np.zeros(len(x), dtype=object)
+    for count in np.unique(digits).tolist():
+        here = digits == count
+        shift = count + scale_of(types[1]) - scale_of(types[0])
+        top, bottom = x[here], y[here]
+        if shift >= 0:
+            top = top * 10**shift
+        else:
+            bottom = bottom * 10**-shift
+        out[here] = divide_half_up(top, bottom) * 10 ** (scale - count)
+    return out
+
+
+def _divide(types: Signature, a: pa.Array, b: pa.Array) -> Outcome:
+    return quotients(unscaled(a), unscaled(b), types.args, types.result, valid_of(a, b))
+
+
+def quotients(x: Ints, y: Ints, types: Types, result: SqlType, valid: pa.Array | None) -> Outcome:
+    """Return x / y as a column, and the errors."""
+    zero = np.asarray(y == 0, dtype=bool)
+    if valid is not None:
+        zero &= valid.to_numpy(zero_copy_only=False)
+    values = divide_values(x, np.where(y == 0, 1, y), types, result)
+    packed, errors = pack(values, valid, scale_of(result))
+    divided = errors_where(zero, DIVISION_BY_ZERO)
+    if divided is None:
+        return packed, errors
+    return _with_errors(packed, divided if errors is None else _either(divided, errors))
+
+
+def _by_integers(compute: Callable[[Ints, Ints], Ints], whole_result: bool) -> Kernel:
+    """Return the kernel of an operation on aligned integers, whose second is no 0."""
+
+    def kernel(types: Signature, a: pa.Array, b: pa.Array) -> Outcome:
+        x, y, scale = _aligned(types, a, b)
+        zero = np.asarray(y == 0, dtype=bool)
+        values = compute(wide(x), np.where(zero, 1, wide(y)))
+        packed, errors = pack(values, valid_of(a, b), 0 if whole_result else scale)
+        divided = errors_where(zero, DIVISION_BY_ZERO)
+        return (packed, errors) if divided is None else _with_errors(packed, divided)
+
+    return kernel
+
+
+def _remainder(x: Ints, y: Ints) -> Ints:
+    return np.where(x < 0, -1, 1) * (np.abs(x) % np.abs(y))
+
+
+def _unary(compute: Callable[[Ints], Ints]) -> Kernel:
+    def kernel(types: Signature, a: pa.Array) -> Outcome:
+        return pack(compute(unscaled(a)), valid_of(a), scale_of(types.result))
+
+    return kernel
+
+
+def _to_digits(cut: Callable[[Ints, int], Ints]) -> Kernel:
+    """Return the kernel of round(x, n) or trunc(x, n), or of either without n."""
+
+    def kernel(types: Signature, a: pa.Array, b: pa.Array | None = None) -> Outcome:
+        scale, values = scale_of(types.args[0]), unscaled(a)
+        target = scale_of(types.result)
+        valid = valid_of(a) if b is None else valid_of(a, b)
+        digits = np.zeros(len(values), np.int64) if b is None else np.clip(unscaled(b), -200, 200)
+        if len(digits) and bool((digits == digits[0]).all()):
+            return pack(cut_at(values, scale, int(digits[0]), target, cut), valid, target)
+        out = np.zeros(len(values), dtype=object)
+        for count in np.unique(digits).tolist():
+            here = digits == count
+            out[here] = wide(cut_at(values[here], scale, count, target, cut))
+        return pack(out, valid, target)
+
+    return kernel
+
+
+def cut_at(
+    values: Ints, scale: int, digits: int, target: int, cut: Callable[[Ints, int], Ints]
+) -> Ints:
+    """Return `values` of `scale` with only `digits` after the point, in units of `target`."""
+    if digits >= scale:
+        return rescale(values, target - scale)
+    kept = cut(values, 10 ** (scale - digits))
+    if target >= digits:
+        return rescale(kept, target - digits)
+    return rescale(kept, target - digits)
+
+
+def _whole(compute: Callable[[Ints, int], Ints]) -> Kernel:
+    def kernel(types: Signature, a: pa.Array) -> Outcome:
+        scale, values = scale_of(types.args[0]), unscaled(a)
+        return pack(values if not scale else compute(wide(values), 10**scale), valid_of(a), 0)
+
+    return kernel
+
+
+def _sign(values: Ints, unit: int) -> Ints:
+    return np.where(values > 0, 1, np.where(values < 0, -1, 0))
+
+
+# --- roots, logarithms, powers: row by row, in wide decimals ----------------------------------
+
+_CONTEXT = Context(prec=120, Emax=10_000, Emin=-10_000)
+
+
+def _decimal_rows(types: Signature, compute: Callable[..., Any], *arrays: pa.Array) -> Outcome:
+    from foreshore.expr.functions.rows import rowwise
+
+    scale = scale_of(types.result)
+
+    def checked(*values: Decimal) -> str:
+        shown = [
+            (v.normalize(_CONTEXT) if t.trim else v)
+            for v, t in zip(values, types.args, strict=True)
+        ]
+        result, digits = compute(*shown)
+        places = min(max(digits, 0), scale)
+        value = result.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP, _CONTEXT)
+        if abs(value) >= Decimal(10) ** (NUMERIC_DIGITS - scale):
+            raise fail("22003", "value overflows numeric format")
+        return format(value, "f")
+
+    return rowwise(types, checked, *arrays)
+
+
+def _places(value: Decimal) -> int:
+    exponent = value.as_tuple().exponent
+    assert isinstance(exponent, int)
+    return max(-exponent, 0)
+
+
+def _base_weight(value: Decimal) -> int:
+    return floor(value.adjusted() / 4) if value else 0
+
+
+def _sqrt(x: Decimal) -> tuple[Decimal, int]:
+    if x < 0:
+        raise fail("2201F", "cannot take square root of a negative number")
+    weight = _base_weight(x)
+    sweight = (weight + 1) * 4 // 2 - 1 if weight >= 0 else -((-(weight + 1) * 4) // 2) - 1
+    return _CONTEXT.sqrt(x), max(16 - sweight, _places(x), 0)
+
+
+def _estimate_ln_weight(x: Decimal) -> int:
+    """Return the decimal weight of ln(x), as PostgreSQL estimates it."""
+    if Decimal("0.9") <= x <= Decimal("1.1"):
+        rest = x - 1
+        return rest.adjusted() if rest else 0
+    return int(_CONTEXT.log10(abs(_CONTEXT.ln(x))))
+
+
+def _ln(x: Decimal) -> tuple[Decimal, int]:
+    _check_logarithm(x)
+    return _CONTEXT.ln(x), max(16 - _estimate_ln_weight(x), _places(x), 0)
+
+
+def _check_logarithm(x: Decimal) -> None:
+    if x == 0:
+        raise fail("2201E", "cannot take logarithm of zero")
+    if x < 0:
+        raise fail("2201E", "cannot take logarithm of a negative number")
+
+
+def _log10(x: Decimal) -> tuple[Decimal, int]:
+    return _log(Decimal(10), x)
+
+
+def _log(base: Decimal, x: Decimal) -> tuple[Decimal, int]:
+    _check_logarithm(base)
+    _check_logarithm(x)
+    below = _CONTEXT.ln(base)
+    if below == 0:
+        raise fail("22012", "division by zero")
+    result = _CONTEXT.divide(_CONTEXT.ln(x), below)
+    weight = _estimate_ln_weight(x) - _estimate_ln_weight(base)
+    return result, max(16 - weight, _places(base), _places(x), 0)
+
+
+def _exp(x: Decimal) -> tuple[Decimal, int]:
+    weight = int(x * Decimal("0.434294481903252"))
+    if weight > NUMERIC_DIGITS:
+        raise fail("22003", "value overflows numeric format")
+    weight = max(weight, -1000)
+    return _CONTEXT.exp(x), max(16 - weight, _places(x), 0)
+
+
+def _power(base: Decimal, exponent: Decimal) -> tuple[Decimal, int]:
+    if base == 0 and exponent < 0:
+        raise fail("2201F", "zero raised to a negative power is undefined")
+    if base < 0 and exponent != exponent.to_integral_value():
+        raise fail(
+            "2201F", "a negative number raised to a non-integer power yields a complex result"
+        )
+    if base == 0:
+        return (Decimal(0) if exponent else Decimal(1)), 16
+    size = exponent * _CONTEXT.log10(abs(base))
+    if size > NUMERIC_DIGITS:
+        raise fail("22003", "value overflows numeric format")
+    digits = max(16 - int(size), _places(base), _places(exponent), 0)
+    if size < -200:
+        return Decimal(0), digits
+    return _CONTEXT.power(base, exponent), digits
+
+
+def _precise(compute: Callable[..., tuple[Decimal, int]]) -> Kernel:
+    return lambda types, *arrays: _decimal_rows(types, compute, *arrays)
+
+
+# --- renderings -------------------------------------------------------------------------------
+
+
+def decimal_name(scale: int) -> str:
+    """Return both engines' name of our decimals."""
+    return f"DECIMAL({NUMERIC_DIGITS},{scale})"
+
+
+def _sum_sql(operator: str, spark_name: str) -> Rendering:
+    def render(dialect: Renderer, types: Signature, args: Sequence[str]) -> str:
+        scale = scale_of(types.result)
+        sides = [
+            a if scale_of(t) == scale else f"TRY_CAST({a} AS {decimal_name(scale)})"
+            for a, t in zip(args, types.args, strict=True)
+        ]
+        if dialect.name == "duckdb":
+            return f"TRY({sides[0]} {operator} {sides[1]})"
+        return f"{spark_name}({sides[0]}, {sides[1]})"
+
+    return render
+
+
+def _product_sql(dialect: Renderer, types: Signature, args: Sequence[str]) -> str | None:
+    if sum(map(scale_of, types.args)) != scale_of(types.result):
+        return None
+    if dialect.name == "duckdb":
+        return f"TRY({args[0]} * {args[1]})"
+    return f"try_multiply({args[0]}, {args[1]})"
+
+
+def _division_error(types: Signature) -> None:
+    return None
+
+
+def _can_lose(types: Signature) -> bool:
+    return True
+
+
+_ADD = _sum_sql("+", "try_add")
+_SUBTRACT = _sum_sql("-", "try_subtract")
+_TWO = "numeric numeric"
+
+declare("+", _TWO, larger, _add, stem="add", fallible=True, error=OVERFLOW, duckdb=_ADD, spark=_ADD)
+declare(
+    "-",
+    _TWO,
+    larger,
+    _subtract,
+    stem="subtract",
+    fallible=True,
+    error=OVERFLOW,
+    duckdb=_SUBTRACT,
+    spark=_SUBTRACT,
+)
+declare(
+    "*",
+    _TWO,
+    product,
+    _multiply,
+    stem="multiply",
+    fallible=True,
+    error=OVERFLOW,
+    duckdb=_product_sql,
+    spark=_product_sql,
+)
+declare("/", _TWO, quotient, _divide, stem="divide", fallible=True)
+declare("% mod", _TWO, larger, _by_integers(_remainder, False), stem="modulo", fallible=True)
+declare("div", _TWO, whole, _by_integers(truncate_divide, True), fallible=True)
+declare(
+    "-",
+    "numeric",
+    same,
+    _unary(lambda v: -v if v.dtype == object else -wide(v) if magnitude(v) >= 2**63 else -v),
+    stem="negate",
+    duckdb=lambda d, t, a: f"(-({a[0]}))",
+    spark=lambda d, t, a: f"(-({a[0]}))",
+)
+declare("+", "numeric", same, lambda types, a: a, stem="plus")
+declare(
+    "abs @",
+    "numeric",
+    same,
+    _unary(lambda v: np.abs(wide(v)) if magnitude(v) >= 2**63 else np.abs(v)),
+    duckdb=lambda d, t, a: f"abs({a[0]})",
+    spark=lambda d, t, a: f"abs({a[0]})",
+)
+declare("round", "numeric", whole, _to_digits(divide_half_up), fallible=True)
+declare("round", "numeric int4", rounded, _to_digits(divide_half_up), fallible=True)
+declare("trunc", "numeric", whole, _to_digits(truncate_divide), fallible=True)
+declare("trunc", "numeric int4", rounded, _to_digits(truncate_divide), fallible=True)
+declare("ceil ceiling", "numeric", whole, _whole(lambda v, unit: -((-v) // unit)), fallible=True)
+declare("floor", "numeric", whole, _whole(lambda v, unit: v // unit), fallible=True)
+declare("sign", "numeric", whole, _whole(_sign))
+declare("sqrt", "numeric", quotient, _precise(_sqrt), fallible=True)
+declare("exp", "numeric", quotient, _precise(_exp), fallible=True)
+declare("ln", "numeric", quotient, _precise(_ln), fallible=True)
+declare("log log10", "numeric", quotient, _precise(_log10), fallible=True)
+declare("log", _TWO, quotient, _precise(_log), fallible=True)
+declare("power pow ^", _TWO, quotient, _precise(_power), fallible=True)
+declare(
+    "trim_scale",
+    "numeric",
+    lambda types, literals: numeric_of_scale(scale_of(types[0]), trim=True),
+    lambda types, a: a,
+)
+
+
+# --- finishing of aggregates ------------------------------------------------------------------
+
+
+def _average(types: Signature, total: pa.Array, count: pa.Array) -> Outcome:
+    """Divide a sum by how many there were; NULL of none."""
+    counts = unscaled(count)
+    valid = valid_of(total, pa.array(np.where(counts == 0, None, counts), pa.int64()))
+    divisor = (types.args[0], numeric_of_scale(0))
+    return quotients(
+        unscaled(total), np.where(counts == 0, 1, counts), divisor, types.result, valid
+    )
+
+
+def _variance(sample: bool, root: bool) -> Kernel:
+    def kernel(types: Signature, total: pa.Array, squares: pa.Array, count: pa.Array) -> Outcome:
+        from foreshore.expr.functions.rows import rowwise
+
+        scale = scale_of(types.result)
+
+        def compute(x: Decimal, xx: Decimal, n: int) -> str | None:
+            if n < (2 if sample else 1):
+                return None
+            top = _CONTEXT.subtract(_CONTEXT.multiply(n, xx), _CONTEXT.multiply(x, x))
+            if top <= 0:
+                return "0"
+            under = Decimal(n * (n - 1) if sample else n * n)
+            shown = (top.normalize(_CONTEXT), under)
+            digits = min(_division_digits(*shown), 100)
+            value = _CONTEXT.divide(*shown)
+            value = value.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, _CONTEXT)
+            if root:
+                value, digits = _sqrt(value)
+            places = min(digits, scale)
+            value = value.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP, _CONTEXT)
+            if abs(value) >= Decimal(10) ** (NUMERIC_DIGITS - scale):
+                raise fail("22003", "value overflows numeric format")
+            return format(value, "f")
+
+        return rowwise(types, compute, total, squares, count)
+
+    return kernel
+
+
+def _division_digits(x: Decimal, y: Decimal) -> int:
+    """Return the scale that PostgreSQL gives x / y."""
+
+    def first(value: Decimal) -> int:
+        return int(abs(value).scaleb(-4 * _base_weight(value)))
+
+    weight = _base_weight(x) - _base_weight(y) - (first(x) <= first(y))
+    return max(16 - 4 * weight, _places(x), _places(y), 0)
+
+
+hidden("average(numeric,int8)", "numeric int8", quotient, _average, fallible=True)
+for _name, _sample, _root in (
+    ("var_samp", True, False),
+    ("var_pop", False, False),
+    ("stddev_samp", True, True),
+    ("stddev_pop", False, True),
+):
+    hidden(
+        f"{_name}(numeric,numeric,int8)",
+        "numeric numeric int8",
+        quotient,
+        _variance(_sample, _root),
+        fallible=True,
+    )
