@@ -1,0 +1,334 @@
+"""DuckDB as an engine: everything on one machine, in memory.
+
+An engine is one in-memory database. It may read files below the directories it is given and nothing
+else: external access is off and the configuration locked before any plan of a user's is run. Each
+dataflow has a schema and a cursor of its own in it; each evaluation a cursor. Functions that DuckDB
+does not have as PostgreSQL means them are registered once, as Arrow functions over our kernels.
+"""
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import count
+from threading import Lock
+
+import duckdb
+import pyarrow as pa
+
+from foreshore.compute.bulk.aggregates import SUM_FLOAT, DuckDbIdioms
+from foreshore.compute.bulk.duckdb_dialect import DuckDbDialect, register_duckdb
+from foreshore.compute.bulk.evaluate import check_result, plans_of, raise_least
+from foreshore.compute.bulk.exact import sum_float_lists
+from foreshore.compute.bulk.render import Renderer
+from foreshore.compute.delta.describe import describe_plan
+from foreshore.compute.delta.differentiate import differentiate
+from foreshore.compute.delta.tick import Layout, TickDataflow
+from foreshore.compute.engine import Cancellation, Dataflow, Input, result_schema
+from foreshore.compute.protocol import DataflowDescription
+from foreshore.errors import NumericValueOutOfRange, QueryCanceled, Unavailable
+from foreshore.expr.ir import Relation, columns_of, sources_of
+from foreshore.ids import GlobalId
+from foreshore.types import ColumnType
+from foreshore.update import DIFF, TIME
+
+warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
+
+
+class DuckDbEngine:
+    """An engine over one in-memory DuckDB."""
+
+    def __init__(
+        self,
+        *,
+        directories: Sequence[str] = (),
+        memory_limit: str = "2GB",
+        threads: int = 2,
+    ) -> None:
+        self._connection = duckdb.connect(
+            ":memory:",
+            config={
+                "threads": threads,
+                "memory_limit": memory_limit,
+                "preserve_insertion_order": False,
+                "python_enable_replacements": False,
+                "autoinstall_known_extensions": False,
+                "autoload_known_extensions": False,
+                "temp_directory": "",
+            },
+        )
+        self._connection.create_function(
+            SUM_FLOAT,
+            sum_float_lists,
+            ["STRUCT(x DOUBLE, d BIGINT)[]"],
+            "DOUBLE",
+            type="arrow",
+            null_handling="special",
+        )
+        self._connection.execute("SET GLOBAL TimeZone = 'UTC'")
+        names = ", ".join(literal(directory) for directory in directories)
+        self._connection.execute(f"SET GLOBAL allowed_directories = [{names}]")
+        self._connection.execute("SET GLOBAL enable_external_access = false")
+        self._connection.execute("SET GLOBAL lock_configuration = true")
+        self._schemas = count()
+        self._lock = Lock()
+        self._running: set[Cancellation] = set()
+
+    def create(
+        self, description: DataflowDescription, schemas: Mapping[GlobalId, pa.Schema]
+    ) -> Dataflow:
+        """Return a dataflow, not yet hydrated."""
+        plan = differentiate(plans_of(description.relation).all)
+        missing = set(plan.inputs) - set(schemas)
+        assert not missing, f"no schema of {missing}"
+        cursor = self._connection.cursor()
+        store = DuckDbStore(self._connection, cursor, f"dataflow{next(self._schemas)}")
+        return TickDataflow(plan, store, description.as_of)
+
+    def evaluate(
+        self,
+        relation: Relation,
+        inputs: Mapping[GlobalId, Input],
+        as_of: int,
+        cancellation: Cancellation | None = None,
+    ) -> pa.Table:
+        """Return the rows of `relation` as of a time."""
+        plans = plans_of(relation)
+        with self._cursor(cancellation) as cursor, _faults():
+            if plans.errors is not None:
+                raise_least(self._run(cursor, plans.errors, inputs, as_of))
+            return check_result(relation, self._run(cursor, plans.rows, inputs, as_of))
+
+    def cancel(self) -> None:
+        """Stop all evaluations that run now."""
+        with self._lock:
+            running = list(self._running)
+        for cancellation in running:
+            cancellation.cancel()
+
+    def describe(self, relation: Relation) -> str:
+        """Return how the engine maintains `relation`."""
+        return describe_plan("duckdb", differentiate(plans_of(relation).all))
+
+    def close(self) -> None:
+        """Free the database."""
+        self._connection.close()
+
+    @contextmanager
+    def _cursor(self, cancellation: Cancellation | None) -> Iterator[duckdb.DuckDBPyConnection]:
+        cancellation = cancellation or Cancellation()
+        cursor = self._connection.cursor()
+        with self._lock:
+            self._running.add(cancellation)
+        try:
+            cancellation.arm(cursor.interrupt)
+            yield cursor
+            if cancellation.cancelled:
+                raise QueryCanceled
+        finally:
+            cancellation.disarm()
+            with self._lock:
+                self._running.discard(cancellation)
+            cursor.close()
+
+    def _run(
+        self,
+        cursor: duckdb.DuckDBPyConnection,
+        relation: Relation,
+        inputs: Mapping[GlobalId, Input],
+        as_of: int,
+    ) -> pa.Table:
+        needed = {id: inputs[id] for id in sources_of(relation)}
+        sources = register_inputs(cursor, needed, as_of)
+        dialect = DuckDbDialect()
+        select = Renderer(dialect, DuckDbIdioms(), sources).consolidated(relation)
+        register_duckdb(self._connection, list(dialect.used.values()))
+        result = cursor.execute(select).to_arrow_table()
+        return conform(result, result_schema(columns_of(relation)))
+
+
+class DuckDbStore:
+    """The tables of one dataflow: a schema of their own, used through a cursor of their own."""
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        cursor: duckdb.DuckDBPyConnection,
+        schema: str,
+    ) -> None:
+        self.dialect = DuckDbDialect()
+        self.idioms = DuckDbIdioms()
+        self._connection = connection
+        self._cursor = cursor
+        self._registered = 0
+        self._schema = schema
+        self._layouts: dict[str, Layout] = {}
+        cursor.execute(f"CREATE SCHEMA {schema}")
+        cursor.execute(f"USE {schema}")
+
+    def sources(
+        self,
+        inputs: Mapping[GlobalId, Input],
+        columns: Mapping[GlobalId, Sequence[ColumnType]],
+        as_of: int,
+    ) -> Mapping[GlobalId, str]:
+        """Return a FROM item for each input."""
+        return register_inputs(self._cursor, {id: inputs[id] for id in columns}, as_of)
+
+    def hold(self, name: str, layout: Layout, select: str) -> None:
+        """Make the contents `name` what `select` gives."""
+        self._layouts[name] = layout
+        self._create(name, layout)
+        with _faults():
+            self._execute(f"INSERT INTO {name} {select}")
+
+    def forget(self, name: str) -> None:
+        """Drop the contents `name`."""
+        self._cursor.execute(f"DROP TABLE {name}")
+
+    def prepare(self, name: str, layout: Layout) -> None:
+        """Make the table of changes `name`."""
+        self._layouts[name] = layout
+        self._create(name, layout)
+
+    def begin(self) -> None:
+        """Begin a step."""
+        self._cursor.execute("BEGIN TRANSACTION")
+
+    def load(self, name: str, updates: pa.Table) -> None:
+        """Make the changes `name` those `updates`."""
+        self._cursor.register("loaded", by_position(updates))
+        self._cursor.execute(f"INSERT INTO {name} SELECT * FROM loaded")
+        self._cursor.unregister("loaded")
+
+    def fill(self, name: str, select: str) -> bool:
+        """Make the changes `name` what `select` gives."""
+        with _faults():
+            row = self._execute(f"INSERT INTO {name} {select}").fetchone()
+        assert row is not None
+        return bool(row[0])
+
+    def read(self, select: str, schema: pa.Schema) -> pa.Table:
+        """Return what `select` gives."""
+        with _faults():
+            return conform(self._execute(select).to_arrow_table(), schema)
+
+    def absorb(self, contents: str, changes: str) -> int:
+        """Add changes to contents."""
+        names = ", ".join(self._layouts[contents].names)
+        row = self._cursor.execute(
+            f"INSERT INTO {contents} SELECT {names} FROM {changes}"
+        ).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def consolidate(self, name: str) -> int:
+        """Add up the entries of contents."""
+        layout = self._layouts[name]
+        select = consolidate_select(name, layout)
+        self._create("consolidated", layout)
+        row = self._cursor.execute(f"INSERT INTO consolidated {select}").fetchone()
+        self._cursor.execute(f"DROP TABLE {name}")
+        self._cursor.execute(f"ALTER TABLE consolidated RENAME TO {name}")
+        assert row is not None
+        return int(row[0])
+
+    def commit(self, changed: Sequence[str]) -> None:
+        """End the step."""
+        for name in changed:
+            self._cursor.execute(f"DELETE FROM {name}")
+        self._cursor.execute("COMMIT")
+
+    def rollback(self) -> None:
+        """Undo the step."""
+        self._cursor.execute("ROLLBACK")
+
+    def close(self) -> None:
+        """Drop the schema."""
+        self._cursor.execute("USE main")
+        self._cursor.execute(f"DROP SCHEMA {self._schema} CASCADE")
+        self._cursor.close()
+
+    def _execute(self, sql: str) -> duckdb.DuckDBPyConnection:
+        """Run a rendered statement, with the functions registered that it may call."""
+        if len(self.dialect.used) > self._registered:
+            register_duckdb(self._connection, list(self.dialect.used.values()))
+            self._registered = len(self.dialect.used)
+        return self._cursor.execute(sql)
+
+    def _create(self, name: str, layout: Layout) -> None:
+        columns = ", ".join(f"{column} {type}" for column, type in (*layout.rows, *layout.sums))
+        self._cursor.execute(f"CREATE TABLE {name} ({columns})")
+
+
+def consolidate_select(name: str, layout: Layout) -> str:
+    """Return the SELECT of a table with one entry for each row, where it is not zero."""
+    rows = [column for column, _ in layout.rows]
+    sums = [f"CAST(sum({column}) AS {type}) AS {column}" for column, type in layout.sums]
+    by = f" GROUP BY {', '.join(rows)}" if rows else ""
+    some = " OR ".join(f"sum({column}) <> 0" for column, _ in layout.sums)
+    return f"SELECT {', '.join([*rows, *sums])} FROM {name}{by} HAVING {some}"
+
+
+def register_inputs(
+    cursor: duckdb.DuckDBPyConnection, inputs: Mapping[GlobalId, Input], as_of: int
+) -> Mapping[GlobalId, str]:
+    """Return FROM items for the contents of `inputs` as of a time: c0, ..., d."""
+    sources = {}
+    for id, input in inputs.items():
+        names = input.schema.names
+        items = [f"{identifier(name)} AS c{i}" for i, name in enumerate(names)]
+        at = f"WHERE {identifier(TIME)} <= {as_of}"
+        selects = []
+        if input.files:
+            files = ", ".join(map(literal, input.files))
+            columns = ", ".join([*items, f"{identifier(DIFF)} AS d"])
+            selects.append(f"SELECT {columns} FROM read_parquet([{files}]) {at}")
+        tail = [table for table in input.tail if table.num_rows]
+        if tail or not selects:
+            view = f"tail_{id}"
+            tables = [by_position(table) for table in tail]
+            empty = by_position(_update_schema(input.schema).empty_table())
+            cursor.register(view, pa.concat_tables(tables) if tables else empty)
+            columns = ", ".join([*(f"c{i}" for i in range(len(names))), "d"])
+            selects.append(f"SELECT {columns} FROM {view} WHERE t <= {as_of}")
+        sources[id] = f"({' UNION ALL '.join(selects)})"
+    return sources
+
+
+def by_position(updates: pa.Table) -> pa.Table:
+    """Return updates with their columns named c0, ..., t, d."""
+    width = updates.num_columns - 2
+    assert updates.column_names[width:] == [TIME, DIFF], updates.schema
+    return updates.rename_columns([*(f"c{i}" for i in range(width)), "t", "d"])
+
+
+def _update_schema(rows: pa.Schema) -> pa.Schema:
+    return pa.schema([*rows, pa.field(TIME, pa.int64()), pa.field(DIFF, pa.int64())])
+
+
+def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return `table` with the names and exact types of `schema`, column by column."""
+    return table.rename_columns(schema.names).cast(schema)
+
+
+def literal(text: str) -> str:
+    """Return a string literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def identifier(name: str) -> str:
+    """Return a quoted identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+@contextmanager
+def _faults() -> Iterator[None]:
+    """Make DuckDB's exceptions ours."""
+    try:
+        yield
+    except duckdb.InterruptException as error:
+        raise QueryCanceled from error
+    except duckdb.OutOfMemoryException as error:
+        raise Unavailable("out of memory", sqlstate="53200", detail=str(error)) from error
+    except (duckdb.OutOfRangeException, duckdb.ConversionException) as error:
+        raise NumericValueOutOfRange("value out of range") from error

@@ -1,0 +1,44 @@
+"""What evaluations on all engines have in common: the two plans of a relation, and a result's checks."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foreshore.errors import DataError, InternalError
+from foreshore.expr.ir import Relation, check_lowered, sources_of
+from foreshore.expr.split import split_errors
+from foreshore.update import DIFF
+
+
+@dataclass(frozen=True, slots=True)
+class Plans:
+    """A relation as two that cannot fail: its rows, and its errors where there can be any."""
+
+    rows: Relation
+    errors: Relation | None
+
+    @property
+    def all(self) -> tuple[Relation, ...]:
+        """Both, the rows first."""
+        return (self.rows,) if self.errors is None else (self.rows, self.errors)
+
+
+def plans_of(relation: Relation) -> Plans:
+    """Return the two plans of a lowered relation."""
+    check_lowered(relation)
+    return Plans(*split_errors(relation))
+
+
+def check_result(relation: Relation, rows: pa.Table) -> pa.Table:
+    """Return `rows`, none of which may occur less than no times."""
+    if rows.num_rows and pc.min(rows[DIFF]).as_py() < 0:
+        sources = ", ".join(sorted(sources_of(relation))) or "constants"
+        raise InternalError(f"negative multiplicity in a result over {sources}")
+    return rows
+
+
+def raise_least(errors: pa.Table) -> None:
+    """Raise the least of the errors in the data, if there are any."""
+    if errors.num_rows:
+        raise DataError.parse(pc.min(errors.column(0)).as_py())

@@ -1,0 +1,529 @@
+"""Rendering: a lowered relation as one SQL statement of a bulk engine.
+
+A collection is a table with columns `c0`, `c1`, ... and `d`, the multiplicity; a row may stand in several
+entries, whose multiplicities add up. Joins multiply them; whoever looks at rows rather than at sums
+(min and max, TopK, Threshold) adds them up first.
+
+What is being rendered is a `Frame`, a SELECT whose clauses are still apart, so that runs of linear
+operators become one SELECT and a join of them one FROM. Besides its columns a frame may carry
+others, by name, that go along with each row and separate groups: the renderer of changes
+(`compute/delta/changes.py`) carries times through linear operators and points through grouping ones.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from foreshore.compute.bulk.aggregates import Argument, Idioms
+from foreshore.compute.bulk.dialect import Dialect
+from foreshore.expr.ir import (
+    Aggregate,
+    Call,
+    Column,
+    Constant,
+    Filter,
+    FlatMap,
+    Get,
+    Join,
+    JoinOn,
+    Let,
+    Literal,
+    LocalGet,
+    Map,
+    Negate,
+    OrderKey,
+    Project,
+    Reduce,
+    Relation,
+    Scalar,
+    Threshold,
+    TopK,
+    Union,
+    columns_of,
+    type_of,
+    walk_scalars,
+)
+from foreshore.ids import GlobalId
+from foreshore.types import ColumnType, SqlType, array_of
+
+
+MAX_ROWS = 2**62  # more than there can be; twice as many is still a BIGINT
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A SELECT in the making."""
+
+    source: str  # the FROM items; empty for one row out of nothing
+    columns: tuple[str, ...]
+    diff: str
+    carry: tuple[str, ...] = ()
+    where: tuple[str, ...] = ()
+    computed: bool = False  # some column is more than a reference
+
+
+class Renderer:
+    """Renders relations over named tables into one statement.
+
+    `sources` are FROM items for collections, `tables` for what `LocalGet` names; all have the columns
+    `c0`, ..., those of `carry`, and `d`.
+    """
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        idioms: Idioms,
+        sources: Mapping[GlobalId, str],
+        tables: Mapping[int, str] | None = None,
+        carry: tuple[str, ...] = (),
+    ) -> None:
+        self.dialect = dialect
+        self.idioms = idioms
+        self.carry = carry
+        self._sources = sources
+        self._tables = dict(tables or {})
+        self._names = 0
+        self._ctes: list[tuple[str, str]] = []
+
+    # --- statements ----------------------------------------------------------------------
+
+    def statement(self, relation: Relation) -> str:
+        """Return the statement for the entries of `relation`, as they come."""
+        return self.with_ctes(self.select(self.frame(relation)))
+
+    def consolidated(self, relation: Relation) -> str:
+        """Return the statement for the rows of `relation`, each in one entry that is not zero."""
+        frame = self.frame(relation)
+        return self.with_ctes(self.consolidate(frame))
+
+    def with_ctes(self, select: str) -> str:
+        """Return the statement `select` with all that it refers to before it."""
+        if not self._ctes:
+            return select
+        ctes = ", ".join(f"{name} AS ({text})" for name, text in self._ctes)
+        return f"WITH {ctes} {select}"
+
+    def bind(self, select: str) -> str:
+        """Return the name that from now on stands for the result of `select`."""
+        self._names += 1
+        name = f"w{self._names}"
+        self._ctes.append((name, select))
+        return name
+
+    # --- frames --------------------------------------------------------------------------
+
+    def table(self, item: str, width: int, carry: tuple[str, ...] | None = None) -> Frame:
+        """Return the frame of all of a FROM item: a table's name or a SELECT in parentheses."""
+        self._names += 1
+        alias = f"x{self._names}"
+        return Frame(
+            f"{item} AS {alias}",
+            tuple(f"{alias}.c{i}" for i in range(width)),
+            f"{alias}.d",
+            tuple(f"{alias}.{name}" for name in (self.carry if carry is None else carry)),
+        )
+
+    def nest(self, select: str, width: int) -> Frame:
+        """Return the frame of the result of `select`."""
+        return self.table(f"({select})", width)
+
+    def select(self, frame: Frame) -> str:
+        """Return the frame as a SELECT."""
+        items = [f"{column} AS c{i}" for i, column in enumerate(frame.columns)]
+        items += [f"{sql} AS {name}" for sql, name in zip(frame.carry, self.carry, strict=True)]
+        items.append(f"{frame.diff} AS d")
+        return f"SELECT {', '.join(items)}{self.clauses(frame)}"
+
+    def clauses(self, frame: Frame) -> str:
+        """Return FROM and WHERE."""
+        source = f" FROM {frame.source}" if frame.source else ""
+        return source + (f" WHERE {' AND '.join(frame.where)}" if frame.where else "")
+
+    def simple(self, frame: Frame) -> Frame:
+        """Return the frame with columns that may be referred to more than once."""
+        return self.nest(self.select(frame), len(frame.columns)) if frame.computed else frame
+
+    def consolidate(self, frame: Frame, keep: str = "<>") -> str:
+        """Return a SELECT that adds up the entries of each row, and keeps what is `keep` zero."""
+        items = [f"{column} AS c{i}" for i, column in enumerate(frame.columns)]
+        items += [f"{sql} AS {name}" for sql, name in zip(frame.carry, self.carry, strict=True)]
+        return self.grouped(items, frame, keep)
+
+    def grouped(self, items: Sequence[str], frame: Frame, keep: str) -> str:
+        """Return a SELECT of `items`, by which it groups, and of their multiplicity `d`."""
+        total = f"sum({frame.diff})"
+        by = f" GROUP BY {', '.join(str(i + 1) for i in range(len(items)))}" if items else ""
+        return (
+            f"SELECT {''.join(f'{item}, ' for item in items)}CAST({total} AS BIGINT) AS d"
+            f"{self.clauses(frame)}{by} HAVING {total} {keep} 0"
+        )
+
+    # --- relations -----------------------------------------------------------------------
+
+    def frame(self, relation: Relation) -> Frame:
+        """Return `relation` as a frame."""
+        match relation:
+            case Constant():
+                return self._constant(relation)
+            case Get(id=id, columns=columns):
+                return self.table(self._sources[id], len(columns))
+            case LocalGet(number=number, columns=columns):
+                return self.table(self._tables[number], len(columns))
+            case Let(number=number, value=value, body=body):
+                self._tables[number] = self.bind(self.select(self.frame(value)))
+                return self.frame(body)
+            case Map() | Filter() | Project() | FlatMap() | Negate():
+                return self.linear(relation, self.frame(relation.input))
+            case Union(inputs=inputs):
+                return self.union([self.frame(input) for input in inputs])
+            case Join(inputs=inputs):
+                return self.join(relation, [self.frame(input) for input in inputs])
+            case Reduce(input=input):
+                return self.reduce(relation, self.frame(input))
+            case TopK(input=input):
+                return self.top_k(relation, self.frame(input))
+            case Threshold(input=input):
+                frame = self.frame(input)
+                return self.nest(self.consolidate(frame, ">"), len(frame.columns))
+            case JoinOn():
+                raise AssertionError("a bound form in a lowered plan")
+
+    def _constant(self, constant: Constant) -> Frame:
+        width = len(constant.columns)
+        selects = []
+        for row, count in constant.rows:
+            items = [
+                f"{self.dialect.literal(datum, column.type)} AS c{i}"
+                for i, (datum, column) in enumerate(zip(row, constant.columns, strict=True))
+            ]
+            selects.append(f"SELECT {', '.join([*items, f'CAST({count} AS BIGINT) AS d'])}")
+        if selects:
+            return self.nest(" UNION ALL ".join(selects), width)
+        return self.nest(self.nothing(constant.columns), width)
+
+    def nothing(self, columns: Sequence[ColumnType]) -> str:
+        """Return a SELECT of such `columns` without rows."""
+        items = [
+            f"CAST(NULL AS {self.dialect.type_name(column.type)}) AS c{i}"
+            for i, column in enumerate(columns)
+        ]
+        items += [f"CAST(NULL AS BIGINT) AS {name}" for name in self.carry]
+        return f"SELECT {', '.join([*items, 'CAST(0 AS BIGINT) AS d'])} WHERE false"
+
+    def linear(self, relation: Map | Filter | Project | FlatMap | Negate, frame: Frame) -> Frame:
+        """Return what a linear operator makes of its input."""
+        match relation:
+            case Map(scalars=scalars):
+                for scalar in scalars:
+                    if frame.computed and uses_columns([scalar]):
+                        frame = self.simple(frame)
+                    sql = self.dialect.scalar(scalar, frame.columns)
+                    frame = replace(frame, columns=(*frame.columns, sql), computed=True)
+                return frame
+            case Filter(predicates=predicates):
+                if uses_columns(predicates):
+                    frame = self.simple(frame)
+                wheres = tuple(
+                    f"({self.dialect.scalar(predicate, frame.columns)})" for predicate in predicates
+                )
+                return replace(frame, where=frame.where + wheres)
+            case Project(outputs=outputs):
+                return replace(frame, columns=tuple(frame.columns[i] for i in outputs))
+            case Negate():
+                return replace(frame, diff=f"-({frame.diff})")
+            case FlatMap(function=function, args=args, columns=(column,)):
+                frame = self.simple(frame)
+                rows = self.dialect.scalar(
+                    Call(function, args, array_of(column.type)), frame.columns
+                )
+                element = self.idioms.unnest(rows)
+                unnested = replace(frame, columns=(*frame.columns, element))
+                return self.nest(self.select(unnested), len(unnested.columns))
+            case FlatMap():
+                raise AssertionError("a table function gives one column")
+
+    def union(self, frames: Sequence[Frame]) -> Frame:
+        """Return the sum of at least one frame."""
+        if len(frames) == 1:
+            return frames[0]
+        selects = " UNION ALL ".join(map(self.select, frames))
+        return self.nest(selects, len(frames[0].columns))
+
+    # --- joins ---------------------------------------------------------------------------
+
+    def join(self, join: Join, frames: Sequence[Frame]) -> Frame:
+        """Return the join of frames, of which only some may carry something (a time)."""
+        frames = [self.simple(frame) for frame in frames]
+        columns = tuple(column for frame in frames for column in frame.columns)
+        where = [predicate for frame in frames for predicate in frame.where]
+        for position, equivalence in enumerate(join.equivalences):
+            equal = "IS NOT DISTINCT FROM" if position in join.null_safe else "="
+            sides = self.dialect.common_keys(
+                [self.dialect.scalar(scalar, columns) for scalar in equivalence],
+                [type_of(scalar) for scalar in equivalence],
+            )
+            where += [f"{sides[0]} {equal} {side}" for side in sides[1:]]
+        carry: list[str] = []
+        for i in range(len(self.carry)):
+            carried = [frame.carry[i] for frame in frames if frame.carry]
+            carry.append(f"greatest({', '.join(carried)})" if len(carried) > 1 else carried[0])
+        return Frame(
+            ", ".join(frame.source for frame in frames if frame.source),
+            columns,
+            " * ".join(f"({frame.diff})" for frame in frames) or "CAST(1 AS BIGINT)",
+            tuple(carry),
+            tuple(where),
+        )
+
+    # --- groups --------------------------------------------------------------------------
+
+    def reduce(self, reduce: Reduce, frame: Frame, groups: str | None = None) -> Frame:
+        """Return one row for each group.
+
+        Where a reduction without a key carries something, `groups` is the FROM item that lists what
+        there is of it: a group exists for each.
+        """
+        width = len(reduce.group_key) + len(reduce.aggregates)
+        if not is_accumulable(reduce) or (groups is not None and self.carry):
+            return self._reduce_rows(reduce, frame, groups)
+        frame = self.simple(frame)
+        keys = [
+            self.key(self.dialect.scalar(key, frame.columns), type_of(key))
+            for key in reduce.group_key
+        ]
+        items = [f"{key} AS c{i}" for i, key in enumerate(keys)]
+        items += [f"{sql} AS {name}" for sql, name in zip(frame.carry, self.carry, strict=True)]
+        by = f" GROUP BY {', '.join(str(i + 1) for i in range(len(items)))}" if items else ""
+        having = f" HAVING sum({frame.diff}) > 0" if items else ""
+        items += self._aggregates(
+            reduce.aggregates,
+            len(keys),
+            lambda scalar: self.dialect.scalar(scalar, frame.columns),
+            frame.diff,
+        )
+        items.append("CAST(1 AS BIGINT) AS d")
+        return self.nest(f"SELECT {', '.join(items)}{self.clauses(frame)}{by}{having}", width)
+
+    def key(self, sql: str, type: SqlType) -> str:
+        """Return the value that stands for all that are equal to it, where it is of the type."""
+        if type.name in ("float4", "float8"):
+            return self.idioms.positive_zero(sql, self.dialect.type_name(type))
+        return sql
+
+    def _aggregates(
+        self, aggregates: Sequence[Aggregate], first: int, sql: "Render", diff: str
+    ) -> list[str]:
+        return [
+            f"{self.aggregate(aggregate, sql, diff)} AS c{first + i}"
+            for i, aggregate in enumerate(aggregates)
+        ]
+
+    def aggregate(
+        self, aggregate: Aggregate, sql: "Render", diff: str, condition: str | None = None
+    ) -> str:
+        """Return the aggregate over entries with multiplicity `diff` for which `condition` holds."""
+        conditions = [condition] if condition else []
+        if aggregate.filter is not None and condition is None:
+            conditions.append(f"({sql(aggregate.filter)})")
+        args = [self._argument(arg, sql) for arg in aggregate.args]
+        order = [
+            self.idioms.order(
+                self.dialect.key(sql(key.expr), type_of(key.expr)), key.descending, key.nulls_first
+            )
+            for key in aggregate.order_by
+        ]
+        return self.idioms.aggregate(
+            aggregate, args, conditions, order, diff, self.dialect.type_name(aggregate.type)
+        )
+
+    def _argument(self, arg: Scalar, sql: "Render") -> Argument:
+        type = type_of(arg)
+        value = self.key(sql(arg), type)
+        return Argument(value, self.dialect.key(value, type), type)
+
+    def _reduce_rows(self, reduce: Reduce, frame: Frame, groups: str | None) -> Frame:
+        """Return one row for each group, from rows whose entries have been added up."""
+        width = len(reduce.group_key) + len(reduce.aggregates)
+        frame = self.simple(frame)
+        keys = len(reduce.group_key)
+        parts: dict[Scalar, int] = {}
+        for scalar in (*reduce.group_key, *_scalars(reduce.aggregates)):
+            parts.setdefault(scalar, len(parts))
+        columns = tuple(
+            self.key(self.dialect.scalar(scalar, frame.columns), type_of(scalar))
+            for scalar in parts
+        )
+        rows = self.nest(self.consolidate(replace(frame, columns=columns), ">"), len(columns))
+        key_forms = [
+            self.dialect.key(rows.columns[parts[key]], type_of(key)) for key in reduce.group_key
+        ]
+
+        def sql(scalar: Scalar) -> str:
+            return rows.columns[parts[scalar]] if scalar in parts else "NULL"
+
+        conditions: dict[int, str] = {}
+        if any(aggregate.distinct for aggregate in reduce.aggregates):
+            rows, conditions = self._firsts(reduce, rows, parts, key_forms)
+            key_forms = [
+                self.dialect.key(rows.columns[parts[key]], type_of(key)) for key in reduce.group_key
+            ]
+        diff = rows.diff
+        source = rows.source
+        carry = rows.carry
+        if groups is not None and self.carry:
+            every = self.table(groups, 0)
+            on = " AND ".join(
+                f"{a} IS NOT DISTINCT FROM {b}"
+                for a, b in zip(every.carry, rows.carry, strict=True)
+            )
+            source, carry = f"{every.source} LEFT JOIN {rows.source} ON {on}", every.carry
+        items = [
+            f"{self._representative(rows.columns[parts[key]], type_of(key))} AS c{i}"
+            for i, key in enumerate(reduce.group_key)
+        ]
+        items += [f"{sql} AS {name}" for sql, name in zip(carry, self.carry, strict=True)]
+        for i, aggregate in enumerate(reduce.aggregates):
+            value = self.aggregate(
+                aggregate,
+                sql,
+                "CAST(1 AS BIGINT)" if aggregate.distinct else diff,
+                conditions.get(i),
+            )
+            items.append(f"{value} AS c{keys + i}")
+        items.append("CAST(1 AS BIGINT) AS d")
+        by = [*key_forms, *carry]
+        group_by = f" GROUP BY {', '.join(by)}" if by else ""
+        return self.nest(f"SELECT {', '.join(items)} FROM {source}{group_by}", width)
+
+    def _representative(self, value: str, type: SqlType) -> str:
+        """Return the aggregate that picks one of the equal values of a key, the same everywhere."""
+        return value if self.dialect.key(value, type) == value else f"min({value})"
+
+    def _firsts(
+        self, reduce: Reduce, rows: Frame, parts: Mapping[Scalar, int], key_forms: Sequence[str]
+    ) -> tuple[Frame, dict[int, str]]:
+        """Return the rows with a mark for each DISTINCT aggregate at the first of equal arguments."""
+        marks = []
+        for aggregate in reduce.aggregates:
+            if not aggregate.distinct:
+                continue
+            filter = rows.columns[parts[aggregate.filter]] if aggregate.filter is not None else None
+            args = [(rows.columns[parts[arg]], type_of(arg)) for arg in aggregate.args]
+            partition = [*key_forms, *rows.carry, *(self.dialect.key(*arg) for arg in args)]
+            if filter is not None:
+                partition.append(f"coalesce({filter}, false)")
+            window = (
+                f"row_number() OVER ({_partition(partition)}"
+                f"ORDER BY {', '.join(arg for arg, _ in args) or '1'})"
+            )
+            first = f"{window} = 1"
+            marks.append(f"({first} AND coalesce({filter}, false))" if filter else f"({first})")
+        width = len(rows.columns)
+        marked = self.nest(
+            self.select(replace(rows, columns=rows.columns + tuple(marks))), width + len(marks)
+        )
+        distinct = [i for i, aggregate in enumerate(reduce.aggregates) if aggregate.distinct]
+        return marked, {i: marked.columns[width + n] for n, i in enumerate(distinct)}
+
+    def top_k(self, top_k: TopK, frame: Frame) -> Frame:
+        """Return of each group the rows between two positions."""
+        first, beyond = self._bounds(top_k)
+        types = [column.type for column in columns_of(top_k.input)]
+        width = len(types)
+        rows = self.nest(self.consolidate(frame, ">"), width)
+        order = [
+            self.idioms.order(
+                self.dialect.key(self.dialect.scalar(key.expr, rows.columns), type_of(key.expr)),
+                key.descending,
+                key.nulls_first,
+            )
+            for key in self._order(top_k.order_key, types)
+        ]
+        group = [self.dialect.key(rows.columns[i], types[i]) for i in top_k.group_key]
+        window = (
+            f"sum({rows.diff}) OVER ({_partition([*group, *rows.carry])}"
+            f"ORDER BY {', '.join(order) or '1'} "
+            "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
+        )
+        ranked = self.nest(self.select(replace(rows, columns=(*rows.columns, window))), width + 1)
+        last = ranked.columns[width]
+        start = f"greatest({last} - {ranked.diff}, {first})"
+        end = last if beyond is None else f"least({last}, {beyond})"
+        return self.nest(
+            self.select(
+                replace(
+                    ranked,
+                    columns=ranked.columns[:width],
+                    diff=f"CAST({end} - {start} AS BIGINT)",
+                    where=(f"{end} > {start}",),
+                )
+            ),
+            width,
+        )
+
+    def _order(self, keys: Iterable[OrderKey], types: Sequence[SqlType]) -> list[OrderKey]:
+        """Return `keys`, and all columns after them."""
+        return [*keys, *(OrderKey(Column(i, type)) for i, type in enumerate(types))]
+
+    def _bounds(self, top_k: TopK) -> tuple[str, str | None]:
+        """Return the positions, from 0, at which the rows wanted begin and end."""
+        start = _literal_bound(top_k.offset, 0)
+        length = _literal_bound(top_k.limit, None)
+        if start is not NotImplemented and length is not NotImplemented:
+            end = None if length is None else f"CAST({min(start + length, MAX_ROWS)} AS BIGINT)"
+            return f"CAST({min(start, MAX_ROWS)} AS BIGINT)", end
+        offset = self._position(top_k.offset, 0)
+        return offset, f"({offset} + {self._position(top_k.limit, MAX_ROWS)})"
+
+    def _position(self, bound: Scalar | None, default: int) -> str:
+        if bound is None:
+            return f"CAST({default} AS BIGINT)"
+        sql = f"CAST({self.dialect.scalar(bound, ())} AS BIGINT)"
+        return f"least(coalesce({sql}, {default}), {MAX_ROWS})"
+
+
+def _literal_bound(bound: Scalar | None, default: Any) -> Any:
+    """Return the bound's value, NotImplemented if it has to be computed."""
+    match bound:
+        case None | Literal(value=None):
+            return default
+        case Literal(value=value):
+            return value
+        case _:
+            return NotImplemented
+
+
+class Render(Protocol):
+    """What gives the SQL of a scalar."""
+
+    def __call__(self, scalar: Scalar, /) -> str: ...
+
+
+def _partition(by: Sequence[str]) -> str:
+    return f"PARTITION BY {', '.join(by)} " if by else ""
+
+
+def _scalars(aggregates: Sequence[Aggregate]) -> Iterable[Scalar]:
+    for aggregate in aggregates:
+        yield from aggregate.args
+        yield from (key.expr for key in aggregate.order_by)
+        if aggregate.filter is not None:
+            yield aggregate.filter
+
+
+def uses_columns(scalars: Iterable[Scalar]) -> bool:
+    """Whether any of `scalars` looks at the row."""
+    return any(isinstance(s, Column) for scalar in scalars for s in walk_scalars(scalar))
+
+
+def is_accumulable(reduce: Reduce) -> bool:
+    """Whether sums over a group's entries, kept and added to, are enough to know its row."""
+    return all(
+        aggregate.function in ("count", "sum") and not aggregate.distinct
+        for aggregate in reduce.aggregates
+    ) and all(has_one_form(type_of(key)) for key in reduce.group_key)
+
+
+def has_one_form(type: SqlType) -> bool:
+    """Whether equal values of the type are one and the same value, but for the sign of zero."""
+    return type.name not in ("interval", "jsonb", "array")

@@ -1,0 +1,374 @@
+"""The changes of a relation in a window, as one SELECT over what has changed and what was before.
+
+Of each trace there are two tables: `s3`, its contents as of just before the window, and `d3`, its
+updates in the window, with times `t` within it. Only some traces have changed; a relation none of whose
+inputs has changed does not change, and is not rendered at all.
+
+- *Linear* operators apply to the updates as they are.
+- *Joins*: for each input that has changed, its updates, joined with what the inputs before it are
+  after the window and what those after it were before; the time is the greatest.
+- *Groups*: the points (key, time) at which a group changes are those of the updates. The group is
+  evaluated at each and as of before the window; at each point what it is now comes in and
+  what it was at the point before it goes out. Rows are looked up by key and time; where sums are enough
+  they are running sums over the points.
+
+The time "before" is written as -1: it is before every other.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from foreshore.compute.bulk.aggregates import Idioms, weight
+from foreshore.compute.bulk.dialect import Dialect
+from foreshore.compute.bulk.render import Frame, Renderer
+from foreshore.compute.delta.differentiate import Trace
+from foreshore.expr.ir import (
+    Aggregate,
+    Column,
+    Constant,
+    Filter,
+    FlatMap,
+    Get,
+    Join,
+    JoinOn,
+    Let,
+    LocalGet,
+    Map,
+    Negate,
+    Project,
+    Reduce,
+    Relation,
+    Threshold,
+    TopK,
+    Union,
+    type_of,
+)
+from foreshore.ids import GlobalId
+from foreshore.types import ColumnType
+
+BEFORE = "CAST(-1 AS BIGINT)"
+
+
+def state_table(trace: Trace) -> str:
+    """Return the name of the table of a trace's contents before the window."""
+    return f"s{trace.number}"
+
+
+def input_table(id: GlobalId) -> str:
+    """Return the name of the table of an input's updates in the window."""
+    return f"u_{id}"
+
+
+def change_table(trace: Trace) -> str:
+    """Return the name of the table of a trace's updates in the window."""
+    return f"d{trace.number}" if trace.leaf is None else input_table(trace.leaf)
+
+
+def accumulators(sums: Reduce, idioms: Idioms) -> list[str]:
+    """Return the types of the sums that are kept for `sums`; the first is the number of rows."""
+    types = ["BIGINT"]
+    for aggregate in sums.aggregates:
+        types.append("BIGINT")
+        if aggregate.function == "sum":
+            types.append(idioms.accumulator_type(type_of(aggregate.args[0])))
+    return types
+
+
+class TraceRenderer(Renderer):
+    """Renders contents: relations over traces, and the traces themselves, from `s` tables."""
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        idioms: Idioms,
+        sources: Mapping[GlobalId, str],
+        traces: Sequence[Trace],
+        carry: tuple[str, ...] = (),
+    ) -> None:
+        tables = {trace.number: state_table(trace) for trace in traces}
+        super().__init__(dialect, idioms, sources, tables, carry)
+        self.traces = traces
+
+    def frame(self, relation: Relation) -> Frame:
+        """Return `relation` as a frame; a reduction over accumulators reads them off."""
+        match relation:
+            case Reduce(input=LocalGet(number=number)) if self.traces[number].sums is not None:
+                trace = self.traces[number]
+                sums = self._sum_up(trace, state_table(trace))
+                return self._read_off(relation, f"({sums})", ())
+            case _:
+                return super().frame(relation)
+
+    def contents(self, trace: Trace) -> str:
+        """Return the statement for a trace's contents."""
+        frame = self.frame(trace.body)
+        if trace.sums is not None:
+            return self.with_ctes(self.accumulate(trace.sums, frame))
+        return self.with_ctes(self.consolidate(frame))
+
+    def accumulate(self, sums: Reduce, frame: Frame) -> str:
+        """Return the SELECT of the sums over a frame by the key, and by what is carried."""
+        frame = self.simple(frame)
+
+        def sql(scalar: object) -> str:
+            assert isinstance(scalar, Column)
+            return frame.columns[scalar.index]
+
+        items = [f"{self.key(sql(k), type_of(k))} AS c{i}" for i, k in enumerate(sums.group_key)]
+        items += [f"{c} AS {name}" for c, name in zip(frame.carry, self.carry, strict=True)]
+        by = f" GROUP BY {', '.join(str(i + 1) for i in range(len(items)))}" if items else ""
+        diff = frame.diff
+        totals = [f"sum({diff})"]
+        for aggregate in sums.aggregates:
+            conditions = [] if aggregate.filter is None else [sql(aggregate.filter)]
+            present = [*conditions, *(f"{sql(arg)} IS NOT NULL" for arg in aggregate.args)]
+            totals.append(f"sum({weight(present, diff)})")
+            if aggregate.function == "sum":
+                argument = self._argument(aggregate.args[0], sql)
+                totals.append(self.idioms.product_sum(argument, conditions, diff))
+        for i, (total, type) in enumerate(
+            zip(totals, accumulators(sums, self.idioms), strict=True)
+        ):
+            items.append(f"CAST(coalesce({total}, 0) AS {type}) AS a{i}")
+        return f"SELECT {', '.join(items)}{self.clauses(frame)}{by}"
+
+    def _sum_up(self, trace: Trace, table: str) -> str:
+        """Return the SELECT of a table of accumulators with one entry for each key."""
+        assert trace.sums is not None
+        keys = [f"c{i}" for i in range(len(trace.columns))]
+        sums = [f"sum(a{i}) AS a{i}" for i in range(len(accumulators(trace.sums, self.idioms)))]
+        if not keys:
+            sums = [f"coalesce(sum(a{i}), 0) AS a{i}" for i in range(len(sums))]
+        by = f" GROUP BY {', '.join(keys)}" if keys else ""
+        return f"SELECT {', '.join([*keys, *sums])} FROM {table}{by}"
+
+    def _read_off(self, reduce: Reduce, item: str, carry: tuple[str, ...]) -> Frame:
+        """Return the rows of a reduction whose accumulators are the FROM item."""
+        self._names += 1
+        alias = f"x{self._names}"
+        keys = len(reduce.group_key)
+        columns = [f"{alias}.c{i}" for i in range(keys)]
+        at = 1
+        for aggregate in reduce.aggregates:
+            if aggregate.function == "sum":
+                columns.append(self._sum(aggregate, f"{alias}.a{at}", f"{alias}.a{at + 1}"))
+                at += 2
+            else:
+                columns.append(f"CAST({alias}.a{at} AS BIGINT)")
+                at += 1
+        return Frame(
+            f"{item} AS {alias}",
+            tuple(columns),
+            "CAST(1 AS BIGINT)",
+            tuple(f"{alias}.{name}" for name in carry),
+            (f"{alias}.a0 > 0",) if keys else (),
+            computed=True,
+        )
+
+    def _sum(self, aggregate: Aggregate, count: str, total: str) -> str:
+        type = self.dialect.type_name(aggregate.type)
+        return f"CASE WHEN {count} > 0 THEN CAST({total} AS {type}) END"
+
+
+class ChangeRenderer(TraceRenderer):
+    """Renders changes, for the case that of all tables of changes those `changed` are not empty."""
+
+    def __init__(
+        self, dialect: Dialect, idioms: Idioms, traces: Sequence[Trace], changed: frozenset[str]
+    ) -> None:
+        super().__init__(dialect, idioms, {}, traces, ("t",))
+        self.changed = changed
+
+    def changes(self, relation: Relation) -> str | None:
+        """Return the statement for the updates of an output, None if there are none."""
+        frame = self.change(relation)
+        return None if frame is None else self.with_ctes(self.consolidate(frame))
+
+    def trace_changes(self, trace: Trace) -> str | None:
+        """Return the statement for the updates of a trace, None if there are none."""
+        frame = self.change(trace.body)
+        if frame is None:
+            return None
+        if trace.sums is not None:
+            return self.with_ctes(self.accumulate(trace.sums, frame))
+        return self.with_ctes(self.select(frame))
+
+    def change(self, relation: Relation) -> Frame | None:
+        """Return the updates of `relation` as a frame with times, None if there are none."""
+        match relation:
+            case Constant():
+                return None
+            case Get(id=id, columns=columns):
+                table = input_table(id)
+                return self.table(table, len(columns)) if table in self.changed else None
+            case LocalGet(number=number):
+                return self._table_of(self.traces[number])
+            case Map() | Filter() | Project() | FlatMap() | Negate():
+                frame = self.change(relation.input)
+                return None if frame is None else self.linear(relation, frame)
+            case Union(inputs=inputs):
+                frames = [frame for frame in map(self.change, inputs) if frame is not None]
+                return self.union(frames) if frames else None
+            case Join(inputs=inputs):
+                return self._join(relation, [self._trace(input) for input in inputs])
+            case Reduce(input=input) | TopK(input=input) | Threshold(input=input):
+                trace = self._trace(input)
+                if change_table(trace) not in self.changed:
+                    return None
+                at_points = (
+                    self._rows_at_points(relation, trace)
+                    if trace.sums is None
+                    else self._sums_at_points(relation, trace)
+                )
+                return self._differences(at_points)
+            case Let() | JoinOn():
+                raise AssertionError(f"not a plan of changes: {relation}")
+
+    def _trace(self, relation: Relation) -> Trace:
+        assert isinstance(relation, LocalGet), relation
+        return self.traces[relation.number]
+
+    def _table_of(self, trace: Trace) -> Frame | None:
+        table = change_table(trace)
+        return self.table(table, len(trace.columns)) if table in self.changed else None
+
+    # --- joins ---------------------------------------------------------------------------
+
+    def _join(self, join: Join, traces: Sequence[Trace]) -> Frame | None:
+        terms = []
+        for i, trace in enumerate(traces):
+            if change_table(trace) not in self.changed:
+                continue
+            frames = [
+                self._after(other)
+                if j < i
+                else self.table(change_table(other), len(other.columns))
+                if j == i
+                else self.table(state_table(other), len(other.columns), ())
+                for j, other in enumerate(traces)
+            ]
+            terms.append(self.join(join, frames))
+        return self.union(terms) if terms else None
+
+    def _after(self, trace: Trace) -> Frame:
+        """Return what a trace is after the window, with times, if it has changed in it."""
+        width = len(trace.columns)
+        if change_table(trace) not in self.changed:
+            return self.table(state_table(trace), width, ())
+        return self.nest(self._timed(trace), width)
+
+    def _timed(self, trace: Trace) -> str:
+        columns = "".join(f"c{i}, " for i in range(len(trace.columns)))
+        return (
+            f"SELECT {columns}{BEFORE} AS t, d FROM {state_table(trace)} "
+            f"UNION ALL SELECT {columns}t, d FROM {change_table(trace)}"
+        )
+
+    # --- groups --------------------------------------------------------------------------
+
+    def _rows_at_points(self, relation: Reduce | TopK | Threshold, trace: Trace) -> Frame:
+        """Return `relation` at each point, which it carries as `p`, and the next one as `q`."""
+        columns = trace.columns
+        changes = self.table(change_table(trace), len(columns))
+        keys = _key_columns(relation, columns)
+
+        def forms(frame: Frame) -> list[str]:
+            return [self.key_form(frame.columns[i], columns[i]) for i in keys]
+
+        named = [f"{form} AS k{i}" for i, form in enumerate(forms(changes))]
+        points = self._points(named, changes)
+        rows = self.nest(self._timed(trace), len(columns))
+        (time,) = rows.carry
+        self._names += 1
+        point = f"x{self._names}"
+        on = [
+            *(f"{form} IS NOT DISTINCT FROM {point}.k{i}" for i, form in enumerate(forms(rows))),
+            f"{time} <= {point}.p",
+        ]
+        at_points = Frame(
+            f"{rows.source} INNER JOIN {points} AS {point} ON {' AND '.join(on)}",
+            rows.columns,
+            rows.diff,
+            (f"{point}.p", f"{point}.q"),
+        )
+        self.carry = ("p", "q")
+        match relation:
+            case Reduce():
+                return self.reduce(relation, at_points, None if keys else points)
+            case TopK():
+                return self.top_k(relation, at_points)
+            case Threshold():
+                return self.nest(self.consolidate(at_points, ">"), len(columns))
+
+    def key_form(self, sql: str, column: ColumnType) -> str:
+        """Return what two equal values have in common."""
+        return self.dialect.key(self.key(sql, column.type), column.type)
+
+    def _points(self, named: Sequence[str], changes: Frame) -> str:
+        """Return the table of the points with what follows them; the first of a key is before."""
+        (time,) = changes.carry
+        keys = [f"k{i}" for i in range(len(named))]
+        points = (
+            f"SELECT DISTINCT {', '.join([*named, f'{time} AS p'])} FROM {changes.source} UNION ALL "
+            + (
+                f"SELECT DISTINCT {', '.join([*named, f'{BEFORE} AS p'])} FROM {changes.source}"
+                if keys
+                else f"SELECT {BEFORE} AS p"
+            )
+        )
+        partition = f"PARTITION BY {', '.join(keys)} " if keys else ""
+        lead = f"lead(p) OVER ({partition}ORDER BY p) AS q"
+        return self.bind(f"SELECT {', '.join([*keys, 'p', lead])} FROM ({points}) AS y")
+
+    def _sums_at_points(self, relation: Relation, trace: Trace) -> Frame:
+        """Return a reduction at each point, from running sums."""
+        assert isinstance(relation, Reduce), relation
+        assert trace.sums is not None
+        changes, state = change_table(trace), state_table(trace)
+        keys = [f"c{i}" for i in range(len(trace.columns))]
+        sums = [f"a{i}" for i in range(len(accumulators(trace.sums, self.idioms)))]
+        before = ", ".join([*(f"s.{key}" for key in keys), f"{BEFORE} AS t"])
+        entries = f"SELECT {', '.join([before, *(f's.{a}' for a in sums)])} FROM {state} AS s"
+        if keys:
+            changed = self.bind(f"SELECT DISTINCT {', '.join(keys)} FROM {changes}")
+            on = " AND ".join(f"s.{key} IS NOT DISTINCT FROM k.{key}" for key in keys)
+            entries += f" INNER JOIN {changed} AS k ON {on}"
+        else:
+            zeros = ", ".join(f"0 AS {a}" for a in sums)
+            entries += f" UNION ALL SELECT {BEFORE} AS t, {zeros}"
+        entries += f" UNION ALL SELECT {', '.join([*keys, 't', *sums])} FROM {changes}"
+        totals = ", ".join(f"sum({a}) AS {a}" for a in sums)
+        by = ", ".join([*keys, "t"])
+        totals = f"SELECT {by}, {totals} FROM ({entries}) AS y GROUP BY {by}"
+        window = (f"PARTITION BY {', '.join(keys)} " if keys else "") + "ORDER BY t"
+        running = [
+            f"sum({a}) OVER ({window} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS {a}"
+            for a in sums
+        ]
+        points = ["t AS p", f"lead(t) OVER ({window}) AS q"]
+        self.carry = ("p", "q")
+        select = f"SELECT {', '.join([*keys, *points, *running])} FROM ({totals}) AS y"
+        return self._read_off(relation, f"({select})", self.carry)
+
+    def _differences(self, at_points: Frame) -> Frame:
+        """Return the updates that lead from each point to the next."""
+        width = len(at_points.columns)
+        values = self.bind(self.select(at_points))
+        self.carry = ("t",)
+        columns = "".join(f"c{i}, " for i in range(width))
+        updates = (
+            f"SELECT {columns}p AS t, d FROM {values} WHERE p >= 0 UNION ALL "
+            f"SELECT {columns}q AS t, -d AS d FROM {values} WHERE q IS NOT NULL"
+        )
+        return self.nest(self.consolidate(self.nest(updates, width)), width)
+
+
+def _key_columns(
+    relation: Reduce | TopK | Threshold, columns: Sequence[ColumnType]
+) -> tuple[int, ...]:
+    match relation:
+        case Reduce(group_key=group_key):
+            return tuple(key.index for key in group_key if isinstance(key, Column))
+        case TopK(group_key=group_key):
+            return group_key
+        case Threshold():
+            return tuple(range(len(columns)))

@@ -1,0 +1,191 @@
+"""Differentiation: from the plan of a view to the plan of its changes.
+
+What the changes of a view depend on is, besides the changes of its inputs, the contents of some
+collections on the way: the inputs of joins and of grouping operators. Each of these becomes a *trace*, a
+collection that is kept. A dataflow's plan is the list of its traces, inputs before those that
+use them, and of its outputs; in all of them joins and grouping operators stand directly on traces
+(`LocalGet` of their numbers), and everything else is linear. How changes are had from that is
+`compute/delta/changes.py`'s; the contents at a time are had by rendering the same relations in bulk.
+
+Traces are of four uses, and one trace may serve several:
+
+- the input of a join, or of a grouping operator that looks at rows (*rows*);
+- the sums that an accumulable reduction needs, by group (*accumulators*): instead of its input's rows;
+- what several others build on: computed once in each window, kept only if a join wants it.
+
+Equal relations become one trace, so two joins on the same input share it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from foreshore.compute.bulk.render import is_accumulable
+from foreshore.expr.ir import (
+    Aggregate,
+    Column,
+    Constant,
+    Filter,
+    FlatMap,
+    Get,
+    Join,
+    JoinOn,
+    Let,
+    LocalGet,
+    Map,
+    Negate,
+    OrderKey,
+    Project,
+    Reduce,
+    Relation,
+    Scalar,
+    Threshold,
+    TopK,
+    Union,
+    columns_of,
+    inputs_of,
+    with_inputs,
+)
+from foreshore.ids import GlobalId
+from foreshore.types import ColumnType
+
+
+@dataclass(slots=True)
+class Trace:
+    """A collection that others are computed from.
+
+    `body` gives its contents. For accumulators it is the input of the reduction `sums`, whose keys
+    and arguments are columns of it, and the contents are the keys with the sums.
+    """
+
+    number: int
+    body: Relation
+    sums: Reduce | None = None
+    kept: bool = False  # its contents from before a window are wanted in the window
+
+    @property
+    def columns(self) -> tuple[ColumnType, ...]:
+        """The columns of its rows; of accumulators only those of the key."""
+        if self.sums is None:
+            return columns_of(self.body)
+        return columns_of(self.sums)[: len(self.sums.group_key)]
+
+    @property
+    def leaf(self) -> GlobalId | None:
+        """The input of which this is all, if it is."""
+        return self.body.id if isinstance(self.body, Get) and self.sums is None else None
+
+
+@dataclass(frozen=True, slots=True)
+class TickPlan:
+    """Traces, in an order in which each needs only those before it, and the outputs over them."""
+
+    inputs: Mapping[GlobalId, tuple[ColumnType, ...]]
+    traces: tuple[Trace, ...]
+    outputs: tuple[Relation, ...]
+
+
+def differentiate(relations: Sequence[Relation]) -> TickPlan:
+    """Return the plan of the changes of several relations, which share what they can."""
+    builder = _Builder()
+    outputs = tuple(builder.flat(relation, {}) for relation in relations)
+    return TickPlan(builder.inputs, tuple(builder.traces), outputs)
+
+
+@dataclass(slots=True)
+class _Builder:
+    inputs: dict[GlobalId, tuple[ColumnType, ...]] = field(default_factory=dict)
+    traces: list[Trace] = field(default_factory=list)
+    _numbers: dict[tuple[Relation, Reduce | None], int] = field(default_factory=dict)
+
+    def flat(self, relation: Relation, bound: Mapping[int, Relation]) -> Relation:
+        """Return `relation` over traces; `bound` is what its LocalGets have become."""
+        match relation:
+            case Constant():
+                return relation
+            case Get(id=id, columns=columns):
+                self.inputs.setdefault(id, columns)
+                return Get(id, columns)
+            case LocalGet(number=number):
+                return bound[number]
+            case Let(number=number, value=value, body=body):
+                flat = self.flat(value, bound)
+                if not isinstance(flat, Get | LocalGet | Constant):
+                    flat = self._get(self._trace(flat))
+                return self.flat(body, {**bound, number: flat})
+            case Map() | Filter() | Project() | FlatMap() | Negate() | Union():
+                inputs = tuple(self.flat(input, bound) for input in inputs_of(relation))
+                return with_inputs(relation, inputs)
+            case Join(inputs=inputs):
+                kept = tuple(self._keep(self.flat(input, bound)) for input in inputs)
+                return with_inputs(relation, kept)
+            case TopK(input=input) | Threshold(input=input):
+                return with_inputs(relation, (self._keep(self.flat(input, bound)),))
+            case Reduce(input=input):
+                return self._reduce(relation, self.flat(input, bound))
+            case JoinOn():
+                raise AssertionError("a bound form in a lowered plan")
+            case _:
+                assert_never(relation)
+
+    def _trace(self, body: Relation, sums: Reduce | None = None) -> Trace:
+        """Return the trace of `body`, a new one if there is none yet."""
+        if isinstance(body, LocalGet) and sums is None:
+            return self.traces[body.number]
+        number = self._numbers.setdefault((body, sums), len(self.traces))
+        if number == len(self.traces):
+            self.traces.append(Trace(number, body, sums))
+        return self.traces[number]
+
+    def _get(self, trace: Trace) -> LocalGet:
+        return LocalGet(trace.number, trace.columns)
+
+    def _keep(self, body: Relation) -> LocalGet:
+        trace = self._trace(body)
+        trace.kept = True
+        return self._get(trace)
+
+    def _reduce(self, reduce: Reduce, input: Relation) -> Reduce:
+        """Return the reduction over a trace of just the scalars that it uses."""
+        parts: dict[Scalar, int] = {}
+
+        def part(scalar: Scalar) -> Column:
+            column = _column(scalar)
+            return Column(parts.setdefault(scalar, len(parts)), column.type, column.nullable)
+
+        over = Reduce(
+            input,
+            tuple(part(key) for key in reduce.group_key),
+            tuple(
+                Aggregate(
+                    aggregate.function,
+                    tuple(part(arg) for arg in aggregate.args),
+                    aggregate.type,
+                    aggregate.distinct,
+                    part(aggregate.filter) if aggregate.filter is not None else None,
+                    tuple(
+                        OrderKey(part(key.expr), key.descending, key.nulls_first)
+                        for key in aggregate.order_by
+                    ),
+                )
+                for aggregate in reduce.aggregates
+            ),
+        )
+        width = len(columns_of(input))
+        body: Relation = Map(input, tuple(parts)) if parts else input
+        body = Project(body, tuple(range(width, width + len(parts))))
+        if is_accumulable(over):
+            trace = self._trace(body, Reduce(_hole(body), over.group_key, over.aggregates))
+            trace.kept = True
+            return Reduce(self._get(trace), over.group_key, over.aggregates)
+        return Reduce(self._keep(body), over.group_key, over.aggregates)
+
+
+def _hole(body: Relation) -> LocalGet:
+    """Return the stand-in for a reduction's input, which the trace's body is."""
+    return LocalGet(-1, columns_of(body))
+
+
+def _column(scalar: Scalar) -> ColumnType:
+    (column,) = columns_of(Map(Constant((), ()), (scalar,)))
+    return column

@@ -1,0 +1,283 @@
+"""Ticks: a plan of changes, run window by window over the tables of an engine.
+
+`TickDataflow` is the dataflow of every engine that can hold tables and run a SELECT over them, which
+is what a `Store` is. Hydration makes the table of each trace, inputs first, and reads the outputs. A
+step loads the updates of the inputs, fills the tables of changes in the plan's order, reads the
+outputs' changes, and only then adds the changes to the contents: all of it or nothing.
+
+The program of a step depends on which inputs have changed, and then on which traces have: what has not
+changed costs nothing. Statements are rendered once for each such case. Contents are tables to which changes
+are only ever added; now and then, when as much has been added as there was, they are added up.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foreshore.compute.bulk.aggregates import Idioms
+from foreshore.compute.bulk.dialect import Dialect
+from foreshore.compute.delta.changes import (
+    ChangeRenderer,
+    TraceRenderer,
+    accumulators,
+    change_table,
+    input_table,
+    state_table,
+)
+from foreshore.compute.delta.differentiate import TickPlan, Trace
+from foreshore.compute.engine import ERRORS, Input, Output, output_schema, result_schema
+from foreshore.expr.ir import LocalGet, Relation, columns_of, walk_relations, Get
+from foreshore.ids import GlobalId
+from foreshore.types import ColumnType
+from foreshore.update import DIFF, TIME, TIME_FIELD
+
+# Contents are added up when this many entries have come to them, and as many as they had.
+CONSOLIDATE_AFTER = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The columns of a table: those of the row, then the sums of each entry, with their types."""
+
+    rows: tuple[tuple[str, str], ...]
+    sums: tuple[tuple[str, str], ...]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all columns."""
+        return [name for name, _ in (*self.rows, *self.sums)]
+
+
+class Store(Protocol):
+    """Named tables on an engine, and SELECTs over them.
+
+    Contents (`s` tables) stay; changes (`u` and `d` tables) are for one step.
+    """
+
+    dialect: Dialect
+    idioms: Idioms
+
+    def sources(
+        self,
+        inputs: Mapping[GlobalId, Input],
+        columns: Mapping[GlobalId, Sequence[ColumnType]],
+        as_of: int,
+    ) -> Mapping[GlobalId, str]:
+        """Return a FROM item for each input, its columns c0, ... and d, as of a time."""
+        ...
+
+    def hold(self, name: str, layout: Layout, select: str) -> None:
+        """Make the contents `name` what `select` gives."""
+        ...
+
+    def forget(self, name: str) -> None:
+        """Drop the contents `name`."""
+        ...
+
+    def prepare(self, name: str, layout: Layout) -> None:
+        """Make the table of changes `name`, empty; the layout's rows end with t."""
+        ...
+
+    def begin(self) -> None:
+        """Begin a step."""
+        ...
+
+    def load(self, name: str, updates: pa.Table) -> None:
+        """Make the changes `name` those `updates`."""
+        ...
+
+    def fill(self, name: str, select: str) -> bool:
+        """Make the changes `name` what `select` gives; returns whether that is anything."""
+        ...
+
+    def read(self, select: str, schema: pa.Schema) -> pa.Table:
+        """Return what `select` gives as a table of `schema`, column by column."""
+        ...
+
+    def absorb(self, contents: str, changes: str) -> int:
+        """Add changes to contents; returns how many entries these were."""
+        ...
+
+    def consolidate(self, name: str) -> int:
+        """Add up the entries of contents; returns how many are left."""
+        ...
+
+    def commit(self, changed: Sequence[str]) -> None:
+        """End the step: what was done stays, and the changes in the tables `changed` are over."""
+        ...
+
+    def rollback(self) -> None:
+        """Undo the step."""
+        ...
+
+    def close(self) -> None:
+        """Drop everything."""
+        ...
+
+
+class TickDataflow:
+    """A dataflow over a store; see `foreshore.compute.engine.Dataflow`."""
+
+    def __init__(self, plan: TickPlan, store: Store, as_of: int) -> None:
+        assert 1 <= len(plan.outputs) <= 2, "rows, and perhaps errors"
+        self._plan = plan
+        self._store = store
+        self._as_of = as_of
+        self._needs = [tables_of(trace.body, plan.traces) for trace in plan.traces]
+        self._output_needs = [tables_of(output, plan.traces) for output in plan.outputs]
+        self._statements: dict[tuple[str, int, frozenset[str]], str | None] = {}
+        self._sizes: dict[str, tuple[int, int]] = {}  # entries added up, and added since
+        self._empty = Output(_no_updates(plan.outputs[0]), _no_errors())
+
+    def hydrate(self, inputs: Mapping[GlobalId, Input]) -> Output:
+        """Compute everything as of the dataflow's beginning."""
+        plan, store = self._plan, self._store
+        sources = store.sources(inputs, plan.inputs, self._as_of)
+        for trace in plan.traces:
+            renderer = TraceRenderer(store.dialect, store.idioms, sources, plan.traces)
+            store.hold(
+                state_table(trace), layout_of(trace, store, timed=False), renderer.contents(trace)
+            )
+        outputs = []
+        for output in plan.outputs:
+            renderer = TraceRenderer(store.dialect, store.idioms, sources, plan.traces)
+            rows = store.read(renderer.consolidated(output), result_schema(columns_of(output)))
+            outputs.append(_at(rows, self._as_of))
+        for trace in plan.traces:
+            if not trace.kept:
+                store.forget(state_table(trace))
+            if trace.leaf is None:
+                store.prepare(change_table(trace), layout_of(trace, store, timed=True))
+        for id, columns in plan.inputs.items():
+            store.prepare(input_table(id), _row_layout(columns, store, timed=True))
+        return Output(outputs[0], outputs[1] if len(outputs) > 1 else _no_errors())
+
+    def step(self, lower: int, upper: int, deltas: Mapping[GlobalId, pa.Table]) -> Output:
+        """Return the changes in [lower, upper) and move on."""
+        loaded = {
+            id: delta
+            for id, delta in deltas.items()
+            if id in self._plan.inputs and delta.num_rows > 0
+        }
+        if not loaded:
+            return self._empty
+        for id, delta in loaded.items():
+            _check_window(id, delta, lower, upper)
+        self._store.begin()
+        try:
+            output, changed = self._run(loaded)
+        except BaseException:
+            self._store.rollback()
+            raise
+        self._store.commit(changed)
+        return output
+
+    def allow_compaction(self, since: int) -> None:
+        """Nothing to do: contents have no times, and changes do not outlive their window."""
+
+    def close(self) -> None:
+        """Free what the dataflow holds."""
+        self._store.close()
+
+    def _run(self, loaded: Mapping[GlobalId, pa.Table]) -> tuple[Output, list[str]]:
+        plan, store = self._plan, self._store
+        changed: list[str] = []
+        for id, delta in loaded.items():
+            store.load(input_table(id), delta)
+            changed.append(input_table(id))
+        for trace in plan.traces:
+            if trace.leaf is not None:
+                continue
+            select = self._statement("trace", trace.number, self._needs[trace.number], changed)
+            if select is not None and store.fill(change_table(trace), select):
+                changed.append(change_table(trace))
+        outputs = []
+        for i, output in enumerate(plan.outputs):
+            select = self._statement("output", i, self._output_needs[i], changed)
+            outputs.append(
+                _no_updates(output)
+                if select is None
+                else store.read(select, output_schema(columns_of(output)))
+            )
+        for trace in plan.traces:
+            if trace.kept and change_table(trace) in changed:
+                self._absorb(trace)
+        return Output(outputs[0], outputs[1] if len(outputs) > 1 else _no_errors()), changed
+
+    def _absorb(self, trace: Trace) -> None:
+        name = state_table(trace)
+        added = self._store.absorb(name, change_table(trace))
+        size, since = self._sizes.get(name, (0, 0))
+        since += added
+        if since > max(CONSOLIDATE_AFTER, size):
+            size, since = self._store.consolidate(name), 0
+        self._sizes[name] = (size, since)
+
+    def _statement(
+        self, kind: str, number: int, needs: frozenset[str], changed: Sequence[str]
+    ) -> str | None:
+        """Return the statement for the changes of a trace or an output, None if it has none."""
+        relevant = needs.intersection(changed)
+        if not relevant:
+            return None
+        case = (kind, number, relevant)
+        if case not in self._statements:
+            renderer = ChangeRenderer(
+                self._store.dialect, self._store.idioms, self._plan.traces, relevant
+            )
+            self._statements[case] = (
+                renderer.trace_changes(self._plan.traces[number])
+                if kind == "trace"
+                else renderer.changes(self._plan.outputs[number])
+            )
+        return self._statements[case]
+
+
+def tables_of(relation: Relation, traces: Sequence[Trace]) -> frozenset[str]:
+    """Return the tables of changes on which the changes of `relation` directly depend."""
+    tables = set()
+    for node in walk_relations(relation):
+        if isinstance(node, Get):
+            tables.add(input_table(node.id))
+        elif isinstance(node, LocalGet):
+            tables.add(change_table(traces[node.number]))
+    return frozenset(tables)
+
+
+def layout_of(trace: Trace, store: Store, *, timed: bool) -> Layout:
+    """Return the layout of a trace's contents, or with times of its changes."""
+    rows = _row_layout(trace.columns, store, timed=timed)
+    if trace.sums is None:
+        return rows
+    types = accumulators(trace.sums, store.idioms)
+    return Layout(rows.rows, tuple((f"a{i}", type) for i, type in enumerate(types)))
+
+
+def _row_layout(columns: Sequence[ColumnType], store: Store, *, timed: bool) -> Layout:
+    rows = tuple((f"c{i}", store.dialect.type_name(c.type)) for i, c in enumerate(columns))
+    return Layout((*rows, ("t", "BIGINT")) if timed else rows, (("d", "BIGINT"),))
+
+
+def _check_window(id: GlobalId, delta: pa.Table, lower: int, upper: int) -> None:
+    bounds = pc.min_max(delta[TIME])
+    least, greatest = bounds["min"].as_py(), bounds["max"].as_py()
+    assert lower <= least <= greatest < upper, (
+        f"updates of {id} at {least} to {greatest} in a window [{lower}, {upper})"
+    )
+
+
+def _at(rows: pa.Table, time: int) -> pa.Table:
+    """Return rows with multiplicities as updates at `time`."""
+    times = pa.chunked_array([pa.array([time] * rows.num_rows, pa.int64())])
+    return rows.add_column(rows.schema.get_field_index(DIFF), TIME_FIELD, times)
+
+
+def _no_updates(output: Relation) -> pa.Table:
+    return output_schema(columns_of(output)).empty_table()
+
+
+def _no_errors() -> pa.Table:
+    return output_schema(ERRORS).empty_table()
