@@ -1,0 +1,136 @@
+"""Cases for engines: a plan, what its tables hold at each of several times, and how time is cut.
+
+`check_maintained` holds a dataflow against the model: hydrated at the first time and stepped through the
+others, what it has put out by each time adds up to the plan evaluated on what the tables hold then.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from foreshore.compute.engine import Engine, Input, Output
+from foreshore.compute.protocol import DataflowDescription
+from foreshore.expr.datum import from_array, to_array
+from foreshore.expr.ir import Get, Relation, columns_of, sources_of, walk_relations
+from foreshore.ids import GlobalId
+from foreshore.types import TEXT, ColumnType, RelationDesc
+from foreshore.update import DIFF, TIME, update_schema
+from tests.model import Row, Rows, add, evaluate
+from tests.relations import TABLES
+
+START = 100
+Contents = Mapping[GlobalId, Rows]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A plan, the tables' contents from `START` on, one time apart, and where windows begin."""
+
+    relation: Relation
+    history: Sequence[Contents]
+    cuts: frozenset[int] = frozenset()  # positions in `history` before which a window ends
+
+    @property
+    def windows(self) -> list[tuple[int, int]]:
+        """The windows after hydration, as positions in `history`."""
+        bounds = [1, *sorted(cut for cut in self.cuts if 1 < cut < len(self.history))]
+        bounds.append(len(self.history))
+        return [(a, b) for a, b in zip(bounds, bounds[1:], strict=False) if a < b]
+
+
+def columns_by_id(relation: Relation) -> dict[GlobalId, tuple[ColumnType, ...]]:
+    """Return the columns of the collections that `relation` reads."""
+    return {n.id: n.columns for n in walk_relations(relation) if isinstance(n, Get)}
+
+
+def schema_of(columns: Sequence[ColumnType]) -> pa.Schema:
+    """Return a schema with names that are not positions."""
+    names = tuple(f'Col "{i}"' for i in range(len(columns)))
+    return RelationDesc(names, tuple(ColumnType(c.type) for c in columns)).arrow_schema()
+
+
+def updates(columns: Sequence[ColumnType], entries: Sequence[tuple[Row, int, int]]) -> pa.Table:
+    """Return the table of updates (row, time, diff)."""
+    arrays = [
+        to_array([row[i] for row, _, _ in entries], column.type) for i, column in enumerate(columns)
+    ]
+    arrays += [pa.array([e[k] for e in entries], pa.int64()) for k in (1, 2)]
+    return pa.Table.from_arrays(arrays, schema=update_schema(schema_of(columns)))
+
+
+def difference(before: Rows, after: Rows) -> Rows:
+    """Return what has to be added to `before` to have `after`."""
+    result: Rows = Counter()
+    add(result, after)
+    add(result, {row: -count for row, count in before.items()})
+    return result
+
+
+def deltas(case: Case, first: int, beyond: int) -> dict[GlobalId, pa.Table]:
+    """Return the updates of all tables at the positions from `first` on."""
+    tables = {}
+    for id, columns in columns_by_id(case.relation).items():
+        entries = [
+            (row, START + i, count)
+            for i in range(first, beyond)
+            for row, count in difference(case.history[i - 1][id], case.history[i][id]).items()
+        ]
+        tables[id] = updates(columns, entries)
+    return tables
+
+
+def initial(case: Case) -> dict[GlobalId, Input]:
+    """Return the inputs at `START`, with updates after it that must not count."""
+    inputs = {}
+    for id, columns in columns_by_id(case.relation).items():
+        entries = [(row, START, count) for row, count in case.history[0][id].items()]
+        entries += [(row, START + 1, 7) for row, _, _ in entries]
+        inputs[id] = Input(schema_of(columns), (), (updates(columns, entries),))
+    return inputs
+
+
+def rows_of(table: pa.Table, columns: Sequence[ColumnType], upto: int | None = None) -> Rows:
+    """Return what updates, or rows with multiplicities, add up to."""
+    data = [from_array(table.column(i).combine_chunks(), c.type) for i, c in enumerate(columns)]
+    diffs = table[DIFF].to_pylist()
+    times = table[TIME].to_pylist() if TIME in table.column_names else [0] * len(diffs)
+    result: Rows = Counter()
+    for i, (time, diff) in enumerate(zip(times, diffs, strict=True)):
+        if upto is None or time <= upto:
+            add(result, {tuple(column[i] for column in data): diff})
+    return result
+
+
+def run(engine: Engine, case: Case) -> list[Output]:
+    """Return the outputs of hydration and of each window."""
+    columns = columns_by_id(case.relation)
+    description = DataflowDescription(
+        GlobalId("t1"), case.relation, tuple(sorted(sources_of(case.relation))), (), START
+    )
+    dataflow = engine.create(description, {id: schema_of(c) for id, c in columns.items()})
+    try:
+        outputs = [dataflow.hydrate(initial(case))]
+        for first, beyond in case.windows:
+            window = deltas(case, first, beyond)
+            outputs.append(dataflow.step(START + first, START + beyond, window))
+        return outputs
+    finally:
+        dataflow.close()
+
+
+def check_maintained(engine: Engine, case: Case) -> None:
+    """Assert that the dataflow is exact at every time."""
+    outputs = run(engine, case)
+    rows = pa.concat_tables([output.rows for output in outputs])
+    errors = pa.concat_tables([output.errors for output in outputs])
+    for i, contents in enumerate(case.history):
+        wanted, failures = evaluate(case.relation, contents)
+        assert rows_of(errors, (ColumnType(TEXT),), START + i) == Counter(
+            {(text,): count for text, count in failures.items()}
+        ), f"errors at {i}"
+        assert rows_of(rows, columns_of(case.relation), START + i) == wanted, f"rows at {i}"
+
+
+TABLE_IDS = tuple(table.id for table in TABLES)
