@@ -1,0 +1,131 @@
+"""The codec: rows to DataRow messages, by column.
+
+A `RowEncoder` is made once for the columns and formats of a result. A large batch is encoded whole
+columns at a time: each column becomes an array of its values' bytes and one of their lengths, and a
+single join of them all, row by row in Arrow's own code, is the messages. For a handful of rows,
+where the price of each call into Arrow would be most of the cost, values are encoded one by one.
+"""
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foreshore.errors import ProtocolViolation
+from foreshore.server import message
+from foreshore.server.binary_columns import binary_column, with_lengths
+from foreshore.server.cells import Cell, binary_cell, text_cell
+from foreshore.server.text_columns import datums, text_column
+from foreshore.types import TYPES, RelationDesc, SqlType, oid_of, typmod_of
+
+TEXT_FORMAT = 0
+BINARY_FORMAT = 1
+
+FEW = 12  # rows, up to which they are encoded one by one
+CHUNK = 8192  # rows that are encoded at once
+
+_ROW = Struct("!cih")
+_NULL = b"\xff\xff\xff\xff"
+# Types whose datums are what Arrow gives as Python values.
+_DIRECT = frozenset(TYPES) - {
+    "date", "time", "timestamp", "timestamptz", "interval", "array", "int2vector", "oidvector",
+}  # fmt: skip
+
+
+def result_formats(codes: Sequence[int], columns: int) -> tuple[int, ...]:
+    """Return a format for each column, from those of a Bind message."""
+    for code in codes:
+        if code not in (TEXT_FORMAT, BINARY_FORMAT):
+            raise ProtocolViolation(f"unsupported format code: {code}", sqlstate="22023")
+    if len(codes) == columns:
+        return tuple(codes)
+    if len(codes) > 1:
+        raise ProtocolViolation(
+            f"bind message has {len(codes)} result formats but query has {columns} columns"
+        )
+    return (codes[0] if codes else TEXT_FORMAT,) * columns
+
+
+def row_description(desc: RelationDesc, formats: Sequence[int]) -> bytes:
+    """Return the RowDescription of a result."""
+    return message.row_description(
+        [
+            (name, oid_of(c.type), _length(c.type), typmod_of(c.type), format)
+            for name, c, format in zip(desc.names, desc.columns, formats, strict=True)
+        ]
+    )
+
+
+def _length(type: SqlType) -> int:
+    return -1 if type.element is not None else TYPES[type.name].length
+
+
+class RowEncoder:
+    """Encodes the rows of one result; `description` is its RowDescription."""
+
+    def __init__(self, desc: RelationDesc, formats: Sequence[int]) -> None:
+        self._types = [column.type for column in desc.columns]
+        self._formats = tuple(formats)
+        self._cells: list[tuple[Cell, SqlType, bool]] = [
+            (
+                binary_cell(type) if format == BINARY_FORMAT else text_cell(type),
+                type,
+                type.name in _DIRECT,
+            )
+            for type, format in zip(self._types, self._formats, strict=True)
+        ]
+        self.description = row_description(desc, formats)
+
+    def few(self, batch: pa.RecordBatch, zone: str) -> bytes:
+        """Return the DataRow messages of a small batch."""
+        columns: list[list[bytes]] = []
+        for column, (cell, type, direct) in zip(batch.columns, self._cells, strict=True):
+            values: list[Any] = column.to_pylist() if direct else datums(column, type)
+            columns.append([_NULL if value is None else cell(value, zone) for value in values])
+        width = len(columns)
+        if width == 0:
+            return bytes(_ROW.pack(b"D", 6, 0) * batch.num_rows)
+        parts: list[bytes] = []
+        for row in zip(*columns, strict=True):
+            body = b"".join(row)
+            parts.append(_ROW.pack(b"D", len(body) + 6, width))
+            parts.append(body)
+        return b"".join(parts)
+
+    def chunk(self, batch: pa.RecordBatch, zone: str) -> bytes:
+        """Return the DataRow messages of a batch of at most `CHUNK` rows."""
+        rows = batch.num_rows
+        sizes = np.full(rows, 6, np.int64)
+        parts: list[pa.Array] = []
+        for column, type, format in zip(batch.columns, self._types, self._formats, strict=True):
+            values = (
+                binary_column(column, type)
+                if format == BINARY_FORMAT
+                else text_column(column, type, zone).cast(pa.binary())
+            )
+            lengths = pc.fill_null(pc.binary_length(values), 0).to_numpy(zero_copy_only=False)
+            sizes += lengths
+            sizes += 4
+            parts += with_lengths(values)
+        header = np.zeros(rows, [("code", "S1"), ("size", ">i4"), ("width", ">i2")])
+        header["code"] = b"D"
+        header["size"] = sizes
+        header["width"] = len(self._types)
+        headers = pa.Array.from_buffers(pa.binary(7), rows, [None, pa.py_buffer(header)])
+        return joined_bytes([headers.cast(pa.binary()), *parts])
+
+
+def joined_bytes(columns: Sequence[pa.Array]) -> bytes:
+    """Return the columns' binary values, row by row, one after the other; NULLs are empty."""
+    joined = pc.binary_join_element_wise(
+        *columns, b"", null_handling="replace", null_replacement=b""
+    )
+    data = joined.buffers()[2]
+    if data is None:
+        return b""
+    offsets = np.frombuffer(joined.buffers()[1], np.int32)
+    first, last = offsets[joined.offset], offsets[joined.offset + len(joined)]
+    return memoryview(data)[first:last].tobytes()

@@ -1,0 +1,149 @@
+"""The listener: takes connections, opens their sessions, and ends them all at the end.
+
+A connection has `login_timeout` seconds to become a session, and at most `max_connections` may be
+sessions; who comes beyond is told so (53300). Requests to cancel are not connections in this sense.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+
+from foreshore.adapter.client import Client, Session, Startup
+from foreshore.errors import (
+    AdminShutdown,
+    FeatureNotSupported,
+    InvalidAuthorization,
+    TooManyConnections,
+)
+from foreshore.server import message, metrics
+from foreshore.server.auth import Authenticator
+from foreshore.server.connection import Conversation, Gone, Wire, client_error
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Listener:
+    """The server's side of all connections."""
+
+    client: Client
+    authenticator: Authenticator
+    max_connections: int = 1000
+    login_timeout: float = 60.0
+    _tasks: dict[asyncio.Task[None], Wire] = field(default_factory=dict)
+    _sessions: int = 0
+    _server: asyncio.Server | None = None
+    _closing: bool = False
+
+    async def listen(self, host: str, port: int) -> int:
+        """Begin to take connections; return the port, which is chosen if `port` is 0."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: Wire(self._start), host, port, backlog=1024)
+        bound: int = self._server.sockets[0].getsockname()[1]
+        return bound
+
+    async def close(self) -> None:
+        """Take no more connections, and end all there are."""
+        self._closing = True
+        if self._server is not None:
+            self._server.close()
+        for wire in self._tasks.values():
+            wire.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=10)
+
+    def _start(self, wire: Wire) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(self._serve(wire))
+        self._tasks[task] = wire
+        task.add_done_callback(self._tasks.pop)
+        return task
+
+    async def _serve(self, wire: Wire) -> None:
+        """Serve one connection to its end; whatever ends it ends here."""
+        session: Session | None = None
+        try:
+            async with asyncio.timeout(self.login_timeout):
+                session = await self._open(wire)
+            if session is not None:
+                await Conversation(wire, session).run()
+        except Gone:
+            pass
+        except TimeoutError:
+            logger.info("login timed out", extra={"peer": wire.peer})
+        except asyncio.CancelledError:
+            if self._closing:
+                stopped = AdminShutdown("terminating connection due to administrator command")
+                wire.put(message.error_response(stopped, fatal=True))
+        except Exception as error:
+            wire.put(message.error_response(client_error(error), fatal=True))
+        finally:
+            wire.finish()
+            if session is not None:
+                self._sessions -= 1
+                metrics.SESSIONS.set(self._sessions)
+                try:
+                    await session.close()
+                except Exception:
+                    logger.exception("a session could not be closed")
+            wire.close()
+
+    async def _open(self, wire: Wire) -> Session | None:
+        """Return the session that the first messages ask for; None if they ask for none."""
+        startup = await self._startup(wire)
+        if startup is None:
+            return None
+        user = startup.parameters.get("user", "")
+        if not user:
+            raise InvalidAuthorization("no PostgreSQL user name specified in startup packet")
+        if startup.parameters.get("replication", "false") not in ("false", "off", "no", "0"):
+            raise FeatureNotSupported("replication connections are not supported")
+        if self._sessions >= self.max_connections or self._closing:
+            raise TooManyConnections("sorry, too many clients already")
+        self._sessions += 1
+        metrics.SESSIONS.set(self._sessions)
+        try:
+            unknown = [name for name in startup.parameters if name.startswith("_pq_.")]
+            if startup.minor > 0 or unknown:
+                wire.put(message.negotiate_version(unknown))
+            await self.authenticator.authenticate(wire, user)
+            session = await self.client.connect(
+                Startup(
+                    user=user,
+                    database=startup.parameters.get("database") or user,
+                    parameters={
+                        name: value
+                        for name, value in startup.parameters.items()
+                        if name not in ("user", "database", "replication", *unknown)
+                    },
+                    peer=wire.peer,
+                )
+            )
+        except BaseException:
+            self._sessions -= 1
+            metrics.SESSIONS.set(self._sessions)
+            raise
+        wire.put(message.AUTHENTICATION_OK)
+        wire.reader.open()
+        for name, value in session.changed_parameters().items():
+            wire.put(message.parameter_status(name, value))
+        wire.put(message.backend_key_data(session.pid, session.secret))
+        return session
+
+    async def _startup(self, wire: Wire) -> message.StartupMessage | None:
+        """Answer what comes before the startup message, and return that; None: there is none."""
+        asked: set[type] = set()
+        while True:
+            while (opening := wire.reader.opening()) is None:
+                await wire.more()
+            match opening:
+                case message.StartupMessage():
+                    return opening
+                case message.CancelRequest(pid=pid, secret=secret):
+                    self.client.cancel(pid, secret)
+                    return None
+                case message.SslRequest() | message.GssRequest():
+                    if type(opening) in asked:
+                        raise message.FramingError("encryption has been asked for before")
+                    asked.add(type(opening))
+                    wire.put(message.REFUSE_ENCRYPTION)
+                    wire.flush()

@@ -1,0 +1,471 @@
+"""The messages of PostgreSQL's protocol 3.0: those of a client as values, those to it as bytes.
+
+What a client sends is parsed from one whole frame (`protocol.py` cuts them), and a frame has to be
+used up exactly: counts and lengths that point outside of it, or bytes left over, are a
+FramingError, and there is no going on after one.
+"""
+
+from collections.abc import Mapping, Sequence
+from struct import Struct
+from typing import Literal as OneOf
+from typing import TypeAlias
+
+import msgspec
+
+from foreshore.errors import DatabaseError, ProtocolViolation
+
+_INT16 = Struct("!h")
+_INT32 = Struct("!i")
+_UINT32 = Struct("!I")
+_HEADER = Struct("!ci")
+
+
+class FramingError(ProtocolViolation):
+    """A violation after which nothing that follows can be trusted: the connection ends."""
+
+
+# --- from the client ------------------------------------------------------------------------
+
+
+class SslRequest(msgspec.Struct, frozen=True):
+    """The question whether to speak TLS."""
+
+
+class GssRequest(msgspec.Struct, frozen=True):
+    """The question whether to speak GSSAPI encryption."""
+
+
+class CancelRequest(msgspec.Struct, frozen=True):
+    """Cancel what another connection is running."""
+
+    pid: int
+    secret: int
+
+
+class StartupMessage(msgspec.Struct, frozen=True):
+    """Protocol version 3.`minor` and parameters."""
+
+    minor: int
+    parameters: dict[str, str]
+
+
+Opening: TypeAlias = SslRequest | GssRequest | CancelRequest | StartupMessage
+
+
+class Query(msgspec.Struct, frozen=True):
+    """The text of some statements, to be run at once."""
+
+    sql: str
+
+
+class Parse(msgspec.Struct, frozen=True):
+    """Prepare a statement."""
+
+    name: str
+    sql: str
+    parameter_oids: tuple[int, ...]
+
+
+class Bind(msgspec.Struct, frozen=True):
+    """Make a portal of a statement and arguments."""
+
+    portal: str
+    statement: str
+    formats: tuple[int, ...]
+    values: list[bytes | None]
+    result_formats: tuple[int, ...]
+
+
+class Describe(msgspec.Struct, frozen=True):
+    """Say what a statement (S) or a portal (P) takes and gives."""
+
+    kind: OneOf["S", "P"]
+    name: str
+
+
+class Execute(msgspec.Struct, frozen=True):
+    """Run a portal for at most so many rows; 0: all."""
+
+    portal: str
+    max_rows: int
+
+
+class Close(msgspec.Struct, frozen=True):
+    """Forget a statement (S) or a portal (P)."""
+
+    kind: OneOf["S", "P"]
+    name: str
+
+
+class Sync(msgspec.Struct, frozen=True):
+    """End the implicit transaction, and the skipping after an error."""
+
+
+class Flush(msgspec.Struct, frozen=True):
+    """Send what is gathered."""
+
+
+class Terminate(msgspec.Struct, frozen=True):
+    """Good-bye."""
+
+
+class CopyData(msgspec.Struct, frozen=True):
+    """A piece of COPY's data, cut anywhere."""
+
+    data: bytes
+
+
+class CopyDone(msgspec.Struct, frozen=True):
+    """COPY's data is complete."""
+
+
+class CopyFail(msgspec.Struct, frozen=True):
+    """The client has failed to send COPY's data."""
+
+    reason: str
+
+
+class FunctionCall(msgspec.Struct, frozen=True):
+    """The protocol's old function call, which is refused."""
+
+
+class Password(msgspec.Struct, frozen=True):
+    """A password message, or one of SASL's; the state of the authentication tells which."""
+
+    data: bytes
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """A message whose frame is in order but which holds text that is none.
+
+    `simple`: it stands where a Query or a function call did, and ReadyForQuery follows the error.
+    """
+
+    error: DatabaseError
+    simple: bool
+
+
+Message: TypeAlias = (
+    Query
+    | Parse
+    | Bind
+    | Describe
+    | Execute
+    | Close
+    | Sync
+    | Flush
+    | Terminate
+    | CopyData
+    | CopyDone
+    | CopyFail
+    | FunctionCall
+    | Password
+    | Unreadable
+)
+
+SYNC = Sync()
+FLUSH = Flush()
+TERMINATE = Terminate()
+COPY_DONE = CopyDone()
+FUNCTION_CALL = FunctionCall()
+
+
+class _BadText(DatabaseError):
+    sqlstate = "22021"
+
+
+def parse_message(code: int, body: bytes) -> Message:
+    """Return the message of type `code` whose frame holds `body`."""
+    try:
+        match code:
+            case 0x42:  # B
+                return _parse_bind(body)
+            case 0x45:  # E
+                portal, at = _text(body, 0)
+                _exactly(body, at + 4)
+                return Execute(portal, max(0, _INT32.unpack_from(body, at)[0]))
+            case 0x53:  # S
+                _exactly(body, 0)
+                return SYNC
+            case 0x51:  # Q
+                sql, at = _text(body, 0)
+                _exactly(body, at)
+                return Query(sql)
+            case 0x50:  # P
+                return _parse_parse(body)
+            case 0x44:  # D
+                kind, name = _kind_and_name(body, "DESCRIBE")
+                return Describe(kind, name)
+            case 0x43:  # C
+                kind, name = _kind_and_name(body, "CLOSE")
+                return Close(kind, name)
+            case 0x48:  # H
+                _exactly(body, 0)
+                return FLUSH
+            case 0x64:  # d
+                return CopyData(body)
+            case 0x63:  # c
+                _exactly(body, 0)
+                return COPY_DONE
+            case 0x66:  # f
+                reason, at = _text(body, 0)
+                _exactly(body, at)
+                return CopyFail(reason)
+            case 0x46:  # F
+                return FUNCTION_CALL
+            case 0x70:  # p
+                return Password(body)
+            case 0x58:  # X
+                _exactly(body, 0)
+                return TERMINATE
+            case _:
+                raise FramingError(f"invalid frontend message type {code}")
+    except _BadText as error:
+        return Unreadable(error, code in (0x51, 0x46))
+
+
+def _exactly(body: bytes, end: int) -> None:
+    if len(body) != end:
+        raise FramingError(
+            "insufficient data left in message" if len(body) < end else "invalid message format"
+        )
+
+
+def _text(body: bytes, at: int) -> tuple[str, int]:
+    """Return the string that begins at `at`, and where it has ended."""
+    end = body.find(0, at)
+    if end < 0:
+        raise FramingError("invalid string in message")
+    try:
+        return body[at:end].decode(), end + 1
+    except UnicodeDecodeError as error:
+        raise bad_text(error) from None
+
+
+def bad_text(error: UnicodeDecodeError) -> DatabaseError:
+    """Return PostgreSQL's error for bytes that are no UTF-8."""
+    wrong = " ".join(f"0x{byte:02x}" for byte in error.object[error.start : error.end])
+    return _BadText(f'invalid byte sequence for encoding "UTF8": {wrong}')
+
+
+def _count(body: bytes, at: int) -> int:
+    """Return the two-byte count at `at`; what it counts has at least two bytes each."""
+    if at + 2 > len(body):
+        raise FramingError("insufficient data left in message")
+    count: int = _INT16.unpack_from(body, at)[0]
+    if count < 0:
+        count += 0x10000
+    if at + 2 + 2 * count > len(body):
+        raise FramingError("insufficient data left in message")
+    return count
+
+
+def _shorts(body: bytes, at: int) -> tuple[tuple[int, ...], int]:
+    count = _count(body, at)
+    at += 2
+    if count == 0:
+        return (), at
+    if count == 1:
+        return _INT16.unpack_from(body, at), at + 2
+    return Struct(f"!{count}h").unpack_from(body, at), at + 2 * count
+
+
+def _kind_and_name(body: bytes, what: str) -> tuple[OneOf["S", "P"], str]:
+    name, at = _text(body, 1)
+    _exactly(body, at)
+    match body[0]:
+        case 0x53:
+            return "S", name
+        case 0x50:
+            return "P", name
+        case kind:
+            raise FramingError(f"invalid {what} message subtype {kind}")
+
+
+def _parse_parse(body: bytes) -> Parse:
+    name, at = _text(body, 0)
+    sql, at = _text(body, at)
+    count = _count(body, at)
+    _exactly(body, at + 2 + 4 * count)
+    return Parse(name, sql, Struct(f"!{count}I").unpack_from(body, at + 2))
+
+
+def _parse_bind(body: bytes) -> Bind:
+    portal, at = _text(body, 0)
+    statement, at = _text(body, at)
+    formats, at = _shorts(body, at)
+    count = _count(body, at)
+    at += 2
+    values: list[bytes | None] = []
+    end = len(body)
+    for _ in range(count):
+        if at + 4 > end:
+            raise FramingError("insufficient data left in message")
+        length = _INT32.unpack_from(body, at)[0]
+        at += 4
+        if length == -1:
+            values.append(None)
+            continue
+        if length < 0 or at + length > end:
+            raise FramingError("insufficient data left in message")
+        values.append(body[at : at + length])
+        at += length
+    result_formats, at = _shorts(body, at)
+    _exactly(body, at)
+    return Bind(portal, statement, formats, values, result_formats)
+
+
+SSL_CODE = 80877103
+GSS_CODE = 80877104
+CANCEL_CODE = 80877102
+
+
+def parse_opening(body: bytes) -> Opening:
+    """Return what the first frame, `body` without its length, asks for."""
+    code: int = _INT32.unpack_from(body)[0]
+    match code:
+        case 80877103:
+            _exactly(body, 4)
+            return SslRequest()
+        case 80877104:
+            _exactly(body, 4)
+            return GssRequest()
+        case 80877102:
+            _exactly(body, 12)
+            return CancelRequest(_INT32.unpack_from(body, 4)[0], _UINT32.unpack_from(body, 8)[0])
+    major, minor = code >> 16, code & 0xFFFF
+    if major != 3:
+        raise DatabaseError(
+            f"unsupported frontend protocol {major}.{minor}: server supports 3.0 to 3.0",
+            sqlstate="0A000",
+        )
+    parameters: dict[str, str] = {}
+    at = 4
+    while at < len(body) and body[at] != 0:
+        key, at = _text(body, at)
+        parameters[key], at = _text(body, at)
+    if at != len(body) - 1:
+        raise FramingError("invalid startup packet layout: expected terminator as last byte")
+    return StartupMessage(minor, parameters)
+
+
+# --- to the client --------------------------------------------------------------------------
+
+PARSE_COMPLETE = b"1\0\0\0\x04"
+BIND_COMPLETE = b"2\0\0\0\x04"
+CLOSE_COMPLETE = b"3\0\0\0\x04"
+NO_DATA = b"n\0\0\0\x04"
+PORTAL_SUSPENDED = b"s\0\0\0\x04"
+EMPTY_QUERY = b"I\0\0\0\x04"
+COPY_DONE_OUT = b"c\0\0\0\x04"
+AUTHENTICATION_OK = b"R\0\0\0\x08\0\0\0\0"
+REFUSE_ENCRYPTION = b"N"
+READY = {status: b"Z\0\0\0\x05" + status.encode() for status in "ITE"}
+
+
+def frame(code: bytes, body: bytes) -> bytes:
+    """Return a message of type `code`."""
+    return _HEADER.pack(code, len(body) + 4) + body
+
+
+def _string(text: str) -> bytes:
+    return text.replace("\0", "").encode(errors="replace") + b"\0"
+
+
+def command_complete(tag: str) -> bytes:
+    """Return the message that a statement is done."""
+    return frame(b"C", tag.encode() + b"\0")
+
+
+def parameter_status(name: str, value: str) -> bytes:
+    """Return the message that a parameter has this value."""
+    return frame(b"S", _string(name) + _string(value))
+
+
+def backend_key_data(pid: int, secret: int) -> bytes:
+    """Return the message with what a cancel request must state."""
+    return frame(b"K", _INT32.pack(pid) + _UINT32.pack(secret))
+
+
+def negotiate_version(unknown_options: Sequence[str]) -> bytes:
+    """Return the message that 3.0 is the newest spoken and which options are not known."""
+    body = _INT32.pack(3 << 16) + _INT32.pack(len(unknown_options))
+    return frame(b"v", body + b"".join(map(_string, unknown_options)))
+
+
+def authentication_sasl(mechanisms: Sequence[str]) -> bytes:
+    """Return the request to authenticate by one of `mechanisms`."""
+    return frame(b"R", _INT32.pack(10) + b"".join(map(_string, mechanisms)) + b"\0")
+
+
+def authentication_sasl_continue(data: str) -> bytes:
+    """Return the server's first message of a SASL exchange."""
+    return frame(b"R", _INT32.pack(11) + data.encode())
+
+
+def authentication_sasl_final(data: str) -> bytes:
+    """Return the server's last message of a SASL exchange."""
+    return frame(b"R", _INT32.pack(12) + data.encode())
+
+
+def _fields(fields: Mapping[str, str | None]) -> bytes:
+    present = (code.encode() + _string(text) for code, text in fields.items() if text is not None)
+    return b"".join(present) + b"\0"
+
+
+def error_response(error: DatabaseError, *, fatal: bool = False) -> bytes:
+    """Return the message of `error`; after a fatal one the connection ends."""
+    severity = "FATAL" if fatal else "ERROR"
+    fields = {
+        "S": severity,
+        "V": severity,
+        "C": error.sqlstate,
+        "M": error.message,
+        "D": error.detail,
+        "H": error.hint,
+        "P": None if error.position is None else str(error.position),
+        "W": error.where,
+    }
+    return frame(b"E", _fields(fields))
+
+
+def notice_response(
+    severity: str, sqlstate: str, message: str, detail: str | None, hint: str | None
+) -> bytes:
+    """Return the message of a notice."""
+    fields = {
+        "S": severity,
+        "V": severity,
+        "C": sqlstate,
+        "M": message,
+        "D": detail,
+        "H": hint,
+    }
+    return frame(b"N", _fields(fields))
+
+
+def parameter_description(oids: Sequence[int]) -> bytes:
+    """Return the message of a statement's parameter types."""
+    return frame(b"t", Struct(f"!H{len(oids)}I").pack(len(oids), *oids))
+
+
+_COLUMN = Struct("!IhIhih")
+
+
+def row_description(columns: Sequence[tuple[str, int, int, int, int]]) -> bytes:
+    """Return the message of the columns: name, type's oid, its length, modifier, format."""
+    parts = [_INT16.pack(len(columns))]
+    for name, oid, length, modifier, format in columns:
+        parts.append(_string(name))
+        parts.append(_COLUMN.pack(0, 0, oid, length, modifier, format))
+    return frame(b"T", b"".join(parts))
+
+
+def copy_response(code: bytes, format: int, columns: int) -> bytes:
+    """Return CopyInResponse (`G`) or CopyOutResponse (`H`) for so many columns."""
+    return frame(code, Struct(f"!bh{columns}h").pack(format, columns, *[format] * columns))
+
+
+def copy_data(data: bytes) -> bytes:
+    """Return a piece of COPY's data."""
+    return frame(b"d", data)

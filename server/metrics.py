@@ -1,0 +1,7 @@
+"""The server's metrics, named `<layer>_<thing>_<unit>`."""
+
+from prometheus_client import Counter, Gauge
+
+SESSIONS = Gauge("server_sessions", "Sessions that are open.")
+STATEMENTS = Counter("server_statements_total", "Statements that clients have sent.")
+ERRORS = Counter("server_errors_total", "Errors that clients were told of.", ["sqlstate"])

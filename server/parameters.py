@@ -1,0 +1,255 @@
+"""Arguments: the values of a Bind message, text or binary, to datums of the statement's types."""
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from struct import Struct, error
+from typing import Any
+
+from foreshore.errors import (
+    DataError,
+    DatetimeFieldOverflow,
+    FeatureNotSupported,
+    ProtocolViolation,
+    UndefinedFunction,
+)
+from foreshore.json_text import canonical_json
+from foreshore.server.binary_columns import EPOCH_DAYS, EPOCH_MICROS, NEGATIVE
+from foreshore.server.message import Bind, bad_text
+from foreshore.text import (
+    OID_NAMES,
+    REG_NAMES,
+    limit_length,
+    numeric_text,
+    parse_text,
+    truncate_name,
+)
+from foreshore.types import Datum, SqlType, oid_of
+
+
+class InvalidBinaryRepresentation(DataError):
+    """Bytes that are no value of the type."""
+
+    sqlstate = "22P03"
+
+
+def arguments(bind: Bind, types: Sequence[SqlType], zone: str) -> list[Datum]:
+    """Return the datums of the message's values.
+
+    A name given for a reg* type stays text: the session looks it up. Raises a DataError where a
+    value is none of its type, a ProtocolViolation where there are too few or too many.
+    """
+    values, formats = bind.values, bind.formats
+    if len(values) != len(types):
+        raise ProtocolViolation(
+            f"bind message supplies {len(values)} parameters, but prepared statement"
+            f' "{bind.statement}" requires {len(types)}'
+        )
+    if not values:
+        return []
+    if len(formats) > 1 and len(formats) != len(values):
+        raise ProtocolViolation(
+            f"bind message has {len(formats)} parameter formats but {len(values)} parameters"
+        )
+    if len(formats) <= 1:
+        formats = (formats[0] if formats else 0,) * len(values)
+    return [
+        None if value is None else _argument(value, type, format, zone, number)
+        for number, (value, type, format) in enumerate(zip(values, types, formats, strict=True), 1)
+    ]
+
+
+def _argument(value: bytes, type: SqlType, format: int, zone: str, number: int) -> Datum:
+    if format == 0:
+        return _from_text(value, type, zone)
+    if format != 1:
+        raise ProtocolViolation(f"unsupported format code: {format}", sqlstate="22023")
+    decode = _BINARY.get(type.name)
+    if decode is None:
+        raise UndefinedFunction(f"no binary input function available for type {type}")
+    try:
+        return decode(value, type)
+    except (error, IndexError):
+        raise InvalidBinaryRepresentation(
+            f"incorrect binary data format in bind parameter {number}"
+        ) from None
+
+
+def decode_text(value: bytes) -> str:
+    """Return the bytes as text; raises PostgreSQL's error for what is no UTF-8."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError as wrong:
+        raise bad_text(wrong) from None
+
+
+def _from_text(value: bytes, type: SqlType, zone: str) -> Datum:
+    text = decode_text(value)
+    if type.name in REG_NAMES and not text.strip().lstrip("+-").isdigit() and text != "-":
+        return text
+    return parse_text(text, type, zone=zone)
+
+
+def _unpacker(form: str) -> Callable[[bytes, SqlType], Any]:
+    unpack = Struct(f"!{form}").unpack
+
+    def decode(value: bytes, type: SqlType) -> Any:
+        return unpack(value)[0]
+
+    return decode
+
+
+def _bool(value: bytes, type: SqlType) -> bool:
+    if len(value) != 1:
+        raise IndexError
+    return value != b"\0"
+
+
+def _string(value: bytes, type: SqlType) -> str:
+    text = decode_text(value)
+    if "\0" in text:
+        raise DataError('invalid byte sequence for encoding "UTF8": 0x00', sqlstate="22021")
+    match type.name:
+        case "varchar":
+            return limit_length(text, type)
+        case "bpchar":
+            return limit_length(text, type).rstrip(" ")
+        case "name":
+            return truncate_name(text)
+        case _:
+            return text
+
+
+def _bytes(value: bytes, type: SqlType) -> bytes:
+    return value
+
+
+def _uuid(value: bytes, type: SqlType) -> bytes:
+    if len(value) != 16:
+        raise IndexError
+    return value
+
+
+def _jsonb(value: bytes, type: SqlType) -> str:
+    if value[0] != 1:
+        raise InvalidBinaryRepresentation(f"unsupported jsonb version number {value[0]}")
+    return canonical_json(decode_text(value[1:]))
+
+
+_INT4 = Struct("!i")
+_INT8 = Struct("!q")
+
+
+def _date(value: bytes, type: SqlType) -> int:
+    days: int = _INT4.unpack(value)[0]
+    if abs(days) >= 2**31 - 1:
+        return days
+    if days + EPOCH_DAYS >= 2_145_042_906 or days + EPOCH_DAYS < -2_440_588:
+        raise DatetimeFieldOverflow("date out of range")
+    return days + EPOCH_DAYS
+
+
+def _time(value: bytes, type: SqlType) -> int:
+    micros: int = _INT8.unpack(value)[0]
+    if not 0 <= micros <= 86_400_000_000:
+        raise DatetimeFieldOverflow("time out of range")
+    return micros
+
+
+def _timestamp(value: bytes, type: SqlType) -> int:
+    micros: int = _INT8.unpack(value)[0]
+    if micros in (2**63 - 1, -(2**63)):
+        return micros
+    if not -210_866_803_200_000_000 <= micros + EPOCH_MICROS < 2**63 - 1:
+        raise DatetimeFieldOverflow("timestamp out of range")
+    return micros + EPOCH_MICROS
+
+
+_INTERVAL = Struct("!qii")
+
+
+def _interval(value: bytes, type: SqlType) -> tuple[int, int, int]:
+    micros, days, months = _INTERVAL.unpack(value)
+    return months, days, micros
+
+
+_NUMERIC = Struct("!HhHH")
+
+
+def _numeric(value: bytes, type: SqlType) -> str:
+    count, weight, sign, scale = _NUMERIC.unpack_from(value)
+    if sign in (0xC000, 0xD000, 0xF000):
+        word = {0xC000: "NaN", 0xD000: "Infinity", 0xF000: "-Infinity"}[sign]
+        raise FeatureNotSupported(f'the numeric value "{word}" is not supported')
+    if sign not in (0, NEGATIVE):
+        raise InvalidBinaryRepresentation('invalid sign in external "numeric" value')
+    if scale > 0x3FFF:
+        raise InvalidBinaryRepresentation('invalid scale in external "numeric" value')
+    digits = Struct(f"!{count}H").unpack(value[8:])
+    if any(digit > 9999 for digit in digits):
+        raise InvalidBinaryRepresentation('invalid digit in external "numeric" value')
+    unscaled = "".join(f"{digit:04}" for digit in digits) or "0"
+    text = f"{'-' if sign else ''}{unscaled}E{4 * (weight - count + 1)}"
+    return numeric_text(Decimal(text), type)
+
+
+_DIMENSIONS = Struct("!iiI")
+_BOUNDS = Struct("!ii")
+
+
+def _array(value: bytes, type: SqlType) -> tuple[Datum, ...]:
+    assert type.element is not None, type
+    dimensions, flags, oid = _DIMENSIONS.unpack_from(value)
+    if flags not in (0, 1):
+        raise InvalidBinaryRepresentation(f"invalid array flags: {flags}")
+    if oid != oid_of(type.element):
+        raise DataError("wrong element type", sqlstate="42804")
+    if dimensions == 0:
+        if len(value) != 12:
+            raise IndexError
+        return ()
+    if dimensions != 1:
+        raise FeatureNotSupported("arrays of more than one dimension are not supported")
+    count, lower = _BOUNDS.unpack_from(value, 12)
+    if lower != 1:
+        raise FeatureNotSupported("arrays whose lower bound is not 1 are not supported")
+    decode = _BINARY.get(type.element.name)
+    if decode is None:
+        raise UndefinedFunction(f"no binary input function available for type {type.element}")
+    at = 20
+    items: list[Datum] = []
+    for _ in range(count):
+        length = _INT4.unpack_from(value, at)[0]
+        at += 4
+        if length == -1:
+            items.append(None)
+            continue
+        if length < 0 or at + length > len(value):
+            raise IndexError
+        items.append(decode(value[at : at + length], type.element))
+        at += length
+    if at != len(value):
+        raise IndexError
+    return tuple(items)
+
+
+_BINARY: dict[str, Callable[[bytes, SqlType], Datum]] = {
+    "bool": _bool,
+    "bytea": _bytes,
+    "uuid": _uuid,
+    "jsonb": _jsonb,
+    "int2": _unpacker("h"),
+    "int4": _unpacker("i"),
+    "int8": _unpacker("q"),
+    "float4": _unpacker("f"),
+    "float8": _unpacker("d"),
+    "numeric": _numeric,
+    "date": _date,
+    "time": _time,
+    "timestamp": _timestamp,
+    "timestamptz": _timestamp,
+    "interval": _interval,
+    "array": _array,
+    "mz_timestamp": _unpacker("q"),
+    **dict.fromkeys(OID_NAMES, _unpacker("I")),
+    **dict.fromkeys(("text", "varchar", "bpchar", "name", "char", "unknown"), _string),
+}

@@ -1,0 +1,97 @@
+"""The protocol's frames: bytes in, messages out, nothing awaited.
+
+A `MessageReader` is fed bytes as they arrive and gives the messages that are whole. It never makes
+room for more than has arrived, whatever a length says, and a length out of bounds is a
+FramingError, after which nothing more can be read. The first frame has no type; until `open`
+has said that the client is authenticated, frames are small.
+"""
+
+from struct import Struct
+
+from foreshore.server.message import (
+    FramingError,
+    Message,
+    Opening,
+    parse_message,
+    parse_opening,
+)
+
+STARTUP_LIMIT = 10_000
+LIMIT_BEFORE_LOGIN = 65_536
+LIMIT = 0x3FFFFFFF  # PostgreSQL's bound on what it allocates at once
+
+_INT32 = Struct("!i")
+
+
+class MessageReader:
+    """The frames of one connection's input."""
+
+    def __init__(self) -> None:
+        self._data = b""
+        self._at = 0
+        self._more: list[bytes] = []  # what has arrived after `_data`
+        self._more_size = 0
+        self._limit = LIMIT_BEFORE_LOGIN
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes that have arrived."""
+        if self._at == len(self._data) and not self._more:
+            self._data = data
+            self._at = 0
+        else:
+            self._more.append(data)
+            self._more_size += len(data)
+
+    @property
+    def buffered(self) -> int:
+        """How many bytes have arrived that no message has used."""
+        return len(self._data) - self._at + self._more_size
+
+    def open(self) -> None:
+        """Take full-size messages from now on: the client is authenticated."""
+        self._limit = LIMIT
+
+    def opening(self) -> Opening | None:
+        """Return the first message once it is whole."""
+        if not self._has(4):
+            return None
+        length = _INT32.unpack_from(self._data, self._at)[0]
+        if not 8 <= length <= STARTUP_LIMIT:
+            raise FramingError("invalid length of startup packet")
+        if not self._has(length):
+            return None
+        body = self._data[self._at + 4 : self._at + length]
+        self._at += length
+        return parse_opening(body)
+
+    def next(self) -> Message | None:
+        """Return the next message once it is whole."""
+        at = self._at
+        data = self._data
+        if len(data) - at < 5:
+            if not self._has(5):
+                return None
+            at, data = self._at, self._data
+        length: int = _INT32.unpack_from(data, at + 1)[0]
+        if not 4 <= length <= self._limit:
+            raise FramingError("invalid message length")
+        end = at + 1 + length
+        if len(data) < end:
+            if not self._has(length + 1):
+                return None
+            at, data = self._at, self._data
+            end = at + 1 + length
+        self._at = end
+        return parse_message(data[at], data[at + 5 : end])
+
+    def _has(self, size: int) -> bool:
+        """Whether `size` bytes have arrived; they are then in one piece."""
+        if len(self._data) - self._at >= size:
+            return True
+        if self.buffered < size:
+            return False
+        self._data = b"".join((self._data[self._at :], *self._more))
+        self._at = 0
+        self._more.clear()
+        self._more_size = 0
+        return True

@@ -1,0 +1,265 @@
+"""Text format, by column: a whole Arrow column to the texts that `foreshore.text` gives its values.
+
+The work is Arrow's and NumPy's; values that those would show otherwise than PostgreSQL does (years
+beyond four digits, infinities, doubles far from one) are found by a comparison and shown one by one
+by `format_text`, which says what is right.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, tzinfo
+from typing import TypeAlias
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foreshore import calendar
+from foreshore.text import OID_NAMES, format_text
+from foreshore.types import NUMERIC_DIGITS, Datum, SqlType
+
+_YEAR_1 = calendar.days_from_civil(1, 1, 1)
+_YEAR_10000 = calendar.days_from_civil(10_000, 1, 1)
+
+Texts: TypeAlias = pa.Array  # of strings
+
+
+def text_column(column: pa.Array, type: SqlType, zone: str) -> Texts:
+    """Return the texts of the column's values, as an Arrow array of strings."""
+    return _COLUMNS.get(type.name, _one_by_one)(column, type, zone)
+
+
+def datums(column: pa.Array, type: SqlType) -> list[Datum]:
+    """Return the column's values as datums; numerics may come as Decimal."""
+    match type.name:
+        case "date":
+            return list(column.view(pa.int32()).to_pylist())
+        case "time" | "timestamp" | "timestamptz":
+            return list(column.view(pa.int64()).to_pylist())
+        case "interval":
+            return [None if v is None else tuple(v.values()) for v in column.to_pylist()]
+        case "array":
+            assert type.element is not None, type
+            flat = datums(column.flatten(), type.element)
+            return [tuple(flat[a:b]) if ok else None for a, b, ok in _list_bounds(column)]
+        case "int2vector" | "oidvector":
+            return [None if v is None else tuple(v) for v in column.to_pylist()]
+        case _:
+            return list(column.to_pylist())
+
+
+def _list_bounds(column: pa.Array) -> list[tuple[int, int, bool]]:
+    """Return where each list begins and ends in the flattened column, and whether it is one."""
+    ends = list_offsets(column)
+    valid = column.is_valid().to_pylist()
+    return list(zip(ends[:-1].tolist(), ends[1:].tolist(), valid, strict=True))
+
+
+def list_offsets(column: pa.Array) -> "np.ndarray[tuple[int], np.dtype[np.int32]]":
+    """Return the offsets of the lists in `column.flatten()`, which leaves out NULL ones."""
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+    offsets = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+def _one_by_one(column: pa.Array, type: SqlType, zone: str) -> Texts:
+    return pa.array(
+        [None if v is None else format_text(v, type, zone=zone) for v in datums(column, type)],
+        pa.string(),
+    )
+
+
+def _patch(texts: Texts, column: pa.Array, right: pa.Array, type: SqlType, zone: str) -> Texts:
+    """Return `texts` with those replaced where `right` is not true (NULLs stay NULL)."""
+    wrong = pc.invert(pc.fill_null(right, True))
+    if not pc.any(wrong).as_py():
+        return texts
+    return pc.replace_with_mask(texts, wrong, _one_by_one(column.filter(wrong), type, zone))
+
+
+def _cast(column: pa.Array, type: SqlType, zone: str) -> Texts:
+    return column.cast(pa.string())
+
+
+def _as_is(column: pa.Array, type: SqlType, zone: str) -> Texts:
+    return column
+
+
+def _bool(column: pa.Array, type: SqlType, zone: str) -> Texts:
+    return pc.if_else(column, "t", "f")
+
+
+def _bpchar(column: pa.Array, type: SqlType, zone: str) -> Texts:
+    return column if type.length is None else pc.utf8_rpad(column, type.length, " ")
+
+
+def _float(column: pa.Array, type: SqlType, zone: str) -> Texts:
+    size = pc.abs(column)
+    limit = 1e9 if type.name == "float8" else 1e6
+    plain = pc.or_(pc.and_(pc.greater_equal(size, 1e-4), pc.less(size, limit)), pc.equal(size, 0.0))
+    return _patch(column.cast(pa.string()), column, plain, type, zone)
+
+
+def _numeric(column: pa.Array, type: SqlType, zone: str) -> Texts:
+    scale = column.type.scale
+    # Arrow would show small numbers with an exponent: show the unscaled integer, put the point in.
+    validity, data = column.buffers()
+    whole = pa.Array.from_buffers(
+        pa.decimal128(NUMERIC_DIGITS, 0), len(column), [validity, data],
+        offset=column.offset,
+    )  # fmt: skip
+    digits = whole.cast(pa.string())
+    if scale <= 0:
+        return digits
+    negative = pc.starts_with(digits, "-")
+    padded = pc.utf8_lpad(pc.utf8_ltrim(digits, "-"), scale + 1, "0")
+    fraction = pc.utf8_slice_codeunits(padded, -scale)
+    if type.trim:
+        fraction = pc.utf8_rtrim(fraction, "0")
+        point = pc.if_else(pc.equal(fraction, ""), "", ".")
+    else:
+        point = pa.scalar(".")
+    return pc.binary_join_element_wise(
+        pc.if_else(negative, "-", ""),
+        pc.utf8_slice_codeunits(padded, 0, -scale),
+        point,
+        fraction,
+        pa.scalar(""),
+    )
+
+
+def _date(column: pa.Array, type: SqlType, zone: str) -> Texts:
+    days = column.view(pa.int32())
+    plain = _between(days, _YEAR_1, _YEAR_10000)
+    return _patch(column.cast(pa.string()), column, plain, type, zone)
+
+
+def _time(column: pa.Array, type: SqlType, zone: str) -> Texts:
+    plain = pc.less(column.view(pa.int64()), calendar.DAY)
+    return _patch(_trimmed(column), column, plain, type, zone)
+
+
+def _timestamp(column: pa.Array, type: SqlType, zone: str) -> Texts:
+    micros = column.view(pa.int64())
+    plain = _between(micros, _YEAR_1 * calendar.DAY, _YEAR_10000 * calendar.DAY)
+    return _patch(_trimmed(column), column, plain, type, zone)
+
+
+def _timestamptz(column: pa.Array, type: SqlType, zone: str) -> Texts:
+    micros = column.view(pa.int64())
+    # A day less on either side, so that local times are in range as well.
+    plain = _between(micros, (_YEAR_1 + 1) * calendar.DAY, (_YEAR_10000 - 1) * calendar.DAY)
+    place = calendar.zone_named(zone)
+    if place is UTC:
+        local = column.cast(pa.timestamp("us"))
+        suffix: pa.Scalar | pa.Array = pa.scalar("+00")
+    else:
+        local, suffix = _in_zone(pc.if_else(plain, micros, 0), place)
+    texts = pc.binary_join_element_wise(_trimmed(local), suffix, pa.scalar(""))
+    return _patch(texts, column, plain, type, zone)
+
+
+def _in_zone(micros: pa.Array, place: tzinfo) -> tuple[pa.Array, pa.Array]:
+    """Return the local timestamps and the texts of their offsets."""
+    if isinstance(place, ZoneInfo):
+        zoned = micros.cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))
+        local = pc.local_timestamp(zoned.cast(pa.timestamp("us", place.key)))
+        offsets = pc.divide(pc.subtract(local.view(pa.int64()), micros), calendar.SECOND)
+    else:
+        offset = calendar.utc_offset(place, 0)
+        local = pc.add(micros, offset * calendar.SECOND).cast(pa.timestamp("us"))
+        offsets = pa.array(np.full(len(micros), offset))
+    distinct = offsets.dictionary_encode()
+    shown = [
+        None if o is None else calendar.format_offset(o) for o in distinct.dictionary.to_pylist()
+    ]
+    return local, pa.array(shown, pa.string()).take(distinct.indices)
+
+
+def _between(values: pa.Array, low: int, high: int) -> pa.Array:
+    return pc.and_(pc.greater_equal(values, low), pc.less(values, high))
+
+
+def _trimmed(column: pa.Array) -> Texts:
+    """Return the texts of times or timestamps without needless fractional digits."""
+    return pc.utf8_rtrim(pc.utf8_rtrim(column.cast(pa.string()), "0"), ".")
+
+
+def hex_texts(column: pa.Array) -> Texts:
+    """Return the hexadecimal digits of each value."""
+    column = pc.fill_null(column, b"")
+    lengths = pc.binary_length(column).to_numpy()
+    offsets = np.zeros(len(column) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    start = np.frombuffer(column.buffers()[1], np.int32)[column.offset]
+    data = memoryview(column.buffers()[2] or b"")[start : start + int(offsets[-1])]
+    return pa.Array.from_buffers(
+        pa.string(),
+        len(column),
+        [None, pa.py_buffer(offsets * 2), pa.py_buffer(data.hex().encode())],
+    )
+
+
+def _nulls_of(column: pa.Array, texts: Texts) -> Texts:
+    return texts if column.null_count == 0 else pc.if_else(column.is_valid(), texts, None)
+
+
+def _bytea(column: pa.Array, type: SqlType, zone: str) -> Texts:
+    texts = pc.binary_join_element_wise(pa.scalar("\\x"), hex_texts(column), pa.scalar(""))
+    return _nulls_of(column, texts)
+
+
+def _uuid(column: pa.Array, type: SqlType, zone: str) -> Texts:
+    digits = hex_texts(column)
+    parts = (
+        pc.utf8_slice_codeunits(digits, a, b)
+        for a, b in ((0, 8), (8, 12), (12, 16), (16, 20), (20, 32))
+    )
+    return _nulls_of(column, pc.binary_join_element_wise(*parts, pa.scalar("-")))
+
+
+def _array(column: pa.Array, type: SqlType, zone: str) -> Texts:
+    assert type.element is not None, type
+    texts = text_column(column.flatten(), type.element, zone)
+    quote = pc.or_(
+        pc.match_substring_regex(texts, r'[{},"\\\s\x0b]'),
+        pc.or_(pc.equal(texts, ""), pc.equal(pc.ascii_lower(texts), "null")),
+    )
+    if pc.any(quote).as_py():
+        escaped = pc.replace_substring(pc.replace_substring(texts, "\\", "\\\\"), '"', '\\"')
+        quoted = pc.binary_join_element_wise('"', escaped, '"', "")
+        texts = pc.if_else(quote, quoted, texts)
+    lists = pa.ListArray.from_arrays(pa.array(list_offsets(column)), pc.fill_null(texts, "NULL"))
+    inner = pc.binary_join(lists, ",")
+    return _nulls_of(column, pc.binary_join_element_wise("{", inner, "}", ""))
+
+
+def _vector(column: pa.Array, type: SqlType, zone: str) -> Texts:
+    lists = pa.ListArray.from_arrays(
+        pa.array(list_offsets(column)), column.flatten().cast(pa.string())
+    )
+    return _nulls_of(column, pc.binary_join(lists, " "))
+
+
+_COLUMNS: dict[str, Callable[[pa.Array, SqlType, str], Texts]] = {
+    "bool": _bool,
+    "bytea": _bytea,
+    "bpchar": _bpchar,
+    "float4": _float,
+    "float8": _float,
+    "numeric": _numeric,
+    "date": _date,
+    "time": _time,
+    "timestamp": _timestamp,
+    "timestamptz": _timestamptz,
+    "uuid": _uuid,
+    "array": _array,
+    "int2vector": _vector,
+    "oidvector": _vector,
+    **dict.fromkeys(("int2", "int4", "int8", "mz_timestamp"), _cast),
+    **dict.fromkeys(OID_NAMES, _cast),
+    **dict.fromkeys(
+        ("text", "varchar", "name", "char", "unknown", "void", "record", "jsonb"), _as_is
+    ),
+}

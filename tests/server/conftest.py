@@ -1,0 +1,3 @@
+"""The server fixture."""
+
+from tests.server.serving import served as served
