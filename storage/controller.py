@@ -14,13 +14,14 @@ flight. What readers see, `upper`, follows when it is durable.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from foreshore import blocking
 from foreshore.clock import Clock
@@ -30,6 +31,7 @@ from foreshore.errors import (
     UndefinedObject,
 )
 from foreshore.ids import GlobalId
+from foreshore.storage.batch import read_batch
 from foreshore.storage.blob import Blob, open_blob
 from foreshore.storage.capability import (
     Capability,
@@ -39,8 +41,9 @@ from foreshore.storage.capability import (
     downgraded,
     grant_of,
 )
+from foreshore.storage.compacter import Compacter
 from foreshore.storage.consensus import Consensus, open_consensus
-from foreshore.storage.epoch import Register, take_epoch
+from foreshore.storage.epoch import take_epoch
 from foreshore.storage.listen import Listen, ListenEvent
 from foreshore.storage.record import (
     Advanced,
@@ -57,7 +60,7 @@ from foreshore.storage.record import (
 from foreshore.storage.replay import replay
 from foreshore.storage.shard import Shard
 from foreshore.storage.snapshot import BatchFile, Snapshot
-from foreshore.storage.trace import KEYS, TraceState, id_of
+from foreshore.storage.trace import Batch
 from foreshore.storage.wal import SEGMENT_BYTES, SEGMENT_RECORDS, Entry, Wal
 from foreshore.update import T0, Timestamp, row_schema, update_schema
 
@@ -122,6 +125,10 @@ class StorageController:
             segment_bytes=config.segment_bytes,
             segment_records=config.segment_records,
         )
+        self._compacter = Compacter(
+            blob, consensus, epoch, data_dir / "scratch", self._shards, self._wal
+        )
+        self._config = config
         self._tasks: list[asyncio.Task[None]] = []
         self._downgrades: dict[tuple[GlobalId, str], Timestamp | None] = {}
         self._ride_timer: asyncio.TimerHandle | None = None
@@ -156,23 +163,22 @@ class StorageController:
 
     async def _recover(self) -> None:
         segments = await self._wal.recover()
-        traces: dict[GlobalId, TraceState] = {}
-        for key in await self._consensus.keys(KEYS):
-            register = Register(self._consensus, key, TraceState)
-            state = await register.claim(self.epoch, None)
-            assert state is not None
-            state.check()
-            traces[id_of(key)] = state
+        traces = await self._compacter.recover()
         numbered = [(info.number, contents) for info, contents in segments]
         recovered = await blocking.run(None, replay, numbered, traces, self.epoch)
-        self._shards = recovered.shards
+        self._shards.update(recovered.shards)
         self._dropped = recovered.dropped
+        for id in recovered.dropped:
+            if id not in traces or not traces[id].dropped:
+                self._compacter.drop(id)
         await self._wal.start(self._opening())
         logger.info("storage opened", extra={"epoch": self.epoch, "shards": len(self._shards)})
         loop = asyncio.get_running_loop()
         self._tasks.append(
-            loop.create_task(self._wal.run(self._riders, self._opening, self._sealed))
+            loop.create_task(self._wal.run(self._riders, self._opening, self._compacter.wake))
         )
+        if self._config.compacting:
+            self._tasks.append(loop.create_task(self._compacter.run()))
 
     @property
     def consensus(self) -> Consensus:
@@ -184,6 +190,7 @@ class StorageController:
         self._closing = True
         if self._ride_timer is not None:
             self._ride_timer.cancel()
+        self._compacter.close()
         self._wal.close()
         for task in self._tasks:
             await task
@@ -191,6 +198,7 @@ class StorageController:
             for listen in shard.listens:
                 listen.cancel()
         self._wal.shut()
+        await self._compacter.shut()
         await self._consensus.close()
 
     # --- shards --------------------------------------------------------------------------------
@@ -231,6 +239,7 @@ class StorageController:
     def _drop(self, shard: Shard) -> None:
         del self._shards[shard.id]
         self._dropped.add(shard.id)
+        self._compacter.drop(shard.id)
         for listen in shard.listens:
             listen.cancel()
 
@@ -327,7 +336,7 @@ class StorageController:
             if self._ride_timer is not None:
                 self._ride_timer.cancel()
                 self._ride_timer = None
-            entries.append(Entry(Downgraded(frontiers), partial(_since_durable, sinces)))
+            entries.append(Entry(Downgraded(frontiers), partial(self._since_durable, sinces)))
         now = asyncio.get_running_loop().time()
         if now - self._last_ride >= RIDE_SECONDS or self._closing:
             self._last_ride = now
@@ -339,6 +348,11 @@ class StorageController:
             if uppers:
                 entries.append(Entry(Advanced(tuple(uppers)), lambda: None))
         return entries
+
+    def _since_durable(self, sinces: list[tuple[Shard, Timestamp]]) -> None:
+        for shard, since in sinces:
+            shard.durable_since = max(shard.durable_since, since)
+        self._compacter.wake()
 
     def _opening(self) -> Opening:
         return Opening(
@@ -354,11 +368,14 @@ class StorageController:
                 )
                 for shard in self._shards.values()
             ),
-            tuple(self._dropped),
+            self._compacter.dropping,
         )
 
-    def _sealed(self) -> None:
-        pass
+    async def settle(self) -> None:
+        """Seal the log as it is and wait until all of it is in batches; for tests and tools."""
+        await self._wal.seal()
+        self._compacter.wake()
+        await self._compacter.settled()
 
     # --- reading -------------------------------------------------------------------------------
 
@@ -373,16 +390,27 @@ class StorageController:
                 f" and before {shard.upper}.",
             )
         shard.put_together()
+        batches = shard.batches
         return Snapshot(
             shard.id,
             row_schema(shard.schema),
             as_of,
             shard.upper,
             shard.since,
-            (),
+            tuple(
+                BatchFile(self._blob.location(b.key), b.lower, b.upper, b.since, b.rows)
+                for b in batches
+            ),
             tuple(part.updates for part in shard.tail),
-            lambda: None,
+            partial(self._read_batches, batches, shard.schema),
+            self._compacter.leases.take(batch.key for batch in batches),
         )
+
+    def _read_batches(
+        self, batches: Iterable[Batch], schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from read_batch(self._blob, batch, schema)
 
     def listen(
         self, id: GlobalId, from_: Timestamp, deliver: Callable[[ListenEvent], None]
@@ -402,9 +430,36 @@ class StorageController:
         listen = Listen(id, from_, deliver)
         shard.listens.append(listen)
         if shard.upper > from_:
-            tables = [part.updates for part in shard.tail if part.upper > from_]
-            listen.deliver(shard.upper, pa.concat_tables(tables) if tables else None)
+            tail = [part.updates for part in shard.tail if part.upper > from_]
+            batches = tuple(batch for batch in shard.batches if batch.upper > from_)
+            if batches:
+                listen.hold()
+                catching_up = self._catch_up(listen, shard, batches, tail, shard.upper)
+                listen.task = asyncio.get_running_loop().create_task(catching_up)
+            else:
+                listen.deliver(shard.upper, pa.concat_tables(tail) if tail else None)
         return listen
+
+    async def _catch_up(
+        self,
+        listen: Listen,
+        shard: Shard,
+        batches: tuple[Batch, ...],
+        tail: list[pa.Table],
+        upper: Timestamp,
+    ) -> None:
+        """Deliver what lies in batches and then what came meanwhile."""
+        release = self._compacter.leases.take(batch.key for batch in batches)
+        try:
+            read = partial(
+                _later_updates, self._read_batches(batches, shard.schema), listen.frontier
+            )
+            pieces = await blocking.run(None, read)
+            tables = [pa.Table.from_batches(pieces, shard.schema), *tail]
+            listen.deliver(upper, pa.concat_tables(tables))
+            listen.resume()
+        finally:
+            release()
 
     def _publish(self, shard: Shard, updates: pa.Table | None) -> None:
         for listen in tuple(shard.listens):
@@ -468,6 +523,9 @@ class StorageController:
             self._ride_timer = loop.call_later(RIDE_SECONDS, self._wal.wake)
 
 
-def _since_durable(sinces: list[tuple[Shard, Timestamp]]) -> None:
-    for shard, since in sinces:
-        shard.durable_since = max(shard.durable_since, since)
+def _later_updates(pieces: Iterable[pa.RecordBatch], frontier: Timestamp) -> list[pa.RecordBatch]:
+    """Return the updates at or beyond the frontier."""
+    return [
+        piece.filter(pc.greater_equal(piece.column(piece.num_columns - 2), frontier))
+        for piece in pieces
+    ]

@@ -56,6 +56,7 @@ class Register(Generic[S]):
         self._consensus = consensus
         self._decoder = msgspec.json.Decoder(form)
         self._seqno: int | None = None
+        self._unknown: bytes | None = None  # what may have been set, or may yet be
 
     async def read(self) -> S | None:
         """Read the head."""
@@ -80,7 +81,7 @@ class Register(Generic[S]):
         """Set the register; raises Fenced if a later epoch has claimed it.
 
         Raises Indeterminate if it is not known whether that took place. What the register held
-        and what it may hold now are then both in use.
+        and what it may hold now are then both in use, and only the same change may be tried again.
         """
         if not await self._try(new):
             raise fenced()
@@ -88,7 +89,7 @@ class Register(Generic[S]):
     async def _try(self, new: S) -> bool:
         data = msgspec.json.encode(new)
         fault: Determinate | Indeterminate | None = None
-        unknown = False
+        assert self._unknown in (None, data), f"another change of {self.key} is under way"
         for attempt in range(ATTEMPTS):
             if attempt:
                 await asyncio.sleep(PAUSE_SECONDS * 2**attempt)
@@ -98,22 +99,22 @@ class Register(Generic[S]):
                 fault = error
                 continue
             except Indeterminate as error:
-                fault, unknown = error, True
+                fault, self._unknown = error, data
                 continue
             match outcome:
                 case Committed(seqno):
                     await self._set(seqno, new)
                     return True
-                case Mismatch(head) if unknown and head is not None and head.data == data:
+                case Mismatch(head) if self._unknown and head is not None and head.data == data:
                     await self._set(head.seqno, new)
                     return True
                 case Mismatch():
                     return False
         assert fault is not None
-        raise Indeterminate(fault.message) if unknown else fault
+        raise Indeterminate(fault.message) if self._unknown else fault
 
     async def _set(self, seqno: int, value: S) -> None:
-        self._seqno, self.value = seqno, value
+        self._seqno, self.value, self._unknown = seqno, value, None
         try:
             await self._consensus.truncate(self.key, seqno)
         except Determinate:

@@ -30,7 +30,7 @@ from foreshore.storage.record import (
 from foreshore.storage.segment import Contents, Kind
 from foreshore.storage.shard import Shard
 from foreshore.storage.trace import TraceState
-from foreshore.update import T0
+from foreshore.update import MAX_TIMESTAMP, T0
 
 
 @dataclass(slots=True)
@@ -45,16 +45,22 @@ def replay(
     segments: Sequence[tuple[int, Contents]], traces: Mapping[GlobalId, TraceState], epoch: int
 ) -> Recovered:
     """Return the shards as of the end of the log; `segments` are numbered, oldest first."""
-    recovered = Recovered(dropped={id for id, state in traces.items() if state.dropped})
+    recovered = Recovered()
     replayer = _Replayer(recovered, traces, epoch)
     for number, contents in segments:
         replayer.segment(number, contents)
     for id, state in traces.items():
-        if not state.dropped and id not in recovered.shards and id not in recovered.dropped:
+        if state.dropped:
+            if id in recovered.shards:
+                raise DataCorrupted(f"trace of {id}: dropped, which the log does not know")
+            recovered.dropped.add(id)
+        elif id not in recovered.shards and id not in recovered.dropped:
             raise DataCorrupted(f"trace of {id}: the log knows no such shard")
     for shard in recovered.shards.values():
         trace = traces.get(shard.id)
         if trace is not None:
+            shard.batches = trace.batches
+            shard.sealed = trace.upper
             shard.since = max(shard.since, trace.since)
             shard.upper = max(shard.upper, trace.upper)
         shard.update_since()
@@ -69,7 +75,9 @@ class _Replayer:
     ) -> None:
         self._shards = recovered.shards
         self._dropped = recovered.dropped
-        self._sealed = {id: state.upper for id, state in traces.items()}
+        self._sealed = {
+            id: MAX_TIMESTAMP if state.dropped else state.upper for id, state in traces.items()
+        }
         self._epoch = epoch
         self._first = True
         self._batches: dict[GlobalId, list[pa.RecordBatch]] = {}

@@ -17,6 +17,7 @@ from foreshore.ids import GlobalId
 from foreshore.storage.capability import Capabilities
 from foreshore.storage.listen import Listen
 from foreshore.storage.record import ShardWrite, encode_schema
+from foreshore.storage.trace import Batch
 from foreshore.update import T0, Timestamp
 
 TABLES_KEPT_APART = 8
@@ -47,6 +48,7 @@ class Shard:
         self.reserved: Timestamp = T0
         self.logged_upper: Timestamp = T0
         self.sealed: Timestamp = T0
+        self.batches: tuple[Batch, ...] = ()
         self.in_flight = 0
         self.dropping = False
         self.tail: list[TailPart] = []

@@ -7,13 +7,19 @@ contents as of a time `t`, `since <= t < upper`, are what the updates with `__ti
 The files stay until the snapshot is released.
 """
 
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from foreshore import blocking
+from foreshore.errors import InternalError
 from foreshore.ids import GlobalId
-from foreshore.update import Timestamp
+from foreshore.storage.consolidate import consolidate
+from foreshore.update import DIFF_FIELD, Timestamp, update_schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +44,39 @@ class Snapshot:
     since: Timestamp
     files: tuple[BatchFile, ...]
     tail: tuple[pa.Table, ...]
+    _read: Callable[[], Iterator[pa.RecordBatch]] = field(compare=False, repr=False)
     _release: Callable[[], None] = field(compare=False, repr=False)
 
     def release(self) -> None:
         """Let the files be collected; again is no harm."""
         self._release()
+
+    async def rows(self) -> pa.Table:
+        """Return the contents as of the snapshot's time: distinct rows, sorted, with `__diff`.
+
+        For tests and tools: engines read the files themselves. Raises InternalError if there is a
+        row less than no times, which is never shown.
+        """
+        return await blocking.run(None, self._rows)
+
+    def _rows(self) -> pa.Table:
+        schema = update_schema(self.schema)
+        with tempfile.TemporaryDirectory() as scratch:
+            pieces = list(consolidate(self._visible(), schema, self.as_of, Path(scratch)))
+        table = pa.Table.from_batches(pieces, schema)
+        diffs = table.column(len(schema) - 1)
+        if table.num_rows and pc.min(diffs).as_py() < 0:
+            raise InternalError(
+                f"{self.id} as of {self.as_of} has a row a negative number of times"
+            )
+        rows = pa.schema([*self.schema, DIFF_FIELD])
+        return pa.Table.from_arrays([*table.columns[: len(self.schema)], diffs], schema=rows)
+
+    def _visible(self) -> Iterator[pa.RecordBatch]:
+        for piece in self._read():
+            visible = piece.filter(pc.less_equal(piece.column(len(self.schema)), self.as_of))
+            if visible.num_rows:
+                yield visible
+        for table in self.tail:
+            visible = table.filter(pc.less_equal(table.column(len(self.schema)), self.as_of))
+            yield from visible.to_batches()

@@ -5,7 +5,8 @@
 A trace's state lists its batches and is the only thing that says which files belong to the shard.
 It changes by compare-and-set, under the epoch of the environment that owns the shard. Batches tile
 the interval from the beginning to `upper` with no gap and no overlap, checked whenever a state is
-loaded or made: a state that does not tile is damage and nothing is read from it."""
+loaded or made: a state that does not tile is damage and nothing is read from it.
+"""
 
 from collections.abc import Sequence
 

@@ -102,7 +102,7 @@ class Wal:
         self._pending: list[Entry] = []
         self._wake = asyncio.Event()
         self._closing = False
-        self._seal = False
+        self._sealing: list[asyncio.Future[None]] = []
         self._changing = asyncio.Lock()  # one change of the log's state at a time
 
     @property
@@ -179,10 +179,12 @@ class Wal:
         """Write a record now, for the riders' sake if nothing else is pending."""
         self._wake.set()
 
-    def seal(self) -> None:
-        """Begin a new segment as soon as what is pending has been written."""
-        self._seal = True
+    async def seal(self) -> None:
+        """Write what is pending and begin a new segment."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._sealing.append(done)
         self._wake.set()
+        await done
 
     def close(self) -> None:
         """Let `run` end when what is pending has been written."""
@@ -205,10 +207,12 @@ class Wal:
                 if group:
                     await self._write_group(group)
                 assert self._segment is not None
-                if self._full() or (self._seal and self._segment.records > 1):
+                asked, self._sealing = self._sealing, []
+                if self._full() or (asked and self._segment.records > 1):
                     await self._begin(opening(), await self._end(opening()))
                     sealed()
-                self._seal = False
+                for done in asked:
+                    done.set_result(None)
             await self._end(opening())
         except DatabaseError as error:
             self._fail(error)
@@ -297,7 +301,9 @@ class Wal:
         for entry in self._pending:
             if entry.done is not None and not entry.done.done():
                 entry.done.set_exception(failure)
-        self._pending = []
+        for done in self._sealing:
+            done.set_exception(failure)
+        self._pending, self._sealing = [], []
 
     def shut(self) -> None:
         """Close the files."""

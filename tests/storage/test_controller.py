@@ -14,7 +14,13 @@ from foreshore.errors import (
     UndefinedObject,
 )
 from foreshore.storage.capability import InvalidCapability
-from foreshore.storage.controller import Appended, ListenEvent, ShardWrite, UpperMismatch
+from foreshore.storage.controller import (
+    Appended,
+    ListenEvent,
+    ShardWrite,
+    StorageController,
+    UpperMismatch,
+)
 from foreshore.update import update_schema
 from tests.storage.harness import (
     ROWS,
@@ -22,7 +28,6 @@ from tests.storage.harness import (
     U2,
     U3,
     abandon,
-    open_at,
     put,
     reader,
     run,
@@ -30,8 +35,14 @@ from tests.storage.harness import (
     updates_of,
     write,
 )
+from tests.storage.harness import open_at as open_compacting
 
 A, B = (1, "a"), (2, "b")
+
+
+async def open_at(directory: Path) -> StorageController:
+    """Open without compaction, so that a snapshot's tail is all there is."""
+    return await open_compacting(directory, compacting=False)
 
 
 def test_what_is_appended_is_read_before_and_after_a_restart(tmp_path: Path) -> None:
@@ -161,9 +172,10 @@ def test_an_advance_waits_for_what_is_in_flight(tmp_path: Path) -> None:
     run(main)
 
 
-def test_a_dropped_id_is_gone_and_spent_for_ever(tmp_path: Path) -> None:
+@pytest.mark.parametrize("compacting", [False, True])
+def test_a_dropped_id_is_gone_and_spent_for_ever(tmp_path: Path, compacting: bool) -> None:
     async def main() -> None:
-        controller = await open_at(tmp_path)
+        controller = await open_compacting(tmp_path, compacting=compacting)
         read, _ = await controller.create(U1, ROWS)
         with pytest.raises(DuplicateObject):
             await controller.create(U1, ROWS)
@@ -180,8 +192,10 @@ def test_a_dropped_id_is_gone_and_spent_for_ever(tmp_path: Path) -> None:
             with pytest.raises(DuplicateObject):
                 await controller.create(U1, ROWS)
             assert controller.ids() == [U2]
+            if compacting:
+                await controller.settle()
             await controller.close()
-            controller = await open_at(tmp_path)
+            controller = await open_compacting(tmp_path, compacting=compacting)
         await controller.close()
 
     run(main)

@@ -1,0 +1,153 @@
+"""Batches: immutable sets of updates, and a promise of exactly which updates they are.
+
+A batch [lower, upper) holds every update of its shard at or beyond `lower` and not at or beyond
+`upper`. Laid end to end, each starting where the last one stopped, batches are the whole history.
+Consolidation moves times forward to the batch's `since`; from then on it promises not its updates
+but what they add up to at each time at or beyond `since`.
+
+A batch is a Parquet file: the row's columns, then `__time` and `__diff`, sorted by row in the order
+of its columns and then by time, with statistics and a checksum for each page. Columns are meant by
+position. Their names are the user's, but for one that another has too (case does not distinguish)
+or that says `__time` or `__diff`, which gets a number behind. What the batch promises is in
+the file's metadata under `foreshore`.
+"""
+
+import zlib
+from collections.abc import Iterable, Iterator
+from itertools import count
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from foreshore.errors import DataCorrupted
+from foreshore.storage.blob import Blob
+from foreshore.storage.trace import Batch
+from foreshore.update import DIFF, TIME, Timestamp
+
+METADATA = b"foreshore"
+ROW_GROUP_ROWS = 1 << 17
+PIECE_BYTES = 1 << 20
+
+
+class Promise(msgspec.Struct, frozen=True):
+    """What a file says of itself."""
+
+    id: str
+    lower: Timestamp
+    upper: Timestamp
+    since: Timestamp
+    version: int = 1
+
+
+def column_names(schema: pa.Schema) -> list[str]:
+    """Return the names that the columns of updates have in a file."""
+    taken = {TIME, DIFF}
+    names: list[str] = []
+    for name in schema.names[:-2]:
+        unique = name
+        for i in count(1):
+            if unique.casefold() not in taken:
+                break
+            unique = f"{name}_{i}"
+        taken.add(unique.casefold())
+        names.append(unique)
+    return [*names, TIME, DIFF]
+
+
+def file_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the schema of a file of updates with the schema."""
+    names = column_names(schema)
+    return pa.schema([f.with_name(name) for f, name in zip(schema, names, strict=True)])
+
+
+def write_batch(
+    blob: Blob,
+    key: str,
+    scratch: Path,
+    schema: pa.Schema,
+    promise: Promise,
+    updates: Iterable[pa.RecordBatch],
+) -> Batch:
+    """Store a batch of updates, which are sorted and consolidated, under `key`."""
+    form = file_schema(schema).with_metadata({METADATA: msgspec.json.encode(promise)})
+    rows = loose = 0
+    try:
+        with pq.ParquetWriter(
+            scratch, form, compression="zstd", version="2.6", write_page_checksum=True
+        ) as writer:
+            for table in _row_groups(updates, schema):
+                times = table.column(len(form) - 2).to_numpy()
+                assert times.size == 0 or times.min() >= promise.lower, promise
+                assert times.size == 0 or times.max() < promise.upper, promise
+                rows += table.num_rows
+                loose += int((times > promise.since).sum())
+                writer.write_table(
+                    pa.Table.from_arrays(table.columns, schema=form), row_group_size=ROW_GROUP_ROWS
+                )
+        size, checksum = _measure(scratch)
+        blob.put_file(key, scratch)
+    finally:
+        scratch.unlink(missing_ok=True)
+    return Batch(key, promise.lower, promise.upper, promise.since, rows, loose, size, checksum)
+
+
+def _row_groups(updates: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+    gathered: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in updates:
+        gathered.append(batch)
+        rows += batch.num_rows
+        if rows >= ROW_GROUP_ROWS:
+            yield pa.Table.from_batches(gathered, schema)
+            gathered, rows = [], 0
+    if gathered:
+        yield pa.Table.from_batches(gathered, schema)
+
+
+def _measure(path: Path) -> tuple[int, int]:
+    size = checksum = 0
+    with path.open("rb") as file:
+        while piece := file.read(PIECE_BYTES):
+            size += len(piece)
+            checksum = zlib.crc32(piece, checksum)
+    return size, checksum
+
+
+def verify_batch(blob: Blob, batch: Batch) -> None:
+    """Raise DataCorrupted unless the file is the one that the state names, byte for byte."""
+    size = checksum = 0
+    try:
+        with blob.open(batch.key) as file:
+            while piece := file.read(PIECE_BYTES):
+                size += len(piece)
+                checksum = zlib.crc32(piece, checksum)
+    except FileNotFoundError:
+        raise DataCorrupted(f'batch "{batch.key}" is missing') from None
+    if size != batch.bytes:
+        raise DataCorrupted(f'batch "{batch.key}" has {size} bytes instead of {batch.bytes}')
+    if checksum != batch.checksum:
+        raise DataCorrupted(f'batch "{batch.key}" has a wrong checksum')
+
+
+def read_batch(blob: Blob, batch: Batch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the updates of a batch, in pieces, under the schema's own names."""
+    with (
+        blob.open(batch.key) as source,
+        pq.ParquetFile(source, page_checksum_verification=True) as file,
+    ):
+        found = file.schema_arrow
+        if found.types != schema.types or file.metadata.num_rows != batch.rows:
+            raise DataCorrupted(
+                f'batch "{batch.key}" has {file.metadata.num_rows} rows of {found.types}'
+            )
+        promise = msgspec.json.decode(found.metadata[METADATA], type=Promise)
+        if (promise.lower, promise.upper, promise.since) != (
+            batch.lower,
+            batch.upper,
+            batch.since,
+        ):
+            raise DataCorrupted(f'batch "{batch.key}" promises {promise}')
+        for piece in file.iter_batches(ROW_GROUP_ROWS // 2, use_threads=False):
+            yield pa.RecordBatch.from_arrays(piece.columns, schema=schema)

@@ -1,0 +1,291 @@
+"""The compacter: turns the log into batches, and many batches into few.
+
+    a sealed segment of the log   ──►  a batch for each shard with updates in it
+    small neighbouring batches    ──►  one, consolidated up to since
+
+Sizes of a trace's batches fall geometrically from the oldest to the newest, so an update is
+rewritten a logarithmic number of times. What since has passed is consolidated on the way: a trace's
+size follows the distinct rows that live, not the updates there were.
+
+The order of steps is what makes it safe to die between any two: a file is stored before a state
+names it, and removed only after a state that does not name it was surely committed. A segment goes
+when states name all that it held. Files that no state names are removed at the next start.
+"""
+
+import asyncio
+import logging
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import chain, count
+from pathlib import Path
+
+import pyarrow as pa
+
+from foreshore import blocking
+from foreshore.errors import DatabaseError, Fenced
+from foreshore.ids import GlobalId
+from foreshore.storage.batch import Promise, read_batch, verify_batch, write_batch
+from foreshore.storage.blob import Blob
+from foreshore.storage.consensus import Consensus
+from foreshore.storage.consolidate import consolidate
+from foreshore.storage.epoch import Register
+from foreshore.storage.fault import Determinate, Indeterminate
+from foreshore.storage.lease import Leases
+from foreshore.storage.shard import Shard
+from foreshore.storage.trace import (
+    KEYS,
+    Batch,
+    TraceState,
+    id_of,
+    key_of,
+    with_batch,
+    with_merged,
+)
+from foreshore.storage.wal import Wal
+from foreshore.update import Timestamp
+
+logger = logging.getLogger(__name__)
+
+_KEY = re.compile(r"[ust][0-9]+/(?P<epoch>[0-9]+)-[0-9]+\.parquet")
+
+RETRY_SECONDS = 1.0
+GROWTH = 2  # a batch has at least so many times the rows of those behind it
+WORTH_REWRITING = 10_000  # loose updates
+
+
+class Compacter:
+    """The compaction of one environment's shards; its own task, its work on its own thread."""
+
+    def __init__(
+        self,
+        blob: Blob,
+        consensus: Consensus,
+        epoch: int,
+        scratch: Path,
+        shards: Mapping[GlobalId, Shard],
+        wal: Wal,
+    ) -> None:
+        self.leases = Leases(self._delete)
+        self._blob = blob
+        self._consensus = consensus
+        self._epoch = epoch
+        self._scratch = scratch
+        self._shards = shards
+        self._wal = wal
+        self._registers: dict[GlobalId, Register[TraceState]] = {}
+        self._to_drop: set[GlobalId] = set()
+        self._numbers = count(1)
+        self._executor = ThreadPoolExecutor(1, "compacter")
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._closing = False
+        self._deleting: set[asyncio.Task[None]] = set()
+
+    async def recover(self) -> dict[GlobalId, TraceState]:
+        """Take the traces over from earlier epochs, checked, and return them."""
+        traces: dict[GlobalId, TraceState] = {}
+        for key in await self._consensus.keys(KEYS):
+            register = Register(self._consensus, key, TraceState)
+            state = await register.claim(self._epoch, None)
+            assert state is not None
+            state.check()
+            self._registers[id_of(key)] = register
+            traces[id_of(key)] = state
+        batches = [batch for state in traces.values() for batch in state.batches]
+        await blocking.run(self._executor, self._check_and_clean, batches)
+        return traces
+
+    def _check_and_clean(self, batches: list[Batch]) -> None:
+        """Verify the files that states name, and remove those of earlier epochs that none does."""
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        for leftover in self._scratch.iterdir():
+            if leftover.is_file():
+                leftover.unlink(missing_ok=True)
+        for batch in batches:
+            verify_batch(self._blob, batch)
+        named = {batch.key for batch in batches}
+        for key, _ in list(self._blob.list("")):
+            form = _KEY.fullmatch(key)
+            if key not in named and form and int(form["epoch"]) < self._epoch:
+                logger.info("unreferenced file removed", extra={"file": key})
+                self._blob.delete(key)
+
+    def drop(self, id: GlobalId) -> None:
+        """Record in consensus that the shard is gone, and free its files."""
+        self._to_drop.add(id)
+        self._wake.set()
+
+    @property
+    def dropping(self) -> tuple[GlobalId, ...]:
+        """Return the shards whose end consensus does not know yet."""
+        return tuple(self._to_drop)
+
+    def wake(self) -> None:
+        """Look for work: a segment was sealed, or since has moved."""
+        self._idle.clear()
+        self._wake.set()
+
+    async def settled(self) -> None:
+        """Wait until there is nothing to do."""
+        await self._idle.wait()
+
+    def close(self) -> None:
+        """Let `run` end after the step it is at."""
+        self._closing = True
+        self._wake.set()
+
+    async def shut(self) -> None:
+        """Wait for what is under way on threads."""
+        if self._deleting:
+            await asyncio.gather(*self._deleting, return_exceptions=True)
+        self._executor.shutdown(wait=True)
+
+    async def run(self) -> None:
+        """Compact until `close`."""
+        while not self._closing:
+            try:
+                await self._work()
+            except Fenced:
+                logger.warning("compaction ends, another environment owns the data")
+                return
+            except (DatabaseError, OSError) as error:
+                if self._closing:
+                    return
+                logger.error("compaction failed, to be tried again", exc_info=error)
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            if not self._wake.is_set():
+                self._idle.set()
+            await self._wake.wait()
+            self._wake.clear()
+
+    async def _work(self) -> None:
+        for id in tuple(self._to_drop):
+            await self._bury(id)
+        through = self._wal.segments[-1].number - 1
+        for shard in tuple(self._shards.values()):
+            if self._closing:
+                return
+            await self._seal(shard, through)
+            while not self._closing and (due := due_for_merging(shard)):
+                await self._merge(shard, due)
+        await self._wal.remove(through)
+
+    async def _bury(self, id: GlobalId) -> None:
+        register = self._registers.get(id) or Register(self._consensus, key_of(id), TraceState)
+        old = register.value
+        await self._change(register, TraceState(epoch=self._epoch, id=id, schema=b"", dropped=True))
+        self._registers.pop(id, None)
+        self._to_drop.discard(id)
+        if old is not None:
+            self.leases.condemn(batch.key for batch in old.batches)
+
+    async def _seal(self, shard: Shard, through: int) -> None:
+        """Make a batch of the shard's updates in the segments up to number `through`."""
+        parts = [part for part in shard.tail if part.segment <= through]
+        if not parts:
+            return
+        upper = parts[-1].upper
+        updates = chain.from_iterable(part.updates.to_batches() for part in parts)
+        batch = await self._write(shard, shard.sealed, upper, updates)
+        register = self._registers.get(shard.id)
+        if register is None:
+            register = Register(self._consensus, key_of(shard.id), TraceState)
+        state = register.value or TraceState(
+            epoch=self._epoch, id=shard.id, schema=shard.encoded_schema
+        )
+        new = with_batch(state, batch)
+        await self._change(register, new)
+        self._registers[shard.id] = register
+        # From here to the end without an await: readers see the batch or the tail, never both.
+        shard.batches = new.batches
+        shard.sealed = upper
+        shard.tail = [part for part in shard.tail if part.segment > through]
+        self._after(shard)
+
+    async def _merge(self, shard: Shard, batches: tuple[Batch, ...]) -> None:
+        """Make one batch of several neighbours."""
+        updates = self._read(batches, shard.schema)
+        merged = await self._write(shard, batches[0].lower, batches[-1].upper, updates)
+        register = self._registers[shard.id]
+        assert register.value is not None
+        new = with_merged(register.value, batches, merged)
+        await self._change(register, new)
+        shard.batches = new.batches
+        self.leases.condemn(batch.key for batch in batches)
+        self._after(shard)
+
+    def _after(self, shard: Shard) -> None:
+        """See to it that the files of a shard dropped meanwhile go too."""
+        if shard.id not in self._shards:
+            self.drop(shard.id)
+
+    def _read(self, batches: Iterable[Batch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            verify_batch(self._blob, batch)
+            yield from read_batch(self._blob, batch, schema)
+
+    async def _write(
+        self, shard: Shard, lower: Timestamp, upper: Timestamp, updates: Iterator[pa.RecordBatch]
+    ) -> Batch:
+        since = min(shard.durable_since, upper - 1)
+        key = f"{shard.id}/{self._epoch:06}-{next(self._numbers):06}.parquet"
+        promise = Promise(shard.id, lower, upper, since)
+        return await blocking.run(
+            self._executor,
+            partial(
+                write_batch,
+                self._blob,
+                key,
+                self._scratch / key.replace("/", "-"),
+                shard.schema,
+                promise,
+                consolidate(updates, shard.schema, since, self._scratch),
+            ),
+        )
+
+    async def _change(self, register: Register[TraceState], new: TraceState) -> None:
+        """Set the state for sure: what was not known to succeed is tried until it is."""
+        while True:
+            try:
+                await register.change(new)
+            except (Determinate, Indeterminate) as error:
+                if self._closing:
+                    raise
+                logger.warning("trace not changed yet", extra={"key": register.key}, exc_info=error)
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                return
+
+    def _delete(self, keys: list[str]) -> None:
+        task = asyncio.get_running_loop().create_task(self._delete_files(keys))
+        self._deleting.add(task)
+        task.add_done_callback(self._deleting.discard)
+
+    async def _delete_files(self, keys: list[str]) -> None:
+        for key in keys:
+            try:
+                await blocking.run(None, self._blob.delete, key)
+            except (Determinate, Indeterminate) as error:
+                # It stays until the next start, which removes what no state names.
+                logger.warning("file not deleted", extra={"file": key}, exc_info=error)
+
+
+def due_for_merging(shard: Shard) -> tuple[Batch, ...]:
+    """Return the neighbouring batches that are to become one, none if all is well."""
+    batches = shard.batches
+    if not batches:
+        return ()
+    start, rows = len(batches) - 1, batches[-1].rows
+    while start > 0 and batches[start - 1].rows < GROWTH * rows:
+        start -= 1
+        rows += batches[start].rows
+    if start < len(batches) - 1:
+        return batches[start:]
+    for batch in batches:
+        passed = min(shard.durable_since, batch.upper - 1) == batch.upper - 1
+        if passed and batch.loose >= WORTH_REWRITING and GROWTH * batch.loose > batch.rows:
+            return (batch,)
+    return ()
