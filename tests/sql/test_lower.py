@@ -1,0 +1,172 @@
+"""Lowering changes no answer: the bound form and what becomes of it, both by the model."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foreshore.errors import FeatureNotSupported
+from foreshore.expr.ir import (
+    Aggregate,
+    AnySubquery,
+    Call,
+    Case,
+    Column,
+    Exists,
+    Filter,
+    JoinOn,
+    Let,
+    Literal,
+    LocalGet,
+    Map,
+    OuterColumn,
+    Project,
+    Reduce,
+    Relation,
+    Scalar,
+    ScalarSubquery,
+    TopK,
+    check_lowered,
+    count_all,
+)
+from foreshore.ids import GlobalId
+from foreshore.sql.lower import lower
+from foreshore.types import BOOL, INT4, INT8
+from tests.model import Rows, evaluate
+from tests.relations import TABLES, bound_relations, contents, fallible
+
+T, U, V = TABLES
+A, B = Column(0, INT4), Column(1, INT4)
+OUT_A, OUT_B = OuterColumn(1, 0, INT4), OuterColumn(1, 1, INT4)
+ZERO, ONE = Literal(0, INT4), Literal(1, INT4)
+HELD: dict[GlobalId, Rows] = {
+    T.id: Counter({(1, 0, "a"): 2, (None, 1, "b"): 1, (2, 1, None): 1, (0, 2, ""): 1}),
+    U.id: Counter({(0, 1): 1, (1, None): 1, (2, 1): 1}),
+    V.id: Counter(),
+}
+
+
+def eq(a: Scalar, b: Scalar) -> Call:
+    return Call("eq", (a, b), BOOL)
+
+
+def divide(a: Scalar, b: Scalar) -> Call:
+    return Call("divide(int4,int4)", (a, b), INT4)
+
+
+def lowered(relation: Relation) -> Relation:
+    result = lower(relation, fallible)
+    check_lowered(result)
+    return result
+
+
+@settings(max_examples=300, deadline=None)
+@given(bound_relations(size=4), contents())
+def test_the_lowered_plan_gives_the_same_rows(
+    relation: Relation, tables: dict[GlobalId, Rows]
+) -> None:
+    assert evaluate(lowered(relation), tables) == evaluate(relation, tables)
+
+
+@settings(max_examples=200, deadline=None)
+@given(bound_relations(size=4, failing=True), contents())
+def test_no_error_gets_lost(relation: Relation, tables: dict[GlobalId, Rows]) -> None:
+    expected, errors = evaluate(relation, tables)
+    rows, found = evaluate(lowered(relation), tables)
+    assert bool(errors) <= bool(found)
+    if not found:
+        assert rows == expected
+
+
+COUNT = ScalarSubquery(
+    Reduce(Filter(U, (eq(B, OUT_B),)), (), (count_all(),)),
+    INT8,
+)
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        Exists(Filter(U, (eq(A, OUT_A),))),
+        Call("not", (Exists(Filter(U, (eq(A, OUT_A),))),), BOOL),
+        AnySubquery(eq(A, OUT_A), Project(U, (1,))),
+        Call("not", (AnySubquery(eq(A, OUT_A), Project(U, (1,))),), BOOL),
+        Call("not", (AnySubquery(eq(A, OUT_A), Filter(U, (eq(B, OUT_B),))),), BOOL),
+        Exists(Filter(U, (Literal(False, BOOL),))),
+        eq(COUNT, Literal(0, INT8)),
+    ],
+)
+def test_where(predicate: Scalar) -> None:
+    for held in (HELD, {**HELD, U.id: Counter()}):
+        for plan in (Filter(T, (predicate,)), Map(T, (predicate,))):
+            assert evaluate(lowered(plan), held) == evaluate(plan, held)
+
+
+@pytest.mark.parametrize("kind", ["inner", "left", "right", "full"])
+@pytest.mark.parametrize(
+    "on",
+    [
+        eq(A, Column(4, INT4)),
+        Literal(True, BOOL),
+        Literal(None, BOOL),
+        Call("lt", (A, Column(3, INT4, False)), BOOL),
+        Exists(Filter(T, (eq(A, OuterColumn(1, 4, INT4)), eq(B, OUT_A)))),
+    ],
+)
+def test_joins(kind: str, on: Scalar) -> None:
+    plan = JoinOn(T, U, kind, on)  # type: ignore[arg-type]
+    for held in (HELD, {**HELD, U.id: Counter()}, {**HELD, T.id: Counter()}):
+        assert evaluate(lowered(plan), held) == evaluate(plan, held)
+
+
+def test_a_subquery_of_several_rows_is_an_error() -> None:
+    one = ScalarSubquery(Project(Filter(U, (eq(A, OUT_A),)), (1,)), INT4)
+    assert not evaluate(lowered(Map(T, (one,))), HELD)[1]
+    several = ScalarSubquery(Project(Filter(U, (eq(B, OUT_B),)), (0,)), INT4)
+    assert list(evaluate(lowered(Map(T, (several,))), HELD)[1]) == [
+        "21000 more than one row returned by a subquery used as an expression"
+    ]
+
+
+def test_a_branch_not_taken_does_not_fail() -> None:
+    quotient = ScalarSubquery(Map(Reduce(U, (), ()), (divide(ONE, OUT_B),)), INT4)
+    guarded = Case(((eq(B, ZERO), ZERO),), quotient, INT4)
+    plan = Map(T, (guarded,))
+    assert not evaluate(plan, HELD)[1]
+    assert evaluate(lowered(plan), HELD) == evaluate(plan, HELD)
+    nonzero = Call("ne", (B, ZERO), BOOL)
+    plan_ = Filter(T, (nonzero, Call("lt", (quotient, Literal(9, INT4)), BOOL)))
+    assert evaluate(lowered(plan_), HELD) == evaluate(plan_, HELD)
+
+
+def test_a_correlated_common_table_expression_is_put_in() -> None:
+    same = Filter(U, (eq(B, OUT_B),))
+    nested = Exists(Filter(LocalGet(0, U.columns), (eq(A, OuterColumn(1, 0, INT4)),)))
+    body = Let(0, same, Filter(LocalGet(0, U.columns), (nested,)))
+    plan = Filter(T, (Exists(body),))
+    assert evaluate(lowered(plan), HELD) == evaluate(plan, HELD)
+
+
+def test_lateral_top_k() -> None:
+    smallest = Aggregate("min", (A,), INT4)
+    top = TopK(Filter(U, (eq(B, OUT_B),)), (), (), Literal(1, INT8))
+    for right in (top, Reduce(top, (), (smallest,))):
+        for kind in ("inner", "left"):
+            plan = JoinOn(T, right, kind, Literal(True, BOOL), lateral=True)
+            assert evaluate(lowered(plan), HELD) == evaluate(plan, HELD)
+
+
+def test_a_limit_that_depends_on_the_row_is_refused() -> None:
+    top = TopK(U, (), (), OuterColumn(1, 0, INT8))
+    with pytest.raises(FeatureNotSupported):
+        lower(JoinOn(T, top, "inner", Literal(True, BOOL), lateral=True), fallible)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(300, 600))
+def test_deep_plans_are_lowered(depth: int) -> None:
+    plan: Relation = T
+    for _ in range(depth):
+        plan = Filter(plan, (eq(A, A),))
+    lowered(plan)
