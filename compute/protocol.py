@@ -16,7 +16,6 @@ import msgspec
 
 from foreshore.expr.ir import Finishing, Literal, Relation, Scalar
 from foreshore.ids import GlobalId
-from foreshore.types import ColumnType
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, tag_field="message"):
@@ -62,17 +61,6 @@ class DataflowDescription(msgspec.Struct, frozen=True):
     exports: tuple[Export, ...]
     as_of: int
     until: int | None = None
-    names: tuple[str, ...] = ()  # the output's columns; c0, c1, … where not given
-
-
-def column_names(names: tuple[str, ...], columns: tuple[ColumnType, ...]) -> tuple[str, ...]:
-    """Return the names of the columns of a collection's rows, distinct ones, as many as columns.
-
-    Tables are addressed by position; names are for those who look at them with other tools.
-    """
-    if len(names) == len(columns) and len(set(names)) == len(names):
-        return names
-    return tuple(f"c{i}" for i in range(len(columns)))
 
 
 # --- commands ------------------------------------------------------------------------------
@@ -202,13 +190,14 @@ class PeekResponse(Message, frozen=True):
 class SinkUpdates(Message, frozen=True):
     """The updates in [lower, upper) of a sink: of its rows, and of its errors (two tables).
 
-    The first one of a sink that was sent what is `persisted` brings the shard to what it should
-    hold: its updates are the difference.
+    An `initial` one tells all errors as of upper - 1, and of the rows what has to be added to the
+    shard's contents for them to be right then.
     """
 
     id: GlobalId
     lower: int
     upper: int
+    initial: bool = False
 
 
 class SubscribeResponse(Message, frozen=True):

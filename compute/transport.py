@@ -21,7 +21,7 @@ import logging
 import struct
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 import pyarrow as pa
@@ -30,6 +30,7 @@ from foreshore.compute.protocol import Hello, Message
 
 logger = logging.getLogger(__name__)
 
+SECRET_VARIABLE = "FORESHORE_REPLICA_SECRET"
 MAX_FRAME = (1 << 32) - 1
 MAX_HELLO = 4096
 MAX_UNSENT = 2 << 30
@@ -184,9 +185,8 @@ class Connection(asyncio.Protocol, Generic[M]):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport; what is written leaves without delay."""
-        assert isinstance(transport, asyncio.Transport)
-        transport.set_write_buffer_limits(high=1 << 20)
-        self._transport = transport
+        cast(asyncio.Transport, transport).set_write_buffer_limits(high=1 << 20)
+        self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         """Deliver the messages that `data` completes."""
@@ -224,11 +224,18 @@ class Connection(asyncio.Protocol, Generic[M]):
 
     def send(self, message: Message, tables: Sequence[pa.Table] = ()) -> None:
         """Send `message` after all that was sent before it; nothing if the connection is closed."""
+        if not self.closed:
+            self.send_frame(encode_frame(message, tables))
+
+    def send_frame(self, parts: list[Any]) -> None:
+        """Send a frame that `encode_frame` made, perhaps for several connections."""
         transport = self._transport
         if transport is None or self.closed:
             return
-        parts = encode_frame(message, tables)
-        transport.writelines(parts) if len(parts) > 2 else transport.write(b"".join(parts))
+        if len(parts) > 2:
+            transport.writelines(parts)
+        else:
+            transport.write(b"".join(parts))
         if transport.get_write_buffer_size() > MAX_UNSENT:
             logger.error("connection cut, the peer does not read")
             self.abort()

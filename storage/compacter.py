@@ -52,7 +52,6 @@ _KEY = re.compile(r"[ust][0-9]+/(?P<epoch>[0-9]+)-[0-9]+\.parquet")
 
 RETRY_SECONDS = 1.0
 GROWTH = 2  # a batch has at least so many times the rows of those behind it
-ROWS_OF_A_FILE = 1_000  # a file costs about as much as so many rows, even without any
 WORTH_REWRITING = 10_000  # loose updates
 
 
@@ -81,9 +80,7 @@ class Compacter:
         self._executor = ThreadPoolExecutor(1, "compacter")
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
-        self._round = asyncio.Event()
         self._closing = False
-        self._running = False
         self._deleting: set[asyncio.Task[None]] = set()
 
     async def recover(self) -> dict[GlobalId, TraceState]:
@@ -134,15 +131,6 @@ class Compacter:
         """Wait until there is nothing to do."""
         await self._idle.wait()
 
-    @property
-    def running(self) -> bool:
-        """Whether `run` is at it."""
-        return self._running
-
-    async def progress(self) -> None:
-        """Wait until the next round is done."""
-        await self._round.wait()
-
     def close(self) -> None:
         """Let `run` end after the step it is at."""
         self._closing = True
@@ -156,20 +144,9 @@ class Compacter:
 
     async def run(self) -> None:
         """Compact until `close`."""
-        self._running = True
-        try:
-            await self._run()
-        finally:
-            self._running = False
-            self._idle.set()
-            self._round.set()
-
-    async def _run(self) -> None:
         while not self._closing:
             try:
                 await self._work()
-                self._round.set()
-                self._round.clear()
             except Fenced:
                 logger.warning("compaction ends, another environment owns the data")
                 return
@@ -301,8 +278,8 @@ def due_for_merging(shard: Shard) -> tuple[Batch, ...]:
     batches = shard.batches
     if not batches:
         return ()
-    start, rows = len(batches) - 1, batches[-1].rows + ROWS_OF_A_FILE
-    while start > 0 and batches[start - 1].rows + ROWS_OF_A_FILE < GROWTH * rows:
+    start, rows = len(batches) - 1, batches[-1].rows
+    while start > 0 and batches[start - 1].rows < GROWTH * rows:
         start -= 1
         rows += batches[start].rows
     if start < len(batches) - 1:

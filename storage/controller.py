@@ -79,7 +79,6 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-SEGMENTS_BEHIND = 16
 RIDE_SECONDS = 1.0  # how often idle uppers are logged, and how long a downgrade waits for a record
 
 
@@ -273,12 +272,7 @@ class StorageController:
     # --- writing -------------------------------------------------------------------------------
 
     async def append(self, writes: Sequence[ShardWrite]) -> Appended | UpperMismatch:
-        """Append to shards, durably and at once, if each write's lower is its shard's upper.
-
-        Waits while compaction is far behind, so that neither log nor memory grows without bound.
-        """
-        while len(self._wal.segments) > SEGMENTS_BEHIND and self._compacter.running:
-            await self._compacter.progress()
+        """Append to shards, durably and at once, if each write's lower is its shard's upper."""
         uppers: dict[GlobalId, Timestamp] = {}
         conforming: list[tuple[Shard, ShardWrite]] = []
         for write in writes:
@@ -314,8 +308,6 @@ class StorageController:
         for id in ids:
             shard = shards.get(id)
             if shard is None:
-                if id in self._dropped:
-                    continue  # its owner has not heard yet
                 raise UndefinedObject(f'shard "{id}" does not exist')
             if upper > shard.reserved:
                 shard.reserved = upper

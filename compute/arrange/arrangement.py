@@ -1,0 +1,286 @@
+"""Arrangements: a changing collection, by key, readable at each time from `since` to `upper`.
+
+    insert     the updates of the next window; small ones gather in an unsorted tail
+    look_up    the rows of some keys at a time
+    scan       all rows at a time
+    compact    give up the times before a new since
+
+It is a list of runs, newest first, that grow geometrically (`foreshore.compute.arrange.run`), and a
+tail. One thread inserts and maintains; any number read at the same time: they work on the state as it
+was when they began, which never changes.
+
+A row's net multiplicity at a time is never negative; where it is, some maintained plan is wrong, and
+the read raises InternalError with the collection's name instead of showing it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from foreshore.compute.arrange.key import hash_columns, hash_datums, keys_equal
+from foreshore.compute.arrange.merge import Merge
+from foreshore.compute.arrange.run import Run, Updates, concat, sort_and_consolidate
+from foreshore.errors import InternalError, ObjectNotInPrerequisiteState
+from foreshore.types import Datum, SqlType
+from foreshore.update import Timestamp
+
+TAIL_ROWS = 2048
+TAIL_PARTS = 64
+MERGE_BUDGET = 65_536
+
+Key = tuple[Datum, ...]
+KeyColumns = Callable[[pa.RecordBatch], list[pa.Array]]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """All that a reader needs, never changed."""
+
+    runs: tuple[Run, ...]  # newest first
+    tail: tuple[Updates, ...]  # oldest first, later than all runs
+    tail_hashes: Any  # the key hashes of all of the tail
+    upper: Timestamp
+
+
+class Arrangement:
+    """The arrangement of collection `name` by a key.
+
+    `key_columns` computes the key's columns, of `key_types`, of some rows; `schema` is that of rows.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        schema: pa.Schema,
+        key_types: Sequence[SqlType],
+        key_columns: KeyColumns,
+        since: Timestamp,
+    ) -> None:
+        self.name = name
+        self.schema = schema
+        self.since = since
+        self._key_types = tuple(key_types)
+        self._key_columns = key_columns
+        self._direct = all(type.name in _DIRECT for type in key_types)
+        self._merge: Merge | None = None
+        self._state = State((), (), np.empty(0, np.uint64), since)
+
+    # --- the inserting thread
+
+    @property
+    def upper(self) -> Timestamp:
+        """All updates before it are in."""
+        return self._state.upper
+
+    def insert(self, updates: pa.Table, upper: Timestamp) -> None:
+        """Take all updates with self.upper <= time < upper: rows' columns, times, diffs."""
+        state = self._state
+        assert upper >= state.upper, (self.name, upper, state.upper)
+        if not len(updates):
+            self.advance(upper)
+            return
+        part = self._updates_of(updates)
+        tail = (*state.tail, part)
+        hashes = np.concatenate([state.tail_hashes, part.key_hashes])
+        self._state = State(state.runs, tail, hashes, upper)
+        if len(hashes) > TAIL_ROWS or len(tail) > TAIL_PARTS:
+            self._spill()
+
+    def advance(self, upper: Timestamp) -> None:
+        """Take note that there are no updates up to `upper`."""
+        state = self._state
+        self._state = State(state.runs, state.tail, state.tail_hashes, upper)
+
+    def compact(self, since: Timestamp) -> None:
+        """Give up the times before `since`."""
+        self.since = max(self.since, since)
+
+    def maintain(self, budget: int = MERGE_BUDGET) -> bool:
+        """Do some of the merging that is due; return whether more is."""
+        state = self._state
+        if self._merge is None:
+            for newer, older in zip(state.runs, state.runs[1:], strict=False):
+                if len(older) < 2 * len(newer):
+                    self._merge = Merge(newer, older, self.since)
+                    break
+            else:
+                return False
+        merged = self._merge.work(budget)
+        if merged is not None:
+            at = state.runs.index(self._merge.newer)
+            runs = (*state.runs[:at], merged, *state.runs[at + 2 :])
+            self._state = State(runs, state.tail, state.tail_hashes, state.upper)
+            self._merge = None
+        return True
+
+    def _updates_of(self, table: pa.Table) -> Updates:
+        columns = [column.combine_chunks() for column in table.columns]
+        arrays = [c.chunk(0) if isinstance(c, pa.ChunkedArray) else c for c in columns]
+        rows = pa.RecordBatch.from_arrays(arrays[:-2], schema=self.schema)
+        times, diffs = (a.to_numpy(zero_copy_only=False) for a in arrays[-2:])
+        keys = self._key_columns(rows)
+        return Updates(
+            rows,
+            hash_columns(keys, self._key_types, len(rows)),
+            hash_columns(rows.columns, None, len(rows)),
+            times,
+            diffs,
+        )
+
+    def _spill(self) -> None:
+        """Make a run of the tail."""
+        state = self._state
+        updates = sort_and_consolidate(concat(list(state.tail)), self.since)
+        lower = state.runs[0].upper if state.runs else 0
+        runs = (Run.of(updates, lower, state.upper, self.since), *state.runs)
+        self._state = State(runs, (), np.empty(0, np.uint64), state.upper)
+
+    # --- readers
+
+    def look_up(self, keys: Sequence[Key], time: Timestamp) -> pa.RecordBatch:
+        """Return the rows at `time` whose key is one of `keys`, each row as often as it is there."""
+        state = self._readable(time)
+        parts: list[Updates] = []
+        for key in dict.fromkeys(keys):
+            if any(datum is None for datum in key):
+                continue
+            hash = np.uint64(hash_datums(key, self._key_types))
+            found = self._probe(state, hash)
+            parts += (u for part in found if len(u := self._with_key(part, key)))
+        return self._contents(parts, time)
+
+    def scan(self, time: Timestamp) -> pa.RecordBatch:
+        """Return all rows at `time`, each as often as it is there."""
+        state = self._readable(time)
+        return self._contents([*(run.updates for run in state.runs), *state.tail], time)
+
+    def _readable(self, time: Timestamp) -> State:
+        state = self._state
+        if not self.since <= time < state.upper:
+            raise ObjectNotInPrerequisiteState(
+                f"index {self.name} cannot be read as of {time}",
+                detail=f"It is readable from {self.since} and before {state.upper}.",
+            )
+        return state
+
+    @staticmethod
+    def _probe(state: State, hash: np.uint64) -> list[Updates]:
+        found = []
+        for run in state.runs:
+            start, stop = run.range_of(hash)
+            if start < stop:
+                found.append(run.updates.slice(start, stop))
+        if len(state.tail_hashes):
+            hits = np.flatnonzero(state.tail_hashes == hash)
+            if len(hits):
+                found += _pick(state.tail, hits)
+        return found
+
+    def _with_key(self, updates: Updates, key: Key) -> Updates:
+        """Return those whose key really is `key`, and not only hashes as it does."""
+        if not key:
+            return updates
+        columns = self._key_columns(updates.rows)
+        if len(updates) == 1 and self._direct:
+            same = all(
+                column[0].as_py() == datum for column, datum in zip(columns, key, strict=True)
+            )
+            return updates if same else updates.slice(0, 0)
+        equal = np.logical_and.reduce(
+            [
+                keys_equal(column, datum, type)
+                for column, datum, type in zip(columns, key, self._key_types, strict=True)
+            ]
+        )
+        return updates if equal.all() else updates.take(np.flatnonzero(equal))
+
+    def _contents(self, parts: list[Updates], time: Timestamp) -> pa.RecordBatch:
+        """Return the rows that the updates of `parts` at times up to `time` add up to."""
+        seen = []
+        for part in parts:
+            past = part.times <= time
+            if past.all():
+                seen.append(part)
+            elif past.any():
+                seen.append(part.take(np.flatnonzero(past)))
+        if not seen:
+            return pa.RecordBatch.from_arrays(
+                [pa.array([], field.type) for field in self.schema], schema=self.schema
+            )
+        updates = concat(seen)
+        diffs = updates.diffs
+        if diffs.min() < 0:
+            return self._consolidated(updates)
+        return updates.rows if diffs.max() == 1 else _repeated(updates.rows, diffs)
+
+    def _consolidated(self, updates: Updates) -> pa.RecordBatch:
+        """Return the rows that the updates, some of which retract others, add up to."""
+        hashes, diffs = updates.row_hashes, updates.diffs
+        retracted = np.unique(hashes[diffs < 0])
+        place = np.minimum(np.searchsorted(retracted, hashes), len(retracted) - 1)
+        touched = np.flatnonzero(retracted[place] == hashes)
+        order = touched[np.argsort(hashes[touched], kind="stable")]
+        sorted_hashes = hashes[order]
+        new = np.empty(len(order), np.bool_)
+        new[:1] = True
+        new[1:] = sorted_hashes[1:] != sorted_hashes[:-1]
+        starts = np.flatnonzero(new)
+        sums = np.add.reduceat(diffs[order], starts)
+        if (sums < 0).any():
+            raise InternalError(
+                f"collection {self.name} has a row with a negative multiplicity",
+                detail="A maintained plan is wrong; the answer is withheld.",
+            )
+        counts = np.where(retracted[place] == hashes, 0, diffs)
+        counts[order[starts]] = sums
+        return _repeated(updates.rows, counts)
+
+    # --- about itself
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """The numbers of updates, of runs, and of bytes."""
+        state = self._state
+        parts = [*(run.updates for run in state.runs), *state.tail]
+        return sum(map(len, parts)), len(state.runs), sum(part.nbytes for part in parts)
+
+    def check(self) -> None:
+        """Assert what holds of the runs."""
+        state = self._state
+        for run in state.runs:
+            run.check()
+        for newer, older in zip(state.runs, state.runs[1:], strict=False):
+            assert older.upper == newer.lower
+        assert len(state.tail_hashes) == sum(map(len, state.tail))
+
+
+# Types of which a value's Python form is the datum that it is looked up by.
+_DIRECT = frozenset("int2 int4 int8 oid text varchar bpchar name mz_timestamp".split())
+
+
+def _pick(parts: Sequence[Updates], hits: Any) -> list[Updates]:
+    """Return the updates at `hits`, places in all `parts` one after another."""
+    found = []
+    start = 0
+    for part in parts:
+        stop = start + len(part)
+        lo, hi = np.searchsorted(hits, [start, stop])
+        if lo < hi:
+            found.append(part.take(hits[lo:hi] - start))
+        start = stop
+    return found
+
+
+def _repeated(rows: pa.RecordBatch, counts: Any) -> pa.RecordBatch:
+    return rows.take(pa.array(np.repeat(np.arange(len(counts)), counts)))
+
+
+def consolidate(updates: pa.Table, schema: pa.Schema, since: Timestamp) -> pa.Table:
+    """Return the updates with times moved to `since` and equal ones added up; `schema` of rows."""
+    arrangement = Arrangement("", schema, (), lambda _: [], since)
+    part = sort_and_consolidate(arrangement._updates_of(updates), since)
+    arrays = [*part.rows.columns, pa.array(part.times), pa.array(part.diffs)]
+    return pa.Table.from_arrays(arrays, schema=updates.schema)

@@ -1,0 +1,271 @@
+"""Hashes of rows and keys: equal for what counts as equal, and fast over whole columns.
+
+Two kinds of equality are meant. A *key* is hashed so that what SQL calls equal hashes equal: -0.0
+and 0.0, NaN and NaN, '1 month' and '30 days', 1.0 and 1.00 in jsonb. A *row* is hashed by what it
+physically is, as two rows that differ in what is shown are two rows; only -0.0 and 0.0 and the
+NaNs count as one there, because the engines do not tell them apart.
+
+A column becomes 64-bit words, one or more to a value; the words of a row are folded into one with a
+seed that is secret and each process's own, so nobody can choose values that collide. Where a key is
+looked up its values are compared as well. Rows are told apart by their 64-bit hash.
+"""
+
+import json
+import secrets
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foreshore.types import Datum, SqlType, arrow_type
+
+Words = npt.NDArray[np.uint64]
+
+_SEED = secrets.randbits(64)
+_MASK = (1 << 64) - 1
+_A = 0x9E3779B97F4A7C15
+_B = 0xBF58476D1CE4E5B9
+_C = 0x94D049BB133111EB
+_NULL = 0x5851F42D4C957F2D
+_DAY = 86_400_000_000
+
+
+def _mix(words: Words) -> Words:
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(_B)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(_C)
+    return words ^ (words >> np.uint64(31))
+
+
+def _fold(hashes: Words, words: Words) -> Words:
+    return _mix((hashes + np.uint64(_A)) ^ words) + hashes * np.uint64(_A)
+
+
+def _fold_one(hash: int, word: int) -> int:
+    word = ((hash + _A) & _MASK) ^ word
+    word = ((word ^ (word >> 30)) * _B) & _MASK
+    word = ((word ^ (word >> 27)) * _C) & _MASK
+    return ((word ^ (word >> 31)) + hash * _A) & _MASK
+
+
+def hash_columns(columns: Sequence[pa.Array], types: Sequence[SqlType] | None, rows: int) -> Words:
+    """Return a hash of each row of `columns`: as keys of SQL `types`, or as rows if that is None."""
+    hashes = np.full(rows, _SEED, np.uint64)
+    with np.errstate(over="ignore"):
+        for i, column in enumerate(columns):
+            for words in column_words(column, types[i] if types is not None else None):
+                hashes = _fold(hashes, words)
+    return hashes
+
+
+def hash_datums(datums: Sequence[Datum], types: Sequence[SqlType]) -> int:
+    """Return what `hash_columns` gives for a key of these values, none of them NULL."""
+    hash = _SEED
+    for datum, type in zip(datums, types, strict=True):
+        for word in datum_words(datum, type):
+            hash = _fold_one(hash, word)
+    return hash
+
+
+def datum_words(datum: Datum, type: SqlType) -> tuple[int, ...]:
+    """Return the words of one value as a key."""
+    match type.name:
+        case "int2" | "int4" | "int8" | "oid" | "mz_timestamp" | "date" | "time" | "timestamp":
+            assert isinstance(datum, int)
+            return (datum & _MASK,)
+        case "text" | "varchar" | "bpchar" | "name" if isinstance(datum, str):
+            data = datum.encode()
+            if len(data) <= 8:
+                return (_string_word_short(data),)
+    words = column_words(array_of(datum, type), type)
+    return tuple(int(word[0]) for word in words)
+
+
+def _string_word_short(data: bytes) -> int:
+    if not data:
+        return _fold_one(0, 0)
+    word = int.from_bytes(data, "little") << (64 - 8 * len(data)) & _MASK
+    return _fold_one(_fold_one(0, word), len(data))
+
+
+def array_of(datum: Datum, type: SqlType) -> pa.Array:
+    """Return the one datum as an Arrow array of the type's physical form."""
+    arrow = arrow_type(type)
+    value = _arrow_value(datum, type)
+    if isinstance(value, int) and (pa.types.is_temporal(arrow)):
+        width = pa.int32() if arrow.bit_width == 32 else pa.int64()
+        return pa.array([value], width).view(arrow)
+    if type.element is not None and isinstance(value, list):
+        values = [array_of(element, type.element) for element in datum or ()]  # type: ignore[union-attr]
+        flat = pa.concat_arrays(values) if values else pa.array([], arrow.value_type)
+        return pa.ListArray.from_arrays(pa.array([0, len(flat)], pa.int32()), flat).cast(arrow)
+    return pa.array([value], arrow)
+
+
+def _arrow_value(datum: Datum, type: SqlType) -> Any:
+    if datum is None:
+        return None
+    if type.element is not None:
+        assert isinstance(datum, tuple)
+        return list(datum)
+    match type.name:
+        case "numeric":
+            return Decimal(str(datum))
+        case "interval":
+            assert isinstance(datum, tuple)
+            return dict(zip(("months", "days", "micros"), datum, strict=True))
+        case _:
+            return datum
+
+
+def column_words(column: pa.Array, type: SqlType | None) -> list[Words]:
+    """Return 64-bit words for each value of the column; `type` says to take it as a key."""
+    kind = column.type
+    if pa.types.is_list(kind):
+        words = [_list_word(column, type)]
+    elif pa.types.is_struct(kind):
+        words = _struct_words(column, type)
+    elif pa.types.is_string(kind) or pa.types.is_binary(kind):
+        words = [_bytes_word(_canonical_json(column) if _is_json(type) else column)]
+    else:
+        words = _fixed_words(column)
+    if column.null_count:
+        null = column.is_null().to_numpy(zero_copy_only=False)
+        words[0] = np.where(null, np.uint64(_NULL), words[0])
+        words[1:] = [np.where(null, np.uint64(0), word) for word in words[1:]]
+    return words
+
+
+def _is_json(type: SqlType | None) -> bool:
+    return type is not None and type.name == "jsonb"
+
+
+def _fixed_words(column: pa.Array) -> list[Words]:
+    kind = column.type
+    if pa.types.is_boolean(kind):
+        values = column.fill_null(False).to_numpy(zero_copy_only=False)
+        return [values.astype(np.uint64)]
+    if pa.types.is_floating(kind):
+        values = _values(column, np.float32 if kind.bit_width == 32 else np.float64)
+        floats = values.astype(np.float64) + 0.0  # -0.0 becomes 0.0
+        floats[np.isnan(floats)] = np.nan
+        return [floats.view(np.uint64)]
+    if pa.types.is_decimal128(kind):
+        pairs = _values(column, np.dtype([("low", np.uint64), ("high", np.uint64)]))
+        return [np.ascontiguousarray(pairs["low"]), np.ascontiguousarray(pairs["high"])]
+    width = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}[kind.bit_width]
+    return [_values(column, width).astype(np.int64, copy=False).view(np.uint64)]
+
+
+def _values(column: pa.Array, dtype: Any) -> Any:
+    """Return the values as they lie in memory, whatever where they are NULL."""
+    if not len(column):
+        return np.empty(0, dtype)
+    values = np.frombuffer(column.buffers()[1], dtype)
+    return values[column.offset : column.offset + len(column)]
+
+
+def _struct_words(column: pa.Array, type: SqlType | None) -> list[Words]:
+    fields = [_fixed_words(field) for field in column.flatten()]
+    if type is None or type.name != "interval":
+        return [words for field in fields for words in field]
+    months, days, micros = (words[0].view(np.int64) for words in fields)
+    whole, rest = np.divmod(micros, np.int64(_DAY))
+    return [(months * 30 + days + whole).view(np.uint64), rest.view(np.uint64)]
+
+
+def _canonical_json(column: pa.Array) -> pa.Array:
+    encoded = column.dictionary_encode()
+    texts = [canonical_json(text) for text in encoded.dictionary.to_pylist()]
+    return pa.array(texts, pa.string()).take(encoded.indices)
+
+
+def canonical_json(text: str) -> str:
+    """Return jsonb text in the one form of all that equal it: numbers without needless zeros."""
+    if "." not in text and "e" not in text.lower():
+        return text
+    return _dump(json.loads(text, parse_float=Decimal, parse_int=Decimal))
+
+
+def _dump(value: Any) -> str:
+    if isinstance(value, Decimal):
+        sign, digits, exponent = value.as_tuple()
+        assert isinstance(exponent, int), value
+        number = int("".join(map(str, digits)))
+        while number and number % 10 == 0:
+            number, exponent = number // 10, exponent + 1
+        if exponent >= 0:
+            return f"{'-' if sign and number else ''}{number * 10**exponent}"
+        return f"{'-' if sign and number else ''}{number}e{exponent if number else 0}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_dump, value))}]"
+    if isinstance(value, dict):
+        pairs = (f"{json.dumps(k, ensure_ascii=False)}: {_dump(v)}" for k, v in value.items())
+        return f"{{{', '.join(pairs)}}}"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _bytes_word(column: pa.Array) -> Words:
+    rows = len(column)
+    if not rows:
+        return np.empty(0, np.uint64)
+    buffers = column.buffers()
+    offsets = np.frombuffer(buffers[1], np.int32)[column.offset : column.offset + rows + 1]
+    starts = offsets[:-1].astype(np.int64)
+    lengths = offsets[1:] - starts
+    first, last = int(offsets[0]), int(offsets[-1])
+    data = np.zeros(last - first + 8, np.uint8)
+    if last > first:
+        data[:-8] = np.frombuffer(buffers[2], np.uint8)[first:last]
+    counts = (lengths + 7) >> 3
+    parts = int(counts.sum())
+    row = np.repeat(np.arange(rows), counts)
+    begins = np.cumsum(counts) - counts
+    position = np.arange(parts) - begins[row]
+    at = starts[row] - first + 8 * position
+    words = data[at[:, None] + np.arange(8)].view(np.uint64).reshape(-1)
+    remaining = np.minimum(lengths[row] - 8 * position, 8)
+    words = words << (64 - 8 * remaining).astype(np.uint64)
+    return _combine(words, position, counts, begins, lengths)
+
+
+def _list_word(column: pa.Array, type: SqlType | None) -> Words:
+    element = type.element if type is not None else None
+    rows = len(column)
+    filled = column.flatten()  # without what lies under NULLs
+    counts = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)
+    counts = counts.astype(np.int64)
+    words = np.zeros(len(filled), np.uint64)
+    for part in column_words(filled, element):
+        words = _fold(words, part)
+    begins = np.cumsum(counts) - counts
+    row = np.repeat(np.arange(rows), counts)
+    return _combine(words, np.arange(len(filled)) - begins[row], counts, begins, counts)
+
+
+def _combine(words: Words, position: Any, counts: Any, begins: Any, lengths: Any) -> Words:
+    """Return for each row one word of its `counts` many consecutive ones, and its length."""
+    with np.errstate(over="ignore"):
+        mixed = _fold(position.astype(np.uint64) * np.uint64(_C), words)
+        sums = np.zeros(len(counts), np.uint64)
+        some = counts > 0
+        if some.any():
+            sums[some] = np.add.reduceat(mixed, begins[some])
+        return _fold(sums, lengths.astype(np.uint64))
+
+
+def keys_equal(column: pa.Array, datum: Datum, type: SqlType) -> npt.NDArray[np.bool_]:
+    """Return where the column's values are SQL-equal to `datum`, which is not NULL."""
+    sought = array_of(datum, type)
+    if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+        if _is_json(type):
+            column, sought = _canonical_json(column), _canonical_json(sought)
+        found = pc.fill_null(pc.equal(column, sought[0]), False)
+        return np.asarray(found.to_numpy(zero_copy_only=False))
+    equal = column.is_valid().to_numpy(zero_copy_only=False)
+    for words, word in zip(column_words(column, type), column_words(sought, type), strict=True):
+        equal = equal & (words == word[0])
+    return np.asarray(equal)

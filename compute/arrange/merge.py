@@ -1,0 +1,64 @@
+"""Merging runs: two neighbours become one, a slice at a time, so that no tick pays for all of it.
+
+A merge works through its runs from the least key hash to the greatest. Each slice takes what both
+have of the next interval of hashes, moves times to `since`, and adds up what has become equal. The
+runs stay as they are, and are read, until the merge is done and its result takes their place.
+"""
+
+import numpy as np
+
+from foreshore.compute.arrange.run import Run, Updates, concat, sort_and_consolidate
+from foreshore.update import Timestamp
+
+
+class Merge:
+    """The merge of `newer` and `older`, neighbours in time, on its way."""
+
+    def __init__(self, newer: Run, older: Run, since: Timestamp) -> None:
+        assert older.upper == newer.lower, (older.upper, newer.lower)
+        self.newer = newer
+        self.older = older
+        self.since = since
+        self._positions = (0, 0)
+        self._done: list[Updates] = []
+
+    def work(self, budget: int) -> Run | None:
+        """Merge about `budget` more updates; return the result when all is merged."""
+        runs = (self.newer, self.older)
+        ends = tuple(
+            self._slice_end(run, start, budget)
+            for run, start in zip(runs, self._positions, strict=True)
+        )
+        # up to the lesser of the hashes that the budget reaches, all of both up to it
+        bounds = [
+            run.updates.key_hashes[end]
+            for run, end in zip(runs, ends, strict=True)
+            if end < len(run)
+        ]
+        if bounds:
+            bound = min(bounds)
+            ends = tuple(int(run.updates.key_hashes.searchsorted(bound)) for run in runs)
+        parts = [
+            run.updates.slice(start, end)
+            for run, start, end in zip(runs, self._positions, ends, strict=True)
+            if start < end
+        ]
+        if parts:
+            self._done.append(sort_and_consolidate(concat(parts), self.since))
+        self._positions = (ends[0], ends[1])
+        if bounds:
+            return None
+        merged = concat(self._done) if self._done else self.newer.updates.slice(0, 0)
+        return Run.of(merged, self.older.lower, self.newer.upper, self.since)
+
+    @staticmethod
+    def _slice_end(run: Run, start: int, budget: int) -> int:
+        """Return where a slice from `start` may end: between two hashes, beyond `start`."""
+        hashes = run.updates.key_hashes
+        end = start + budget
+        if end >= len(hashes):
+            return len(hashes)
+        first = int(hashes.searchsorted(hashes[end]))
+        if first > start:
+            return first
+        return int(np.searchsorted(hashes, hashes[end], "right"))

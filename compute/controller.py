@@ -1,0 +1,665 @@
+"""The compute controller: views kept up to date by clusters of replicas, and answers to peeks.
+
+    create_cluster, create_replica      processes that do the work, all of a cluster the same
+    create_dataflow, drop_dataflow      a plan maintained from a time on, into indexes or a shard
+    peek, subscribe                     the rows at a time; the changes from a time on
+    upper, wait_upper, allow_compaction how far an export is, and from when on it is read
+
+It owns no collection. Replicas compute; what they say for a materialised view is appended to its shard
+here, the first to say it being heard, and an export has come as far as the farthest replica. Inputs
+are held readable, by capabilities of storage, from where the outputs' readers may still ask: a replica
+that starts anew begins there.
+
+All methods belong on the event loop.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, assert_never
+
+import msgspec
+import pyarrow as pa
+
+from foreshore.compute.cluster import Cluster, Prepared, Replica, engine_of, prepare
+from foreshore.compute.history import Entry
+from foreshore.compute.inputs import describe_rows
+from foreshore.compute.outputs import SinkWriter, Subscription
+from foreshore.compute.process import COMMAND, ReplicaLink
+from foreshore.compute.protocol import (
+    AllowCompaction,
+    CancelPeek,
+    CreateInstance,
+    DataflowDescription,
+    Frontiers,
+    IndexExport,
+    InputSnapshot,
+    Peek,
+    PeekResponse,
+    Response,
+    SinkExport,
+    SinkUpdates,
+    Status,
+    SubscribeExport,
+    SubscribeResponse,
+)
+from foreshore.compute.transport import Connection, Tables, encode_schema
+from foreshore.errors import (
+    DatabaseError,
+    DataError,
+    DuplicateObject,
+    ObjectNotInPrerequisiteState,
+    UndefinedObject,
+)
+from foreshore.expr.ir import Finishing, Literal, Relation
+from foreshore.ids import GlobalId
+from foreshore.storage.controller import Listen, ListenEvent, ReadCapability, StorageController
+from foreshore.update import Timestamp
+
+logger = logging.getLogger(__name__)
+
+HOLDS_SECONDS = 1.0
+
+Capabilities = Callable[[GlobalId], ReadCapability]
+
+
+@dataclass(frozen=True, slots=True)
+class PeekRequest:
+    """What is asked of a cluster as of a time.
+
+    With `index`: rows of that index, those whose key is one of `keys` or all; `relation` is Map,
+    Filter and Project over the Get of what it arranges. Else `relation` is evaluated whole: over the
+    shards it reads, over the cluster's index `indexes[id]` for an `id` that has one, and over
+    `tables[id]`, rows that the caller has.
+    """
+
+    as_of: Timestamp
+    relation: Relation
+    finishing: Finishing | None = None
+    index: GlobalId | None = None
+    keys: tuple[tuple[Literal, ...], ...] | None = None
+    imports: tuple[GlobalId, ...] = ()
+    indexes: Mapping[GlobalId, GlobalId] = field(default_factory=dict)
+    tables: Mapping[GlobalId, pa.Table] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Dataflow:
+    description: DataflowDescription
+    cluster: Cluster
+    entry: Entry
+    holds: dict[GlobalId, ReadCapability]
+    start: asyncio.Task[None] | None = None
+    writers: dict[GlobalId, tuple[SinkWriter, asyncio.Task[None]]] = field(default_factory=dict)
+    subscriptions: dict[GlobalId, Subscription] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Feeding:
+    """One listener on a shard, for all clusters that import it."""
+
+    listen: Listen | None
+    dataflows: dict[GlobalId, Cluster]
+
+
+@dataclass(slots=True)
+class _Pending:
+    cluster: Cluster
+    answer: asyncio.Future[pa.Table]
+    failures: dict[str, DatabaseError] = field(default_factory=dict)
+
+
+class ComputeController:
+    """The clusters of one environment.
+
+    `capabilities` gives the environment's own read capability on a shard, of which holds are cloned
+    and by which snapshots are taken. `options` go to every engine, those of a cluster before them.
+    """
+
+    def __init__(
+        self,
+        storage: StorageController,
+        capabilities: Capabilities,
+        *,
+        options: Mapping[str, str] | None = None,
+        command: Sequence[str] = COMMAND,
+    ) -> None:
+        self._storage = storage
+        self._capabilities = capabilities
+        self._options = dict(options or {})
+        self._command = command
+        self._clusters: dict[str, Cluster] = {}
+        self._dataflows: dict[GlobalId, _Dataflow] = {}
+        self._exporters: dict[GlobalId, _Dataflow] = {}
+        self._uppers: dict[GlobalId, Timestamp] = {}
+        self._waiters: dict[GlobalId, list[tuple[Timestamp, asyncio.Future[None]]]] = {}
+        self._feeding: dict[GlobalId, _Feeding] = {}
+        self._peeks: dict[int, _Pending] = {}
+        self._last_peek = 0
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._holds_task: asyncio.Task[None] | None = None
+
+    async def close(self) -> None:
+        """End all replicas and let go of everything."""
+        for id in list(self._dataflows):
+            self._forget(self._dataflows[id])
+        for cluster in list(self._clusters.values()):
+            await self.drop_cluster(cluster.id)
+        for task in list(self._tasks):
+            task.cancel()
+        if self._holds_task is not None:
+            self._holds_task.cancel()
+            self._tasks.add(self._holds_task)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # --- clusters
+
+    def create_cluster(
+        self, id: str, size: str = "embedded", options: Mapping[str, str] | None = None
+    ) -> None:
+        """Create a cluster without replicas; raises InvalidParameterValue for an unknown size."""
+        if id in self._clusters:
+            raise DuplicateObject(f'cluster "{id}" already exists')
+        engine, implied = engine_of(size)
+        instance = CreateInstance(engine, {**self._options, **implied, **(options or {})})
+        self._clusters[id] = Cluster(id, instance, self._snapshots)
+
+    async def drop_cluster(self, id: str) -> None:
+        """Drop a cluster with its replicas and dataflows."""
+        cluster = self._cluster(id)
+        for dataflow in list(self._dataflows.values()):
+            if dataflow.cluster is cluster:
+                self.drop_dataflow(dataflow.description.id)
+        for name in list(cluster.replicas):
+            await self.drop_replica(id, name)
+        del self._clusters[id]
+        for number, pending in list(self._peeks.items()):
+            if pending.cluster is cluster:
+                self._settle(number, UndefinedObject(f'cluster "{id}" was dropped'))
+
+    def create_replica(self, cluster: str, name: str, address: str | None = None) -> None:
+        """Create a replica: a process of ours, or what listens at `address` (HOST:PORT)."""
+        owner = self._cluster(cluster)
+        if name in owner.replicas:
+            raise DuplicateObject(f'cluster replica "{cluster}.{name}" already exists')
+        link = ReplicaLink(
+            f"{cluster}.{name}",
+            address,
+            lambda connection: self._connected(owner, replica, connection),
+            lambda message, tables: self._deliver(owner, replica, message, tables),
+            lambda: self._lost(owner, replica),
+            self._command,
+        )
+        replica = Replica(name, link)
+        owner.replicas[name] = replica
+        replica.task = asyncio.get_running_loop().create_task(link.run())
+
+    async def drop_replica(self, cluster: str, name: str) -> None:
+        """End a replica."""
+        owner = self._cluster(cluster)
+        replica = owner.replicas.pop(name, None)
+        if replica is None:
+            raise UndefinedObject(f'cluster replica "{cluster}.{name}" does not exist')
+        assert replica.task is not None
+        replica.task.cancel()
+        await asyncio.gather(replica.task, return_exceptions=True)
+        owner.lost(replica)
+
+    def _cluster(self, id: str) -> Cluster:
+        cluster = self._clusters.get(id)
+        if cluster is None:
+            raise UndefinedObject(f'unknown cluster "{id}"')
+        return cluster
+
+    def _connected(
+        self, cluster: Cluster, replica: Replica, connection: Connection[Response]
+    ) -> None:
+        logger.info("replica connected", extra={"replica": replica.link.name})
+        self._compact_sinks()
+        cluster.connected(replica, connection)
+
+    def _lost(self, cluster: Cluster, replica: Replica) -> None:
+        cluster.lost(replica)
+        for pending in self._peeks.values():
+            pending.failures.pop(replica.name, None)
+
+    # --- dataflows
+
+    async def create_dataflow(self, cluster: str, description: DataflowDescription) -> None:
+        """Maintain a plan from `as_of` on; on return its inputs are held readable.
+
+        Hydration begins when all imports have passed `as_of` and a replica is there.
+        """
+        owner = self._cluster(cluster)
+        if description.id in self._dataflows:
+            raise DuplicateObject(f'dataflow "{description.id}" already exists')
+        holds: dict[GlobalId, ReadCapability] = {}
+        try:
+            for id in description.imports:
+                hold = await self._storage.clone_capability(self._capabilities(id))
+                holds[id] = hold
+                if hold.frontier < description.as_of:
+                    holds[id] = await self._storage.downgrade_capability(hold, description.as_of)
+                elif hold.frontier > description.as_of:
+                    raise ObjectNotInPrerequisiteState(
+                        f"{id} cannot be read as of {description.as_of}",
+                        detail=f"It is readable from {hold.frontier}.",
+                    )
+        except BaseException:
+            self._release(holds)
+            raise
+        entry = owner.history.create(description)
+        dataflow = _Dataflow(description, owner, entry, holds)
+        self._dataflows[description.id] = dataflow
+        for export in description.exports:
+            self._exporters[export.id] = dataflow
+            match export:
+                case IndexExport():
+                    self._uppers[export.id] = description.as_of
+                case SinkExport(shard=shard):
+                    writer = SinkWriter(shard, self._storage, self._moved)
+                    task = self._spawn(self._run_writer(writer))
+                    dataflow.writers[shard] = writer, task
+                case SubscribeExport(id=id):
+                    subscription = Subscription(id, description.as_of, description.until)
+                    dataflow.subscriptions[id] = subscription
+                case _:
+                    assert_never(export)
+        dataflow.start = self._spawn(self._start(dataflow))
+        if self._holds_task is None:
+            self._holds_task = asyncio.get_running_loop().create_task(self._downgrade_holds())
+
+    async def _start(self, dataflow: _Dataflow) -> None:
+        """Tell the replicas of a dataflow once its imports can be read as of its as_of."""
+        description = dataflow.description
+        for id in description.imports:
+            await self._wait_shard(id, description.as_of)
+        for id in description.imports:
+            self._feed_from(id, dataflow)
+        dataflow.cluster.create(dataflow.entry)
+
+    async def _run_writer(self, writer: SinkWriter) -> None:
+        try:
+            await writer.run()
+        except Exception:
+            # the view stands still at what is right; storage has said why it refuses
+            logger.exception("a sink has stopped", extra={"shard": writer.id})
+            raise
+
+    def drop_dataflow(self, id: GlobalId) -> None:
+        """End a dataflow and free all that it holds; who waits for it hears that it is gone."""
+        dataflow = self._dataflows.get(id)
+        if dataflow is None:
+            raise UndefinedObject(f'dataflow "{id}" does not exist')
+        for export in dataflow.description.exports:
+            dataflow.cluster.send(AllowCompaction(export.id, None))
+        self._forget(dataflow)
+
+    def _forget(self, dataflow: _Dataflow) -> None:
+        id = dataflow.description.id
+        del self._dataflows[id]
+        if dataflow.start is not None:
+            dataflow.start.cancel()
+        for export in dataflow.description.exports:
+            dataflow.cluster.history.drop(export.id)
+            self._exporters.pop(export.id, None)
+            self._uppers.pop(export.id, None)
+            gone = UndefinedObject(f'collection "{export.id}" was dropped')
+            for _, future in self._waiters.pop(export.id, ()):
+                if not future.done():
+                    future.set_exception(gone)
+            if export.id in dataflow.subscriptions:
+                dataflow.subscriptions[export.id].fail(gone)
+        dataflow.cluster.drop(id)
+        for _, task in dataflow.writers.values():
+            task.cancel()
+        for shard in dataflow.description.imports:
+            feeding = self._feeding.get(shard)
+            if feeding is not None:
+                feeding.dataflows.pop(id, None)
+                if not feeding.dataflows:
+                    if feeding.listen is not None:
+                        feeding.listen.cancel()
+                    del self._feeding[shard]
+        self._release(dataflow.holds)
+        dataflow.holds = {}
+
+    def _release(self, holds: Mapping[GlobalId, ReadCapability]) -> None:
+        async def release(hold: ReadCapability) -> None:
+            if self._storage.exists(hold.id):
+                await self._storage.drop_capability(hold)
+
+        for hold in holds.values():
+            self._spawn(release(hold))
+
+    def _snapshots(self, description: DataflowDescription) -> tuple[Prepared, Prepared]:
+        """Return what a replica that is told of the dataflow now hydrates from."""
+        dataflow = self._dataflows[description.id]
+        imports = prepare(
+            [
+                self._storage.snapshot(dataflow.holds[id], description.as_of)
+                for id in description.imports
+            ]
+        )
+        held = []
+        fresh: list[InputSnapshot] = []
+        for shard, (writer, _) in dataflow.writers.items():
+            if writer.corrected:
+                continue
+            upper = self._storage.upper(shard)
+            if upper == 0:
+                schema = encode_schema(self._storage.schema(shard))
+                fresh.append(InputSnapshot(shard, 0, 0, (), 0, schema))
+            else:
+                read = self._capabilities(shard)
+                at = min(upper - 1, max(read.frontier, description.as_of))
+                held.append(self._storage.snapshot(read, at))
+        snapshots, messages, tables = prepare(held)
+        return imports, (snapshots, (*messages, *fresh), tables)
+
+    def _feed_from(self, id: GlobalId, dataflow: _Dataflow) -> None:
+        feeding = self._feeding.get(id)
+        if feeding is None:
+            feeding = _Feeding(None, {})
+            self._feeding[id] = feeding
+            upper = self._storage.upper(id)
+            feeding.listen = self._storage.listen(id, upper, self._heard)
+        feeding.dataflows[dataflow.description.id] = dataflow.cluster
+
+    def _heard(self, event: ListenEvent) -> None:
+        feeding = self._feeding.get(event.id)
+        if feeding is not None:
+            for cluster in {c.id: c for c in feeding.dataflows.values()}.values():
+                cluster.feed(event)
+
+    # --- frontiers
+
+    def exports(self, id: GlobalId) -> bool:
+        """Whether a dataflow exports the collection."""
+        return id in self._exporters
+
+    def upper(self, id: GlobalId) -> Timestamp:
+        """Return the time before which an index, or a sink's shard, can be read."""
+        upper = self._uppers.get(id)
+        if upper is not None:
+            return upper
+        dataflow = self._exporters.get(id)
+        if dataflow is not None and id in dataflow.subscriptions:
+            return dataflow.subscriptions[id].upper
+        return self._storage.upper(id)
+
+    def since(self, id: GlobalId) -> Timestamp:
+        """Return the time from which an index can be read."""
+        dataflow = self._exporters.get(id)
+        if dataflow is None or id in dataflow.writers:
+            return self._storage.since(id)
+        return dataflow.entry.sinces[id]
+
+    async def wait_upper(self, id: GlobalId, beyond: Timestamp) -> None:
+        """Wait until the upper of an index or a shard is greater than `beyond`."""
+        if id not in self._uppers:
+            await self._wait_shard(id, beyond)
+        elif self._uppers[id] <= beyond:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.setdefault(id, []).append((beyond, future))
+            await future
+
+    async def _wait_shard(self, id: GlobalId, beyond: Timestamp) -> None:
+        if self._storage.upper(id) > beyond:
+            return
+        passed = asyncio.Event()
+
+        def heard(event: ListenEvent) -> None:
+            if event.upper > beyond:
+                passed.set()
+
+        listen = self._storage.listen(id, self._storage.upper(id), heard)
+        try:
+            await passed.wait()
+        finally:
+            listen.cancel()
+
+    def _moved(self, id: GlobalId, upper: Timestamp) -> None:
+        waiters = self._waiters.get(id)
+        if waiters:
+            left = []
+            for beyond, future in waiters:
+                if beyond < upper:
+                    if not future.done():
+                        future.set_result(None)
+                elif not future.done():
+                    left.append((beyond, future))
+            if left:
+                self._waiters[id] = left
+            else:
+                del self._waiters[id]
+
+    def allow_compaction(self, id: GlobalId, since: Timestamp) -> None:
+        """Say that an index is not read before `since` any more."""
+        dataflow = self._exporters.get(id)
+        if dataflow is not None and dataflow.cluster.history.allow_compaction(id, since):
+            dataflow.cluster.send(AllowCompaction(id, since))
+
+    def _compact_sinks(self) -> None:
+        """Note from when a replica that starts now has to begin sinks and subscriptions."""
+        for dataflow in self._dataflows.values():
+            history = dataflow.cluster.history
+            for shard, (writer, _) in dataflow.writers.items():
+                if writer.corrected:
+                    upper = self._storage.upper(shard)
+                    reached = min([upper, *(self._storage.upper(i) for i in dataflow.holds)])
+                    history.allow_compaction(shard, reached - 1)
+            for id, subscription in dataflow.subscriptions.items():
+                history.allow_compaction(id, subscription.since)
+
+    async def _downgrade_holds(self) -> None:
+        """Let the holds on inputs follow the outputs, now and then."""
+        while True:
+            await asyncio.sleep(HOLDS_SECONDS)
+            self._compact_sinks()
+            for dataflow in list(self._dataflows.values()):
+                since = dataflow.entry.since
+                for id, hold in list(dataflow.holds.items()):
+                    if hold.frontier < since and self._storage.exists(id):
+                        try:
+                            lower = await self._storage.downgrade_capability(hold, since)
+                        except DatabaseError:
+                            logger.exception("a hold cannot be downgraded", extra={"shard": id})
+                            continue
+                        if id in dataflow.holds:
+                            dataflow.holds[id] = lower
+
+    # --- what replicas say
+
+    def _deliver(
+        self, cluster: Cluster, replica: Replica, message: Response, tables: Tables
+    ) -> None:
+        match message:
+            case PeekResponse():
+                self._answered(replica, message, tables)
+            case Frontiers(uppers=uppers):
+                self._frontiers(replica, uppers)
+            case SinkUpdates(id=id, lower=lower, upper=upper):
+                dataflow = self._exporters.get(id)
+                if dataflow is not None and id in dataflow.writers:
+                    writer, _ = dataflow.writers[id]
+                    writer.errors.add(lower, upper, tables[1], initial=message.initial)
+                    writer.put(lower, upper, tables[0])
+            case SubscribeResponse(id=id, lower=lower, upper=upper):
+                dataflow = self._exporters.get(id)
+                if dataflow is not None and id in dataflow.subscriptions:
+                    dataflow.subscriptions[id].put(lower, upper, tables[0], tables[1])
+            case Status():
+                replica.status = message
+            case _:
+                assert_never(message)
+
+    def _frontiers(self, replica: Replica, uppers: Mapping[GlobalId, Timestamp]) -> None:
+        for id, upper in uppers.items():
+            dataflow = self._exporters.get(id)
+            if dataflow is None:
+                continue
+            if id not in replica.uppers:
+                replica.release(dataflow.description.id)
+            replica.uppers[id] = upper
+            if id in dataflow.writers:
+                writer, _ = dataflow.writers[id]
+                writer.errors.add(upper, upper, None, initial=False)
+                writer.progress(upper)
+            elif id in dataflow.subscriptions:
+                dataflow.subscriptions[id].progress(upper)
+            elif upper > self._uppers[id]:
+                self._uppers[id] = upper
+                self._moved(id, upper)
+
+    # --- peeks
+
+    async def peek(self, cluster: str, request: PeekRequest) -> pa.Table:
+        """Return the answer, from the replica that is first; raises the error that it is."""
+        owner = self._cluster(cluster)
+        reads = list(request.imports)
+        if request.index is not None:
+            reads.append(request.index)
+        sinks = self._sinks_below([*reads, *request.indexes.values()]) if reads else ()
+        for id in request.imports:
+            await self._wait_shard(id, request.as_of)
+        for writer in sinks:
+            if writer.errors.upper is None and self._exporters[writer.id].cluster.replicas:
+                await writer.errors.known()
+            error = writer.errors.at(request.as_of)
+            if error is not None:
+                raise DataError.parse(error)
+        self._last_peek += 1
+        number = self._last_peek
+        snapshots = [
+            self._storage.snapshot(self._capabilities(id), request.as_of) for id in request.imports
+        ]
+        answer: asyncio.Future[pa.Table] = asyncio.get_running_loop().create_future()
+        try:
+            _, messages, tables = prepare(snapshots)
+            for id, rows in request.tables.items():
+                message, table = describe_rows(id, rows, request.as_of)
+                messages = (*messages, message)
+                tables.append(table)
+            peek = Peek(
+                number,
+                request.as_of,
+                request.relation,
+                request.finishing,
+                request.index,
+                request.keys,
+                messages,
+                dict(request.indexes),
+            )
+            owner.history.peeks[number] = peek
+            owner.peek_tables[number] = tables
+            self._peeks[number] = _Pending(owner, answer)
+            owner.send(peek, tables)
+            return await answer
+        finally:
+            if (self._peeks.pop(number, None) is not None and not answer.done()) or (len(owner.replicas) > 1 and request.index is None):
+                owner.send(CancelPeek(number))
+            owner.history.peeks.pop(number, None)
+            owner.peek_tables.pop(number, None)
+            for snapshot in snapshots:
+                snapshot.release()
+
+    def _sinks_below(self, ids: Iterable[GlobalId]) -> list[SinkWriter]:
+        """Return the sinks that the collections are, or are made of."""
+        found: dict[GlobalId, SinkWriter] = {}
+        seen: set[GlobalId] = set()
+        stack = list(ids)
+        while stack:
+            id = stack.pop()
+            dataflow = self._exporters.get(id)
+            if id in seen or dataflow is None:
+                continue
+            seen.add(id)
+            if id in dataflow.writers:
+                found[id] = dataflow.writers[id][0]
+            stack.extend(dataflow.description.imports)
+        return list(found.values())
+
+    def _answered(self, replica: Replica, response: PeekResponse, tables: Tables) -> None:
+        pending = self._peeks.get(response.number)
+        if pending is None:
+            return
+        failure = response.failure
+        if failure is None:
+            self._settle(response.number, tables[0])
+            return
+        kind = DataError if failure.sqlstate.startswith("22") else DatabaseError
+        error = kind(
+            failure.message, sqlstate=failure.sqlstate, detail=failure.detail, hint=failure.hint
+        )
+        pending.failures[replica.name] = error
+        others = {r.name for r in pending.cluster.replicas.values() if r.connection is not None}
+        if failure.sqlstate.startswith(("22", "57014")) or others <= pending.failures.keys():
+            self._settle(response.number, error)
+
+    def _settle(self, number: int, outcome: pa.Table | DatabaseError) -> None:
+        pending = self._peeks.pop(number, None)
+        if pending is None or pending.answer.done():
+            return
+        if isinstance(outcome, DatabaseError):
+            pending.answer.set_exception(outcome)
+        else:
+            pending.answer.set_result(outcome)
+
+    # --- subscriptions
+
+    async def subscribe(self, cluster: str, description: DataflowDescription) -> Subscription:
+        """Begin to follow a plan's output: `description` has one SubscribeExport.
+
+        The contents as of `as_of` come first, all at that time, then each change at its own. The
+        dataflow is dropped by `drop_dataflow`, whatever becomes of the reader.
+        """
+        (export,) = description.exports
+        assert isinstance(export, SubscribeExport), export
+        sinks = self._sinks_below(description.imports)
+        for writer in sinks:
+            error = writer.errors.at(description.as_of)
+            if error is not None:
+                raise DataError.parse(error)
+        await self.create_dataflow(cluster, description)
+        return self._dataflows[description.id].subscriptions[export.id]
+
+    # --- about itself
+
+    def status(self) -> list[dict[str, Any]]:
+        """Return what each replica says of itself: for the system's relations."""
+        return [
+            {
+                "cluster": cluster.id,
+                "replica": replica.name,
+                "engine": cluster.instance.engine,
+                "state": replica.link.state,
+                "pid": replica.link.pid,
+                "starts": replica.link.starts,
+                "ready": replica.status is not None and replica.status.ready,
+                "failure": replica.status.failure if replica.status is not None else None,
+                "uppers": dict(replica.uppers),
+                "dataflows": [msgspec.structs.asdict(d) for d in replica.status.dataflows]
+                if replica.status is not None
+                else [],
+            }
+            for cluster in self._clusters.values()
+            for replica in cluster.replicas.values()
+        ]
+
+    def dataflow(self, id: GlobalId) -> DataflowDescription | None:
+        """Return the description of a dataflow, or of the one that exports collection `id`."""
+        dataflow = self._dataflows.get(id) or self._exporters.get(id)
+        return dataflow.description if dataflow is not None else None
+
+    def _spawn(self, work: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+        return task
+
+    def _finished(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("a task of the controller has failed", exc_info=task.exception())

@@ -1,0 +1,394 @@
+"""A dataflow as a replica runs it: what has arrived for it, how far it has come, what it keeps.
+
+    pending -> hydrating -> running          failed: it could not go on, and is tried again later
+
+Each import has a queue of the updates that have arrived. A *window* [frontier, upper) is taken from all
+queues at once, `upper` the least of their uppers; the engine turns it into the output's updates. These
+go to the exports: into arrangements, or to the controller as messages. A window in which no import
+changed moves the frontier and nothing else.
+
+The methods marked so run on the worker's thread, everything else on the loop; `busy` says that the
+dataflow is the worker's, and the loop leaves queues' windows, frontier and arrangements alone.
+"""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foreshore.compute.arrange.arrangement import Arrangement, consolidate
+from foreshore.compute.engine import (
+    ERRORS,
+    Dataflow,
+    Engine,
+    Output,
+    output_schema,
+    rows_schema,
+)
+from foreshore.compute.inputs import Contents, conform, times_of
+from foreshore.compute.protocol import (
+    DataflowDescription,
+    DataflowStatus,
+    IndexExport,
+    IndexStatus,
+    Message,
+    SinkExport,
+    SinkUpdates,
+    SubscribeExport,
+    SubscribeResponse,
+)
+from foreshore.expr.ir import Column, Scalar, columns_of, type_of
+from foreshore.ids import GlobalId
+from foreshore.types import ColumnType
+from foreshore.update import Timestamp
+
+logger = logging.getLogger(__name__)
+
+Sent = list[tuple[Message, tuple[pa.Table, ...]]]
+
+
+class ImportQueue:
+    """The updates of one import that have arrived and are not yet in a window."""
+
+    def __init__(self, upper: Timestamp) -> None:
+        self.upper = upper
+        self._parts: deque[tuple[Timestamp, pa.Table]] = deque()  # (no time is earlier, updates)
+
+    def feed(self, lower: Timestamp, upper: Timestamp, updates: pa.Table | None) -> None:
+        """Take the updates in [lower, upper), of which those before `self.upper` are known."""
+        if upper <= self.upper:
+            return
+        assert lower <= self.upper, f"a gap from {self.upper} to {lower}"
+        if updates is not None and lower < self.upper:
+            updates = updates.filter(pc.greater_equal(times_of(updates), self.upper))
+        if updates is not None and updates.num_rows:
+            self._parts.append((max(lower, self.upper), updates))
+        self.upper = upper
+
+    def changes_before(self, upper: Timestamp) -> bool:
+        """Whether there may be updates before `upper`."""
+        return bool(self._parts) and self._parts[0][0] < upper
+
+    def precede(self, lower: Timestamp, updates: pa.Table) -> None:
+        """Take updates at or beyond `lower` that are earlier than all that were fed."""
+        self._parts.appendleft((lower, updates))
+
+    def take(self, upper: Timestamp) -> list[pa.Table]:
+        """Remove and return the updates before `upper`."""
+        taken = []
+        while self.changes_before(upper):
+            _, updates = self._parts.popleft()
+            end = self._parts[0][0] if self._parts else self.upper
+            if end > upper:
+                times = times_of(updates)
+                later = updates.filter(pc.greater_equal(times, upper))
+                updates = updates.filter(pc.less(times, upper))
+                if later.num_rows:
+                    self._parts.appendleft((upper, later))
+            taken.append(updates)
+        return [table for table in taken if table.num_rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What the engine is to be given next."""
+
+    lower: Timestamp
+    upper: Timestamp
+    deltas: Mapping[GlobalId, pa.Table]
+
+
+@dataclass(slots=True)
+class Index:
+    """An export as an arrangement."""
+
+    rows: Arrangement
+    since: Timestamp
+
+
+def arrange(
+    id: GlobalId, relation_columns: tuple[ColumnType, ...], key: tuple[Scalar, ...], since: int
+) -> Arrangement:
+    """Return an empty arrangement of rows of such columns by `key`."""
+    schema = rows_schema(relation_columns)
+    types = tuple(type_of(scalar) for scalar in key)
+    if all(isinstance(scalar, Column) for scalar in key):
+        places = [scalar.index for scalar in key if isinstance(scalar, Column)]
+        return Arrangement(id, schema, types, lambda rows: [rows.column(i) for i in places], since)
+
+    def columns(rows: pa.RecordBatch) -> list[pa.Array]:
+        from foreshore.expr.evaluate import evaluate
+
+        return [evaluate(scalar, rows.columns, rows.num_rows) for scalar in key]
+
+    return Arrangement(id, schema, types, columns, since)
+
+
+@dataclass(slots=True)
+class _Times:
+    hydration_ms: int = 0
+    steps: int = 0
+    step_ms: float = 0.0
+    stepped_at: float = 0.0
+
+
+class Running:
+    """One dataflow on its way."""
+
+    def __init__(
+        self,
+        description: DataflowDescription,
+        imports: Mapping[GlobalId, Contents],
+        persisted: Mapping[GlobalId, Contents],
+    ) -> None:
+        self.description = description
+        self.state = "pending"
+        self.failure: str | None = None
+        self.failures = 0
+        self.busy = False
+        self.dropped = False
+        self.merging_due = False
+        self.times = _Times()
+        self.queues = {id: ImportQueue(c.snapshot.upper) for id, c in imports.items()}
+        self._contents: Mapping[GlobalId, Contents] = imports
+        self._persisted: Mapping[GlobalId, Contents] = persisted
+        self._columns = columns_of(description.relation)
+        self._dataflow: Dataflow | None = None
+        self._window: Window | None = None
+        self._corrections: dict[GlobalId, tuple[Timestamp, pa.Table]] = {}
+        self._since: Timestamp | None = None  # news for the engine
+        as_of = description.as_of
+        self.frontier = as_of  # all before it has been put out, once hydrated
+        self.indexes = {
+            export.id: Index(arrange(export.id, self._columns, export.key, as_of), as_of)
+            for export in description.exports
+            if isinstance(export, IndexExport)
+        }
+        self.errors = Arrangement(description.id, rows_schema(ERRORS), (), lambda _: [], as_of)
+        self.exports = {export.id for export in description.exports}
+
+    @property
+    def id(self) -> GlobalId:
+        """The dataflow's id."""
+        return self.description.id
+
+    @property
+    def importable(self) -> Timestamp:
+        """The least upper of the imports; without any, the end of time."""
+        return min((queue.upper for queue in self.queues.values()), default=(1 << 63) - 1)
+
+    @property
+    def indexes_ready(self) -> bool:
+        """Whether the arrangements hold the output as of `as_of`."""
+        return self.frontier > self.description.as_of
+
+    # --- hydration
+
+    def hydrate(self, engine: Engine) -> Sent:
+        """On the worker: compute the output as of `as_of`, return what is to be sent."""
+        started = time.monotonic()
+        schemas = {id: contents.schema for id, contents in self._contents.items()}
+        if self._dataflow is not None:  # of an attempt that failed
+            self._dataflow.close()
+        self._dataflow = engine.create(self.description, schemas)
+        output = self._dataflow.hydrate({id: c.input for id, c in self._contents.items()})
+        output = self._conformed(output)
+        as_of = self.description.as_of
+        later = {id: contents.after(as_of) for id, contents in self._contents.items()}
+        sent = self._initial(output)
+        self._insert(output, as_of + 1)
+        self.frontier = as_of + 1
+        for id, tables in later.items():
+            if tables:
+                self.queues[id].precede(as_of + 1, pa.concat_tables(tables))
+        self._contents = {}
+        self._persisted = {}
+        self.times.hydration_ms = round(1000 * (time.monotonic() - started))
+        return sent
+
+    def _initial(self, output: Output) -> Sent:
+        """Return what is to be sent of the output as of `as_of`."""
+        sent: Sent = []
+        as_of = self.description.as_of
+        for export in self.description.exports:
+            match export:
+                case SubscribeExport(id=id):
+                    message: Message = SubscribeResponse(id, 0, as_of + 1)
+                    sent.append((message, (output.rows, output.errors)))
+                case SinkExport(shard=shard):
+                    persisted = self._persisted.get(shard)
+                    if persisted is None:
+                        # what the shard holds is right, only the errors are not in it
+                        nothing = output.rows.slice(0, 0)
+                        message = SinkUpdates(shard, as_of + 1, as_of + 1, True)
+                        sent.append((message, (nothing, output.errors)))
+                        continue
+                    difference = self._difference(output.rows, persisted)
+                    upper = persisted.snapshot.upper
+                    if upper > as_of and difference.num_rows:
+                        logger.warning(
+                            "a materialised view is corrected",
+                            extra={"shard": shard, "updates": difference.num_rows},
+                        )
+                        self._corrections[shard] = upper, _at(difference, upper)
+                        difference = difference.slice(0, 0)
+                    message = SinkUpdates(shard, min(upper, as_of + 1), as_of + 1, True)
+                    sent.append((message, (difference, output.errors)))
+                case IndexExport():
+                    pass
+        return sent
+
+    def _difference(self, rows: pa.Table, persisted: Contents) -> pa.Table:
+        """Return what has to be added to the persisted rows for them to be `rows`, at as_of."""
+        as_of = self.description.as_of
+        schema = output_schema(self._columns)
+        held = [
+            conform(table, schema)
+            for table in persisted.until(min(as_of, persisted.snapshot.upper - 1))
+        ]
+        negated = [
+            table.set_column(
+                table.num_columns - 1, schema[-1], pc.negate(table.column(table.num_columns - 1))
+            )
+            for table in held
+        ]
+        both = pa.concat_tables([conform(table, schema) for table in [rows, *negated]])
+        return consolidate(both, rows_schema(self._columns), as_of)
+
+    # --- steps
+
+    def progress(self, upper: Timestamp) -> bool:
+        """Move the frontier to `upper` if no import changed before it; return whether it did."""
+        if any(queue.changes_before(upper) for queue in self.queues.values()):
+            return False
+        if any(upper > at for at, _ in self._corrections.values()):
+            return False
+        self.errors.advance(upper)
+        for index in self.indexes.values():
+            index.rows.advance(upper)
+        self.frontier = upper
+        return True
+
+    def begin_step(self) -> None:
+        """Take the next window from the queues, if none is waiting to be tried again."""
+        if self._window is None:
+            upper = self.importable
+            taken = {id: queue.take(upper) for id, queue in self.queues.items()}
+            deltas = {id: pa.concat_tables(parts) for id, parts in taken.items() if parts}
+            self._window = Window(self.frontier, upper, deltas)
+
+    def step(self) -> Sent:
+        """On the worker: let the engine turn the window into output, return what is to be sent."""
+        window = self._window
+        assert window is not None
+        assert self._dataflow is not None
+        started = time.monotonic()
+        if self._since is not None:
+            self._dataflow.allow_compaction(self._since)
+            self._since = None
+        if window.deltas:
+            output = self._dataflow.step(window.lower, window.upper, window.deltas)
+            output = self._conformed(output)
+        else:
+            output = self._conformed(_nothing(self._columns))
+        sent = self._changes(output, window)
+        self._insert(output, window.upper)
+        self.frontier = window.upper
+        self._window = None
+        self.times.steps += 1
+        self.times.stepped_at = time.monotonic()
+        self.times.step_ms = 1000 * (self.times.stepped_at - started)
+        return sent
+
+    def _insert(self, output: Output, upper: Timestamp) -> None:
+        # errors first: who sees an index's rows up to a time is to see its errors up to it
+        self.errors.insert(output.errors, upper)
+        for index in list(self.indexes.values()):
+            index.rows.insert(output.rows, upper)
+
+    def _conformed(self, output: Output) -> Output:
+        return Output(
+            conform(output.rows, output_schema(self._columns)),
+            conform(output.errors, output_schema(ERRORS)),
+        )
+
+    def _changes(self, output: Output, window: Window) -> Sent:
+        sent: Sent = []
+        lower, upper = window.lower, window.upper
+        for export in self.description.exports:
+            match export:
+                case SubscribeExport(id=id) if id in self.exports:
+                    message: Message = SubscribeResponse(id, lower, upper)
+                    if output.rows.num_rows or output.errors.num_rows:
+                        sent.append((message, (output.rows, output.errors)))
+                case SinkExport(shard=shard) if shard in self.exports:
+                    rows = output.rows
+                    at, correction = self._corrections.get(shard, (upper, None))
+                    if correction is not None and at < upper:
+                        rows = pa.concat_tables([rows, conform(correction, rows.schema)])
+                        rows = consolidate(rows, rows_schema(self._columns), 0)
+                        del self._corrections[shard]
+                    if rows.num_rows or output.errors.num_rows:
+                        sent.append((SinkUpdates(shard, lower, upper), (rows, output.errors)))
+                case _:
+                    pass
+        return sent
+
+    def maintain(self) -> bool:
+        """On the worker: merge some runs; return whether there is more to do."""
+        more = [index.rows.maintain() for index in list(self.indexes.values())]
+        return any([*more, self.errors.maintain()])
+
+    # --- the end of things
+
+    def allow_compaction(self, id: GlobalId, since: Timestamp | None) -> None:
+        """Hear that export `id` is not read before `since`, or (None) not at all."""
+        if since is None:
+            self.exports.discard(id)
+            self.indexes.pop(id, None)
+            self.dropped = not self.exports
+            return
+        index = self.indexes.get(id)
+        if index is not None:
+            index.rows.compact(since)
+            index.since = max(index.since, since)
+        held = min((i.since for i in self.indexes.values()), default=since)
+        self.errors.compact(held)
+        self._since = held
+
+    def close(self) -> None:
+        """On the worker: free what the engine holds."""
+        if self._dataflow is not None:
+            self._dataflow.close()
+            self._dataflow = None
+
+    def status(self) -> DataflowStatus:
+        """Return the dataflow's account of itself."""
+        return DataflowStatus(
+            self.id,
+            self.state,
+            self.times.hydration_ms,
+            self.times.steps,
+            self.times.step_ms,
+            self.failure,
+            tuple(self._index_status()),
+        )
+
+    def _index_status(self) -> Iterator[IndexStatus]:
+        for id, index in self.indexes.items():
+            rows, runs, size = index.rows.size
+            yield IndexStatus(id, index.rows.since, index.rows.upper, rows, runs, size)
+
+
+def _at(updates: pa.Table, time: Timestamp) -> pa.Table:
+    times = pa.repeat(pa.scalar(time, pa.int64()), updates.num_rows)
+    place = updates.num_columns - 2
+    return updates.set_column(place, updates.schema[place], times)
+
+
+def _nothing(columns: tuple[ColumnType, ...]) -> Output:
+    return Output(output_schema(columns).empty_table(), output_schema(ERRORS).empty_table())

@@ -1,0 +1,79 @@
+"""Finishing: order, limit, offset and projection of a result's rows, on Arrow columns.
+
+The order is SQL's. Where Arrow's own order of a column is not that, the column is replaced by ranks.
+What the order leaves equal stays in the order in which it comes.
+"""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foreshore.expr.ir import Column, Finishing, OrderKey, type_of
+
+# Types whose Arrow order is SQL's (text by bytes, as collation C has it).
+_PLAIN = frozenset(
+    ["bool", "int2", "int4", "int8", "oid", "text", "varchar", "bpchar", "name", "char", "bytea", "uuid", "numeric", "date", "time", "timestamp", "timestamptz", "mz_timestamp", "regclass", "regtype", "regproc", "regnamespace"]
+)
+
+
+def finish(rows: pa.RecordBatch, finishing: Finishing) -> pa.RecordBatch:
+    """Return the rows that remain, in order, with the columns that are asked for."""
+    start = finishing.offset
+    stop = rows.num_rows if finishing.limit is None else start + finishing.limit
+    if finishing.order_by and rows.num_rows > 1:
+        rows = rows.take(pa.array(_order(rows, finishing.order_by)[start:stop]))
+    elif start or stop < rows.num_rows:
+        rows = rows.slice(start, max(stop - start, 0))
+    if finishing.project == tuple(range(rows.num_columns)):
+        return rows
+    columns = [rows.column(i) for i in finishing.project]
+    fields = [rows.schema.field(i).with_name(f"c{n}") for n, i in enumerate(finishing.project)]
+    if not columns:
+        return pa.RecordBatch.from_struct_array(
+            pa.StructArray.from_buffers(pa.struct([]), rows.num_rows, [None])
+        )
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _order(rows: pa.RecordBatch, keys: tuple[OrderKey, ...]) -> Any:
+    """Return the places of the rows in order."""
+    return np.lexsort([_ranks(rows, key) for key in reversed(keys)])
+
+
+def _ranks(rows: pa.RecordBatch, key: OrderKey) -> Any:
+    """Return integers that are ordered as the key orders its values."""
+    if isinstance(key.expr, Column):
+        column = rows.column(key.expr.index)
+    else:
+        from foreshore.expr.evaluate import evaluate
+
+        column = evaluate(key.expr, rows.columns, rows.num_rows)
+    type = type_of(key.expr)
+    if type.name in ("float4", "float8"):
+        ranks = _float_ranks(column)
+    elif type.name in _PLAIN:
+        ranks = pc.rank(column, "ascending", tiebreaker="dense").to_numpy().astype(np.int64)
+    else:
+        from foreshore.expr.functions.comparison import order_keys
+
+        values = order_keys(column, type)
+        ordered = sorted({value for value in values if value is not None})
+        places = {value: place for place, value in enumerate(ordered, 1)}
+        ranks = np.array([0 if v is None else places[v] for v in values], np.int64)
+    if key.descending:
+        ranks = -ranks
+    if column.null_count:
+        null = column.is_null().to_numpy(zero_copy_only=False)
+        outermost = np.iinfo(np.int64)
+        ranks = np.where(null, outermost.min if key.nulls_first else outermost.max, ranks)
+    return ranks
+
+
+def _float_ranks(column: pa.Array) -> Any:
+    """Return ranks of floats, NaN beyond all others, -0.0 and 0.0 equal."""
+    values = column.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
+    bits = values.view(np.int64)
+    ranks = np.where(bits < 0, ~bits + np.iinfo(np.int64).min + 1, bits)
+    return np.where(np.isnan(values), np.iinfo(np.int64).max - 1, ranks)

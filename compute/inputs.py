@@ -1,0 +1,104 @@
+"""Inputs on their way to a replica: a storage snapshot as a message, and what is read from it there.
+
+The environment describes a snapshot (`describe`): the batch files by path, and the unsealed tail as tables
+that travel beside the message. The replica takes it as an engine's input (`Contents.input`), or reads
+parts of it itself: the updates after a time, or the rows at one.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from foreshore.compute.engine import Input
+from foreshore.compute.protocol import InputFile, InputSnapshot
+from foreshore.compute.transport import decode_schema, encode_schema
+from foreshore.ids import GlobalId
+from foreshore.storage.controller import Snapshot
+from foreshore.update import TIME, Timestamp, update_schema
+
+
+def describe(snapshot: Snapshot) -> tuple[InputSnapshot, list[pa.Table]]:
+    """Return the snapshot as a part of a message, and the tables to go with it."""
+    files = tuple(InputFile(f.path, f.lower, f.upper, f.since, f.rows) for f in snapshot.files)
+    tables = [table for table in snapshot.tail if table.num_rows]
+    schema = encode_schema(snapshot.schema)
+    return (
+        InputSnapshot(snapshot.id, snapshot.since, snapshot.upper, files, len(tables), schema),
+        tables,
+    )
+
+
+def describe_rows(id: GlobalId, rows: pa.Table, as_of: Timestamp) -> tuple[InputSnapshot, pa.Table]:
+    """Return rows that are known here as a part of a message: a collection as of one time."""
+    table = with_times(rows, as_of)
+    return InputSnapshot(id, as_of, as_of + 1, (), 1, encode_schema(rows.schema)), table
+
+
+def with_times(rows: pa.Table, time: Timestamp) -> pa.Table:
+    """Return the rows as updates at `time`, each once."""
+    times = pa.repeat(pa.scalar(time, pa.int64()), rows.num_rows)
+    diffs = pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows)
+    return pa.Table.from_arrays([*rows.columns, times, diffs], schema=update_schema(rows.schema))
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """A snapshot as it has arrived."""
+
+    snapshot: InputSnapshot
+    schema: pa.Schema  # of the rows
+    tail: tuple[pa.Table, ...]
+
+    @property
+    def input(self) -> Input:
+        """The snapshot as engines take it."""
+        return Input(self.schema, tuple(file.path for file in self.snapshot.files), self.tail)
+
+    def after(self, time: Timestamp) -> list[pa.Table]:
+        """Read the updates later than `time`, which is not before since - 1."""
+        assert time >= self.snapshot.since - 1, (time, self.snapshot)
+        schema = update_schema(self.schema)
+        found = []
+        for file in self.snapshot.files:
+            if file.upper > time + 1:
+                found.append(pq.read_table(file.path, filters=[(TIME, ">", time)]))
+        found += (table.filter(pc.greater(times_of(table), time)) for table in self.tail)
+        return [conform(table, schema) for table in found if table.num_rows]
+
+    def until(self, time: Timestamp) -> list[pa.Table]:
+        """Read the updates at or before `time`."""
+        schema = update_schema(self.schema)
+        found = [
+            pq.read_table(file.path, filters=[(TIME, "<=", time)])
+            for file in self.snapshot.files
+            if file.lower <= time
+        ]
+        found += (table.filter(pc.less_equal(times_of(table), time)) for table in self.tail)
+        return [conform(table, schema) for table in found if table.num_rows]
+
+
+def arrived(snapshots: Sequence[InputSnapshot], tables: Iterator[pa.Table]) -> list[Contents]:
+    """Return the snapshots with the tables that came with them, taking those from `tables`."""
+    return [
+        Contents(s, decode_schema(s.schema), tuple(next(tables) for _ in range(s.tables)))
+        for s in snapshots
+    ]
+
+
+def times_of(updates: pa.Table) -> pa.ChunkedArray:
+    """Return the times of updates in columns."""
+    return updates.column(updates.num_columns - 2)
+
+
+def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the table's columns under the names and nullability of `schema`, by position."""
+    if table.schema.equals(schema):
+        return table
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(table.columns, schema, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)

@@ -1,0 +1,250 @@
+"""Outputs of several replicas become one: each update once, whichever replica says it first.
+
+All replicas compute the same updates, in windows of their own. Of what [lower, upper) brings, the part
+at or beyond the upper reached so far is new; nothing may be missing in between.
+
+    SinkWriter     appends a materialised view's updates to its shard
+    Subscription   hands a client's updates to who reads them, never more than a bound
+    ErrorLog       knows which errors a sink has at which times
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foreshore.compute.inputs import conform, times_of
+from foreshore.errors import DatabaseError, DataError, InternalError, Unavailable
+from foreshore.ids import GlobalId
+from foreshore.storage.controller import Appended, ShardWrite, StorageController, UpperMismatch
+from foreshore.update import Timestamp, update_schema
+
+logger = logging.getLogger(__name__)
+
+MAX_PENDING_BYTES = 256 << 20
+
+
+def new_part(
+    lower: Timestamp, upper: Timestamp, updates: pa.Table | None, reached: Timestamp
+) -> pa.Table | None:
+    """Return those of the updates in [lower, upper) that are at or beyond `reached`; None: none."""
+    if lower > reached:
+        raise InternalError(f"a window [{lower}, {upper}) leaves a gap after {reached}")
+    if updates is None or upper <= reached or not updates.num_rows:
+        return None
+    if lower < reached:
+        updates = updates.filter(pc.greater_equal(times_of(updates), reached))
+    return updates if updates.num_rows else None
+
+
+class ErrorLog:
+    """The errors of a collection over time, as far as `upper`; None: not known yet."""
+
+    def __init__(self) -> None:
+        self.upper: Timestamp | None = None
+        self._updates: list[tuple[str, Timestamp, int]] = []
+        self._known = asyncio.Event()
+
+    def add(
+        self, lower: Timestamp, upper: Timestamp, errors: pa.Table | None, *, initial: bool
+    ) -> None:
+        """Take the errors' updates in [lower, upper), or if `initial` all errors before upper."""
+        if self.upper is None:
+            if not initial:
+                return
+            lower = self.upper = 0
+        fresh = new_part(min(lower, self.upper), upper, errors, self.upper)
+        if fresh is not None:
+            columns = (column.to_pylist() for column in fresh.columns)
+            self._updates += zip(*columns, strict=True)
+        self.upper = max(self.upper, upper)
+        self._known.set()
+
+    def at(self, time: Timestamp) -> str | None:
+        """Return the least error at `time`, None if there is none."""
+        if not self._updates:
+            return None
+        counts: Counter[str] = Counter()
+        for text, at, diff in self._updates:
+            if at <= time:
+                counts[text] += diff
+        return min((text for text, count in counts.items() if count > 0), default=None)
+
+    def compact(self, since: Timestamp) -> None:
+        """Forget what happened before `since`."""
+        if len(self._updates) < 64:
+            return
+        counts: Counter[tuple[str, Timestamp]] = Counter()
+        for text, at, diff in self._updates:
+            counts[text, max(at, since)] += diff
+        self._updates = [(text, at, n) for (text, at), n in counts.items() if n]
+
+    async def known(self) -> None:
+        """Wait until errors are known at all."""
+        await self._known.wait()
+
+
+class Moved(Protocol):
+    """Who hears that a shard's upper has moved."""
+
+    def __call__(self, id: GlobalId, upper: Timestamp) -> None:
+        """Hear it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    lower: Timestamp | None  # None: what precedes `upper` has been said before
+    upper: Timestamp
+    updates: pa.Table | None
+
+
+class SinkWriter:
+    """Writes one materialised view's shard, alone."""
+
+    def __init__(self, id: GlobalId, storage: StorageController, moved: Moved) -> None:
+        self.id = id
+        self.corrected = False  # what the shard holds before its upper is right
+        self.errors = ErrorLog()
+        self._storage = storage
+        self._moved = moved
+        self._items: list[_Item] = []
+        self._wake = asyncio.Event()
+
+    def put(self, lower: Timestamp, upper: Timestamp, rows: pa.Table) -> None:
+        """Take the updates in [lower, upper) from some replica."""
+        self._items.append(_Item(lower, upper, rows))
+        self._wake.set()
+
+    def progress(self, upper: Timestamp) -> None:
+        """Hear that a replica has said all before `upper`."""
+        if not self._items and upper <= self._storage.upper(self.id):
+            return
+        self._items.append(_Item(None, upper, None))
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        schema = update_schema(self._storage.schema(self.id))
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            items, self._items = self._items, []
+            if items:
+                await self._write(items, schema)
+
+    async def _write(self, items: list[_Item], schema: pa.Schema) -> None:
+        upper = self._storage.upper(self.id)
+        while True:
+            reached = upper
+            tables = []
+            for item in items:
+                lower = reached if item.lower is None else item.lower
+                fresh = new_part(lower, item.upper, item.updates, reached)
+                if fresh is not None:
+                    tables.append(conform(fresh, schema))
+                reached = max(reached, item.upper)
+            if not tables:
+                self._storage.advance([self.id], reached)
+                break
+            write = ShardWrite(self.id, upper, reached, pa.concat_tables(tables))
+            outcome = await self._storage.append([write])
+            match outcome:
+                case Appended():
+                    break
+                case UpperMismatch(upper=upper):
+                    logger.warning("sink upper mismatch", extra={"shard": self.id, "upper": upper})
+        self.corrected = True
+        self.errors.compact(self._storage.since(self.id))
+        self._moved(self.id, self._storage.upper(self.id))
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeBatch:
+    """All updates in [lower, upper); the first batch begins with the contents at as_of."""
+
+    lower: Timestamp
+    upper: Timestamp
+    updates: pa.Table | None
+
+
+class Subscription:
+    """The updates of one dataflow on their way to one reader: `async for batch in subscription`.
+
+    What the reader has not taken yet is one batch that grows; beyond a bound the subscription fails.
+    It ends when it reaches `until`.
+    """
+
+    def __init__(self, id: GlobalId, as_of: Timestamp, until: Timestamp | None) -> None:
+        self.id = id
+        self.upper = 0  # all before has been taken in
+        self._as_of = as_of
+        self._until = until
+        self._taken = as_of
+        self._pending: list[pa.Table] = []
+        self._bytes = 0
+        self._errors: Counter[str] = Counter()
+        self._failure: DatabaseError | None = None
+        self._news = asyncio.Event()
+        self.closed = False
+
+    @property
+    def since(self) -> Timestamp:
+        """From when the inputs have to be readable for another replica to go on."""
+        return max(self._as_of, self.upper - 1)
+
+    def put(self, lower: Timestamp, upper: Timestamp, rows: pa.Table, errors: pa.Table) -> None:
+        """Take the updates in [lower, upper) from some replica."""
+        fresh_errors = new_part(lower, upper, errors, self.upper)
+        if fresh_errors is not None:
+            texts, _, diffs = (column.to_pylist() for column in fresh_errors.columns)
+            for text, diff in zip(texts, diffs, strict=True):
+                self._errors[text] += diff
+            failing = [text for text, count in self._errors.items() if count > 0]
+            if failing:
+                self.fail(DataError.parse(min(failing)))
+        fresh = new_part(lower, upper, rows, self.upper)
+        if fresh is not None:
+            if self._until is not None and upper > self._until:
+                fresh = fresh.filter(pc.less(times_of(fresh), self._until))
+            self._pending.append(fresh)
+            self._bytes += fresh.nbytes
+            if self._bytes > MAX_PENDING_BYTES:
+                self.fail(Unavailable("the subscriber does not keep up", sqlstate="53400"))
+        self.progress(upper)
+
+    def progress(self, upper: Timestamp) -> None:
+        """Hear that a replica has said all before `upper`."""
+        if upper > self.upper:
+            self.upper = upper
+            self._news.set()
+
+    def fail(self, error: DatabaseError) -> None:
+        """Let the reader have `error` next."""
+        self._failure = self._failure or error
+        self._pending = []
+        self._news.set()
+
+    def __aiter__(self) -> "Subscription":
+        """Return the subscription, which can be read once."""
+        return self
+
+    async def __anext__(self) -> SubscribeBatch:
+        """Return all that is new, as soon as anything is."""
+        if self._until is not None and self._taken >= self._until:
+            raise StopAsyncIteration
+        await self._news.wait()
+        self._news.clear()
+        if self._failure is not None:
+            self._news.set()
+            raise self._failure
+        upper = self.upper if self._until is None else min(self.upper, self._until)
+        batch = SubscribeBatch(
+            self._taken, upper, pa.concat_tables(self._pending) if self._pending else None
+        )
+        self._pending, self._bytes, self._taken = [], 0, upper
+        return batch

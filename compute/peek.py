@@ -1,0 +1,201 @@
+"""Peeks: one answer, as of one time, from a replica.
+
+The fast way looks rows up in an index, by keys or all of them, and computes what remains of the plan on
+those with the functions' kernels; it runs on the loop, when few rows are at stake. The other way gives the
+whole plan to the engine, on a thread of its own, over snapshots that came with the command and the
+indexes that the replica has. Both wait until the indexes they read have passed the time.
+
+If the index has errors at the time, or the rest of the plan fails for a row, the answer is the least
+error.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foreshore.compute.arrange.arrangement import Arrangement
+from foreshore.compute.engine import Cancellation, Engine, Input, rows_schema
+from foreshore.compute.finish import finish
+from foreshore.compute.inputs import Contents, with_times
+from foreshore.compute.protocol import Failure, Peek
+from foreshore.errors import DatabaseError, DataError, InternalError, QueryCanceled
+from foreshore.expr.ir import (
+    Column,
+    Filter,
+    Get,
+    Let,
+    Literal,
+    LocalGet,
+    Map,
+    Negate,
+    Project,
+    Relation,
+    Scalar,
+    Threshold,
+    Union,
+    columns_of,
+)
+from foreshore.expr.split import split_errors
+from foreshore.ids import GlobalId
+from foreshore.types import ColumnType, Datum
+from foreshore.update import Timestamp
+
+logger = logging.getLogger(__name__)
+
+FEW_ROWS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class LocalIndex:
+    """An index of the replica's, and the errors of its dataflow."""
+
+    rows: Arrangement
+    errors: Arrangement
+
+    def check(self, time: Timestamp) -> None:
+        """Raise the least error that the collection has at the time."""
+        if not self.errors.size[0]:
+            return
+        texts = self.errors.scan(time).column(0)
+        if len(texts):
+            raise DataError.parse(pc.min(texts).as_py())
+
+
+def is_small(peek: Peek, index: LocalIndex) -> bool:
+    """Whether answering takes so little that it may be done on the loop."""
+    rows = index.rows.size[0]
+    return rows <= FEW_ROWS if peek.keys is None else len(peek.keys) <= 100
+
+
+def answer_from_index(peek: Peek, index: LocalIndex) -> pa.Table:
+    """Return the answer of a peek that names an index; raises DatabaseError."""
+    index.check(peek.as_of)
+    if peek.keys is None:
+        rows = index.rows.scan(peek.as_of)
+    else:
+        rows = index.rows.look_up(list(map(_datums, peek.keys)), peek.as_of)
+    if not isinstance(peek.relation, Get):
+        plan, errors = _split(peek.relation)
+        if errors is not None:
+            texts = _evaluate(errors, rows, {}).column(0)
+            if len(texts):
+                raise DataError.parse(pc.min(texts).as_py())
+        rows = _evaluate(plan, rows, {})
+    if peek.finishing is not None:
+        rows = finish(rows, peek.finishing)
+    return pa.Table.from_batches([rows])
+
+
+def answer_by_engine(
+    peek: Peek,
+    engine: Engine,
+    snapshots: Mapping[GlobalId, Contents],
+    indexes: Mapping[GlobalId, LocalIndex],
+    cancellation: Cancellation,
+) -> pa.Table:
+    """Return the answer of a peek that is evaluated whole, on the caller's thread."""
+    inputs: dict[GlobalId, Input] = {id: contents.input for id, contents in snapshots.items()}
+    for id, index in indexes.items():
+        index.check(peek.as_of)
+        rows = pa.Table.from_batches([index.rows.scan(peek.as_of)])
+        inputs[id] = Input(rows.schema, (), (with_times(rows, peek.as_of),))
+    if cancellation.cancelled:
+        raise QueryCanceled
+    result = engine.evaluate(peek.relation, inputs, peek.as_of, cancellation)
+    rows = _expanded(result, columns_of(peek.relation))
+    if peek.finishing is not None:
+        rows = finish(rows, peek.finishing)
+    return pa.Table.from_batches([rows])
+
+
+def _expanded(result: pa.Table, columns: tuple[ColumnType, ...]) -> pa.RecordBatch:
+    """Return each row of the result as often as its diff says."""
+    schema = rows_schema(columns)
+    batch = result.combine_chunks().to_batches()
+    if not batch:
+        return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
+    diffs = batch[0].column(batch[0].num_columns - 1).to_numpy(zero_copy_only=False)
+    if len(diffs) and diffs.min() < 0:
+        raise InternalError("a query's result has a row with a negative multiplicity")
+    if not len(schema):
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * int(diffs.sum()), pa.struct([])))
+    rows = pa.RecordBatch.from_arrays(batch[0].columns[:-1], schema=schema)
+    if len(diffs) and (diffs != 1).any():
+        rows = rows.take(pa.array(np.repeat(np.arange(len(diffs)), diffs)))
+    return rows
+
+
+def _datums(key: tuple[Literal, ...]) -> tuple[Datum, ...]:
+    return tuple(literal.value for literal in key)
+
+
+@lru_cache(maxsize=1024)
+def _split(relation: Relation) -> tuple[Relation, Relation | None]:
+    return split_errors(relation)
+
+
+def _evaluate(
+    relation: Relation, rows: pa.RecordBatch, locals: Mapping[int, pa.RecordBatch]
+) -> pa.RecordBatch:
+    """Return what the linear `relation` makes of the rows of the one collection that it reads."""
+    match relation:
+        case Get():
+            return rows
+        case LocalGet(number=number):
+            return locals[number]
+        case Let(number=number, value=value, body=body):
+            return _evaluate(body, rows, {**locals, number: _evaluate(value, rows, locals)})
+        case Map(input=input, scalars=scalars):
+            batch = _evaluate(input, rows, locals)
+            columns = list(batch.columns)
+            for scalar in scalars:
+                columns.append(_scalar(scalar, columns, batch.num_rows))
+            return _batch(columns, relation)
+        case Filter(input=input, predicates=predicates):
+            batch = _evaluate(input, rows, locals)
+            for predicate in predicates:
+                if not batch.num_rows:
+                    break
+                kept = _scalar(predicate, batch.columns, batch.num_rows)
+                batch = batch.filter(kept)
+            return batch
+        case Project(input=input, outputs=outputs):
+            batch = _evaluate(input, rows, locals)
+            return _batch([batch.column(i) for i in outputs], relation)
+        case Threshold(input=Negate(input=input)):
+            return _evaluate(input, rows, locals).slice(0, 0)
+        case Threshold(input=input):  # of rows, whose multiplicities are positive
+            return _evaluate(input, rows, locals)
+        case Union(inputs=inputs):
+            batches = [_evaluate(input, rows, locals) for input in inputs]
+            schema = rows_schema(columns_of(relation))
+            named = [pa.RecordBatch.from_arrays(b.columns, schema=schema) for b in batches]
+            return pa.concat_batches(named)
+        case _:
+            raise InternalError(f"a look-up cannot compute {type(relation).__name__}")
+
+
+def _scalar(scalar: Scalar, columns: list[pa.Array], rows: int) -> pa.Array:
+    if isinstance(scalar, Column):
+        return columns[scalar.index]
+    from foreshore.expr.evaluate import evaluate
+
+    value = evaluate(scalar, columns, rows)
+    return value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
+
+
+def _batch(columns: list[pa.Array], relation: Relation) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(columns, schema=rows_schema(columns_of(relation)))
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Return the error as it travels through the protocol; what is unforeseen is logged."""
+    if isinstance(error, DatabaseError):
+        return Failure(error.sqlstate, error.message, error.detail, error.hint)
+    logger.error("unforeseen error in a replica", exc_info=error)
+    return Failure("XX000", f"{type(error).__name__}: {error}")

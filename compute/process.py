@@ -1,0 +1,152 @@
+"""A replica as its controller has it: a process or an address, a connection, and what to do without.
+
+    start -> connect -> commanded -> lost -> wait a little -> start ...
+
+A process of ours that dies, or whose connection is lost, is started again, each time after a longer
+wait, until it has lived for a while. The secret that lets the controller command goes through the
+environment of the process and is its own.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from foreshore.compute.protocol import Hello, Response
+from foreshore.compute.transport import SECRET_VARIABLE, Connection, Tables
+
+logger = logging.getLogger(__name__)
+
+COMMAND = (sys.executable, "-P", "-m", "foreshore.compute.replica")
+CONNECT_SECONDS = 60.0
+LONGEST_WAIT_SECONDS = 10.0
+HEALTHY_SECONDS = 30.0
+
+
+class ReplicaLink:
+    """Keeps one replica running and connected, until cancelled.
+
+    `connected` is called with each new connection, `lost` when it has ended, `deliver` with what
+    comes in between.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        address: str | None,
+        connected: Callable[[Connection[Response]], None],
+        deliver: Callable[[Response, Tables], None],
+        lost: Callable[[], None],
+        command: Sequence[str] = COMMAND,
+    ) -> None:
+        self.name = name
+        self.address = address  # None: a process of ours
+        self.pid: int | None = None
+        self.starts = 0
+        self.state = "starting"
+        self._connected = connected
+        self._deliver = deliver
+        self._lost = lost
+        self._command = command
+
+    async def run(self) -> None:
+        """Start, connect, and again, for as long as nobody cancels."""
+        loop = asyncio.get_running_loop()
+        wait = 0.1
+        while True:
+            began = loop.time()
+            self.starts += 1
+            try:
+                if self.address is None:
+                    await self._run_process()
+                else:
+                    secret = os.environ.get(SECRET_VARIABLE, "")
+                    await self._converse(self.address, secret, asyncio.Event())
+            except OSError as error:
+                logger.warning("replica unreachable", extra={"replica": self.name, "error": error})
+            if loop.time() - began > HEALTHY_SECONDS:
+                wait = 0.1
+            self.state = "waiting"
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, LONGEST_WAIT_SECONDS)
+
+    async def _run_process(self) -> None:
+        self.state = "starting"
+        directory = tempfile.mkdtemp(prefix="foreshore-")  # only ours to enter
+        address = f"unix:{Path(directory) / 'socket'}"
+        secret = secrets.token_hex(32)
+        process = await asyncio.create_subprocess_exec(
+            *self._command,
+            "--listen",
+            address,
+            "--lifeline",
+            stdin=asyncio.subprocess.PIPE,
+            env={**os.environ, SECRET_VARIABLE: secret},
+            start_new_session=True,
+        )
+        self.pid = process.pid
+        exited = asyncio.Event()
+
+        async def wait_for_exit() -> None:
+            await process.wait()
+            exited.set()
+
+        watch = asyncio.create_task(wait_for_exit())
+        try:
+            await self._converse(address, secret, exited)
+            if not exited.is_set():
+                logger.warning("replica lost", extra={"replica": self.name, "pid": process.pid})
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            self.pid = None
+            await asyncio.shield(watch)
+            shutil.rmtree(directory, ignore_errors=True)
+            logger.info("replica ended", extra={"replica": self.name, "status": process.returncode})
+
+    async def _converse(self, address: str, secret: str, exited: asyncio.Event) -> None:
+        """Connect as soon as that is possible, and return when the connection is lost."""
+        over = asyncio.Event()
+        connection: Connection[Response] = Connection(
+            Response,
+            lambda _, message, tables: self._deliver(message, tables),
+            lambda _: over.set(),
+        )
+        await self._connect(address, connection, exited)
+        if connection.closed or exited.is_set():
+            return
+        self.state = "connected"
+        connection.send(Hello(secret, self.name))
+        self._connected(connection)
+        try:
+            await over.wait()
+        finally:
+            connection.abort()
+            self.state = "lost"
+            self._lost()
+
+    async def _connect(
+        self, address: str, connection: Connection[Response], exited: asyncio.Event
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + CONNECT_SECONDS
+        while not exited.is_set():
+            try:
+                if address.startswith("unix:"):
+                    path = address.removeprefix("unix:")
+                    await loop.create_unix_connection(lambda: connection, path)
+                else:
+                    host, _, port = address.rpartition(":")
+                    await loop.create_connection(lambda: connection, host, int(port))
+            except OSError:
+                if loop.time() > deadline or not address.startswith("unix:"):
+                    raise
+                await asyncio.sleep(0.02)
+            else:
+                return

@@ -1,0 +1,607 @@
+"""A replica: a process that runs a cluster's dataflows and answers peeks, as a controller commands.
+
+    loop      the socket; queues and frontiers of dataflows; look-ups in indexes
+    steps     one thread: the engine's steps, insertion into arrangements, merging
+    hydration one thread: one dataflow at a time, so that the peak of memory is that of one
+    queries   a few threads: peeks that the engine evaluates
+
+It keeps nothing on disk and writes to no shard. One that was started by an environment ends with it
+(its standard input ends); one that was started by hand waits for the next controller and is reconciled.
+"""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import assert_never
+
+import click
+import pyarrow as pa
+import uvloop
+
+from foreshore import blocking
+from foreshore.compute.dataflow import Running, Sent
+from foreshore.compute.engine import Cancellation, Engine
+from foreshore.compute.inputs import arrived
+from foreshore.compute.peek import (
+    LocalIndex,
+    answer_by_engine,
+    answer_from_index,
+    failure_of,
+    is_small,
+)
+from foreshore.compute.protocol import (
+    AllowCompaction,
+    CancelPeek,
+    Command,
+    CreateDataflow,
+    CreateInstance,
+    Failure,
+    Feed,
+    Frontiers,
+    Hello,
+    InitializationComplete,
+    Message,
+    Peek,
+    PeekResponse,
+    Response,
+    Status,
+)
+from foreshore.compute.reconcile import Wanted, catch_up, fits
+from foreshore.compute.transport import SECRET_VARIABLE, Connection, Tables
+from foreshore.errors import InvalidParameterValue, QueryCanceled
+from foreshore.ids import GlobalId
+
+logger = logging.getLogger(__name__)
+
+STATUS_SECONDS = 5.0
+QUERY_THREADS = 4
+RETRY_SECONDS = (0.2, 1.0, 5.0, 30.0)
+
+EngineFactory = Callable[[Mapping[str, str]], Engine]
+
+
+def duckdb_engine(options: Mapping[str, str]) -> Engine:
+    """Return the embedded engine, which may read files below `directories`."""
+    from foreshore.compute.bulk.duckdb import DuckDbEngine
+
+    return DuckDbEngine(
+        directories=[d for d in options.get("directories", "").split(os.pathsep) if d],
+        memory_limit=options.get("memory_limit", "2GB"),
+        threads=int(options.get("threads", "2")),
+    )
+
+
+def spark_engine(options: Mapping[str, str]) -> Engine:
+    """Return Spark's engine, once its session is up."""
+    from foreshore.compute.bulk.spark import SparkEngine
+
+    return SparkEngine(options)
+
+
+ENGINES: dict[str, EngineFactory] = {"embedded": duckdb_engine, "spark": spark_engine}
+TICK_SECONDS = {"spark": 1.0}
+
+
+class Replica:
+    """The state of one replica. All of it belongs to the loop."""
+
+    def __init__(self, engines: Mapping[str, EngineFactory]) -> None:
+        self._engines = engines
+        self._connection: Connection[Command] | None = None
+        self._instance: CreateInstance | None = None
+        self._engine: Engine | None = None
+        self._tick_seconds = 0.0
+        self._failure: str | None = None
+        self._history: list[tuple[CreateDataflow, Tables]] | None = []
+        self._compactions: list[AllowCompaction] = []
+        self._dataflows: dict[GlobalId, Running] = {}
+        self._exporters: dict[GlobalId, Running] = {}
+        self._importers: dict[GlobalId, list[Running]] = {}
+        self._waiting: dict[int, tuple[Peek, Tables]] = {}
+        self._evaluations: dict[int, Cancellation] = {}
+        self._moved: dict[GlobalId, int] = {}
+        self._flushing = False
+        self._steps = ThreadPoolExecutor(1, "steps")
+        self._hydration = ThreadPoolExecutor(1, "hydration")
+        self._queries = ThreadPoolExecutor(QUERY_THREADS, "queries")
+        self._work = asyncio.Event()
+        self._hydrations = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._step_dataflows())
+                group.create_task(self._hydrate_dataflows())
+                group.create_task(self._report())
+        finally:
+            for cancellation in self._evaluations.values():
+                cancellation.cancel()
+            for pool in (self._steps, self._hydration, self._queries):
+                pool.shutdown(wait=False, cancel_futures=True)
+
+    # --- connections
+
+    def accept(self, connection: Connection[Command]) -> None:
+        """Take commands from a controller that has shown the secret, and from no other any more."""
+        if self._connection is not None:
+            self._connection.abort()
+        self._connection = connection
+        self._history = []
+        self._compactions = []
+        self._waiting.clear()
+        for cancellation in self._evaluations.values():
+            cancellation.cancel()
+
+    def lost(self, connection: Connection[Command]) -> None:
+        """Hear that a connection has ended."""
+        if connection is self._connection:
+            logger.info("controller gone")
+            self._connection = None
+            self._waiting.clear()
+
+    def deliver(self, connection: Connection[Command], command: Command, tables: Tables) -> None:
+        """Carry out a command."""
+        if isinstance(command, Hello):
+            self.accept(connection)
+            return
+        if connection is not self._connection:
+            return
+        match command:
+            case Feed():
+                self._feed(command, tables)
+            case Peek():
+                self._waiting[command.number] = (command, tables)
+                self._try_peek(command.number)
+            case CancelPeek(number=number):
+                self._cancel(number)
+            case AllowCompaction():
+                self._compact(command)
+            case CreateDataflow():
+                if self._history is not None:
+                    self._history.append((command, tables))
+                else:
+                    self._create(_wanted(command, tables))
+            case CreateInstance():
+                self._create_instance(command)
+            case InitializationComplete():
+                self._reconcile()
+            case _:
+                assert_never(command)
+
+    def _send(self, message: Response | Message, tables: Tables = ()) -> None:
+        if self._connection is not None:
+            self._connection.send(message, tables)
+
+    def _spawn(self, work: asyncio.Task[None]) -> None:
+        self._tasks.add(work)
+        work.add_done_callback(self._tasks.discard)
+
+    # --- instances
+
+    def _create_instance(self, command: CreateInstance) -> None:
+        if self._instance is not None and self._instance != command:
+            logger.error("another instance is asked for; starting anew")
+            os._exit(3)  # the engine cannot be exchanged while its threads run
+        if self._instance is None:
+            self._instance = command
+            seconds = TICK_SECONDS.get(command.engine, 0.0)
+            self._tick_seconds = (
+                float(command.options.get("tick_interval_ms", seconds * 1000)) / 1000
+            )
+            self._spawn(asyncio.get_running_loop().create_task(self._start_engine(command)))
+
+    async def _start_engine(self, command: CreateInstance) -> None:
+        try:
+            factory = self._engines.get(command.engine)
+            if factory is None:
+                raise InvalidParameterValue(f'unknown engine "{command.engine}"')
+            self._engine = await blocking.run(self._hydration, factory, command.options)
+        except Exception as error:
+            logger.exception("the engine does not start")
+            self._failure = str(error)
+            self._send_status()
+            return
+        gc.freeze()
+        self._send_status()
+        self._hydrations.set()
+        for number in list(self._waiting):
+            self._try_peek(number)
+
+    # --- dataflows
+
+    def _reconcile(self) -> None:
+        assert self._history is not None, "history ends twice"
+        wanted = {c.description.id: _wanted(c, t) for c, t in self._history}
+        self._history = None
+        for id, running in list(self._dataflows.items()):
+            if id in wanted and fits(running, wanted[id]):
+                logger.info("dataflow kept", extra={"dataflow": id})
+                catch_up(running, wanted.pop(id))
+                self._moved.update(dict.fromkeys(running.exports, running.frontier))
+            else:
+                self._drop(running)
+        for each in wanted.values():
+            self._create(each)
+        for command in self._compactions:
+            self._compact(command)
+        self._compactions = []
+        self._work.set()
+        self._flush_soon()
+        self._send_status()
+
+    def _create(self, wanted: Wanted) -> None:
+        running = Running(wanted.description, wanted.imports, wanted.persisted)
+        self._dataflows[running.id] = running
+        for export in running.exports:
+            self._exporters[export] = running
+        for id in running.queues:
+            self._importers.setdefault(id, []).append(running)
+        self._hydrations.set()
+
+    def _drop(self, running: Running) -> None:
+        running.dropped = True
+        if self._dataflows.get(running.id) is running:
+            del self._dataflows[running.id]
+        for export in [e for e, r in self._exporters.items() if r is running]:
+            del self._exporters[export]
+        for id in running.queues:
+            importers = self._importers.get(id, [])
+            if running in importers:
+                importers.remove(running)
+            if not importers:
+                self._importers.pop(id, None)
+        if not running.busy:
+            self._close(running)
+
+    def _close(self, running: Running) -> None:
+        running.busy = True
+        loop = asyncio.get_running_loop()
+        self._spawn(loop.create_task(blocking.run(self._steps, running.close)))
+
+    def _compact(self, command: AllowCompaction) -> None:
+        if self._history is not None:
+            self._compactions.append(command)
+            return
+        running = self._exporters.get(command.id)
+        if running is None:
+            return
+        running.allow_compaction(command.id, command.since)
+        if command.since is None:
+            self._exporters.pop(command.id, None)
+            self._moved.pop(command.id, None)
+            for number, (peek, _) in list(self._waiting.items()):
+                if command.id == peek.index or command.id in peek.indexes.values():
+                    self._try_peek(number)
+        if running.dropped:
+            self._drop(running)
+            self._send_status()
+
+    def _feed(self, command: Feed, tables: Tables) -> None:
+        rest = iter(tables)
+        touched: dict[GlobalId, Running] = {}
+        for id, lower, upper, changed in command.shards:
+            updates = next(rest) if changed else None
+            for running in self._importers.get(id, ()):
+                running.queues[id].feed(lower, upper, updates)
+                touched[running.id] = running
+        for running in touched.values():
+            self._advance(running)
+
+    def _advance(self, running: Running) -> None:
+        """Let the frontier of a dataflow follow its imports, by a step if any has changed."""
+        if running.busy or running.state != "running":
+            return
+        upper = running.importable
+        if upper <= running.frontier:
+            return
+        if running.progress(upper):
+            self._frontier_moved(running)
+        else:
+            self._work.set()
+
+    def _frontier_moved(self, running: Running) -> None:
+        for export in running.exports:
+            self._moved[export] = running.frontier
+        self._flush_soon()
+        if self._waiting:
+            for number, (peek, _) in list(self._waiting.items()):
+                if peek.index in running.indexes or any(
+                    index in running.indexes for index in peek.indexes.values()
+                ):
+                    self._try_peek(number)
+
+    def _flush_soon(self) -> None:
+        if not self._flushing:
+            self._flushing = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        if self._moved:
+            self._send(Frontiers(self._moved))
+            self._moved = {}
+
+    # --- work
+
+    async def _hydrate_dataflows(self) -> None:
+        while True:
+            self._hydrations.clear()
+            while running := self._to_hydrate():
+                assert self._engine is not None
+                running.busy = True
+                running.state = "hydrating"
+                self._send_status()
+                try:
+                    sent = await blocking.run(self._hydration, running.hydrate, self._engine)
+                except Exception as error:
+                    self._failed(running, error, "pending")
+                else:
+                    self._went_well(running, sent)
+                self._send_status()
+            await self._hydrations.wait()
+
+    def _to_hydrate(self) -> Running | None:
+        if self._engine is None:
+            return None
+        return next((r for r in self._dataflows.values() if r.state == "pending"), None)
+
+    async def _step_dataflows(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            self._work.clear()
+            wait: float | None = None
+            for running in list(self._dataflows.values()):
+                due = running.times.stepped_at + self._tick_seconds
+                if not self._has_step(running):
+                    continue
+                if self._tick_seconds and due > loop.time():
+                    wait = min(wait or due, due)
+                    continue
+                await self._step(running)
+            if self._work.is_set():
+                continue
+            if await self._maintain():
+                continue
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(wait):
+                    await self._work.wait()
+
+    @staticmethod
+    def _has_step(running: Running) -> bool:
+        return (
+            running.state == "running"
+            and not running.busy
+            and not running.dropped
+            and running.importable > running.frontier
+        )
+
+    async def _step(self, running: Running) -> None:
+        running.busy = True
+        running.begin_step()
+        try:
+            sent = await blocking.run(self._steps, running.step)
+        except Exception as error:
+            self._failed(running, error, "running")
+        else:
+            self._went_well(running, sent)
+
+    async def _maintain(self) -> bool:
+        """Do a slice of some arrangement's merging; return whether there was any."""
+        for running in list(self._dataflows.values()):
+            if running.state == "running" and not running.busy and running.merging_due:
+                running.busy = True
+                try:
+                    running.merging_due = await blocking.run(self._steps, running.maintain)
+                finally:
+                    running.busy = False
+                if running.dropped:
+                    self._close(running)
+                else:
+                    self._advance(running)
+                return True
+        return False
+
+    def _went_well(self, running: Running, sent: Sent) -> None:
+        running.busy = False
+        if running.dropped:
+            self._close(running)
+            return
+        running.state = "running"
+        running.failure = None
+        running.failures = 0
+        running.merging_due = True
+        for message, tables in sent:
+            self._send(message, tables)
+        self._frontier_moved(running)
+        self._advance(running)
+
+    def _failed(self, running: Running, error: Exception, again: str) -> None:
+        """Note that a dataflow could not go on, and try again later, from where it was."""
+        running.busy = False
+        if running.dropped:
+            self._close(running)
+            return
+        failure = failure_of(error)
+        logger.error(
+            "dataflow failed",
+            extra={"dataflow": running.id, "state": running.state, "error": failure.message},
+        )
+        running.state = "failed"
+        running.failure = failure.message
+        self._send_status()
+        seconds = RETRY_SECONDS[min(running.failures, len(RETRY_SECONDS) - 1)]
+        running.failures += 1
+        asyncio.get_running_loop().call_later(seconds, self._retry, running, again)
+        for number in list(self._waiting):
+            self._try_peek(number)
+
+    def _retry(self, running: Running, state: str) -> None:
+        if running.state == "failed" and not running.dropped:
+            running.state = state
+            self._work.set()
+            self._hydrations.set()
+
+    # --- peeks
+
+    def _try_peek(self, number: int) -> None:
+        """Answer a waiting peek if what it reads has passed its time."""
+        peek, tables = self._waiting[number]
+        wanted = [peek.index] if peek.index is not None else list(peek.indexes.values())
+        indexes: dict[GlobalId, LocalIndex] = {}
+        for id in wanted:
+            running = self._exporters.get(id)
+            if running is None:
+                if self._history is None:
+                    self._refuse(number, Failure("55000", f'index "{id}" does not exist'))
+                return
+            index = running.indexes[id].rows
+            if running.state == "failed" and running.failures > 1 and index.upper <= peek.as_of:
+                text = f"index {id} cannot be maintained: {running.failure}"
+                self._refuse(number, Failure("XX000", text))
+                return
+            if index.upper <= peek.as_of or not running.indexes_ready:
+                return
+            indexes[id] = LocalIndex(index, running.errors)
+        if peek.index is None and self._engine is None:
+            if self._failure is not None:
+                self._refuse(number, Failure("57P03", f"the engine is not up: {self._failure}"))
+            return
+        del self._waiting[number]
+        if peek.index is not None and is_small(peek, indexes[peek.index]):
+            try:
+                self._answered(number, answer_from_index(peek, indexes[peek.index]))
+            except Exception as error:
+                self._refused(number, error)
+            return
+        task = self._evaluate(peek, tables, indexes)
+        self._spawn(asyncio.get_running_loop().create_task(task))
+
+    async def _evaluate(
+        self, peek: Peek, tables: Tables, indexes: Mapping[GlobalId, LocalIndex]
+    ) -> None:
+        number = peek.number
+        cancellation = Cancellation()
+        self._evaluations[number] = cancellation
+        try:
+            if peek.index is not None:
+                work = partial(answer_from_index, peek, indexes[peek.index])
+            else:
+                assert self._engine is not None
+                contents = arrived(peek.snapshots, iter(tables))
+                work = partial(
+                    answer_by_engine,
+                    peek,
+                    self._engine,
+                    {c.snapshot.id: c for c in contents},
+                    {id: indexes[index] for id, index in peek.indexes.items()},
+                    cancellation,
+                )
+            table = await blocking.run(self._queries, work)
+        except Exception as error:
+            if self._evaluations.pop(number, None) is cancellation:
+                self._refused(number, error)
+        else:
+            if self._evaluations.pop(number, None) is cancellation:
+                self._answered(number, table)
+
+    def _answered(self, number: int, table: pa.Table) -> None:
+        self._send(PeekResponse(number, 1), (table,))
+
+    def _refused(self, number: int, error: Exception) -> None:
+        self._send(PeekResponse(number, 0, failure_of(error)))
+
+    def _refuse(self, number: int, failure: Failure) -> None:
+        del self._waiting[number]
+        self._send(PeekResponse(number, 0, failure))
+
+    def _cancel(self, number: int) -> None:
+        if self._waiting.pop(number, None) is not None:
+            self._refused(number, QueryCanceled())
+        cancellation = self._evaluations.get(number)
+        if cancellation is not None:
+            cancellation.cancel()
+
+    # --- status
+
+    async def _report(self) -> None:
+        while True:
+            await asyncio.sleep(STATUS_SECONDS)
+            self._send_status()
+
+    def _send_status(self) -> None:
+        dataflows = tuple(running.status() for running in self._dataflows.values())
+        self._send(Status(self._engine is not None, dataflows, self._failure))
+
+
+def _wanted(command: CreateDataflow, tables: Tables) -> Wanted:
+    rest = iter(tables)
+    imports = {c.snapshot.id: c for c in arrived(command.snapshots, rest)}
+    persisted = {c.snapshot.id: c for c in arrived(command.persisted, rest)}
+    return Wanted(command.description, imports, persisted)
+
+
+async def serve(
+    address: str, secret: str, engines: Mapping[str, EngineFactory], *, lifeline: bool
+) -> None:
+    """Listen at `unix:PATH` or `HOST:PORT`; with a `lifeline`, until standard input ends."""
+    replica = Replica(engines)
+    loop = asyncio.get_running_loop()
+
+    def connection() -> Connection[Command]:
+        return Connection(Command, replica.deliver, replica.lost, secret)
+
+    if address.startswith("unix:"):
+        server = await loop.create_unix_server(connection, address.removeprefix("unix:"))
+    else:
+        host, _, port = address.rpartition(":")
+        server = await loop.create_server(connection, host, int(port))
+    task = loop.create_task(replica.run())
+    if lifeline:
+        ended = loop.create_task(_standard_input_ends())
+        await asyncio.wait([task, ended], return_when=asyncio.FIRST_COMPLETED)
+    else:
+        await task
+    server.close()
+    os._exit(0)  # engines' threads do not hold a replica that nobody needs
+
+
+async def _standard_input_ends() -> None:
+    reader = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while await reader.read(4096):
+        pass
+
+
+def start(address: str, *, lifeline: bool, engines: Mapping[str, EngineFactory] = ENGINES) -> None:
+    """Run a replica in this process."""
+    logging.basicConfig(
+        level=os.environ.get("FORESHORE_LOG_LEVEL", "WARNING"),
+        format=f"%(asctime)s replica[{os.getpid()}] %(levelname)s %(name)s: %(message)s",
+    )
+    secret = os.environ.pop(SECRET_VARIABLE, "")
+    if len(secret) < 16:
+        raise SystemExit(f"{SECRET_VARIABLE} has to hold the secret that the controller knows")
+    sys.setswitchinterval(0.0005)  # a look-up does not wait long for a step's Python code
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve(address, secret, engines, lifeline=lifeline))
+
+
+@click.command()
+@click.option("--listen", "address", required=True, help="HOST:PORT, or unix:PATH.")
+@click.option("--lifeline", is_flag=True, help="End when standard input does.")
+def main(address: str, lifeline: bool) -> None:
+    """Run a replica of a cluster."""
+    start(address, lifeline=lifeline)
+
+
+if __name__ == "__main__":
+    main()

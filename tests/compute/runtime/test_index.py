@@ -1,0 +1,34 @@
+"""Indexes: kept up to date by a replica of its own process, read by look-up and as a whole."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from foreshore.errors import DatabaseError
+from tests.compute.runtime.harness import counts_of, environment, index_on, run, table
+
+
+def test_an_index_is_exact_at_every_time(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with environment(tmp_path) as env:
+            env.compute.create_cluster("c")
+            env.compute.create_replica("c", "r1")
+            await env.create("u1")
+            relation = counts_of(*table("u1"))
+            first = await env.write({"u1": [((1, "a"), 1), ((2, "a"), 1), ((3, "b"), 1)]})
+            await env.maintain("c", "u9", relation, index_on("u9", 0, of=relation), as_of=first)
+            assert await env.index_rows("c", "u9", relation, first) == {("a", 2): 1, ("b", 1): 1}
+            second = await env.write({"u1": [((3, "b"), -1), ((4, "a"), 1)]})
+            third = await env.write({"u1": [((5, "c"), 2)]})
+            assert await env.index_rows("c", "u9", relation, third) == {("a", 3): 1, ("c", 2): 1}
+            assert await env.index_rows("c", "u9", relation, second) == {("a", 3): 1}
+            assert await env.index_rows("c", "u9", relation, first, "b", "a", "x") == Counter(
+                [("a", 2), ("b", 1)]
+            )
+            assert env.compute.upper("u9") == env.time
+            env.compute.allow_compaction("u9", third)
+            with pytest.raises(DatabaseError, match="cannot be read"):
+                await env.index_rows("c", "u9", relation, second)
+
+    run(scenario)
