@@ -7,7 +7,7 @@ with a positive multiplicity. Sums of floats are of the exact values, rounded on
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from foreshore.expr.ir import Aggregate
@@ -25,6 +25,21 @@ class Argument:
     type: SqlType
 
 
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """A sort key: SQL that the engine orders as SQL does, and the direction."""
+
+    key: str
+    descending: bool = False
+    nulls_first: bool = False
+
+    @property
+    def sql(self) -> str:
+        """The term of an ORDER BY."""
+        direction = "DESC" if self.descending else "ASC"
+        return f"{self.key} {direction} NULLS {'FIRST' if self.nulls_first else 'LAST'}"
+
+
 class Idioms(ABC):
     """How an engine says what is not scalar."""
 
@@ -33,7 +48,7 @@ class Idioms(ABC):
         aggregate: Aggregate,
         args: Sequence[Argument],
         conditions: Sequence[str],
-        order: Sequence[str],
+        order: Sequence[Sort],
         diff: str,
         result: str,
     ) -> str:
@@ -58,11 +73,11 @@ class Idioms(ABC):
                 return f"CAST({self.float_sum(arg.value, diff, where)} AS {result})"
             case "array_agg":
                 (arg,) = args
-                order = [*order, self.order(arg.key, False, False)]
+                order = [*order, Sort(arg.key)]
                 return self.collect(arg.value, diff, order, [*conditions, f"{diff} > 0"])
             case "string_agg":
                 where = [*conditions, f"{args[0].value} IS NOT NULL", f"{diff} > 0"]
-                order = [*order, *(self.order(arg.key, False, False) for arg in args)]
+                order = [*order, *(Sort(arg.key) for arg in args)]
                 return self.concatenate(args[0].value, args[1].value, diff, order, where)
 
     def product_sum(self, arg: Argument, conditions: Sequence[str], diff: str) -> str:
@@ -87,12 +102,12 @@ class Idioms(ABC):
         """Return the exact sum of floats, rounded."""
 
     @abstractmethod
-    def collect(self, value: str, diff: str, order: Sequence[str], where: Sequence[str]) -> str:
+    def collect(self, value: str, diff: str, order: Sequence[Sort], where: Sequence[str]) -> str:
         """Return the values in order, each `diff` times, NULL if there are none."""
 
     @abstractmethod
     def concatenate(
-        self, value: str, delimiter: str, diff: str, order: Sequence[str], where: Sequence[str]
+        self, value: str, delimiter: str, diff: str, order: Sequence[Sort], where: Sequence[str]
     ) -> str:
         """Return the strings in order, before each but the first its delimiter."""
 
@@ -100,9 +115,9 @@ class Idioms(ABC):
     def unnest(self, rows: str) -> str:
         """Return the SELECT item that makes a row of each element of a list."""
 
-    def order(self, key: str, descending: bool, nulls_first: bool) -> str:
-        """Return a sort key."""
-        return f"{key} {'DESC' if descending else 'ASC'} NULLS {'FIRST' if nulls_first else 'LAST'}"
+    @abstractmethod
+    def structs(self, rows: Sequence[Mapping[str, str]]) -> str:
+        """Return a list of structs."""
 
     def positive_zero(self, value: str, type: str) -> str:
         """Return a float with both zeros made one."""
@@ -118,33 +133,111 @@ class DuckDbIdioms(Idioms):
     """DuckDB's."""
 
     def product(self, arg: Argument, diff: str) -> str:
+        """Return the product in the accumulator's type, which does not overflow silently."""
         return f"CAST({arg.value} AS {self.accumulator_type(arg.type)}) * {diff}"
 
     def accumulator_type(self, type: SqlType) -> str:
+        """Return 128 bits, as decimal where there is a scale."""
         return f"DECIMAL(38, {type.scale})" if type.scale else "HUGEINT"
 
     def extreme(self, function: str, arg: Argument, where: Sequence[str]) -> str:
+        """Return min or max, of pairs where values are compared by a key."""
         filter = f"FILTER (WHERE {' AND '.join(where)})"
         if arg.key == arg.value:
             return f"{function}({arg.value}) {filter}"
         return f"({function}({{'k': {arg.key}, 'v': {arg.value}}}) {filter}).v"
 
     def float_sum(self, value: str, diff: str, where: Sequence[str]) -> str:
+        """Return a call of our function over a list."""
         entry = f"{{'x': CAST({value} AS DOUBLE), 'd': CAST({diff} AS BIGINT)}}"
         return f"{SUM_FLOAT}(list({entry}) FILTER (WHERE {' AND '.join(where)}))"
 
-    def collect(self, value: str, diff: str, order: Sequence[str], where: Sequence[str]) -> str:
+    def collect(self, value: str, diff: str, order: Sequence[Sort], where: Sequence[str]) -> str:
+        """Return a flattened list of lists."""
+        by = ", ".join(sort.sql for sort in order)
         return (
-            f"flatten(list(repeat([{value}], {diff}) ORDER BY {', '.join(order)}) "
+            f"flatten(list(repeat([{value}], {diff}) ORDER BY {by}) "
             f"FILTER (WHERE {' AND '.join(where)}))"
         )
 
     def concatenate(
-        self, value: str, delimiter: str, diff: str, order: Sequence[str], where: Sequence[str]
+        self, value: str, delimiter: str, diff: str, order: Sequence[Sort], where: Sequence[str]
     ) -> str:
+        """Return the first value, then all others behind their delimiters."""
         values = self.collect(value, diff, order, where)
         joined = self.collect(f"coalesce({delimiter}, '') || {value}", diff, order, where)
         return f"{values}[1] || array_to_string({joined}[2:], '')"
 
     def unnest(self, rows: str) -> str:
+        """Return a call of unnest."""
         return f"unnest({rows})"
+
+    def structs(self, rows: Sequence[Mapping[str, str]]) -> str:
+        """Return a list of struct literals."""
+        items = (", ".join(f"'{name}': {sql}" for name, sql in row.items()) for row in rows)
+        return f"[{', '.join(f'{{{item}}}' for item in items)}]"
+
+
+class SparkIdioms(Idioms):
+    """Spark's; products of decimals keep their scale by the session's configuration."""
+
+    def product(self, arg: Argument, diff: str) -> str:
+        """Return the product as a decimal of 38 digits, which fails rather than overflow."""
+        return f"CAST({arg.value} AS {self.accumulator_type(arg.type)}) * {diff}"
+
+    def accumulator_type(self, type: SqlType) -> str:
+        """Return a decimal with the most digits there are."""
+        return f"DECIMAL(38, {type.scale or 0})"
+
+    def extreme(self, function: str, arg: Argument, where: Sequence[str]) -> str:
+        """Return min or max, of pairs where values are compared by a key."""
+        filter = f"FILTER (WHERE {' AND '.join(where)})"
+        if arg.key == arg.value:
+            return f"{function}({arg.value}) {filter}"
+        return f"({function}(struct({arg.key} AS k, {arg.value} AS v)) {filter}).v"
+
+    def float_sum(self, value: str, diff: str, where: Sequence[str]) -> str:
+        """Return a call of our function over a list."""
+        entry = f"struct(CAST({value} AS DOUBLE) AS x, CAST({diff} AS BIGINT) AS d)"
+        return f"{SUM_FLOAT}(collect_list({entry}) FILTER (WHERE {' AND '.join(where)}))"
+
+    def collect(self, value: str, diff: str, order: Sequence[Sort], where: Sequence[str]) -> str:
+        """Return the list of structs sorted by a comparison written out, then expanded."""
+        return self._if_any(where, self._values(value, diff, order, where))
+
+    def concatenate(
+        self, value: str, delimiter: str, diff: str, order: Sequence[Sort], where: Sequence[str]
+    ) -> str:
+        """Return the first value, then all others behind their delimiters."""
+        values = self._values(value, diff, order, where)
+        joined = self._values(f"concat(coalesce({delimiter}, ''), {value})", diff, order, where)
+        rest = f"array_join(slice({joined}, 2, greatest(size({joined}) - 1, 0)), '')"
+        return self._if_any(where, f"concat(try_element_at({values}, 1), {rest})")
+
+    def _values(self, value: str, diff: str, order: Sequence[Sort], where: Sequence[str]) -> str:
+        keys = ", ".join(f"{sort.key} AS k{i}" for i, sort in enumerate(order))
+        rows = f"collect_list(struct({keys}, {value} AS v, {diff} AS d))"
+        compared = "0"
+        for i, sort in reversed(list(enumerate(order))):
+            null, value_ = ("-1", "1") if sort.nulls_first else ("1", "-1")
+            less, more = ("1", "-1") if sort.descending else ("-1", "1")
+            compared = (
+                f"CASE WHEN l.k{i} IS NOT DISTINCT FROM r.k{i} THEN {compared} "
+                f"WHEN l.k{i} IS NULL THEN {null} WHEN r.k{i} IS NULL THEN {value_} "
+                f"WHEN l.k{i} < r.k{i} THEN {less} ELSE {more} END"
+            )
+        listed = f"{rows} FILTER (WHERE {' AND '.join(where)})"
+        ordered = f"array_sort({listed}, (l, r) -> {compared})"
+        return f"flatten(transform({ordered}, e -> array_repeat(e.v, CAST(e.d AS INT))))"
+
+    def _if_any(self, where: Sequence[str], value: str) -> str:
+        return f"CASE WHEN count(CASE WHEN {' AND '.join(where)} THEN 1 END) > 0 THEN {value} END"
+
+    def unnest(self, rows: str) -> str:
+        """Return a call of explode."""
+        return f"explode({rows})"
+
+    def structs(self, rows: Sequence[Mapping[str, str]]) -> str:
+        """Return an array of structs."""
+        items = (", ".join(f"{sql} AS {name}" for name, sql in row.items()) for row in rows)
+        return f"array({', '.join(f'struct({item})' for item in items)})"

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from foreshore.compute.bulk.aggregates import Argument, Idioms
+from foreshore.compute.bulk.aggregates import Argument, Idioms, Sort
 from foreshore.compute.bulk.dialect import Dialect
 from foreshore.expr.ir import (
     Aggregate,
@@ -327,7 +327,7 @@ class Renderer:
             conditions.append(f"({sql(aggregate.filter)})")
         args = [self._argument(arg, sql) for arg in aggregate.args]
         order = [
-            self.idioms.order(
+            Sort(
                 self.dialect.key(sql(key.expr), type_of(key.expr)), key.descending, key.nulls_first
             )
             for key in aggregate.order_by
@@ -432,7 +432,7 @@ class Renderer:
         width = len(types)
         rows = self.nest(self.consolidate(frame, ">"), width)
         order = [
-            self.idioms.order(
+            Sort(
                 self.dialect.key(self.dialect.scalar(key.expr, rows.columns), type_of(key.expr)),
                 key.descending,
                 key.nulls_first,
@@ -442,7 +442,7 @@ class Renderer:
         group = [self.dialect.key(rows.columns[i], types[i]) for i in top_k.group_key]
         window = (
             f"sum({rows.diff}) OVER ({_partition([*group, *rows.carry])}"
-            f"ORDER BY {', '.join(order) or '1'} "
+            f"ORDER BY {', '.join(sort.sql for sort in order) or '1'} "
             "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
         )
         ranked = self.nest(self.select(replace(rows, columns=(*rows.columns, window))), width + 1)

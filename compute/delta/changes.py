@@ -352,14 +352,21 @@ class ChangeRenderer(TraceRenderer):
     def _differences(self, at_points: Frame) -> Frame:
         """Return the updates that lead from each point to the next."""
         width = len(at_points.columns)
-        values = self.bind(self.select(at_points))
-        self.carry = ("t",)
-        columns = "".join(f"c{i}, " for i in range(width))
-        updates = (
-            f"SELECT {columns}p AS t, d FROM {values} WHERE p >= 0 UNION ALL "
-            f"SELECT {columns}q AS t, -d AS d FROM {values} WHERE q IS NOT NULL"
+        values = self.nest(self.select(at_points), width)
+        point, following = values.carry
+        both = self.idioms.unnest(
+            self.idioms.structs(
+                [{"t": point, "d": values.diff}, {"t": following, "d": f"-{values.diff}"}]
+            )
         )
-        return self.nest(self.consolidate(self.nest(updates, width)), width)
+        columns = [f"{column} AS c{i}" for i, column in enumerate(values.columns)]
+        pairs = f"SELECT {', '.join([*columns, f'{both} AS e'])}{self.clauses(values)}"
+        self.carry = ("t",)
+        names = [f"y.c{i}" for i in range(width)]
+        updates = Frame(
+            f"({pairs}) AS y", tuple(names), "y.e.d", ("y.e.t",), ("y.e.t >= 0",), computed=True
+        )
+        return self.nest(self.consolidate(updates), width)
 
 
 def _key_columns(

