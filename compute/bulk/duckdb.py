@@ -22,7 +22,14 @@ from foreshore.compute.bulk.exact import sum_float_lists
 from foreshore.compute.bulk.render import Renderer
 from foreshore.compute.delta.describe import describe_plan
 from foreshore.compute.delta.differentiate import differentiate
-from foreshore.compute.delta.tick import Layout, TickDataflow
+from foreshore.compute.delta.tables import (
+    Layout,
+    bare_update_schema,
+    by_position,
+    conform,
+    consolidate_select,
+)
+from foreshore.compute.delta.tick import TickDataflow
 from foreshore.compute.engine import Cancellation, Dataflow, Input, result_schema
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.errors import NumericValueOutOfRange, QueryCanceled, Unavailable
@@ -32,6 +39,10 @@ from foreshore.types import ColumnType
 from foreshore.update import DIFF, TIME
 
 warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
+
+
+# Contents are added up when this many entries have come to them, and as many as they had.
+CONSOLIDATE_AFTER = 4096
 
 
 class DuckDbEngine:
@@ -160,6 +171,7 @@ class DuckDbStore:
         self._connection = connection
         self._cursor = cursor
         self._registered = 0
+        self._sizes: dict[str, tuple[int, int]] = {}  # entries when added up, and come since
         self._schema = schema
         self._layouts: dict[str, Layout] = {}
         cursor.execute(f"CREATE SCHEMA {schema}")
@@ -179,7 +191,9 @@ class DuckDbStore:
         self._layouts[name] = layout
         self._create(name, layout)
         with _faults():
-            self._execute(f"INSERT INTO {name} {select}")
+            row = self._execute(f"INSERT INTO {name} {select}").fetchone()
+        assert row is not None
+        self._sizes[name] = (int(row[0]), 0)
 
     def forget(self, name: str) -> None:
         """Drop the contents `name`."""
@@ -212,17 +226,21 @@ class DuckDbStore:
         with _faults():
             return conform(self._execute(select).to_arrow_table(), schema)
 
-    def absorb(self, contents: str, changes: str) -> int:
-        """Add changes to contents."""
+    def absorb(self, contents: str, changes: str) -> None:
+        """Add changes to contents, and add up the entries when as many have come as there were."""
         names = ", ".join(self._layouts[contents].names)
         row = self._cursor.execute(
             f"INSERT INTO {contents} SELECT {names} FROM {changes}"
         ).fetchone()
         assert row is not None
-        return int(row[0])
+        size, since = self._sizes.get(contents, (0, 0))
+        since += row[0]
+        if since > max(CONSOLIDATE_AFTER, size):
+            size, since = self._consolidate(contents), 0
+        self._sizes[contents] = (size, since)
 
-    def consolidate(self, name: str) -> int:
-        """Add up the entries of contents."""
+    def _consolidate(self, name: str) -> int:
+        """Add up the entries of contents; returns how many are left."""
         layout = self._layouts[name]
         select = consolidate_select(name, layout)
         self._create("consolidated", layout)
@@ -260,15 +278,6 @@ class DuckDbStore:
         self._cursor.execute(f"CREATE TABLE {name} ({columns})")
 
 
-def consolidate_select(name: str, layout: Layout) -> str:
-    """Return the SELECT of a table with one entry for each row, where it is not zero."""
-    rows = [column for column, _ in layout.rows]
-    sums = [f"CAST(sum({column}) AS {type}) AS {column}" for column, type in layout.sums]
-    by = f" GROUP BY {', '.join(rows)}" if rows else ""
-    some = " OR ".join(f"sum({column}) <> 0" for column, _ in layout.sums)
-    return f"SELECT {', '.join([*rows, *sums])} FROM {name}{by} HAVING {some}"
-
-
 def register_inputs(
     cursor: duckdb.DuckDBPyConnection, inputs: Mapping[GlobalId, Input], as_of: int
 ) -> Mapping[GlobalId, str]:
@@ -287,28 +296,12 @@ def register_inputs(
         if tail or not selects:
             view = f"tail_{id}"
             tables = [by_position(table) for table in tail]
-            empty = by_position(_update_schema(input.schema).empty_table())
+            empty = by_position(bare_update_schema(input.schema).empty_table())
             cursor.register(view, pa.concat_tables(tables) if tables else empty)
             columns = ", ".join([*(f"c{i}" for i in range(len(names))), "d"])
             selects.append(f"SELECT {columns} FROM {view} WHERE t <= {as_of}")
         sources[id] = f"({' UNION ALL '.join(selects)})"
     return sources
-
-
-def by_position(updates: pa.Table) -> pa.Table:
-    """Return updates with their columns named c0, ..., t, d."""
-    width = updates.num_columns - 2
-    assert updates.column_names[width:] == [TIME, DIFF], updates.schema
-    return updates.rename_columns([*(f"c{i}" for i in range(width)), "t", "d"])
-
-
-def _update_schema(rows: pa.Schema) -> pa.Schema:
-    return pa.schema([*rows, pa.field(TIME, pa.int64()), pa.field(DIFF, pa.int64())])
-
-
-def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return `table` with the names and exact types of `schema`, column by column."""
-    return table.rename_columns(schema.names).cast(schema)
 
 
 def literal(text: str) -> str:

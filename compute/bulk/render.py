@@ -46,7 +46,6 @@ from foreshore.expr.ir import (
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType, SqlType, array_of
 
-
 MAX_ROWS = 2**62  # more than there can be; twice as many is still a BIGINT
 
 

@@ -11,7 +11,6 @@ are only ever added; now and then, when as much has been added as there was, the
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
@@ -28,27 +27,12 @@ from foreshore.compute.delta.changes import (
     state_table,
 )
 from foreshore.compute.delta.differentiate import TickPlan, Trace
+from foreshore.compute.delta.tables import Layout
 from foreshore.compute.engine import ERRORS, Input, Output, output_schema, result_schema
-from foreshore.expr.ir import LocalGet, Relation, columns_of, walk_relations, Get
+from foreshore.expr.ir import Get, LocalGet, Relation, columns_of, walk_relations
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
 from foreshore.update import DIFF, TIME, TIME_FIELD
-
-# Contents are added up when this many entries have come to them, and as many as they had.
-CONSOLIDATE_AFTER = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """The columns of a table: those of the row, then the sums of each entry, with their types."""
-
-    rows: tuple[tuple[str, str], ...]
-    sums: tuple[tuple[str, str], ...]
-
-    @property
-    def names(self) -> list[str]:
-        """The names of all columns."""
-        return [name for name, _ in (*self.rows, *self.sums)]
 
 
 class Store(Protocol):
@@ -97,12 +81,8 @@ class Store(Protocol):
         """Return what `select` gives as a table of `schema`, column by column."""
         ...
 
-    def absorb(self, contents: str, changes: str) -> int:
-        """Add changes to contents; returns how many entries these were."""
-        ...
-
-    def consolidate(self, name: str) -> int:
-        """Add up the entries of contents; returns how many are left."""
+    def absorb(self, contents: str, changes: str) -> None:
+        """Add changes to contents, and now and then add up their entries."""
         ...
 
     def commit(self, changed: Sequence[str]) -> None:
@@ -129,7 +109,6 @@ class TickDataflow:
         self._needs = [tables_of(trace.body, plan.traces) for trace in plan.traces]
         self._output_needs = [tables_of(output, plan.traces) for output in plan.outputs]
         self._statements: dict[tuple[str, int, frozenset[str]], str | None] = {}
-        self._sizes: dict[str, tuple[int, int]] = {}  # entries added up, and added since
         self._empty = Output(_no_updates(plan.outputs[0]), _no_errors())
 
     def hydrate(self, inputs: Mapping[GlobalId, Input]) -> Output:
@@ -204,17 +183,8 @@ class TickDataflow:
             )
         for trace in plan.traces:
             if trace.kept and change_table(trace) in changed:
-                self._absorb(trace)
+                store.absorb(state_table(trace), change_table(trace))
         return Output(outputs[0], outputs[1] if len(outputs) > 1 else _no_errors()), changed
-
-    def _absorb(self, trace: Trace) -> None:
-        name = state_table(trace)
-        added = self._store.absorb(name, change_table(trace))
-        size, since = self._sizes.get(name, (0, 0))
-        since += added
-        if since > max(CONSOLIDATE_AFTER, size):
-            size, since = self._store.consolidate(name), 0
-        self._sizes[name] = (size, since)
 
     def _statement(
         self, kind: str, number: int, needs: frozenset[str], changed: Sequence[str]

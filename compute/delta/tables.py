@@ -1,0 +1,45 @@
+"""Tables by position: the forms in which updates and contents are handed to engines and back."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from foreshore.update import DIFF, TIME
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The columns of a table: those of the row, then the sums of each entry, with their types."""
+
+    rows: tuple[tuple[str, str], ...]
+    sums: tuple[tuple[str, str], ...]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all columns."""
+        return [name for name, _ in (*self.rows, *self.sums)]
+
+
+def consolidate_select(name: str, layout: Layout) -> str:
+    """Return the SELECT of a table with one entry for each row, where it is not zero."""
+    rows = [column for column, _ in layout.rows]
+    sums = [f"CAST(sum({column}) AS {type}) AS {column}" for column, type in layout.sums]
+    by = f" GROUP BY {', '.join(rows)}" if rows else ""
+    some = " OR ".join(f"sum({column}) <> 0" for column, _ in layout.sums)
+    return f"SELECT {', '.join([*rows, *sums])} FROM {name}{by} HAVING {some}"
+
+
+def by_position(updates: pa.Table) -> pa.Table:
+    """Return updates with their columns named c0, ..., t, d."""
+    width = updates.num_columns - 2
+    assert updates.column_names[width:] == [TIME, DIFF], updates.schema
+    return updates.rename_columns([*(f"c{i}" for i in range(width)), "t", "d"])
+
+
+def bare_update_schema(rows: pa.Schema) -> pa.Schema:
+    return pa.schema([*rows, pa.field(TIME, pa.int64()), pa.field(DIFF, pa.int64())])
+
+
+def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return `table` with the names and exact types of `schema`, column by column."""
+    return table.rename_columns(schema.names).cast(schema)
