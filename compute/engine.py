@@ -1,10 +1,10 @@
 """Engines: what evaluates plans and keeps dataflows up to date, behind one seam.
 
-An engine is given plans and Arrow tables and gives Arrow tables back; it knows no shards, no SQL text
-and no clock. A `Dataflow` is hydrated once, in bulk, as of one time, and from then on fed the updates of its
-inputs window by window; what it puts out is exact at every time, and nothing in it depends on where
-the windows were cut. DuckDB and Spark are the two engines; one of indexed arrangements can stand
-beside them without a change to anything above.
+An engine is given plans and Arrow tables and gives Arrow tables back; it knows no shards, no SQL
+text and no clock. A `Dataflow` is hydrated once, in bulk, as of one time, and from then on fed the
+updates of its inputs window by window; what it puts out is exact at every time, and nothing in it
+depends on where the windows were cut. DuckDB and Spark are the two engines; one of indexed
+arrangements can stand beside them without a change to anything above.
 
 Tables are addressed by position. Updates given are a collection's row columns, `__time`, `__diff`;
 updates returned are named `c0`, `c1`, ... in the relation's physical types, `__time`, `__diff`,

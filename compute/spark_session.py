@@ -148,6 +148,7 @@ def start_spark(options: SparkOptions) -> Any:
         for key, value in _configuration(options).items():
             conf.set(key, value)
         context = SparkContext(conf=conf, gateway=gateway)
+        context.pythonExec = _worker_python()
         context.setLogLevel("ERROR")
         return SparkSession(context)
 
@@ -181,8 +182,6 @@ def _configuration(options: SparkOptions) -> dict[str, str]:
         "spark.driver.memory": f"{options.memory_mb}m",
         "spark.local.dir": str(options.scratch / "local"),
         "spark.sql.warehouse.dir": str(options.scratch / "warehouse"),
-        "spark.pyspark.python": sys.executable,
-        "spark.pyspark.driver.python": sys.executable,
         **options.configuration,
     }
 
@@ -217,7 +216,7 @@ def _launch(options: SparkOptions) -> Any:
             "SPARK_HOME": home,
             "SPARK_CONNECT_MODE": "0",
             "SPARK_LOCAL_IP": "127.0.0.1",
-            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_PYTHON": _worker_python(),
             "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection),
         }
         environment.pop("SPARK_CONF_DIR", None)
@@ -238,6 +237,11 @@ def _launch(options: SparkOptions) -> Any:
     )
     gateway.proc = process
     return gateway
+
+
+def _worker_python() -> str:
+    """Return the Python of executors, which is this one unless the environment names another."""
+    return os.environ.get("PYSPARK_PYTHON", sys.executable)
 
 
 def _conf(key: str, value: str) -> Sequence[str]:

@@ -1,8 +1,8 @@
 """Aggregates and the few other idioms in which the bulk engines' SQL differs.
 
 An aggregate is over entries, each with a multiplicity. count and sum are sums of products, and take
-entries as they come; all others are given rows whose entries have been added up, and count only those
-with a positive multiplicity. Sums of floats are of the exact values, rounded once
+entries as they come; all others are given rows whose entries have been added up, and count only
+those with a positive multiplicity. Sums of floats are of the exact values, rounded once
 (`compute/bulk/exact.py`), so that neither order nor engine shows.
 """
 

@@ -15,7 +15,8 @@ from threading import Lock
 import duckdb
 import pyarrow as pa
 
-from foreshore.compute.bulk.aggregates import SUM_FLOAT, DuckDbIdioms
+from foreshore.compute.bulk.aggregates import SUM_FLOAT, DuckDbIdioms, Idioms
+from foreshore.compute.bulk.dialect import Dialect
 from foreshore.compute.bulk.duckdb_dialect import DuckDbDialect, register_duckdb
 from foreshore.compute.bulk.evaluate import check_result, plans_of, raise_least
 from foreshore.compute.bulk.exact import sum_float_lists
@@ -24,7 +25,6 @@ from foreshore.compute.delta.describe import describe_plan
 from foreshore.compute.delta.differentiate import differentiate
 from foreshore.compute.delta.tables import (
     Layout,
-    bare_update_schema,
     by_position,
     conform,
     consolidate_select,
@@ -36,7 +36,7 @@ from foreshore.errors import NumericValueOutOfRange, QueryCanceled, Unavailable
 from foreshore.expr.ir import Relation, columns_of, sources_of
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
-from foreshore.update import DIFF, TIME
+from foreshore.update import DIFF, TIME, update_schema
 
 warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
 
@@ -166,8 +166,8 @@ class DuckDbStore:
         cursor: duckdb.DuckDBPyConnection,
         schema: str,
     ) -> None:
-        self.dialect = DuckDbDialect()
-        self.idioms = DuckDbIdioms()
+        self.dialect: Dialect = DuckDbDialect()
+        self.idioms: Idioms = DuckDbIdioms()
         self._connection = connection
         self._cursor = cursor
         self._registered = 0
@@ -296,7 +296,7 @@ def register_inputs(
         if tail or not selects:
             view = f"tail_{id}"
             tables = [by_position(table) for table in tail]
-            empty = by_position(bare_update_schema(input.schema).empty_table())
+            empty = by_position(update_schema(input.schema).empty_table())
             cursor.register(view, pa.concat_tables(tables) if tables else empty)
             columns = ", ".join([*(f"c{i}" for i in range(len(names))), "d"])
             selects.append(f"SELECT {columns} FROM {view} WHERE t <= {as_of}")

@@ -1,4 +1,4 @@
-"""What evaluations on all engines have in common: the two plans of a relation, and a result's checks."""
+"""What evaluations have in common: the two plans of a relation, and a result's checks."""
 
 from dataclasses import dataclass
 

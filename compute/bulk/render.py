@@ -1,13 +1,14 @@
 """Rendering: a lowered relation as one SQL statement of a bulk engine.
 
-A collection is a table with columns `c0`, `c1`, ... and `d`, the multiplicity; a row may stand in several
-entries, whose multiplicities add up. Joins multiply them; whoever looks at rows rather than at sums
-(min and max, TopK, Threshold) adds them up first.
+A collection is a table with columns `c0`, `c1`, ... and `d`, the multiplicity; a row may stand in
+several entries, whose multiplicities add up. Joins multiply them; whoever looks at rows rather than
+at sums (min and max, TopK, Threshold) adds them up first.
 
 What is being rendered is a `Frame`, a SELECT whose clauses are still apart, so that runs of linear
 operators become one SELECT and a join of them one FROM. Besides its columns a frame may carry
 others, by name, that go along with each row and separate groups: the renderer of changes
-(`compute/delta/changes.py`) carries times through linear operators and points through grouping ones.
+(`compute/delta/changes.py`) carries times through linear operators and points through grouping
+ones.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -64,8 +65,8 @@ class Frame:
 class Renderer:
     """Renders relations over named tables into one statement.
 
-    `sources` are FROM items for collections, `tables` for what `LocalGet` names; all have the columns
-    `c0`, ..., those of `carry`, and `d`.
+    `sources` are FROM items for collections, `tables` for what `LocalGet` names; all have the
+    columns `c0`, ..., those of `carry`, and `d`.
     """
 
     def __init__(
@@ -320,7 +321,7 @@ class Renderer:
     def aggregate(
         self, aggregate: Aggregate, sql: "Render", diff: str, condition: str | None = None
     ) -> str:
-        """Return the aggregate over entries with multiplicity `diff` for which `condition` holds."""
+        """Return the aggregate over entries, of multiplicity `diff`, that meet `condition`."""
         conditions = [condition] if condition else []
         if aggregate.filter is not None and condition is None:
             conditions.append(f"({sql(aggregate.filter)})")
@@ -401,7 +402,7 @@ class Renderer:
     def _firsts(
         self, reduce: Reduce, rows: Frame, parts: Mapping[Scalar, int], key_forms: Sequence[str]
     ) -> tuple[Frame, dict[int, str]]:
-        """Return the rows with a mark for each DISTINCT aggregate at the first of equal arguments."""
+        """Return the rows, marked for each DISTINCT aggregate at the first of equal arguments."""
         marks = []
         for aggregate in reduce.aggregates:
             if not aggregate.distinct:
@@ -495,7 +496,9 @@ def _literal_bound(bound: Scalar | None, default: Any) -> Any:
 class Render(Protocol):
     """What gives the SQL of a scalar."""
 
-    def __call__(self, scalar: Scalar, /) -> str: ...
+    def __call__(self, scalar: Scalar, /) -> str:
+        """Return SQL over the row at hand."""
+        ...
 
 
 def _partition(by: Sequence[str]) -> str:

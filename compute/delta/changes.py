@@ -1,15 +1,15 @@
 """The changes of a relation in a window, as one SELECT over what has changed and what was before.
 
 Of each trace there are two tables: `s3`, its contents as of just before the window, and `d3`, its
-updates in the window, with times `t` within it. Only some traces have changed; a relation none of whose
-inputs has changed does not change, and is not rendered at all.
+updates in the window, with times `t` within it. Only some traces have changed; a relation none of
+whose inputs has changed does not change, and is not rendered at all.
 
 - *Linear* operators apply to the updates as they are.
 - *Joins*: for each input that has changed, its updates, joined with what the inputs before it are
   after the window and what those after it were before; the time is the greatest.
 - *Groups*: the points (key, time) at which a group changes are those of the updates. The group is
-  evaluated at each and as of before the window; at each point what it is now comes in and
-  what it was at the point before it goes out. Rows are looked up by key and time; where sums are enough
+  evaluated at each and as of before the window; at each point what it is now comes in and what it
+  was at the point before it goes out. Rows are looked up by key and time; where sums are enough
   they are running sums over the points.
 
 The time "before" is written as -1: it is before every other.
@@ -308,7 +308,8 @@ class ChangeRenderer(TraceRenderer):
         (time,) = changes.carry
         keys = [f"k{i}" for i in range(len(named))]
         points = (
-            f"SELECT DISTINCT {', '.join([*named, f'{time} AS p'])} FROM {changes.source} UNION ALL "
+            f"SELECT DISTINCT {', '.join([*named, f'{time} AS p'])} FROM {changes.source}"
+            " UNION ALL "
             + (
                 f"SELECT DISTINCT {', '.join([*named, f'{BEFORE} AS p'])} FROM {changes.source}"
                 if keys

@@ -1,16 +1,18 @@
 """Differentiation: from the plan of a view to the plan of its changes.
 
 What the changes of a view depend on is, besides the changes of its inputs, the contents of some
-collections on the way: the inputs of joins and of grouping operators. Each of these becomes a *trace*, a
-collection that is kept. A dataflow's plan is the list of its traces, inputs before those that
-use them, and of its outputs; in all of them joins and grouping operators stand directly on traces
-(`LocalGet` of their numbers), and everything else is linear. How changes are had from that is
-`compute/delta/changes.py`'s; the contents at a time are had by rendering the same relations in bulk.
+collections on the way: the inputs of joins and of grouping operators. Each of these becomes a
+*trace*, a collection that is kept. A dataflow's plan is the list of its traces, inputs before those
+that use them, and of its outputs; in all of them joins and grouping operators stand directly on
+traces (`LocalGet` of their numbers), and everything else is linear. How changes are had from that
+is `compute/delta/changes.py`'s; the contents at a time are had by rendering the same relations in
+bulk.
 
 Traces are of four uses, and one trace may serve several:
 
 - the input of a join, or of a grouping operator that looks at rows (*rows*);
-- the sums that an accumulable reduction needs, by group (*accumulators*): instead of its input's rows;
+- the sums that an accumulable reduction needs, by group (*accumulators*): instead of its input's
+  rows;
 - what several others build on: computed once in each window, kept only if a join wants it.
 
 Equal relations become one trace, so two joins on the same input share it.

@@ -36,10 +36,6 @@ def by_position(updates: pa.Table) -> pa.Table:
     return updates.rename_columns([*(f"c{i}" for i in range(width)), "t", "d"])
 
 
-def bare_update_schema(rows: pa.Schema) -> pa.Schema:
-    return pa.schema([*rows, pa.field(TIME, pa.int64()), pa.field(DIFF, pa.int64())])
-
-
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return `table` with the names and exact types of `schema`, column by column."""
     return table.rename_columns(schema.names).cast(schema)

@@ -1,13 +1,14 @@
 """Ticks: a plan of changes, run window by window over the tables of an engine.
 
-`TickDataflow` is the dataflow of every engine that can hold tables and run a SELECT over them, which
-is what a `Store` is. Hydration makes the table of each trace, inputs first, and reads the outputs. A
-step loads the updates of the inputs, fills the tables of changes in the plan's order, reads the
-outputs' changes, and only then adds the changes to the contents: all of it or nothing.
+`TickDataflow` is the dataflow of every engine that can hold tables and run a SELECT over them,
+which is what a `Store` is. Hydration makes the table of each trace, inputs first, and reads the
+outputs. A step loads the updates of the inputs, fills the tables of changes in the plan's order,
+reads the outputs' changes, and only then adds the changes to the contents: all of it or nothing.
 
-The program of a step depends on which inputs have changed, and then on which traces have: what has not
-changed costs nothing. Statements are rendered once for each such case. Contents are tables to which changes
-are only ever added; now and then, when as much has been added as there was, they are added up.
+The program of a step depends on which inputs have changed, and then on which traces have: what has
+not changed costs nothing. Statements are rendered once for each such case. Contents are tables to
+which changes are only ever added; now and then, when as much has been added as there was, they are
+added up.
 """
 
 from collections.abc import Mapping, Sequence

@@ -7,6 +7,7 @@ others, what it has put out by each time adds up to the plan evaluated on what t
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pyarrow as pa
 
@@ -37,7 +38,7 @@ class Case:
         """The windows after hydration, as positions in `history`."""
         bounds = [1, *sorted(cut for cut in self.cuts if 1 < cut < len(self.history))]
         bounds.append(len(self.history))
-        return [(a, b) for a, b in zip(bounds, bounds[1:], strict=False) if a < b]
+        return [(a, b) for a, b in pairwise(bounds) if a < b]
 
 
 def columns_by_id(relation: Relation) -> dict[GlobalId, tuple[ColumnType, ...]]:
