@@ -1,0 +1,742 @@
+"""The syntax tree: what a statement says, before any name in it means anything.
+
+One class for each production of PostgreSQL's grammar that binding tells apart. `at` is the offset
+in the text of the token that PostgreSQL would point to in an error.
+"""
+
+from typing import Any, TypeAlias
+from typing import Literal as OneOf
+
+import msgspec
+
+
+class Syntax(msgspec.Struct):
+    """A node of the tree."""
+
+
+# --- expressions ---------------------------------------------------------------------------
+
+
+class ColumnRef(Syntax):
+    """`[[schema.]table.]column`."""
+
+    parts: tuple[str, ...]
+    at: int
+
+
+class Star(Syntax):
+    """`*` or `t.*`."""
+
+    qualifier: tuple[str, ...]
+    at: int
+
+
+class Number(Syntax):
+    """A number as written, with its sign if it was folded in."""
+
+    text: str
+    at: int
+
+
+class String(Syntax):
+    """A string constant, whose type is still unknown."""
+
+    value: str
+    at: int
+
+
+class Bits(Syntax):
+    """A bit string constant."""
+
+    text: str
+    at: int
+
+
+class Boolean(Syntax):
+    """TRUE or FALSE."""
+
+    value: bool
+    at: int
+
+
+class Null(Syntax):
+    """NULL."""
+
+    at: int
+
+
+class ParameterRef(Syntax):
+    """`$1`."""
+
+    number: int
+    at: int
+
+
+class TypeName(Syntax):
+    """A type as written: `numeric(10, 2)[]`."""
+
+    name: tuple[str, ...]
+    modifiers: tuple[int, ...]
+    dimensions: int
+    at: int
+    fields: str | None = None  # of an interval: `day to second`
+
+
+class SortKey(Syntax):
+    """One expression of ORDER BY."""
+
+    expr: "Expression"
+    descending: bool
+    nulls_first: bool | None
+    at: int
+
+
+class FunctionCall(Syntax):
+    """A call by name, of a function or an aggregate."""
+
+    name: tuple[str, ...]
+    args: tuple["Expression", ...]
+    at: int
+    star: bool = False
+    distinct: bool = False
+    variadic: bool = False
+    order_by: tuple[SortKey, ...] = ()
+    filter: "Expression | None" = None
+    over: bool = False
+    within_group: bool = False
+
+
+class Special(Syntax):
+    """COALESCE, NULLIF, GREATEST or LEAST: syntax, not functions."""
+
+    kind: OneOf["coalesce", "nullif", "greatest", "least"]
+    args: tuple["Expression", ...]
+    at: int
+
+
+class SqlValue(Syntax):
+    """CURRENT_DATE and its kin, which are called without parentheses."""
+
+    name: str
+    precision: int | None
+    at: int
+
+
+class Operation(Syntax):
+    """A prefix (`left` is None) or infix operator."""
+
+    operator: str
+    left: "Expression | None"
+    right: "Expression"
+    at: int
+
+
+class Connective(Syntax):
+    """AND or OR over two operands or more."""
+
+    kind: OneOf["and", "or"]
+    args: tuple["Expression", ...]
+    at: int
+
+
+class Not(Syntax):
+    """NOT."""
+
+    arg: "Expression"
+    at: int
+
+
+class Is(Syntax):
+    """IS [NOT] NULL, TRUE, FALSE, UNKNOWN."""
+
+    arg: "Expression"
+    what: OneOf["null", "true", "false", "unknown"]
+    negated: bool
+    at: int
+
+
+class IsDistinct(Syntax):
+    """IS [NOT] DISTINCT FROM."""
+
+    left: "Expression"
+    right: "Expression"
+    negated: bool
+    at: int
+
+
+class Like(Syntax):
+    """[NOT] LIKE, ILIKE, SIMILAR TO, with ESCAPE."""
+
+    kind: OneOf["like", "ilike", "similar"]
+    left: "Expression"
+    right: "Expression"
+    escape: "Expression | None"
+    negated: bool
+    at: int
+
+
+class Between(Syntax):
+    """[NOT] BETWEEN [SYMMETRIC]."""
+
+    arg: "Expression"
+    low: "Expression"
+    high: "Expression"
+    symmetric: bool
+    negated: bool
+    at: int
+
+
+class InList(Syntax):
+    """[NOT] IN (expressions)."""
+
+    arg: "Expression"
+    items: tuple["Expression", ...]
+    negated: bool
+    at: int
+
+
+class InQuery(Syntax):
+    """[NOT] IN (query)."""
+
+    arg: "Expression"
+    query: "Query"
+    negated: bool
+    at: int
+
+
+class Quantified(Syntax):
+    """`left operator ANY|ALL (array or query)`."""
+
+    left: "Expression"
+    operator: str
+    kind: OneOf["any", "all"]
+    right: "Expression | Query"
+    at: int
+
+
+class CastTo(Syntax):
+    """`CAST(x AS type)`, `x::type`, `type 'x'`."""
+
+    arg: "Expression"
+    type: TypeName
+    at: int
+
+
+class CaseWhen(Syntax):
+    """CASE, with or without an operand."""
+
+    operand: "Expression | None"
+    branches: tuple[tuple["Expression", "Expression"], ...]
+    otherwise: "Expression | None"
+    at: int
+
+
+class Subquery(Syntax):
+    """A query as a value, as EXISTS, or as ARRAY(...)."""
+
+    kind: OneOf["scalar", "exists", "array"]
+    query: "Query"
+    at: int
+
+
+class ArrayOf(Syntax):
+    """ARRAY[...]."""
+
+    items: tuple["Expression", ...]
+    at: int
+
+
+class Row(Syntax):
+    """ROW(...), or `(a, b)`."""
+
+    items: tuple["Expression", ...]
+    at: int
+
+
+class Subscript(Syntax):
+    """`a[i]`, `a[i:j]`."""
+
+    arg: "Expression"
+    lower: "Expression | None"
+    upper: "Expression | None"
+    slice: bool
+    at: int
+
+
+class Field(Syntax):
+    """`(expression).name`; name None for `.*`."""
+
+    arg: "Expression"
+    name: str | None
+    at: int
+
+
+class Collate(Syntax):
+    """COLLATE."""
+
+    arg: "Expression"
+    collation: tuple[str, ...]
+    at: int
+
+
+class Default(Syntax):
+    """DEFAULT, in VALUES of an INSERT and in SET."""
+
+    at: int
+
+
+Expression: TypeAlias = (
+    ColumnRef
+    | Star
+    | Number
+    | String
+    | Bits
+    | Boolean
+    | Null
+    | ParameterRef
+    | FunctionCall
+    | Special
+    | SqlValue
+    | Operation
+    | Connective
+    | Not
+    | Is
+    | IsDistinct
+    | Like
+    | Between
+    | InList
+    | InQuery
+    | Quantified
+    | CastTo
+    | CaseWhen
+    | Subquery
+    | ArrayOf
+    | Row
+    | Subscript
+    | Field
+    | Collate
+    | Default
+)
+
+# --- queries -------------------------------------------------------------------------------
+
+
+class Target(Syntax):
+    """An item of a select list."""
+
+    expr: Expression
+    alias: str | None
+    at: int
+
+
+class TableRef(Syntax):
+    """A relation by name; `end` is where the name ends in the text."""
+
+    name: tuple[str, ...]
+    alias: str | None
+    columns: tuple[str, ...]
+    at: int
+    end: int
+
+
+class SubqueryRef(Syntax):
+    """A query in FROM."""
+
+    query: "Query"
+    alias: str | None
+    columns: tuple[str, ...]
+    lateral: bool
+    at: int
+
+
+class FunctionRef(Syntax):
+    """A function in FROM; more than one of ROWS FROM. LATERAL or not is the same."""
+
+    calls: tuple[Expression, ...]
+    alias: str | None
+    columns: tuple[str, ...]
+    ordinality: bool
+    at: int
+
+
+class JoinRef(Syntax):
+    """A join; `using` None where there is an ON or nothing."""
+
+    left: "FromItem"
+    right: "FromItem"
+    kind: OneOf["inner", "left", "right", "full", "cross"]
+    natural: bool
+    using: tuple[tuple[str, int], ...] | None
+    on: Expression | None
+    alias: str | None
+    columns: tuple[str, ...]
+    at: int
+
+
+FromItem: TypeAlias = TableRef | SubqueryRef | FunctionRef | JoinRef
+
+
+class Select(Syntax):
+    """One SELECT; `distinct` is None, True, or what DISTINCT ON names."""
+
+    distinct: None | OneOf[True] | tuple[Expression, ...]
+    targets: tuple[Target, ...]
+    from_: tuple[FromItem, ...]
+    where: Expression | None
+    group_by: tuple[Expression, ...]
+    having: Expression | None
+    at: int
+
+
+class Values(Syntax):
+    """VALUES."""
+
+    rows: tuple[tuple[Expression, ...], ...]
+    at: int
+
+
+class SetOperation(Syntax):
+    """UNION, INTERSECT or EXCEPT; UNION ALLs of UNION ALLs are one."""
+
+    kind: OneOf["union", "intersect", "except"]
+    all: bool
+    inputs: tuple["Select | Values | SetOperation | Query", ...]
+    at: int
+
+
+class CommonTable(Syntax):
+    """One query of WITH."""
+
+    name: str
+    columns: tuple[str, ...]
+    query: "Query"
+    at: int
+
+
+class Query(Syntax):
+    """A whole query expression."""
+
+    body: "Select | Values | SetOperation | Query"
+    at: int
+    ctes: tuple[CommonTable, ...] = ()
+    recursive: bool = False
+    order_by: tuple[SortKey, ...] = ()
+    limit: Expression | None = None
+    offset: Expression | None = None
+
+
+# --- statements ----------------------------------------------------------------------------
+
+
+class AsOf(Syntax):
+    """AS OF [AT LEAST] time."""
+
+    time: Expression
+    at_least: bool
+
+
+class SelectStatement(Syntax):
+    """A query as a statement."""
+
+    query: Query
+    as_of: AsOf | None
+
+
+class SubscribeStatement(Syntax):
+    """SUBSCRIBE."""
+
+    source: Query | TableRef
+    options: dict[str, bool]
+    as_of: AsOf | None
+    up_to: Expression | None
+    at: int
+
+
+class ExplainStatement(Syntax):
+    """EXPLAIN."""
+
+    stage: str
+    statement: Any
+    at: int
+
+
+class InsertStatement(Syntax):
+    """INSERT; `source` None is DEFAULT VALUES."""
+
+    table: TableRef
+    columns: tuple[tuple[str, int], ...] | None
+    source: Query | None
+    returning: tuple[Target, ...]
+    ctes: tuple[CommonTable, ...]
+
+
+class Assignment(Syntax):
+    """`column = value` or `(columns) = row` of SET."""
+
+    columns: tuple[tuple[str, int], ...]
+    value: Expression
+    multiple: bool
+    at: int
+
+
+class UpdateStatement(Syntax):
+    """UPDATE."""
+
+    table: TableRef
+    assignments: tuple[Assignment, ...]
+    from_: tuple[FromItem, ...]
+    where: Expression | None
+    returning: tuple[Target, ...]
+    ctes: tuple[CommonTable, ...]
+
+
+class DeleteStatement(Syntax):
+    """DELETE."""
+
+    table: TableRef
+    using: tuple[FromItem, ...]
+    where: Expression | None
+    returning: tuple[Target, ...]
+    ctes: tuple[CommonTable, ...]
+
+
+class CopyStatement(Syntax):
+    """COPY; `source` a table with columns, a query or a SUBSCRIBE."""
+
+    source: "TableRef | SelectStatement | SubscribeStatement"
+    columns: tuple[tuple[str, int], ...] | None
+    inward: bool
+    options: dict[str, Any]
+    at: int
+
+
+class ColumnDefinition(Syntax):
+    """A column of CREATE TABLE."""
+
+    name: str
+    type: TypeName
+    not_null: bool
+    default: Expression | None
+    at: int
+
+
+class CreateTableStatement(Syntax):
+    """CREATE TABLE; with `query`, CREATE TABLE AS."""
+
+    name: TableRef
+    columns: tuple[ColumnDefinition, ...]
+    if_not_exists: bool
+    refused: tuple[str, int] | None  # a constraint that we do not enforce, and where it stands
+
+
+class CreateViewStatement(Syntax):
+    """CREATE [MATERIALIZED] VIEW; `at` and `end` enclose the query's text."""
+
+    name: TableRef
+    columns: tuple[str, ...]
+    query: Query
+    materialized: bool
+    cluster: str | None
+    or_replace: bool
+    if_not_exists: bool
+    at: int
+    end: int
+
+
+class CreateIndexStatement(Syntax):
+    """CREATE [DEFAULT] INDEX; `keys_at` and `keys_end` enclose the keys' text."""
+
+    name: str | None
+    on: TableRef
+    keys: tuple[Expression, ...]
+    default: bool
+    cluster: str | None
+    if_not_exists: bool
+    at: int
+    keys_at: int
+    keys_end: int
+
+
+class CreateNamespaceStatement(Syntax):
+    """CREATE DATABASE and CREATE SCHEMA."""
+
+    kind: OneOf["database", "schema"]
+    name: tuple[str, ...]
+    if_not_exists: bool
+    at: int
+
+
+class CreateClusterStatement(Syntax):
+    """CREATE CLUSTER."""
+
+    name: str
+    options: dict[str, str]
+    replicas: tuple[tuple[str, dict[str, str]], ...] | None
+    if_not_exists: bool
+    at: int
+
+
+class CreateReplicaStatement(Syntax):
+    """CREATE CLUSTER REPLICA cluster.name."""
+
+    cluster: str
+    name: str
+    options: dict[str, str]
+    at: int
+
+
+class DropStatement(Syntax):
+    """DROP."""
+
+    kind: str
+    names: tuple[TableRef, ...]
+    if_exists: bool
+    cascade: bool
+
+
+class RenameStatement(Syntax):
+    """ALTER ... RENAME TO."""
+
+    kind: str
+    name: TableRef
+    to: str
+    if_exists: bool
+
+
+class ShowStatement(Syntax):
+    """SHOW objects."""
+
+    what: str
+    within: tuple[str, ...]  # FROM or IN
+    like: str | None
+    where: Expression | None
+    at: int
+    on: tuple[str, ...] = ()
+    in_cluster: str | None = None
+
+
+class ShowCreateStatement(Syntax):
+    """SHOW CREATE kind name."""
+
+    kind: str
+    name: TableRef
+
+
+class SetStatement(Syntax):
+    """SET; no values: TO DEFAULT."""
+
+    name: str
+    values: tuple[str, ...] | None
+    local: bool
+
+
+class ShowVariableStatement(Syntax):
+    """SHOW name."""
+
+    name: str
+
+
+class ResetStatement(Syntax):
+    """RESET name, or ALL (None)."""
+
+    name: str | None
+
+
+class TransactionStatement(Syntax):
+    """BEGIN, COMMIT, ROLLBACK, SET TRANSACTION and their spellings."""
+
+    kind: OneOf["begin", "commit", "rollback", "set", "characteristics"]
+    read_only: bool | None = None
+    isolation: str | None = None
+    chain: bool = False
+
+
+class PrepareStatement(Syntax):
+    """PREPARE; `start` is where the statement's text starts."""
+
+    name: str
+    types: tuple[TypeName, ...]
+    start: int
+    end: int
+
+
+class ExecuteStatement(Syntax):
+    """EXECUTE."""
+
+    name: str
+    args: tuple[Expression, ...]
+
+
+class DeallocateStatement(Syntax):
+    """DEALLOCATE."""
+
+    name: str | None
+
+
+class DeclareStatement(Syntax):
+    """DECLARE CURSOR."""
+
+    name: str
+    hold: bool
+    statement: SelectStatement | SubscribeStatement
+
+
+class FetchStatement(Syntax):
+    """FETCH and MOVE."""
+
+    name: str
+    count: int | None
+    timeout: str | None
+    move: bool
+
+
+class CloseStatement(Syntax):
+    """CLOSE."""
+
+    name: str | None
+
+
+class DiscardStatement(Syntax):
+    """DISCARD."""
+
+    what: str
+
+
+class Unsupported(Syntax):
+    """A statement that is PostgreSQL's, and not ours."""
+
+    what: str
+    at: int
+
+
+StatementSyntax: TypeAlias = (
+    SelectStatement
+    | SubscribeStatement
+    | ExplainStatement
+    | InsertStatement
+    | UpdateStatement
+    | DeleteStatement
+    | CopyStatement
+    | CreateTableStatement
+    | CreateViewStatement
+    | CreateIndexStatement
+    | CreateNamespaceStatement
+    | CreateClusterStatement
+    | CreateReplicaStatement
+    | DropStatement
+    | RenameStatement
+    | ShowStatement
+    | ShowCreateStatement
+    | SetStatement
+    | ShowVariableStatement
+    | ResetStatement
+    | TransactionStatement
+    | PrepareStatement
+    | ExecuteStatement
+    | DeallocateStatement
+    | DeclareStatement
+    | FetchStatement
+    | CloseStatement
+    | DiscardStatement
+    | Unsupported
+)

@@ -1,0 +1,64 @@
+"""Text to statements.
+
+`parse` splits a text into its statements and gives each as a syntax tree, with its own text and
+where in the whole it starts. All positions in the tree are offsets in the whole text, because that
+is what PostgreSQL's error positions count in.
+
+The grammar is PostgreSQL's own, by recursive descent (docs/sql.md says why): what is taken means
+what it means there, and what is not is refused where PostgreSQL would refuse it. A text that is too long or
+nested too deeply is 54001, before or while it is read.
+"""
+
+import msgspec
+
+from foreshore.errors import StatementTooComplex
+from foreshore.sql import ast
+from foreshore.sql.cursor import too_deep
+from foreshore.sql.lexer import END, tokenize
+from foreshore.sql.parse_statement import StatementParser
+
+# Characters; more than a driver's largest batch of INSERTs, less than what would hold up a session.
+MAX_LENGTH = 32 << 20
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """One statement: its text, where it starts in `whole`, and its syntax tree."""
+
+    text: str
+    position: int
+    ast: ast.StatementSyntax
+    whole: str
+
+
+def parse(text: str) -> list[Statement]:
+    """Return the statements of `text`; none, where there is nothing but space and comments.
+
+    Raises SyntaxError_, FeatureNotSupported, StatementTooComplex.
+    """
+    if len(text) > MAX_LENGTH:
+        raise StatementTooComplex(f"the statement is longer than {MAX_LENGTH} characters")
+    if "\x00" in text:
+        text = text[: text.index("\x00")]
+    parser = StatementParser(text, tokenize(text))
+    statements: list[Statement] = []
+    while True:
+        while parser.accept_symbol(";"):
+            pass
+        if parser.token.kind == END:
+            return statements
+        start = parser.token.start
+        parser.depth = 0
+        try:
+            tree = parser.statement()
+        except RecursionError:
+            raise too_deep() from None
+        statements.append(Statement(text[start : parser.last_end], start, tree, text))
+
+
+def parse_expression(text: str) -> ast.Expression:
+    """Return the syntax tree of `text` as one expression."""
+    parser = StatementParser(text, tokenize(text))
+    tree = parser.expression()
+    if parser.token.kind != END:
+        parser.fail()
+    return tree

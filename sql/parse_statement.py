@@ -1,0 +1,533 @@
+"""Statements other than those of objects: queries, changes, sessions, transactions, cursors, COPY.
+
+`statement` takes one statement and leaves the cursor at the `;` or the end behind it. What
+PostgreSQL knows and we do not is named in an error, not taken for a mistake.
+"""
+
+from collections.abc import Callable
+from typing import Any
+from typing import Literal as OneOf
+
+from foreshore.errors import FeatureNotSupported
+from foreshore.sql import ast
+from foreshore.sql.lexer import NUMBER, QUOTED, STRING, WORD
+from foreshore.sql.parse_objects import ObjectParser
+
+_NOT_OURS = frozenset(
+    [
+        "analyze",
+        "call",
+        "checkpoint",
+        "cluster",
+        "comment",
+        "do",
+        "grant",
+        "import",
+        "listen",
+        "load",
+        "lock",
+        "merge",
+        "notify",
+        "reassign",
+        "refresh",
+        "reindex",
+        "release",
+        "revoke",
+        "savepoint",
+        "security",
+        "truncate",
+        "unlisten",
+        "vacuum",
+    ]
+)
+_STAGES = {
+    ("optimized", "plan"): "optimized",
+    ("physical", "plan"): "physical",
+    ("decorrelated", "plan"): "decorrelated",
+    ("raw", "plan"): "raw",
+    ("plan",): "optimized",
+    ("timestamp",): "timestamp",
+}
+
+
+class StatementParser(ObjectParser):
+    """Parses statements."""
+
+    def statement(self) -> ast.StatementSyntax:
+        """Parse the statement at hand, to its end."""
+        at = self.token.start
+        result = self._statement()
+        if not self.at_end():
+            self.fail()
+        assert self.token.start >= at
+        return result
+
+    def _statement(self) -> ast.StatementSyntax:
+        token = self.token
+        if self.at_symbol("("):
+            return self._select_statement()
+        if token.kind != WORD:
+            self.fail()
+        if token.value in _NOT_OURS:
+            return self._not_ours()
+        parse = _STATEMENTS.get(token.value)
+        if parse is None:
+            self.fail()
+        return parse(self)
+
+    def _not_ours(self) -> ast.StatementSyntax:
+        token = self.token
+        while not self.at_end():
+            self.advance()
+        return ast.Unsupported(token.value.upper(), token.start)
+
+    # --- queries
+
+    def _select_statement(self) -> ast.SelectStatement:
+        query = self.query()
+        return ast.SelectStatement(query, self._as_of())
+
+    def _as_of(self) -> ast.AsOf | None:
+        if not self.accept("as", "of"):
+            return None
+        at_least = self.accept("at", "least")
+        return ast.AsOf(self.expression(), at_least)
+
+    def _with(self) -> ast.StatementSyntax:
+        """Parse a statement that begins with WITH; what follows decides what it is."""
+        start = self.index
+        ctes, _ = self.with_clause()
+        match self.token.value:
+            case "insert":
+                return self._insert(ctes)
+            case "update":
+                return self._update(ctes)
+            case "delete":
+                return self._delete(ctes)
+        self._reset(start)
+        return self._select_statement()
+
+    def _subscribe(self) -> ast.SubscribeStatement:
+        at = self.expect("subscribe").start
+        self.accept("to")
+        source: ast.Query | ast.TableRef
+        if self.at_symbol("("):
+            content = self.parenthesised()
+            if not isinstance(content, ast.Query):
+                self.fail(self.tokens[self.index - 1])
+            source = content
+        elif self.at_word("select", "values") or self.at_word("with"):
+            source = self.query()
+        else:
+            source = self.table_name()
+        options: dict[str, bool] = {}
+        if self.accept("with"):
+            for name, value in self.in_parentheses(lambda: self._flag(("snapshot", "progress"))):
+                options[name] = value
+        as_of = self._as_of()
+        up_to = self.expression() if self.accept("up", "to") else None
+        if self.at_word("envelope", "within"):
+            self.unsupported(f"SUBSCRIBE ... {self.token.value.upper()}")
+        return ast.SubscribeStatement(source, options, as_of, up_to, at)
+
+    def _flag(self, known: tuple[str, ...]) -> tuple[str, bool]:
+        token = self.token
+        name = self.label()
+        if name not in known:
+            self.fail(token)
+        self.accept_symbol("=")
+        if self.at_symbol(",") or self.at_symbol(")"):
+            return name, True
+        value = self.advance()
+        words = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
+        if value.value.lower() not in words:
+            self.fail(value)
+        return name, words[value.value.lower()]
+
+    def _explain(self) -> ast.ExplainStatement:
+        at = self.expect("explain").start
+        stage = "optimized"
+        if self.at_symbol("("):
+            self.unsupported("EXPLAIN with options")
+        if self.at_word("analyze", "analyse", "verbose"):
+            self.unsupported(f"EXPLAIN {self.token.value.upper()}")
+        for words, name in _STAGES.items():
+            if self.accept(*words):
+                stage = name
+                if self.at_word("as", "with"):
+                    self.unsupported(f"EXPLAIN ... {self.token.value.upper()}")
+                self.expect("for")
+                break
+        return ast.ExplainStatement(stage, self._statement(), at)
+
+    # --- changes
+
+    def _returning(self) -> tuple[ast.Target, ...]:
+        return self.list_of(self.target) if self.accept("returning") else ()
+
+    def _insert(self, ctes: tuple[ast.CommonTable, ...] = ()) -> ast.InsertStatement:
+        self.expect("insert", "into")
+        table = self.table_name()
+        if self.accept("as"):
+            table.alias = self.name()
+        columns = None
+        if self.at_symbol("(") and not (
+            self.peek().kind == WORD and self.peek().value in ("select", "values", "with", "table")
+        ) and self.peek().value != "(":  # fmt: skip
+            columns = self.in_parentheses(self.name_at)
+        if self.at_word("overriding"):
+            self.unsupported("OVERRIDING")
+        source = None
+        if not self.accept("default", "values"):
+            source = self.query()
+        if self.at_words("on", "conflict"):
+            self.unsupported("ON CONFLICT")
+        return ast.InsertStatement(table, columns, source, self._returning(), ctes)
+
+    def _changed_table(self) -> ast.TableRef:
+        self.accept("only")
+        table = self.table_name()
+        self.accept_symbol("*")
+        if (
+            self.accept("as")
+            or self.token.kind == QUOTED
+            or (
+                self.token.kind == WORD
+                and self.token.value not in ("set", "using", "where")
+                and not self.at_end()
+                and not self.at_word("returning")
+            )
+        ):
+            table.alias = self.name()
+        return table
+
+    def _update(self, ctes: tuple[ast.CommonTable, ...] = ()) -> ast.UpdateStatement:
+        self.expect("update")
+        table = self._changed_table()
+        self.expect("set")
+        assignments = self.list_of(self._assignment)
+        from_ = self.list_of(self.from_item) if self.accept("from") else ()
+        where = self._where()
+        return ast.UpdateStatement(table, assignments, from_, where, self._returning(), ctes)
+
+    def _assignment(self) -> ast.Assignment:
+        at = self.token.start
+        multiple = self.at_symbol("(")
+        columns = self.in_parentheses(self.name_at) if multiple else (self.name_at(),)
+        if self.at_symbol("[") or self.at_symbol("."):
+            self.unsupported("assigning to a part of a column")
+        self.expect_symbol("=")
+        return ast.Assignment(columns, self.expression(), multiple, at)
+
+    def _delete(self, ctes: tuple[ast.CommonTable, ...] = ()) -> ast.DeleteStatement:
+        self.expect("delete", "from")
+        table = self._changed_table()
+        using = self.list_of(self.from_item) if self.accept("using") else ()
+        where = self._where()
+        return ast.DeleteStatement(table, using, where, self._returning(), ctes)
+
+    def _where(self) -> ast.Expression | None:
+        if not self.accept("where"):
+            return None
+        if self.at_words("current", "of"):
+            self.unsupported("WHERE CURRENT OF")
+        return self.expression()
+
+    def _copy(self) -> ast.CopyStatement:
+        at = self.expect("copy").start
+        columns = None
+        source: ast.TableRef | ast.SelectStatement | ast.SubscribeStatement
+        if self.accept_symbol("("):
+            if self.at_word("subscribe"):
+                source = self._subscribe()
+            else:
+                source = self._select_statement()
+            self.expect_symbol(")")
+        else:
+            source = self.table_name()
+            if self.at_symbol("("):
+                columns = self.in_parentheses(self.name_at)
+        inward = self.accept("from")
+        if inward and not isinstance(source, ast.TableRef):
+            self.fail(self.tokens[self.index - 1])
+        if not inward:
+            self.expect("to")
+        if not self.accept("stdin") and not self.accept("stdout"):
+            self.unsupported("COPY with a file or program")
+        options: dict[str, Any] = {}
+        self.accept("with")
+        if self.at_symbol("("):
+            options = dict(self.in_parentheses(self._copy_option))
+        else:
+            self._old_copy_options(options)
+        if self.at_word("where"):
+            self.unsupported("COPY FROM ... WHERE")
+        return ast.CopyStatement(source, columns, inward, options, at)
+
+    def _copy_option(self) -> tuple[str, Any]:
+        name = self.label()
+        if self.accept_symbol("*"):
+            return name, "*"
+        if self.at_symbol("("):
+            return name, self.in_parentheses(self.name)
+        if self.at_symbol(",") or self.at_symbol(")"):
+            return name, "true"
+        return name, self.advance().value
+
+    def _old_copy_options(self, options: dict[str, Any]) -> None:
+        while not self.at_end() and not self.at_word("where"):
+            token = self.token
+            name = self.label()
+            match name:
+                case "binary" | "csv":
+                    options["format"] = name
+                case "header" | "freeze":
+                    options[name] = "true"
+                case "delimiter" | "delimiters" | "null" | "quote" | "escape" | "encoding":
+                    self.accept("as")
+                    options["delimiter" if name == "delimiters" else name] = self.string()
+                case "force":
+                    if self.accept("quote"):
+                        options["force_quote"] = (
+                            "*" if self.accept_symbol("*") else self.list_of(self.name)
+                        )
+                    else:
+                        self.accept("not")
+                        self.expect("null")
+                        self.unsupported("FORCE NULL", token.start)
+                case _:
+                    self.fail(token)
+
+    # --- sessions
+
+    def _set(self) -> ast.StatementSyntax:
+        self.expect("set")
+        local = self.accept("local")
+        session = not local and self.at_word("session") and self.peek().value not in ("=", "to")
+        if session:
+            self.advance()
+        if session and self.accept("characteristics"):
+            self.expect("as", "transaction")
+            return self._modes("characteristics")
+        if not session and self.at_word("transaction") and self.peek().value not in ("=", "to"):
+            self.advance()
+            if self.at_word("snapshot"):
+                self.unsupported("SET TRANSACTION SNAPSHOT")
+            return self._modes("set")
+        if self.accept("time", "zone"):
+            if self.accept("default") or (self.at_word("local") and self.accept("local")):
+                return ast.SetStatement("timezone", None, local)
+            return ast.SetStatement("timezone", (self._zone(),), local)
+        if self.at_word("role") or self.at_words("session", "authorization"):
+            self.unsupported("SET ROLE")
+        if self.at_word("names", "schema") and self.peek().value not in ("=", "to"):
+            name = {"names": "client_encoding", "schema": "search_path"}[self.advance().value]
+            return ast.SetStatement(name, (self._setting(),), local)
+        name = self._variable()
+        if not self.accept_symbol("="):
+            self.expect("to")
+        if self.accept("default"):
+            return ast.SetStatement(name, None, local)
+        return ast.SetStatement(name, self.list_of(self._setting), local)
+
+    def _zone(self) -> str:
+        if self.at_word("interval"):
+            self.unsupported("SET TIME ZONE INTERVAL")
+        return self._setting()
+
+    def _variable(self) -> str:
+        parts = [self.name_or_function()]
+        while self.accept_symbol("."):
+            parts.append(self.label())
+        return ".".join(parts).lower()
+
+    def _setting(self) -> str:
+        sign = ""
+        if self.at_symbol("-") or self.at_symbol("+"):
+            sign = "-" if self.advance().value == "-" else ""
+        if self.token.kind not in (NUMBER, STRING, WORD, QUOTED):
+            self.fail()
+        return sign + self.advance().value
+
+    def _reset_variable(self) -> ast.StatementSyntax:
+        self.expect("reset")
+        if self.accept("all"):
+            return ast.ResetStatement(None)
+        if self.accept("time", "zone"):
+            return ast.ResetStatement("timezone")
+        if self.at_words("session", "authorization") or self.at_word("role"):
+            self.unsupported("RESET ROLE")
+        return ast.ResetStatement(self._variable())
+
+    def _begin(self) -> ast.StatementSyntax:
+        if self.advance().value == "start":
+            self.expect("transaction")
+        elif not self.accept("work"):
+            self.accept("transaction")
+        return self._modes("begin", required=False)
+
+    def _modes(
+        self, kind: OneOf["begin", "set", "characteristics"], *, required: bool = True
+    ) -> ast.TransactionStatement:
+        result = ast.TransactionStatement(kind)
+        first = True
+        while not self.at_end():
+            if not first:
+                self.accept_symbol(",")
+            first = False
+            if self.accept("read", "only"):
+                result.read_only = True
+            elif self.accept("read", "write"):
+                result.read_only = False
+            elif self.accept("isolation", "level"):
+                words = [self.label()]
+                if words[0] in ("read", "repeatable", "strict"):
+                    words.append(self.label())
+                result.isolation = " ".join(words)
+            elif not (self.accept("not", "deferrable") or self.accept("deferrable")):
+                self.fail()
+        if first and required:
+            self.fail()
+        return result
+
+    def _commit(self) -> ast.StatementSyntax:
+        token = self.advance()
+        if self.at_word("prepared"):
+            self.unsupported("two-phase commit")
+        if not self.accept("work"):
+            self.accept("transaction")
+        if token.value == "rollback" and self.at_word("to"):
+            self.unsupported("SAVEPOINT")
+        chain = False
+        if self.accept("and"):
+            chain = not self.accept("no")
+            self.expect("chain")
+        kind: OneOf["commit", "rollback"] = (
+            "commit" if token.value in ("commit", "end") else "rollback"
+        )
+        return ast.TransactionStatement(kind, chain=chain)
+
+    def _prepare(self) -> ast.StatementSyntax:
+        self.expect("prepare")
+        if self.at_word("transaction"):
+            self.unsupported("two-phase commit")
+        name = self.name()
+        types = self.in_parentheses(self.type_name) if self.at_symbol("(") else ()
+        self.expect("as")
+        start = self.token.start
+        if not self.at_word("select", "values", "with", "insert", "update", "delete", "table"):
+            self.fail()
+        self._statement()
+        return ast.PrepareStatement(name, types, start, self.last_end)
+
+    def _execute(self) -> ast.StatementSyntax:
+        self.expect("execute")
+        name = self.name()
+        args = self.in_parentheses(self.expression) if self.at_symbol("(") else ()
+        return ast.ExecuteStatement(name, args)
+
+    def _deallocate(self) -> ast.StatementSyntax:
+        self.expect("deallocate")
+        self.accept("prepare")
+        return ast.DeallocateStatement(None if self.accept("all") else self.name())
+
+    def _declare(self) -> ast.StatementSyntax:
+        self.expect("declare")
+        name = self.name()
+        while not self.at_word("cursor"):
+            if self.at_word("binary", "scroll"):
+                self.unsupported(f"DECLARE ... {self.token.value.upper()} CURSOR")
+            if not (
+                self.accept("insensitive")
+                or self.accept("asensitive")
+                or self.accept("no", "scroll")
+            ):
+                self.fail()
+        self.advance()
+        hold = self.accept("with", "hold")
+        if not hold:
+            self.accept("without", "hold")
+        self.expect("for")
+        if self.at_word("subscribe"):
+            return ast.DeclareStatement(name, hold, self._subscribe())
+        return ast.DeclareStatement(name, hold, self._select_statement())
+
+    def _fetch(self) -> ast.StatementSyntax:
+        move = self.advance().value == "move"
+        count: int | None = 1
+        if self.at_word("prior", "first", "last", "absolute", "relative", "backward"):
+            self.unsupported(f"FETCH {self.token.value.upper()}")
+        forward = self.accept("forward")
+        if self.accept("all"):
+            count = None
+        elif self.token.kind == NUMBER:
+            count = self.integer()
+        elif self.at_symbol("-"):
+            self.unsupported("FETCH BACKWARD")
+        elif not forward:
+            self.accept("next")
+        if not self.accept("from"):
+            self.accept("in")
+        name = self.name()
+        timeout = None
+        if self.accept("with"):
+            self.expect_symbol("(")
+            self.expect("timeout")
+            self.accept_symbol("=")
+            timeout = self.advance().value
+            self.expect_symbol(")")
+        return ast.FetchStatement(name, count, timeout, move)
+
+    def _close(self) -> ast.StatementSyntax:
+        self.expect("close")
+        return ast.CloseStatement(None if self.accept("all") else self.name())
+
+    def _discard(self) -> ast.StatementSyntax:
+        self.expect("discard")
+        what = "temp" if self.accept("temporary") else self.token.value
+        if what != "temp" and not self.at_word("all", "plans", "sequences", "temp"):
+            self.fail()
+        if self.at_word("all", "plans", "sequences", "temp"):
+            self.advance()
+        return ast.DiscardStatement(what)
+
+
+Parse = Callable[[StatementParser], ast.StatementSyntax]
+
+_STATEMENTS: dict[str, Parse] = {
+    "select": StatementParser._select_statement,
+    "values": StatementParser._select_statement,
+    "table": StatementParser._select_statement,
+    "with": StatementParser._with,
+    "subscribe": StatementParser._subscribe,
+    "explain": StatementParser._explain,
+    "insert": StatementParser._insert,
+    "update": StatementParser._update,
+    "delete": StatementParser._delete,
+    "copy": StatementParser._copy,
+    "create": StatementParser.create,
+    "drop": StatementParser.drop,
+    "alter": StatementParser.alter,
+    "show": StatementParser.show,
+    "set": StatementParser._set,
+    "reset": StatementParser._reset_variable,
+    "begin": StatementParser._begin,
+    "start": StatementParser._begin,
+    "commit": StatementParser._commit,
+    "end": StatementParser._commit,
+    "rollback": StatementParser._commit,
+    "abort": StatementParser._commit,
+    "prepare": StatementParser._prepare,
+    "execute": StatementParser._execute,
+    "deallocate": StatementParser._deallocate,
+    "declare": StatementParser._declare,
+    "fetch": StatementParser._fetch,
+    "move": StatementParser._fetch,
+    "close": StatementParser._close,
+    "discard": StatementParser._discard,
+}
+
+
+def unsupported(statement: ast.Unsupported) -> FeatureNotSupported:
+    """Return the error of a statement that is PostgreSQL's and not ours."""
+    return FeatureNotSupported(f"{statement.what} is not supported", position=statement.at + 1)
