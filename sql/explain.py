@@ -1,0 +1,219 @@
+"""Relations as text: a tree by indentation, columns by position (`#0`), calls by their keys.
+
+The form is stable: golden tests are written in it, and people read it in EXPLAIN.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import assert_never
+
+from foreshore.expr.ir import (
+    Aggregate,
+    And,
+    AnySubquery,
+    Call,
+    Case,
+    Column,
+    Constant,
+    Environment,
+    ErrorOf,
+    Exists,
+    Filter,
+    FlatMap,
+    Get,
+    Join,
+    JoinOn,
+    Let,
+    Literal,
+    LocalGet,
+    Map,
+    Negate,
+    Or,
+    OrderKey,
+    OuterColumn,
+    Parameter,
+    Project,
+    Reduce,
+    Relation,
+    Scalar,
+    ScalarSubquery,
+    Threshold,
+    TopK,
+    Union,
+    inputs_of,
+)
+from foreshore.text import format_text
+from foreshore.types import SqlType, format_type
+
+MAX_ROWS = 20  # of a Constant
+_QUIET = frozenset(("bool", "int4", "text"))
+
+
+def explain_relation(relation: Relation) -> str:
+    """Return `relation` as text, one operator a line."""
+    return "\n".join(_relation(relation, 0))
+
+
+def explain_scalar(scalar: Scalar) -> str:
+    """Return `scalar` as text, its subqueries in brackets."""
+    return _scalar(scalar)
+
+
+def explain_order(order: Sequence[OrderKey]) -> str:
+    """Return an ordering as text."""
+    return ", ".join(map(_key, order))
+
+
+def _relation(relation: Relation, depth: int) -> Iterator[str]:
+    indent = "  " * depth
+    yield indent + _head(relation)
+    match relation:
+        case Constant(rows=rows, columns=columns):
+            for row, count in rows[:MAX_ROWS]:
+                values = ", ".join(
+                    _datum(value, column.type) for value, column in zip(row, columns, strict=True)
+                )
+                yield f"{indent}  ({values})" + ("" if count == 1 else f" x {count}")
+            if len(rows) > MAX_ROWS:
+                yield f"{indent}  ... {len(rows) - MAX_ROWS} more"
+        case _:
+            for input in inputs_of(relation):
+                yield from _relation(input, depth + 1)
+
+
+def _head(relation: Relation) -> str:
+    match relation:
+        case Constant(columns=columns):
+            return f"Constant {_types(column.type for column in columns)}"
+        case Get(id=id):
+            return f"Get {id}"
+        case LocalGet(number=number):
+            return f"Get l{number}"
+        case Let(number=number):
+            return f"Let l{number}"
+        case Map(scalars=scalars):
+            return f"Map ({_list(scalars)})"
+        case Filter(predicates=predicates):
+            return "Filter " + " AND ".join(map(_scalar, predicates))
+        case Project(outputs=outputs):
+            return f"Project ({', '.join(f'#{i}' for i in outputs)})"
+        case FlatMap(function=function, args=args):
+            return f"FlatMap {function}({_list(args)})"
+        case Join(equivalences=equivalences):
+            on = ", ".join(" = ".join(map(_scalar, each)) for each in equivalences)
+            return f"Join on=({on})" if on else "Join"
+        case Reduce(group_key=group_key, aggregates=aggregates):
+            if not aggregates:
+                return f"Distinct ({_list(group_key)})"
+            made = ", ".join(map(_aggregate, aggregates))
+            return f"Reduce group_by=({_list(group_key)}) aggregates=[{made}]"
+        case TopK(group_key=group, order_key=order, limit=limit, offset=offset):
+            parts = []
+            if group:
+                parts.append(f"group_by=({', '.join(f'#{i}' for i in group)})")
+            if order:
+                parts.append(f"order_by=[{explain_order(order)}]")
+            if limit is not None:
+                parts.append(f"limit={_scalar(limit)}")
+            if offset is not None:
+                parts.append(f"offset={_scalar(offset)}")
+            return " ".join(["TopK", *parts])
+        case Negate():
+            return "Negate"
+        case Threshold():
+            return "Threshold"
+        case Union():
+            return "Union"
+        case JoinOn(kind=kind, on=on, lateral=lateral):
+            word = "LateralJoin" if lateral else "JoinOn"
+            return f"{word} {kind} on={_scalar(on)}"
+        case _:
+            assert_never(relation)
+
+
+def _types(types: Iterable[SqlType]) -> str:
+    return "(" + ", ".join(map(format_type, types)) + ")"
+
+
+def _list(scalars: Iterable[Scalar]) -> str:
+    return ", ".join(map(_scalar, scalars))
+
+
+def _key(key: OrderKey) -> str:
+    text = _scalar(key.expr) + (" desc" if key.descending else "")
+    if key.nulls_first != key.descending:
+        text += " nulls first" if key.nulls_first else " nulls last"
+    return text
+
+
+def _aggregate(aggregate: Aggregate) -> str:
+    inside = _list(aggregate.args) or "*"
+    if aggregate.distinct:
+        inside = f"distinct {inside}"
+    if aggregate.order_by:
+        inside += f" order by {explain_order(aggregate.order_by)}"
+    text = f"{aggregate.function}({inside})"
+    if aggregate.filter is not None:
+        text += f" filter ({_scalar(aggregate.filter)})"
+    return text
+
+
+def _datum(value: object, type: SqlType) -> str:
+    if value is None:
+        return "null"
+    text = format_text(value, type)  # type: ignore[arg-type]
+    if type.name in ("bool",):
+        return "true" if value else "false"
+    if type.name in ("int2", "int4", "int8", "numeric", "float4", "float8"):
+        return text
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _scalar(scalar: Scalar) -> str:
+    match scalar:
+        case Column(index=index):
+            return f"#{index}"
+        case OuterColumn(level=level, index=index):
+            return f"{'^' * level}#{index}"
+        case Literal(value=value, type=type):
+            text = _datum(value, type)
+            return text if type.name in _QUIET else f"{text}::{format_type(type)}"
+        case Parameter(number=number):
+            return f"${number}"
+        case Environment(name=name):
+            return f"{name}()"
+        case Call(function=function, args=args):
+            return f"{function}({_list(args)})" if "(" not in function else _call(function, args)
+        case And(args=args):
+            return "(" + " AND ".join(map(_scalar, args)) + ")"
+        case Or(args=args):
+            return "(" + " OR ".join(map(_scalar, args)) + ")"
+        case Case(branches=branches, otherwise=otherwise):
+            whens = " ".join(f"when {_scalar(c)} then {_scalar(r)}" for c, r in branches)
+            return f"case {whens} else {_scalar(otherwise)} end"
+        case ErrorOf(expr=expr):
+            return f"error_of({_scalar(expr)})"
+        case Exists(relation=relation):
+            return f"exists{_inline(relation)}"
+        case ScalarSubquery(relation=relation):
+            return f"subquery{_inline(relation)}"
+        case AnySubquery(predicate=predicate, relation=relation):
+            return f"any({_scalar(predicate)}){_inline(relation)}"
+        case _:
+            assert_never(scalar)
+
+
+def _call(function: str, args: tuple[Scalar, ...]) -> str:
+    """Return a call by a key with its types as the name and the types, then the arguments."""
+    name, _, types = function.partition("(")
+    return f"{name}<{types[:-1]}>({_list(args)})"
+
+
+def _inline(relation: Relation) -> str:
+    """Return a subquery's relation in one line."""
+    inputs = inputs_of(relation)
+    head = _head(relation)
+    if isinstance(relation, Constant):
+        head += f" [{len(relation.rows)} rows]"
+    if not inputs:
+        return f"[{head}]"
+    return f"[{head} <- {'; '.join(_inline(i)[1:-1] for i in inputs)}]"

@@ -1,0 +1,146 @@
+"""Rewriting bound scalars wherever they stand, with the count of boundaries between.
+
+A scalar of a query may hold subqueries, and in those stand references to the query's own row, as
+`OuterColumn` of a level that grows by one with each boundary crossed: a subquery's relation, the
+predicate of an `AnySubquery`, the right side of a lateral join. `map_scalar` and `map_relation` give
+each node to a function together with that depth.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from foreshore.expr.ir import (
+    Aggregate,
+    AnySubquery,
+    Column,
+    Exists,
+    Filter,
+    FlatMap,
+    Join,
+    JoinOn,
+    Map,
+    OrderKey,
+    OuterColumn,
+    Reduce,
+    Relation,
+    Scalar,
+    ScalarSubquery,
+    TopK,
+    inputs_of,
+    operands_of,
+    with_inputs,
+    with_operands,
+)
+
+# Given a node and its depth, what stands in its place; None: the same, with its parts mapped.
+Replace = Callable[[Scalar, int], Scalar | None]
+
+
+def map_scalar(scalar: Scalar, replace: Replace, depth: int = 0) -> Scalar:
+    """Return `scalar` with each node, parents first, given to `replace`."""
+    new = replace(scalar, depth)
+    if new is not None:
+        return new
+    match scalar:
+        case Exists(relation=relation):
+            return Exists(map_relation(relation, replace, depth + 1))
+        case ScalarSubquery(relation=relation, type=type):
+            return ScalarSubquery(map_relation(relation, replace, depth + 1), type)
+        case AnySubquery(predicate=predicate, relation=relation):
+            return AnySubquery(
+                map_scalar(predicate, replace, depth + 1),
+                map_relation(relation, replace, depth + 1),
+            )
+    operands = operands_of(scalar)
+    if not operands:
+        return scalar
+    mapped = tuple(map_scalar(operand, replace, depth) for operand in operands)
+    if all(a is b for a, b in zip(operands, mapped, strict=True)):
+        return scalar
+    return with_operands(scalar, mapped)
+
+
+def map_relation(relation: Relation, replace: Replace, depth: int) -> Relation:
+    """Return `relation` with each scalar's nodes given to `replace`."""
+
+    def one(scalar: Scalar) -> Scalar:
+        return map_scalar(scalar, replace, depth)
+
+    def keys(order: tuple[OrderKey, ...]) -> tuple[OrderKey, ...]:
+        return tuple(msgspec.structs.replace(key, expr=one(key.expr)) for key in order)
+
+    def aggregate(a: Aggregate) -> Aggregate:
+        return Aggregate(
+            a.function,
+            tuple(map(one, a.args)),
+            a.type,
+            a.distinct,
+            None if a.filter is None else one(a.filter),
+            keys(a.order_by),
+        )
+
+    if isinstance(relation, JoinOn):
+        return JoinOn(
+            map_relation(relation.left, replace, depth),
+            map_relation(relation.right, replace, depth + relation.lateral),
+            relation.kind,
+            one(relation.on),
+            relation.lateral,
+        )
+    inputs = inputs_of(relation)
+    if inputs:
+        relation = with_inputs(
+            relation, tuple(map_relation(input, replace, depth) for input in inputs)
+        )
+    match relation:
+        case Map(input=input, scalars=scalars):
+            return Map(input, tuple(map(one, scalars)))
+        case Filter(input=input, predicates=predicates):
+            return Filter(input, tuple(map(one, predicates)))
+        case FlatMap(input=input, function=function, args=args, columns=columns):
+            return FlatMap(input, function, tuple(map(one, args)), columns)
+        case Join(inputs=joined, equivalences=equivalences):
+            return Join(joined, tuple(tuple(map(one, each)) for each in equivalences))
+        case Reduce(input=input, group_key=group_key, aggregates=aggregates):
+            return Reduce(input, tuple(map(one, group_key)), tuple(map(aggregate, aggregates)))
+        case TopK(input=input, group_key=group, order_key=order, limit=limit, offset=offset):
+            return TopK(
+                input,
+                group,
+                keys(order),
+                None if limit is None else one(limit),
+                None if offset is None else one(offset),
+            )
+        case _:
+            return relation
+
+
+def push_down(scalar: Scalar, levels: int = 1) -> Scalar:
+    """Return `scalar` of some row as it is written `levels` boundaries further in."""
+
+    def replace(node: Scalar, depth: int) -> Scalar | None:
+        match node:
+            case Column(index=index, type=type, nullable=nullable) if depth == 0:
+                return OuterColumn(levels, index, type, nullable)
+            case OuterColumn(level=level) if level > depth:
+                return msgspec.structs.replace(node, level=level + levels)
+        return None
+
+    return map_scalar(scalar, replace)
+
+
+def uses_row(scalar: Scalar) -> bool:
+    """Whether the scalar uses a column of the row at hand or one farther out."""
+    found = False
+
+    def look(node: Scalar, depth: int) -> Scalar | None:
+        nonlocal found
+        if (isinstance(node, Column) and depth == 0) or (
+            isinstance(node, OuterColumn) and node.level >= depth
+        ):
+            found = True
+        return None
+
+    map_scalar(scalar, look)
+    return found

@@ -1,0 +1,114 @@
+"""Type names as written to types: aliases, modifiers, arrays."""
+
+from foreshore.errors import (
+    FeatureNotSupported,
+    InvalidParameterValue,
+    SyntaxError_,
+    UndefinedObject,
+)
+from foreshore.sql.ast import TypeName
+from foreshore.types import (
+    NUMERIC,
+    NUMERIC_DIGITS,
+    TYPES,
+    SqlType,
+    array_of,
+    numeric,
+)
+
+_ALIASES = {"decimal": "numeric", "string": "text"}
+_DIGITS = frozenset({"time", "timestamp", "timestamptz", "interval"})
+_NOT_OURS = frozenset(
+    [
+        "bit",
+        "varbit",
+        "box",
+        "circle",
+        "cidr",
+        "cstring",
+        "date_range",
+        "daterange",
+        "inet",
+        "int4range",
+        "int8range",
+        "json",
+        "jsonpath",
+        "line",
+        "lseg",
+        "macaddr",
+        "macaddr8",
+        "money",
+        "numrange",
+        "path",
+        "pg_lsn",
+        "point",
+        "polygon",
+        "timetz",
+        "tsquery",
+        "tsrange",
+        "tstzrange",
+        "tsvector",
+        "txid_snapshot",
+        "xml",
+        "xid",
+        "cid",
+        "tid",
+    ]
+)
+
+
+def type_of_name(name: TypeName) -> SqlType:
+    """Return the type that `name` says."""
+    *schema, word = name.name
+    if schema and schema not in (["pg_catalog"], ["mz_catalog"]):
+        raise UndefinedObject(f'type "{".".join(name.name)}" does not exist', position=name.at + 1)
+    if word.startswith("_") and word[1:] in TYPES:
+        return array_of(NUMERIC if word == "_numeric" else SqlType(word[1:]))
+    word = _ALIASES.get(word, word)
+    if word in _NOT_OURS:
+        raise FeatureNotSupported(f"type {word} is not supported", position=name.at + 1)
+    if word not in TYPES or word in ("array", "unknown"):
+        raise UndefinedObject(f'type "{".".join(name.name)}" does not exist', position=name.at + 1)
+    type = _modified(word, name.modifiers, name.at)
+    return array_of(type) if name.dimensions else type
+
+
+def _modified(word: str, modifiers: tuple[int, ...], at: int) -> SqlType:
+    if not modifiers:
+        return NUMERIC if word == "numeric" else SqlType(word)
+    position = at + 1
+    if word == "numeric":
+        precision = modifiers[0]
+        scale = modifiers[1] if len(modifiers) > 1 else 0
+        if len(modifiers) > 2:
+            raise InvalidParameterValue("invalid NUMERIC type modifier", position=position)
+        if not 1 <= precision <= 1000:
+            raise InvalidParameterValue(
+                f"NUMERIC precision {precision} must be between 1 and 1000", position=position
+            )
+        if not -1000 <= scale <= 1000:
+            raise InvalidParameterValue(
+                f"NUMERIC scale {scale} must be between -1000 and 1000", position=position
+            )
+        if precision > NUMERIC_DIGITS or not 0 <= scale <= precision:
+            raise FeatureNotSupported(
+                f"numeric({precision},{scale}) is not supported",
+                detail=f"Precision is at most {NUMERIC_DIGITS}, scale between 0 and the precision.",
+                position=position,
+            )
+        return numeric(precision, scale)
+    if word in ("varchar", "bpchar"):
+        (length,) = modifiers[:1]
+        shown = "varchar" if word == "varchar" else "char"
+        if length < 1:
+            raise InvalidParameterValue(
+                f"length for type {shown} must be at least 1", position=position
+            )
+        if length > 10485760:
+            raise InvalidParameterValue(
+                f"length for type {shown} cannot exceed 10485760", position=position
+            )
+        return SqlType(word, length)
+    if word in _DIGITS:
+        return SqlType(word, min(modifiers[0], 6))
+    raise SyntaxError_(f'type modifier is not allowed for type "{word}"', position=position)
