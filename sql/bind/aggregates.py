@@ -1,0 +1,124 @@
+"""Grouping: from scalars over the rows of FROM to scalars over groups.
+
+An aggregate call is bound, where it stands, to a scalar over `CoreRef`s, the results of core
+aggregates that are gathered on the side. Once the whole query is bound, `Grouping.over_groups` turns
+each of its scalars into one over the rows of the `Reduce`: what equals an expression of GROUP BY
+becomes its column, a `CoreRef` the column of its aggregate, and any other column of FROM is
+PostgreSQL's error 42803.
+"""
+
+from dataclasses import dataclass, field
+
+from foreshore.errors import GroupingError
+from foreshore.expr.ir import (
+    Aggregate,
+    Column,
+    Node,
+    OuterColumn,
+    Reduce,
+    Relation,
+    Scalar,
+    type_of,
+)
+from foreshore.sql.rewrite import map_scalar
+from foreshore.sql.scope import Scope
+from foreshore.types import ColumnType, SqlType
+
+
+class CoreRef(Node, frozen=True, cache_hash=True):
+    """While a query is bound only: the result of its `index`-th core aggregate."""
+
+    index: int
+    type: SqlType
+    nullable: bool = True
+
+
+class SetRef(Node, frozen=True, cache_hash=True):
+    """While a query is bound only: a row's value of its `index`-th set-returning call."""
+
+    index: int
+    type: SqlType
+    nullable: bool = True
+
+
+@dataclass
+class Aggregates:
+    """The core aggregates that the calls of one query come to."""
+
+    cores: list[Aggregate] = field(default_factory=list)
+
+    def add(self, core: Aggregate) -> CoreRef:
+        """Return the reference to `core`, one and the same for equal ones."""
+        if core in self.cores:
+            index = self.cores.index(core)
+        else:
+            index = len(self.cores)
+            self.cores.append(core)
+        return CoreRef(index, core.type, core.function != "count")
+
+
+@dataclass
+class Grouping:
+    """A query's groups: `keys` over the rows of FROM, and its core aggregates."""
+
+    scope: Scope
+    keys: tuple[Scalar, ...]
+    aggregates: Aggregates
+
+    def relation(self, input: Relation) -> Relation:
+        """Return the groups of `input`."""
+        return Reduce(input, self.keys, tuple(self.aggregates.cores))
+
+    def columns(self) -> list[ColumnType]:
+        """Return the types of the groups' columns."""
+        keys = [ColumnType(type_of(key), getattr(key, "nullable", True)) for key in self.keys]
+        return keys + [
+            ColumnType(core.type, core.function != "count") for core in self.aggregates.cores
+        ]
+
+    def over_groups(self, scalar: Scalar) -> Scalar:
+        """Return `scalar` over the rows of `relation`."""
+
+        def column(index: int, depth: int, type: SqlType, nullable: bool) -> Scalar:
+            if depth == 0:
+                return Column(index, type, nullable)
+            return OuterColumn(depth, index, type, nullable)
+
+        def replace(node: Scalar, depth: int) -> Scalar | None:
+            if isinstance(node, CoreRef):
+                return column(len(self.keys) + node.index, depth, node.type, node.nullable)
+            key = self._key(node, depth)
+            if key is not None:
+                expr = self.keys[key]
+                return column(key, depth, type_of(expr), getattr(expr, "nullable", True))
+            index = None
+            if (isinstance(node, Column) and depth == 0) or (
+                isinstance(node, OuterColumn) and node.level == depth
+            ):
+                index = node.index
+            if index is not None:
+                raise self._ungrouped(index, depth)
+            return None
+
+        return map_scalar(scalar, replace)
+
+    def _key(self, node: Scalar, depth: int) -> int | None:
+        if depth == 0:
+            return self.keys.index(node) if node in self.keys else None
+        if isinstance(node, OuterColumn) and node.level == depth:
+            for i, key in enumerate(self.keys):
+                if isinstance(key, Column) and key.index == node.index:
+                    return i
+        return None
+
+    def _ungrouped(self, index: int, depth: int) -> GroupingError:
+        shown, at = self.scope.named.get(index, (f"column {index + 1}", None))
+        position = None if at is None else at + 1
+        if depth:
+            return GroupingError(
+                f'subquery uses ungrouped column "{shown}" from outer query', position=position
+            )
+        return GroupingError(
+            f'column "{shown}" must appear in the GROUP BY clause or be used in an aggregate function',
+            position=position,
+        )

@@ -1,0 +1,312 @@
+"""Calls: what a function's name means.
+
+In this order: values of the session (`now()`, `current_user`, ...), aggregates, functions that are
+queries over the catalog (`sql_functions`), functions that give rows, the scalar functions of the
+registry, and last a type's name as a cast of one argument.
+"""
+
+from collections.abc import Callable
+from typing import cast as cast_
+
+from foreshore.errors import (
+    FeatureNotSupported,
+    UndefinedFunction,
+    WrongObjectType,
+)
+from foreshore.expr.functions.aggregates import is_aggregate
+from foreshore.expr.functions.registry import (
+    NO_LITERAL,
+    function_exists,
+    resolve_aggregate,
+    resolve_table,
+)
+from foreshore.expr.functions.tables import is_table_function
+from foreshore.expr.ir import (
+    Aggregate,
+    Column,
+    Environment,
+    Literal,
+    OrderKey,
+    Scalar,
+    type_of,
+)
+from foreshore.sql import ast
+from foreshore.sql.bind.expression import (
+    Clause,
+    ExpressionBinder,
+    at_of,
+    undefined_function,
+)
+from foreshore.sql.coerce import cast, coerce, to_known
+from foreshore.sql.planning import located
+from foreshore.sql.rewrite import map_scalar, uses_row
+from foreshore.sql.scope import resolve_table as resolve_qualifier
+from foreshore.types import (
+    BOOL,
+    DATE,
+    INT4,
+    MZ_TIMESTAMP,
+    NAME,
+    TEXT,
+    TIME_OF_DAY,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    TYPES,
+    SqlType,
+    array_of,
+)
+
+_SCHEMAS = frozenset(("pg_catalog", "mz_catalog", "mz_internal", "information_schema"))
+
+_ENVIRONMENT: dict[str, Environment] = {
+    "now": Environment("now", TIMESTAMPTZ),
+    "transaction_timestamp": Environment("now", TIMESTAMPTZ),
+    "statement_timestamp": Environment("now", TIMESTAMPTZ),
+    "clock_timestamp": Environment("now", TIMESTAMPTZ),
+    "mz_now": Environment("mz_now", MZ_TIMESTAMP),
+    "current_user": Environment("current_user", NAME),
+    "session_user": Environment("session_user", NAME),
+    "user": Environment("current_user", NAME),
+    "current_role": Environment("current_user", NAME),
+    "current_database": Environment("current_database", NAME),
+    "current_catalog": Environment("current_database", NAME),
+    "current_schema": Environment("current_schema", NAME),
+    "version": Environment("version", TEXT),
+    "mz_version": Environment("mz_version", TEXT),
+    "pg_backend_pid": Environment("pg_backend_pid", INT4),
+}
+_SQL_VALUE_CASTS = {
+    "current_date": DATE,
+    "current_timestamp": TIMESTAMPTZ,
+    "localtimestamp": TIMESTAMP,
+    "localtime": TIME_OF_DAY,
+}
+
+
+def environment(binder: ExpressionBinder, value: Environment, at: int) -> Scalar:
+    """Return a value of the session; none may be in what is maintained."""
+    if binder.planning.maintained and value.name != "mz_now":
+        raise FeatureNotSupported(
+            f"{value.name.split(':')[0]} cannot be used in a view that is maintained, "
+            "because its value depends on when and by whom it is called",
+            position=at + 1,
+        )
+    return value
+
+
+def bind_sql_value(binder: ExpressionBinder, expr: ast.SqlValue) -> Scalar:
+    """Return CURRENT_DATE, CURRENT_USER, ..."""
+    if expr.name == "current_time":
+        raise FeatureNotSupported("type time with time zone is not supported", position=expr.at + 1)
+    target = _SQL_VALUE_CASTS.get(expr.name)
+    if target is None:
+        return environment(binder, _ENVIRONMENT[expr.name], expr.at)
+    now = environment(binder, _ENVIRONMENT["now"], expr.at)
+    if expr.precision is not None:
+        target = SqlType(target.name, min(expr.precision, 6))
+    return cast(binder.planning, now, target, expr.at)
+
+
+def bind_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
+    """Return the scalar that a call means."""
+    name = expr.name[-1]
+    if len(expr.name) > 1 and expr.name[-2] not in _SCHEMAS:
+        types = [type_of(binder.bind(arg)) for arg in expr.args]
+        raise undefined_function(".".join(expr.name), types, expr.at)
+    if is_aggregate(name):
+        return _aggregate(binder, name, expr)
+    if expr.star or expr.distinct or expr.order_by or expr.filter is not None:
+        return _not_an_aggregate(binder, name, expr)
+    if not expr.args and name in _ENVIRONMENT:
+        return environment(binder, _ENVIRONMENT[name], expr.at)
+    args = tuple(binder.bind(arg) for arg in expr.args)
+    ats = tuple(at_of(arg) for arg in expr.args)
+    session = _SESSION_FUNCTIONS.get(name)
+    if session is not None:
+        return session(binder, name, args, expr.at)
+    from foreshore.sql.sql_functions import bind_sql_function, find_sql_function
+
+    body = find_sql_function(name, tuple(map(type_of, args)))
+    if body is not None:
+        return bind_sql_function(binder, body, args, ats, expr.at)
+    if is_table_function(name):
+        literals = tuple(a.value if isinstance(a, Literal) else NO_LITERAL for a in args)
+        with located(expr.at):
+            found = resolve_table(name, tuple(map(type_of, args)), literals)
+        return binder.add_set(found, binder.coerced(args, found.arg_types, ats), expr.at)
+    if expr.variadic:
+        raise FeatureNotSupported("VARIADIC is not supported", position=expr.at + 1)
+    if not function_exists(name) and len(args) == 1:
+        type = _type_called(name)
+        if type is not None:
+            return cast(binder.planning, args[0], type, expr.at)
+    return binder.call(name, args, expr.at, ats)
+
+
+def _type_called(name: str) -> SqlType | None:
+    return SqlType(name) if name in TYPES and name not in ("array", "numeric", "unknown") else None
+
+
+# --- the session ---------------------------------------------------------------------------
+
+
+def _current_setting(
+    binder: ExpressionBinder, name: str, args: tuple[Scalar, ...], at: int
+) -> Scalar:
+    if not args or not isinstance(args[0], Literal) or args[0].value is None:
+        raise FeatureNotSupported(
+            "current_setting of anything but a constant is not supported", position=at + 1
+        )
+    return environment(binder, Environment(f"current_setting:{args[0].value.lower()}", TEXT), at)
+
+
+def _current_schemas(
+    binder: ExpressionBinder, name: str, args: tuple[Scalar, ...], at: int
+) -> Scalar:
+    implicit = coerce(binder.planning, args[0], BOOL, "implicit", at) if len(args) == 1 else None
+    if not isinstance(implicit, Literal):
+        raise undefined_function(name, [type_of(arg) for arg in args], at)
+    key = "current_schemas:true" if implicit.value else "current_schemas:false"
+    return environment(binder, Environment(key, array_of(NAME)), at)
+
+
+def _pg_typeof(binder: ExpressionBinder, name: str, args: tuple[Scalar, ...], at: int) -> Scalar:
+    if len(args) != 1:
+        raise undefined_function(name, [type_of(arg) for arg in args], at)
+    return Literal(str(type_of(args[0])), TEXT)
+
+
+_SESSION_FUNCTIONS: dict[
+    str, Callable[[ExpressionBinder, str, tuple[Scalar, ...], int], Scalar]
+] = {
+    "current_setting": _current_setting,
+    "current_schemas": _current_schemas,
+    "pg_typeof": _pg_typeof,
+}
+
+
+# --- aggregates ----------------------------------------------------------------------------
+
+
+def _not_an_aggregate(binder: ExpressionBinder, name: str, expr: ast.FunctionCall) -> Scalar:
+    """Raise the error of `f(*)`, `f(DISTINCT x)`, ... where `f` is no aggregate."""
+    types = [type_of(binder.bind(arg)) for arg in expr.args]
+    if expr.star:
+        raise undefined_function(name, types, expr.at)
+    what = "DISTINCT" if expr.distinct else "ORDER BY" if expr.order_by else "FILTER"
+    if not function_exists(name):
+        raise undefined_function(name, types, expr.at)
+    raise WrongObjectType(
+        f"{what} specified, but {name} is not an aggregate function", position=expr.at + 1
+    )
+
+
+def _aggregate(binder: ExpressionBinder, name: str, expr: ast.FunctionCall) -> Scalar:
+    gathered = binder.clause.aggregates
+    if gathered is None:
+        raise binder.refuse_aggregate(expr.at)
+    if expr.star and name != "count":
+        raise UndefinedFunction(f"function {name}() does not exist", position=expr.at + 1)
+    inner = ExpressionBinder(binder.planning, binder.scope, Clause("aggregate", nested=True))
+    args = tuple(
+        scalar
+        for arg in expr.args
+        if (scalar := _whole_row(binder, name, arg) or inner.bind(arg)) is not _NOT_NULL_ROW
+    )
+    ats = tuple(at_of(arg) for arg in expr.args)[: len(args)]
+    if expr.distinct and not expr.args:
+        raise UndefinedFunction("DISTINCT needs an argument", position=expr.at + 1)
+    with located(expr.at):
+        literals = tuple(a.value if isinstance(a, Literal) else NO_LITERAL for a in args)
+        found = resolve_aggregate(name, tuple(map(type_of, args)), literals)
+    args = binder.coerced(args, found.arg_types, ats)
+    if _only_outer(args):
+        raise FeatureNotSupported(
+            "an aggregate over columns of an outer query only is not supported",
+            position=expr.at + 1,
+        )
+    if expr.distinct and not found.distinct:
+        raise FeatureNotSupported(f"{name}(DISTINCT ...) is not supported", position=expr.at + 1)
+    order_by = tuple(_order_key(inner, key) for key in expr.order_by)
+    if expr.distinct and order_by and any(key.expr not in args for key in order_by):
+        raise WrongObjectType(
+            "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list",
+            sqlstate="42P10",
+            position=expr.order_by[0].at + 1,
+        )
+    condition = None
+    if expr.filter is not None:
+        filtering = ExpressionBinder(binder.planning, binder.scope, Clause("FILTER"))
+        condition = filtering.boolean(expr.filter, "FILTER")
+
+    def filled(scalar: Scalar, values: tuple[Scalar, ...]) -> Scalar:
+        def replace(node: Scalar, depth: int) -> Scalar | None:
+            return values[node.index] if isinstance(node, Column) and depth == 0 else None
+
+        return map_scalar(scalar, replace)
+
+    ordered = ("array_agg", "string_agg")
+    cores = tuple(
+        gathered.add(
+            Aggregate(
+                core.function,
+                tuple(filled(arg, args) for arg in core.args),
+                core.type,
+                expr.distinct,
+                condition,
+                order_by if core.function in ordered else (),
+            )
+        )
+        for core in found.cores
+    )
+    return filled(found.finish, cast_(tuple[Scalar, ...], cores))
+
+
+_NOT_NULL_ROW = Literal(None, SqlType("record"))
+
+
+def _whole_row(binder: ExpressionBinder, name: str, arg: ast.Expression) -> Scalar | None:
+    """Return what count(t.*) and count(t) count: a column that is NULL just where the row is.
+
+    `_NOT_NULL_ROW` where the row is always there, so that all rows count.
+    """
+    if name != "count":
+        return None
+    match arg:
+        case ast.Star(qualifier=parts, at=at) if parts:
+            table, level, _ = resolve_qualifier(binder.scope, parts, at)
+        case ast.ColumnRef(parts=(alias,)) if (
+            not any(slot.name == alias for slot in binder.scope.visible)
+            and (found := binder.scope.find_table(alias, None)) is not None
+        ):
+            table, level = found, 0
+        case _:
+            return None
+    if level == 0 and not table.outer:
+        return _NOT_NULL_ROW
+    raise FeatureNotSupported(
+        "count of whole rows of an outer join's nullable side is not supported",
+        hint="Count a column that is never null.",
+        position=at_of(arg) + 1,
+    )
+
+
+def _only_outer(args: tuple[Scalar, ...]) -> bool:
+    """Whether the arguments use columns, but none of the query's own row."""
+    own = False
+
+    def look(node: Scalar, depth: int) -> Scalar | None:
+        nonlocal own
+        if (isinstance(node, Column) and depth == 0) or getattr(node, "level", -1) == depth > 0:
+            own = True
+        return None
+
+    for arg in args:
+        map_scalar(arg, look)
+    return not own and any(map(uses_row, args))
+
+
+def _order_key(binder: ExpressionBinder, key: ast.SortKey) -> OrderKey:
+    expr = to_known(binder.planning, binder.bind(key.expr), key.at)
+    nulls_first = key.descending if key.nulls_first is None else key.nulls_first
+    return OrderKey(expr, key.descending, nulls_first)

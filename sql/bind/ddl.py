@@ -1,0 +1,415 @@
+"""CREATE, DROP, ALTER ... RENAME: what is to be made, checked as far as the statement can say.
+
+The `sql` of a plan is the statement in one fixed form with all names of relations qualified; planning
+it again at another time, in another session, means the same.
+"""
+
+from foreshore.errors import (
+    DatatypeMismatch,
+    DuplicateColumn,
+    FeatureNotSupported,
+    InvalidParameterValue,
+    SyntaxError_,
+    UndefinedObject,
+    WrongObjectType,
+)
+from foreshore.expr.ir import (
+    AnySubquery,
+    Column,
+    Environment,
+    Exists,
+    Literal,
+    Relation,
+    Scalar,
+    ScalarSubquery,
+    scalars_of,
+    type_of,
+    walk_relations,
+    walk_scalars,
+)
+from foreshore.sql import ast
+from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
+from foreshore.sql.bind.from_clause import qualify, relation_of_item
+from foreshore.sql.bind.query import bind_query
+from foreshore.sql.bind.result import plain_query
+from foreshore.sql.coerce import assign
+from foreshore.sql.keywords import quote_identifier
+from foreshore.sql.plan import (
+    CreateCluster,
+    CreateClusterReplica,
+    CreateDatabase,
+    CreateIndex,
+    CreateMaterializedView,
+    CreateSchema,
+    CreateTable,
+    CreateView,
+    Drop,
+    Name,
+    ObjectKind,
+    Rename,
+    ShowCreate,
+)
+from foreshore.sql.planning import Planning, located
+from foreshore.sql.scope import Scope, Slot, Table
+from foreshore.sql.type_names import type_of_name
+from foreshore.types import TEXT, ColumnType, RelationDesc, SqlType, format_type
+
+_KINDS: dict[str, ObjectKind] = {
+    "database": "database",
+    "schema": "schema",
+    "table": "table",
+    "view": "view",
+    "materialized view": "materialized view",
+    "index": "index",
+    "cluster": "cluster",
+    "cluster replica": "cluster replica",
+}
+_NOT_STORED = frozenset(("record", "void", "unknown", "int2vector", "oidvector", "char"))
+DEFAULT_SIZE = "embedded"
+
+
+def _qualified(name: Name) -> str:
+    parts = [part for part in (name.database, name.schema, name.item) if part is not None]
+    return ".".join(map(quote_identifier, parts))
+
+
+def spliced(planning: Planning, start: int, end: int) -> str:
+    """Return the text between two offsets with its relations' names qualified."""
+    text, position = "", start
+    for at, until, name in sorted(set(planning.qualified)):
+        if start <= at and until <= end:
+            text += planning.text[position:at] + name
+            position = until
+    return text + planning.text[position:end]
+
+
+# --- tables --------------------------------------------------------------------------------
+
+
+def bind_create_table(planning: Planning, statement: ast.CreateTableStatement) -> CreateTable:
+    """Return the plan of CREATE TABLE."""
+    if statement.refused is not None:
+        what, at = statement.refused
+        raise FeatureNotSupported(
+            f"{what} constraints are not supported",
+            hint="Only NOT NULL is enforced; leave the constraint out.",
+            position=at + 1,
+        )
+    with located(statement.name.at):
+        name = planning.catalog.resolve_new(statement.name.name)
+    seen: set[str] = set()
+    columns: list[ColumnType] = []
+    defaults: list[Scalar] = []
+    parts: list[str] = []
+    planning.in_view = True  # no parameters
+    for column in statement.columns:
+        if column.name in seen:
+            raise DuplicateColumn(
+                f'column "{column.name}" specified more than once', position=column.at + 1
+            )
+        seen.add(column.name)
+        type = type_of_name(column.type)
+        if (type.element or type).name in _NOT_STORED:
+            raise InvalidParameterValue(
+                f'column "{column.name}" has pseudo-type {type}',
+                sqlstate="42P16",
+                position=column.at + 1,
+            )
+        columns.append(ColumnType(type, not column.not_null))
+        text = f"{quote_identifier(column.name)} {format_type(type)}"
+        if column.not_null:
+            text += " NOT NULL"
+        default: Scalar = Literal(None, type)
+        if column.default is not None:
+            default, shown = _default(planning, column.default, column.name, type)
+            text += f" DEFAULT {shown}"
+        defaults.append(default)
+        parts.append(text)
+    desc = RelationDesc(tuple(c.name for c in statement.columns), tuple(columns))
+    sql = f"CREATE TABLE {_qualified(name)} ({', '.join(parts)})"
+    return CreateTable(name, desc, tuple(defaults), statement.if_not_exists, sql)
+
+
+def _default(
+    planning: Planning, expr: ast.Expression, column: str, type: SqlType
+) -> tuple[Scalar, str]:
+    binder = ExpressionBinder(planning, Scope(), Clause("DEFAULT expressions"))
+    if isinstance(expr, ast.ColumnRef):
+        raise FeatureNotSupported(
+            "cannot use column reference in DEFAULT expression", position=expr.at + 1
+        )
+    scalar = binder.bind(expr)
+    if any(isinstance(s, Exists | ScalarSubquery | AnySubquery) for s in walk_scalars(scalar)):
+        raise FeatureNotSupported(
+            "cannot use subquery in DEFAULT expression", position=at_of(expr) + 1
+        )
+    result = _assign_default(planning, scalar, type, column, at_of(expr))
+    end = expression_end(planning.text, at_of(expr))
+    return result, planning.text[at_of(expr) : end].strip()
+
+
+def _assign_default(
+    planning: Planning, scalar: Scalar, type: SqlType, column: str, at: int
+) -> Scalar:
+    try:
+        return assign(planning, scalar, type, column, at)
+    except DatatypeMismatch:
+        raise DatatypeMismatch(
+            f'column "{column}" is of type {type} but default expression is of type '
+            f"{type_of(scalar)}",
+            hint="You will need to rewrite or cast the expression.",
+            position=at + 1,
+        ) from None
+
+
+def expression_end(text: str, start: int) -> int:
+    """Return where the expression that starts at `start` ends in a column definition."""
+    from foreshore.sql.lexer import tokenize
+    from foreshore.sql.parse_statement import StatementParser
+
+    tokens = tokenize(text)
+    index = next(i for i, token in enumerate(tokens) if token.start >= start)
+    parser = StatementParser(text, tokens, index)
+    parser.expression(4)
+    return parser.last_end
+
+
+# --- views ---------------------------------------------------------------------------------
+
+
+def bind_create_view(
+    planning: Planning, statement: ast.CreateViewStatement
+) -> CreateView | CreateMaterializedView:
+    """Return the plan of CREATE VIEW or CREATE MATERIALIZED VIEW."""
+    with located(statement.name.at):
+        name = planning.catalog.resolve_new(statement.name.name)
+    planning.in_view = True
+    planning.maintained = statement.materialized
+    bound = bind_query(planning, statement.query, None)
+    if len(statement.columns) > len(bound.names):
+        raise SyntaxError_(
+            "CREATE VIEW specifies more column names than columns",
+            position=statement.name.at + 1,
+        )
+    names = statement.columns + bound.names[len(statement.columns) :]
+    for i, column in enumerate(names):
+        if column in names[:i]:
+            raise DuplicateColumn(f'column "{column}" specified more than once')
+    query = plain_query(bound, names)
+    if statement.materialized:
+        refuse_environment(query.relation, "a materialized view")
+    _require_cluster(planning, statement.cluster)
+    depends_on = frozenset(planning.depends_on)
+    sql = "CREATE MATERIALIZED VIEW " if statement.materialized else "CREATE VIEW "
+    sql += _qualified(name)
+    if statement.columns:
+        sql += f" ({', '.join(map(quote_identifier, statement.columns))})"
+    if statement.cluster is not None:
+        sql += f" IN CLUSTER {quote_identifier(statement.cluster)}"
+    sql += f" AS {spliced(planning, statement.at, statement.end)}"
+    if statement.materialized:
+        return CreateMaterializedView(
+            name,
+            query,
+            statement.cluster,
+            statement.or_replace,
+            statement.if_not_exists,
+            depends_on,
+            sql,
+        )
+    return CreateView(name, query, statement.or_replace, statement.if_not_exists, depends_on, sql)
+
+
+def refuse_environment(relation: Relation, what: str) -> None:
+    """Raise an error if the relation depends on when or by whom it is evaluated."""
+    for node in walk_relations(relation):
+        for scalar in scalars_of(node):
+            for part in walk_scalars(scalar):
+                if isinstance(part, Environment):
+                    raise FeatureNotSupported(
+                        f"{part.name.split(':')[0]} cannot be used in {what}, "
+                        "because its value depends on when and by whom it is called"
+                    )
+
+
+def _require_cluster(planning: Planning, cluster: str | None) -> None:
+    if cluster is not None and not planning.catalog.cluster_exists(cluster):
+        raise UndefinedObject(f'unknown cluster "{cluster}"')
+
+
+# --- indexes -------------------------------------------------------------------------------
+
+
+def bind_create_index(planning: Planning, statement: ast.CreateIndexStatement) -> CreateIndex:
+    """Return the plan of CREATE INDEX."""
+    with located(statement.on.at):
+        item = planning.catalog.resolve_item(statement.on.name)
+        if item.kind == "index":
+            raise WrongObjectType(f'"{item.name.item}" is an index')
+        if item.kind == "builtin":
+            raise WrongObjectType(
+                f'cannot create an index on system catalog "{item.name.item}"', sqlstate="42501"
+            )
+    qualify(planning, statement.on, item)
+    refuse_environment(relation_of_item(planning, item), "an index")
+    _require_cluster(planning, statement.cluster)
+    planning.in_view = planning.maintained = True
+    columns = item.desc.columns
+    slots = [Slot(column, i) for i, column in enumerate(item.desc.names)]
+    table = Table(item.name.item, item.name.schema, tuple(slots))
+    scope = Scope(list(columns), [table], slots)
+    key: tuple[Scalar, ...]
+    if statement.default:
+        positions = item.desc.keys[0] if item.desc.keys else range(len(columns))
+        key = tuple(Column(i, columns[i].type, columns[i].nullable) for i in positions)
+        keys = ""
+    else:
+        binder = ExpressionBinder(planning, scope, Clause("index expressions"))
+        bound = []
+        for expr in statement.keys:
+            scalar = binder.bind(expr)
+            if any(
+                isinstance(s, Exists | ScalarSubquery | AnySubquery) for s in walk_scalars(scalar)
+            ):
+                raise FeatureNotSupported(
+                    "cannot use subquery in index expression", position=at_of(expr) + 1
+                )
+            bound.append(scalar)
+        key = tuple(bound)
+        keys = " " + planning.text[statement.keys_at : statement.keys_end]
+    sql = "CREATE DEFAULT INDEX" if statement.default else "CREATE INDEX"
+    if statement.name is not None:
+        sql += f" {quote_identifier(statement.name)}"
+    if statement.cluster is not None:
+        sql += f" IN CLUSTER {quote_identifier(statement.cluster)}"
+    sql += f" ON {_qualified(item.name)}{keys}"
+    return CreateIndex(
+        statement.name,
+        item.id,
+        key,
+        statement.default,
+        statement.cluster,
+        statement.if_not_exists,
+        sql,
+    )
+
+
+# --- clusters, namespaces ------------------------------------------------------------------
+
+
+def bind_create_cluster(statement: ast.CreateClusterStatement) -> CreateCluster:
+    """Return the plan of CREATE CLUSTER."""
+    options = dict(statement.options)
+    if statement.replicas is not None:
+        replicas = []
+        for name, each in statement.replicas:
+            size = each.get("size", DEFAULT_SIZE)
+            _known_options(each, ("size",))
+            replicas.append((name, size))
+        return CreateCluster(
+            statement.name,
+            replicas[0][1] if replicas else DEFAULT_SIZE,
+            len(replicas),
+            {},
+            tuple(replicas),
+            statement.if_not_exists,
+        )
+    size = options.pop("size", DEFAULT_SIZE)
+    factor = options.pop("replication factor", "1")
+    if not factor.isdigit():
+        raise InvalidParameterValue(
+            f'invalid value for REPLICATION FACTOR: "{factor}"', position=statement.at + 1
+        )
+    return CreateCluster(statement.name, size, int(factor), options, None, statement.if_not_exists)
+
+
+def _known_options(options: dict[str, str], known: tuple[str, ...]) -> None:
+    for name in options:
+        if name not in known:
+            raise InvalidParameterValue(f"unrecognized option {name.upper()}")
+
+
+def bind_create_replica(
+    planning: Planning, statement: ast.CreateReplicaStatement
+) -> CreateClusterReplica:
+    """Return the plan of CREATE CLUSTER REPLICA."""
+    with located(statement.at):
+        _require_cluster(planning, statement.cluster)
+    options = dict(statement.options)
+    size = options.pop("size", DEFAULT_SIZE)
+    return CreateClusterReplica(statement.cluster, statement.name, size, options)
+
+
+def bind_create_namespace(
+    planning: Planning, statement: ast.CreateNamespaceStatement
+) -> CreateDatabase | CreateSchema:
+    """Return the plan of CREATE DATABASE or CREATE SCHEMA."""
+    parts = statement.name
+    if statement.kind == "database":
+        if len(parts) != 1:
+            raise SyntaxError_(
+                f'improper database name: "{".".join(parts)}"', position=statement.at + 1
+            )
+        return CreateDatabase(parts[0], statement.if_not_exists)
+    if len(parts) > 2:
+        raise SyntaxError_(
+            f"improper qualified name (too many dotted names): {'.'.join(parts)}",
+            position=statement.at + 1,
+        )
+    database = parts[0] if len(parts) == 2 else planning.catalog.database
+    return CreateSchema(database, parts[-1], statement.if_not_exists)
+
+
+# --- DROP, RENAME, SHOW CREATE -------------------------------------------------------------
+
+
+def bind_drop(planning: Planning, statement: ast.DropStatement) -> Drop:
+    """Return the plan of DROP."""
+    kind = _KINDS[statement.kind]
+    names = tuple(_name_of(planning, kind, ref) for ref in statement.names)
+    return Drop(kind, names, statement.if_exists, statement.cascade)
+
+
+def bind_rename(planning: Planning, statement: ast.RenameStatement) -> Rename:
+    """Return the plan of ALTER ... RENAME TO."""
+    kind = _KINDS[statement.kind]
+    name = _name_of(planning, kind, statement.name)
+    return Rename(kind, name, statement.to, statement.if_exists)
+
+
+def bind_show_create(planning: Planning, statement: ast.ShowCreateStatement) -> ShowCreate:
+    """Return the plan of SHOW CREATE."""
+    kind = _KINDS[statement.kind]
+    name = _name_of(planning, kind, statement.name)
+    text = ColumnType(TEXT, False)
+    return ShowCreate(kind, name, RelationDesc(("name", "create_sql"), (text, text)))
+
+
+def _name_of(planning: Planning, kind: ObjectKind, ref: ast.TableRef) -> Name:
+    """Return a name with as many parts as the kind has; None for those not written.
+
+    Whether there is such an object is asked when the statement runs: IF EXISTS decides what follows
+    if not, and a statement may name what one before it in the same text makes.
+    """
+    parts = ref.name
+    limits = {"database": 1, "cluster": 1, "schema": 2, "cluster replica": 2}
+    if len(parts) > limits.get(kind, 3):
+        raise SyntaxError_(
+            f"improper qualified name (too many dotted names): {'.'.join(parts)}",
+            position=ref.at + 1,
+        )
+    match kind:
+        case "database" | "cluster":
+            return Name(None, None, parts[0])
+        case "schema":
+            database = parts[0] if len(parts) == 2 else planning.catalog.database
+            return Name(database, None, parts[-1])
+        case "cluster replica":
+            if len(parts) != 2:
+                raise SyntaxError_(
+                    "a cluster replica is named cluster.replica", position=ref.at + 1
+                )
+            return Name(None, parts[0], parts[1])
+        case _:
+            padded = (None, None, *parts)[-3:]
+            return Name(padded[0], padded[1], parts[-1])

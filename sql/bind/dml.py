@@ -1,0 +1,448 @@
+"""INSERT, UPDATE, DELETE and COPY: which rows go, which come.
+
+An update or delete says which rows change by a relation over the table; rows that are equal in
+all columns are one row with a multiplicity, and change together. With FROM or USING a row may match
+several times and changes once: matches are found for each distinct row, then put beside the rows.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from foreshore.errors import (
+    DuplicateColumn,
+    FeatureNotSupported,
+    InsufficientPrivilege,
+    InvalidParameterValue,
+    SyntaxError_,
+    UndefinedColumn,
+    WrongObjectType,
+)
+from foreshore.expr.ir import (
+    TRUE,
+    And,
+    Column,
+    Get,
+    JoinOn,
+    Literal,
+    LocalGet,
+    Map,
+    Project,
+    Relation,
+    Scalar,
+    TopK,
+    columns_of,
+    sources_of,
+)
+from foreshore.sql import ast
+from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
+from foreshore.sql.bind.from_clause import Part, right_side, scope_of, side_by_side
+from foreshore.sql.bind.query import (
+    bind_query,
+    distinct,
+    filtered,
+    plain_relation,
+    project_targets,
+    rows_relation,
+)
+from foreshore.sql.bind.result import lowered, query_over
+from foreshore.sql.catalog_reader import ItemView
+from foreshore.sql.coerce import assign
+from foreshore.sql.plan import CopyFrom, CopyOptions, Delete, Insert, Query, Update
+from foreshore.sql.planning import Planning, located
+from foreshore.sql.scope import Scope, Slot, Table
+from foreshore.types import INT8, ColumnType
+
+
+def _table(planning: Planning, ref: ast.TableRef, verb: str) -> ItemView:
+    """Return the table that a statement changes."""
+    with located(ref.at):
+        item = planning.catalog.resolve_item(ref.name)
+        name = item.name.item
+        match item.kind:
+            case "table":
+                return item
+            case "view":
+                preposition = {"insert": "into ", "delete": "from "}.get(verb, "")
+                raise WrongObjectType(f'cannot {verb} {preposition}view "{name}"', sqlstate="55000")
+            case "materialized view":
+                raise WrongObjectType(f'cannot change materialized view "{name}"')
+            case "index":
+                raise WrongObjectType(f'"{name}" is an index')
+            case "builtin":
+                raise InsufficientPrivilege(f'permission denied: "{name}" is a system catalog')
+
+
+def _positions(item: ItemView, columns: Sequence[tuple[str, int]]) -> tuple[int, ...]:
+    positions: list[int] = []
+    for name, at in columns:
+        if name not in item.desc.names:
+            raise UndefinedColumn(
+                f'column "{name}" of relation "{item.name.item}" does not exist', position=at + 1
+            )
+        index = item.desc.names.index(name)
+        if index in positions:
+            raise DuplicateColumn(f'column "{name}" specified more than once', position=at + 1)
+        positions.append(index)
+    return tuple(positions)
+
+
+def _default(item: ItemView, index: int) -> Scalar:
+    if item.defaults:
+        return item.defaults[index]
+    return Literal(None, item.desc.columns[index].type)
+
+
+def _returning(
+    planning: Planning, item: ItemView, ref: ast.TableRef, targets: tuple[ast.Target, ...]
+) -> Query | None:
+    if not targets:
+        return None
+    columns = item.desc.columns
+    relation = LocalGet(0, columns)
+    scope = _row_of(item, ref, columns)
+    outputs, names = project_targets(planning, targets, scope, relation, "RETURNING")
+    return query_over(lowered(outputs), names)
+
+
+def _row_of(item: ItemView, ref: ast.TableRef, columns: Sequence[ColumnType]) -> Scope:
+    slots = tuple(Slot(name, i) for i, name in enumerate(item.desc.names))
+    table = Table(ref.alias or item.name.item, None if ref.alias else item.name.schema, slots)
+    return Scope(list(columns), [table], list(slots))
+
+
+# --- INSERT --------------------------------------------------------------------------------
+
+
+def bind_insert(planning: Planning, statement: ast.InsertStatement) -> Insert:
+    """Return the plan of INSERT."""
+    item = _table(planning, statement.table, "insert")
+    positions = (
+        tuple(range(len(item.desc.names)))
+        if statement.columns is None
+        else _positions(item, statement.columns)
+    )
+    query = statement.source
+    if query is None:
+        row = [_default(item, i) for i in range(len(item.desc.names))]
+        source = rows_relation([row])
+    else:
+        if statement.ctes:
+            query = ast.Query(query, query.at, statement.ctes)
+        source = _source(planning, item, positions, statement, query)
+    relation = lowered(source)
+    return Insert(
+        item.id,
+        relation,
+        _returning(planning, item, statement.table, statement.returning),
+        not sources_of(relation),
+    )
+
+
+def _source(
+    planning: Planning,
+    item: ItemView,
+    positions: tuple[int, ...],
+    statement: ast.InsertStatement,
+    query: ast.Query,
+) -> Relation:
+    explicit = statement.columns is not None
+    body = query.body
+    plain = not (query.ctes or query.order_by or query.limit or query.offset)
+    if isinstance(body, ast.Values) and plain:
+        return _values(planning, item, positions, statement, body)
+    wanted = [item.desc.columns[i].type for i in positions]
+    bound = bind_query(planning, query, None, wanted)
+    relation = plain_relation(bound)
+    columns = columns_of(relation)
+    _check_width(len(columns), positions, statement, query.at, explicit=explicit)
+    given: dict[int, Scalar] = {}
+    for i, (position, column) in enumerate(zip(positions, columns, strict=False)):
+        scalar = Column(i, column.type, column.nullable)
+        given[position] = assign(
+            planning, scalar, item.desc.columns[position].type, item.desc.names[position], query.at
+        )
+    return _filled(item, relation, given)
+
+
+def _check_width(
+    width: int,
+    positions: tuple[int, ...],
+    statement: ast.InsertStatement,
+    at: int,
+    *,
+    explicit: bool,
+) -> None:
+    if width > len(positions):
+        raise SyntaxError_("INSERT has more expressions than target columns", position=at + 1)
+    if width < len(positions) and explicit:
+        assert statement.columns is not None
+        raise SyntaxError_(
+            "INSERT has more target columns than expressions",
+            position=statement.columns[width][1] + 1,
+        )
+
+
+def _filled(item: ItemView, relation: Relation, given: dict[int, Scalar]) -> Relation:
+    """Return rows of the table: what is given, and defaults for the rest."""
+    scalars = [given[i] if i in given else _default(item, i) for i in range(len(item.desc.names))]
+    width = len(columns_of(relation))
+    if all(isinstance(s, Column) and s.index == i for i, s in enumerate(scalars)) and (
+        len(scalars) == width
+    ):
+        return relation
+    return Project(Map(relation, tuple(scalars)), tuple(range(width, width + len(scalars))))
+
+
+def _values(
+    planning: Planning,
+    item: ItemView,
+    positions: tuple[int, ...],
+    statement: ast.InsertStatement,
+    values: ast.Values,
+) -> Relation:
+    binder = ExpressionBinder(planning, Scope(), Clause("VALUES"))
+    width = len(values.rows[0])
+    types = [column.type for column in item.desc.columns]
+    names = item.desc.names
+    rows: list[list[Scalar]] = []
+    for exprs in values.rows:
+        if len(exprs) != width:
+            raise SyntaxError_(
+                "VALUES lists must all be the same length", position=at_of(exprs[0]) + 1
+            )
+        if len(exprs) > len(positions):
+            raise SyntaxError_(
+                "INSERT has more expressions than target columns",
+                position=at_of(exprs[len(positions)]) + 1,
+            )
+        _check_width(
+            len(exprs),
+            positions,
+            statement,
+            values.at,
+            explicit=statement.columns is not None,
+        )
+        row: list[Scalar] = [_default(item, i) for i in range(len(types))]
+        for position, expr in zip(positions, exprs, strict=False):
+            if isinstance(expr, ast.Default):
+                row[position] = _default(item, position)
+                continue
+            scalar = binder.bind(expr)
+            row[position] = assign(planning, scalar, types[position], names[position], at_of(expr))
+        rows.append(row)
+    return rows_relation(rows)
+
+
+# --- UPDATE --------------------------------------------------------------------------------
+
+
+def _with_ctes(planning: Planning, ctes: tuple[ast.CommonTable, ...]) -> None:
+    if ctes:
+        raise FeatureNotSupported(
+            "WITH before UPDATE or DELETE is not supported", position=ctes[0].at + 1
+        )
+
+
+def _matched(
+    planning: Planning,
+    item: ItemView,
+    ref: ast.TableRef,
+    others: tuple[ast.FromItem, ...],
+    where: ast.Expression | None,
+) -> tuple[Relation, Scope]:
+    """Return the table's rows, beside those of `others`, that WHERE lets through."""
+    table: Relation = Get(item.id, item.desc.columns, item.desc.keys)
+    planning.depends_on.add(item.id)
+    scope = _row_of(item, ref, item.desc.columns)
+    part = Part(
+        distinct(table) if others else table,
+        scope.columns,
+        scope.tables,
+        scope.visible,
+    )
+    for other in others:
+        right, lateral = right_side(planning, other, part, None)
+        part = side_by_side(part, right, "inner", TRUE, lateral, other.at)
+    scope = scope_of(part, None)
+    relation = part.relation
+    if where is not None:
+        binder = ExpressionBinder(planning, scope, Clause("WHERE"))
+        relation = filtered(relation, binder.condition(where))
+    return relation, scope
+
+
+def _beside_rows(planning: Planning, item: ItemView, matches: Relation) -> Relation:
+    """Return the table's rows, each beside its row of `matches`, which starts with its columns."""
+    columns = item.desc.columns
+    width = len(columns)
+    binder = ExpressionBinder(planning, Scope(), Clause("WHERE"))
+    on = And(
+        tuple(
+            binder.call(
+                "is not distinct from" if c.nullable else "=",
+                (Column(i, c.type, c.nullable), Column(width + i, c.type, c.nullable)),
+                0,
+            )
+            for i, c in enumerate(columns)
+        )
+    )
+    table = Get(item.id, columns, item.desc.keys)
+    joined = JoinOn(table, matches, "inner", on)
+    return Project(joined, tuple(range(width, width + len(columns_of(matches)))))
+
+
+def bind_update(planning: Planning, statement: ast.UpdateStatement) -> Update:
+    """Return the plan of UPDATE."""
+    _with_ctes(planning, statement.ctes)
+    item = _table(planning, statement.table, "update")
+    relation, scope = _matched(planning, item, statement.table, statement.from_, statement.where)
+    width = len(item.desc.names)
+    given = _assignments(planning, item, statement, scope)
+    new = tuple(given[i] if i in given else scope.column(i) for i in range(width))
+    all_columns = len(columns_of(relation))
+    relation = Project(
+        Map(relation, new),
+        (*range(width), *range(all_columns, all_columns + width)),
+    )
+    if statement.from_:
+        once = TopK(relation, tuple(range(width)), (), Literal(1, INT8), None)
+        relation = _beside_rows(planning, item, once)
+    return Update(
+        item.id,
+        lowered(relation),
+        _returning(planning, item, statement.table, statement.returning),
+    )
+
+
+def _assignments(
+    planning: Planning, item: ItemView, statement: ast.UpdateStatement, scope: Scope
+) -> dict[int, Scalar]:
+    binder = ExpressionBinder(planning, scope, Clause("UPDATE"))
+    given: dict[int, Scalar] = {}
+    for assignment in statement.assignments:
+        positions = _positions(item, assignment.columns)
+        values = _assigned(binder, item, assignment, positions)
+        for position, (scalar, at) in zip(positions, values, strict=True):
+            name = item.desc.names[position]
+            if position in given:
+                raise SyntaxError_(
+                    f'multiple assignments to same column "{name}"', position=assignment.at + 1
+                )
+            given[position] = assign(planning, scalar, item.desc.columns[position].type, name, at)
+    return given
+
+
+def _assigned(
+    binder: ExpressionBinder,
+    item: ItemView,
+    assignment: ast.Assignment,
+    positions: tuple[int, ...],
+) -> list[tuple[Scalar, int]]:
+    expr = assignment.value
+
+    def one(value: ast.Expression, position: int) -> tuple[Scalar, int]:
+        if isinstance(value, ast.Default):
+            return _default(item, position), value.at
+        return binder.bind(value), at_of(value)
+
+    if not assignment.multiple:
+        return [one(expr, positions[0])]
+    if isinstance(expr, ast.Row):
+        if len(expr.items) != len(positions):
+            raise SyntaxError_(
+                "number of columns does not match number of values", position=expr.at + 1
+            )
+        return [one(e, p) for e, p in zip(expr.items, positions, strict=True)]
+    if isinstance(expr, ast.Subquery):
+        raise FeatureNotSupported(
+            "assigning several columns from one subquery is not supported", position=expr.at + 1
+        )
+    if len(positions) == 1:
+        return [one(expr, positions[0])]
+    raise FeatureNotSupported(
+        "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression",
+        position=at_of(expr) + 1,
+    )
+
+
+# --- DELETE --------------------------------------------------------------------------------
+
+
+def bind_delete(planning: Planning, statement: ast.DeleteStatement) -> Delete:
+    """Return the plan of DELETE."""
+    _with_ctes(planning, statement.ctes)
+    item = _table(planning, statement.table, "delete")
+    relation, _ = _matched(planning, item, statement.table, statement.using, statement.where)
+    if statement.using:
+        width = len(item.desc.names)
+        once = distinct(Project(relation, tuple(range(width))))
+        relation = _beside_rows(planning, item, once)
+    return Delete(
+        item.id,
+        lowered(relation),
+        _returning(planning, item, statement.table, statement.returning),
+    )
+
+
+# --- COPY ----------------------------------------------------------------------------------
+
+
+def bind_copy_from(planning: Planning, statement: ast.CopyStatement) -> CopyFrom:
+    """Return the plan of COPY ... FROM STDIN."""
+    assert isinstance(statement.source, ast.TableRef)
+    item = _table(planning, statement.source, "insert")
+    columns = (
+        tuple(range(len(item.desc.names)))
+        if statement.columns is None
+        else _positions(item, statement.columns)
+    )
+    defaults = tuple(_default(item, i) for i in range(len(item.desc.names)))
+    return CopyFrom(item.id, columns, defaults, copy_options(statement))
+
+
+def copy_options(statement: ast.CopyStatement) -> CopyOptions:
+    """Return the options of COPY, checked as PostgreSQL checks them."""
+    given: dict[str, Any] = dict(statement.options)
+    at = statement.at + 1
+    format = str(given.pop("format", "text")).lower()
+    if format not in ("text", "csv", "binary"):
+        raise InvalidParameterValue(f'COPY format "{format}" not recognized', position=at)
+    csv = format == "csv"
+    delimiter = given.pop("delimiter", "," if csv else "\t")
+    null = given.pop("null", "" if csv else "\\N")
+    header = str(given.pop("header", "false")).lower()
+    quote = given.pop("quote", '"')
+    escape = given.pop("escape", quote)
+    force_quote = given.pop("force_quote", ())
+    encoding = str(given.pop("encoding", "utf8")).lower().replace("-", "")
+    freeze = str(given.pop("freeze", "false")).lower()
+    if given:
+        raise SyntaxError_(f'option "{next(iter(given))}" not recognized', position=at)
+    if encoding not in ("utf8", "unicode", "sql_ascii"):
+        raise FeatureNotSupported(f'encoding "{encoding}" is not supported', position=at)
+    if freeze not in ("true", "false", "on", "off", "1", "0"):
+        raise SyntaxError_("freeze requires a Boolean value", position=at)
+    if header not in ("true", "false", "on", "off", "1", "0"):
+        raise FeatureNotSupported(f"COPY HEADER {header.upper()} is not supported", position=at)
+    if format == "binary" and {"delimiter", "null"} & statement.options.keys():
+        raise SyntaxError_("cannot specify DELIMITER or NULL in BINARY mode", position=at)
+    if len(delimiter.encode()) != 1:
+        raise FeatureNotSupported("COPY delimiter must be a single one-byte character", position=at)
+    if not csv and {"quote", "escape", "force_quote"} & statement.options.keys():
+        word = next(w for w in ("quote", "escape", "force_quote") if w in statement.options)
+        raise FeatureNotSupported(
+            f"COPY {word.replace('_', ' ')} available only in CSV mode", position=at
+        )
+    if csv and (len(quote) != 1 or len(escape) != 1 or quote == delimiter):
+        raise InvalidParameterValue(
+            "COPY quote and escape must be single characters other than the delimiter", position=at
+        )
+    return CopyOptions(
+        "csv" if csv else "binary" if format == "binary" else "text",
+        delimiter,
+        null,
+        header in ("true", "on", "1"),
+        quote,
+        escape,
+        "*" if force_quote == "*" else tuple(force_quote),
+    )

@@ -1,0 +1,628 @@
+"""Expressions: from syntax to typed scalars over the row of a scope.
+
+What PostgreSQL's parse analysis does: names become columns, operators and functions are resolved by
+their operands' types, operands are coerced, and each error says where. A literal or NULL keeps the
+type unknown until its place decides.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, assert_never
+
+from foreshore.errors import (
+    AmbiguousColumn,
+    DatatypeMismatch,
+    FeatureNotSupported,
+    GroupingError,
+    IndeterminateDatatype,
+    SyntaxError_,
+    UndefinedColumn,
+    UndefinedFunction,
+    UndefinedParameter,
+    UndefinedTable,
+    WrongObjectType,
+)
+from foreshore.expr.functions.registry import NO_LITERAL, resolve, select_common_type
+from foreshore.expr.ir import (
+    FALSE,
+    TRUE,
+    And,
+    Call,
+    Case,
+    Literal,
+    Or,
+    Scalar,
+    type_of,
+)
+from foreshore.sql import ast
+from foreshore.sql.bind.aggregates import Aggregates, SetRef
+from foreshore.sql.coerce import (
+    cast,
+    coerce,
+    common_type,
+    is_unknown,
+    number,
+    to_common,
+)
+from foreshore.sql.planning import Planning, located
+from foreshore.sql.scope import Scope, Table, resolve_column, resolve_table
+from foreshore.sql.type_names import type_of_name
+from foreshore.types import BOOL, INT4, TEXT, UNKNOWN, SqlType, array_of
+
+if TYPE_CHECKING:
+    from foreshore.expr.functions.registry import ResolvedTable
+
+_MIRRORED = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+
+
+class RowValue:
+    """A row constructor that has been bound: not a scalar, and only of use where it is taken apart."""
+
+    def __init__(self, items: tuple[Scalar, ...], ats: tuple[int, ...], at: int) -> None:
+        self.items, self.ats, self.at = items, ats, at
+
+
+@dataclass(slots=True)
+class SetCall:
+    """A set-returning call of a select list, to be put beside the rows."""
+
+    function: "ResolvedTable"
+    args: tuple[Scalar, ...]
+
+
+@dataclass
+class Clause:
+    """What an expression may hold, by where it stands."""
+
+    name: str  # as errors say it: "aggregate functions are not allowed in WHERE"
+    aggregates: Aggregates | None = None  # None: none are allowed
+    nested: bool = False  # within the arguments of an aggregate
+    sets: list[SetCall] | None = None
+    default: bool = False  # DEFAULT may stand here
+
+
+@dataclass
+class ExpressionBinder:
+    """Binds expressions of one clause over `scope`."""
+
+    planning: Planning
+    scope: Scope
+    clause: Clause
+
+    # --- entry points
+
+    def bind(self, expr: ast.Expression) -> Scalar:
+        """Return the scalar that `expr` means."""
+        value = self.bind_value(expr)
+        if isinstance(value, RowValue):
+            raise FeatureNotSupported("a row as a value is not supported", position=value.at + 1)
+        return value
+
+    def condition(self, expr: ast.Expression) -> Scalar:
+        """Return `expr` as the condition of WHERE, HAVING, ON, ..."""
+        return self.boolean(expr, self.clause.name)
+
+    def boolean(self, expr: ast.Expression, what: str) -> Scalar:
+        """Return `expr` as a truth value; `what` takes it, in the error if it is none."""
+        scalar = self.bind(expr)
+        result = coerce(self.planning, scalar, BOOL, "implicit", at_of(expr))
+        if result is None:
+            raise DatatypeMismatch(
+                f"argument of {what} must be type boolean, not type {type_of(scalar)}",
+                position=at_of(expr) + 1,
+            )
+        return result
+
+    def bind_value(self, expr: ast.Expression) -> "Scalar | RowValue":
+        """Return what `expr` means, which may be a row."""
+        match expr:
+            case ast.ColumnRef():
+                return self._column(expr)
+            case ast.Number(text=text, at=at):
+                return number(text, at)
+            case ast.String(value=value):
+                return Literal(value, UNKNOWN)
+            case ast.Null():
+                return Literal(None, UNKNOWN)
+            case ast.Boolean(value=truth):
+                return TRUE if truth else FALSE
+            case ast.Operation(operator=operator, left=left, right=right, at=at):
+                return self._operation(operator, left, right, at)
+            case ast.Connective(kind=kind, args=args):
+                scalars = tuple(self.boolean(arg, kind.upper()) for arg in args)
+                return And(scalars) if kind == "and" else Or(scalars)
+            case ast.FunctionCall():
+                from foreshore.sql.bind.call import bind_call
+
+                return bind_call(self, expr)
+            case ast.CastTo():
+                return self._cast(expr)
+            case ast.ParameterRef(number=index, at=at):
+                return self._parameter(index, at)
+            case ast.Not(arg=arg):
+                return Call("not", (self.boolean(arg, "NOT"),), BOOL)
+            case ast.Is():
+                return self._is(expr)
+            case ast.IsDistinct():
+                return self._is_distinct(expr)
+            case ast.Like():
+                return self._like(expr)
+            case ast.Between():
+                return self._between(expr)
+            case ast.InList():
+                return self._in_list(expr)
+            case ast.InQuery() | ast.Quantified() | ast.Subquery():
+                from foreshore.sql.bind.subquery import bind_subquery
+
+                return bind_subquery(self, expr)
+            case ast.CaseWhen():
+                return self._case(expr)
+            case ast.Special():
+                return self._special(expr)
+            case ast.SqlValue():
+                from foreshore.sql.bind.call import bind_sql_value
+
+                return bind_sql_value(self, expr)
+            case ast.Row(items=items, at=at):
+                bound = tuple(self.bind(item) for item in items)
+                return RowValue(bound, tuple(map(at_of, items)), at)
+            case ast.ArrayOf():
+                return self._array(expr, None)
+            case ast.Subscript():
+                return self._subscript(expr)
+            case ast.Collate():
+                return self._collate(expr)
+            case ast.Field(arg=arg, name=name, at=at):
+                return self._field(arg, name, at)
+            case ast.Bits(at=at):
+                raise FeatureNotSupported("bit strings are not supported", position=at + 1)
+            case ast.Star(at=at):
+                raise SyntaxError_('syntax error at or near "*"', position=at + 1)
+            case ast.Default(at=at):
+                raise SyntaxError_("DEFAULT is not allowed in this context", position=at + 1)
+            case _:
+                assert_never(expr)
+
+    # --- names
+
+    def _column(self, expr: ast.ColumnRef) -> Scalar:
+        parts = expr.parts
+        if len(parts) > 3:
+            if parts[0] != self.planning.catalog.database:
+                raise FeatureNotSupported(
+                    f"cross-database references are not implemented: {'.'.join(parts)}",
+                    position=expr.at + 1,
+                )
+            parts = parts[1:]
+        try:
+            return resolve_column(self.scope, parts, expr.at)
+        except UndefinedColumn:
+            if len(parts) == 1 and self._whole_row(parts, expr.at) is not None:
+                raise FeatureNotSupported(
+                    "a whole row as a value is not supported", position=expr.at + 1
+                ) from None
+            raise
+
+    def _whole_row(self, parts: tuple[str, ...], at: int) -> Table | None:
+        try:
+            return resolve_table(self.scope, parts, at)[0]
+        except (UndefinedTable, AmbiguousColumn):
+            return None
+
+    def _field(self, arg: ast.Expression, name: str | None, at: int) -> Scalar:
+        if isinstance(arg, ast.ColumnRef) and name is not None:
+            return self._column(ast.ColumnRef((*arg.parts, name), arg.at))
+        scalar = self.bind(arg)
+        raise WrongObjectType(
+            f"column notation .{name or '*'} applied to type {type_of(scalar)}, "
+            "which is not a composite type",
+            position=at_of(arg) + 1,
+        )
+
+    def _parameter(self, index: int, at: int) -> Scalar:
+        if self.planning.in_view:
+            raise UndefinedParameter(f"there is no parameter ${index}", position=at + 1)
+        return self.planning.parameters.use(index, at)
+
+    # --- calls
+
+    def call(self, name: str, args: Sequence[Scalar], at: int, ats: Sequence[int] = ()) -> Scalar:
+        """Return the operator or function `name` over `args`, resolved and coerced."""
+        types = tuple(map(type_of, args))
+        literals = tuple(arg.value if isinstance(arg, Literal) else NO_LITERAL for arg in args)
+        with located(at):
+            found = resolve(name, types, literals)
+        places = ats or (at,) * len(args)
+        return Call(found.key, self.coerced(args, found.arg_types, places), found.result)
+
+    def coerced(
+        self, args: Sequence[Scalar], targets: Sequence[SqlType], ats: Sequence[int]
+    ) -> tuple[Scalar, ...]:
+        """Return `args` as what a resolved function takes."""
+        result = []
+        for arg, target, at in zip(args, targets, ats, strict=True):
+            scalar = coerce(self.planning, arg, target, "implicit", at)
+            if scalar is None:
+                scalar = coerce(self.planning, arg, target, "explicit", at)
+            assert scalar is not None, (arg, target)
+            result.append(scalar)
+        return tuple(result)
+
+    def _operation(
+        self, operator: str, left: ast.Expression | None, right: ast.Expression, at: int
+    ) -> Scalar:
+        if left is None:
+            return self.call(operator, (self.bind(right),), at, (at_of(right),))
+        # A chain of one operator after the other is as deep as it is long; go down it in a loop.
+        chain = [(operator, right, at)]
+        while isinstance(left, ast.Operation) and left.left is not None:
+            chain.append((left.operator, left.right, left.at))
+            left = left.left
+        first_at = at_of(left)
+        value = self.bind_value(left)
+        for operator, operand, at in reversed(chain):
+            other = self.bind_value(operand)
+            value = self.operate(operator, value, other, at, first_at, at_of(operand))
+        assert not isinstance(value, RowValue)
+        return value
+
+    def operate(
+        self,
+        operator: str,
+        left: "Scalar | RowValue",
+        right: "Scalar | RowValue",
+        at: int,
+        left_at: int,
+        right_at: int,
+    ) -> Scalar:
+        """Return `left operator right`, of scalars or of rows."""
+        if isinstance(left, RowValue) and isinstance(right, RowValue):
+            return self._compare_rows(operator, left, right, at)
+        if isinstance(left, RowValue) or isinstance(right, RowValue):
+            raise FeatureNotSupported(
+                "comparing a row with what is no row constructor is not supported", position=at + 1
+            )
+        return self.call(operator, (left, right), at, (left_at, right_at))
+
+    def _compare_rows(self, operator: str, left: RowValue, right: RowValue, at: int) -> Scalar:
+        if len(left.items) != len(right.items):
+            raise SyntaxError_("unequal number of entries in row expressions", position=at + 1)
+        if not left.items:
+            raise FeatureNotSupported("cannot compare rows of zero length", position=at + 1)
+
+        def each(name: str, i: int) -> Scalar:
+            return self.call(name, (left.items[i], right.items[i]), at, (left.ats[i], right.ats[i]))
+
+        count = len(left.items)
+        if operator == "=":
+            return conjunction([each("=", i) for i in range(count)])
+        if operator == "<>":
+            return disjunction([each("<>", i) for i in range(count)])
+        if operator not in _MIRRORED:
+            raise FeatureNotSupported(
+                f"could not determine interpretation of row comparison operator {operator}",
+                position=at + 1,
+            )
+        # a < b, or a = b and what follows is so
+        result = each(operator, count - 1)
+        for i in range(count - 2, -1, -1):
+            result = Or((each(operator[0], i), And((each("=", i), result))))
+        return result
+
+    def _is_distinct(self, expr: ast.IsDistinct) -> Scalar:
+        left, right = self.bind_value(expr.left), self.bind_value(expr.right)
+        name = "is not distinct from" if expr.negated else "is distinct from"
+        if isinstance(left, RowValue) and isinstance(right, RowValue):
+            if len(left.items) != len(right.items):
+                raise SyntaxError_(
+                    "unequal number of entries in row expressions", position=expr.at + 1
+                )
+            parts = [
+                self.call(name, pair, expr.at) for pair in zip(left.items, right.items, strict=True)
+            ]
+            return conjunction(parts) if expr.negated else disjunction(parts)
+        if isinstance(left, RowValue) or isinstance(right, RowValue):
+            raise FeatureNotSupported(
+                "comparing a row with what is no row constructor is not supported",
+                position=expr.at + 1,
+            )
+        return self.call(name, (left, right), expr.at, (at_of(expr.left), at_of(expr.right)))
+
+    def _is(self, expr: ast.Is) -> Scalar:
+        if expr.what != "null":
+            shown = ("IS NOT " if expr.negated else "IS ") + expr.what.upper()
+            arg = self.boolean(expr.arg, shown)
+            return Call(f"is_{'not_' if expr.negated else ''}{expr.what}", (arg,), BOOL)
+        key = "is_not_null" if expr.negated else "is_null"
+        value = self.bind_value(expr.arg)
+        if isinstance(value, RowValue):
+            return conjunction([self._null_test(key, item) for item in value.items])
+        return self._null_test(key, value)
+
+    def _null_test(self, key: str, scalar: Scalar) -> Scalar:
+        if is_unknown(scalar):
+            known = coerce(self.planning, scalar, TEXT, "implicit", 0)
+            assert known is not None
+            scalar = known
+        return Call(key, (scalar,), BOOL)
+
+    def _like(self, expr: ast.Like) -> Scalar:
+        left, pattern = self.bind(expr.left), self.bind(expr.right)
+        left_at, right_at = at_of(expr.left), at_of(expr.right)
+        if expr.kind == "similar":
+            args = [pattern] if expr.escape is None else [pattern, self.bind(expr.escape)]
+            pattern = self.call("similar_to_escape", args, expr.at)
+            operator = "~"
+        else:
+            if expr.escape is not None:
+                pattern = self.call("like_escape", (pattern, self.bind(expr.escape)), expr.at)
+            operator = "~~*" if expr.kind == "ilike" else "~~"
+        if expr.negated:
+            operator = "!" + operator
+        return self.call(operator, (left, pattern), expr.at, (left_at, right_at))
+
+    def _between(self, expr: ast.Between) -> Scalar:
+        arg, low, high = (self.bind(e) for e in (expr.arg, expr.low, expr.high))
+        at, ats = expr.at, (at_of(expr.arg), at_of(expr.low))
+        high_ats = (ats[0], at_of(expr.high))
+
+        def inside(low: Scalar, high: Scalar) -> Scalar:
+            if expr.negated:
+                return Or(
+                    (self.call("<", (arg, low), at, ats), self.call(">", (arg, high), at, ats))
+                )
+            return And(
+                (self.call(">=", (arg, low), at, ats), self.call("<=", (arg, high), at, high_ats))
+            )
+
+        if not expr.symmetric:
+            return inside(low, high)
+        both = (inside(low, high), inside(high, low))
+        return And(both) if expr.negated else Or(both)
+
+    def _in_list(self, expr: ast.InList) -> Scalar:
+        left = self.bind_value(expr.arg)
+        left_at = at_of(expr.arg)
+        operator = "<>" if expr.negated else "="
+        values = [(self.bind_value(item), at_of(item)) for item in expr.items]
+        if not isinstance(left, RowValue):
+            # All items take one type where there is one, as in `x IN (1, 2.5)`.
+            scalars = [value for value, _ in values if not isinstance(value, RowValue)]
+            if len(scalars) == len(values) and not any(map(is_unknown, scalars)):
+                common = select_common_type([type_of(left), *map(type_of, scalars)])
+                if common is not None and type_of(left) != UNKNOWN:
+                    values = [
+                        (to_common(self.planning, v, common, "IN", at), at)
+                        for v, (_, at) in zip(scalars, values, strict=True)
+                    ]
+        tests = [self.operate(operator, left, value, expr.at, left_at, at) for value, at in values]
+        return conjunction(tests) if expr.negated else disjunction(tests)
+
+    # --- choices
+
+    def _case(self, expr: ast.CaseWhen) -> Scalar:
+        conditions: list[Scalar] = []
+        operand = None if expr.operand is None else self.bind(expr.operand)
+        if operand is not None and is_unknown(operand):
+            operand = coerce(self.planning, operand, TEXT, "implicit", expr.at)
+        results = [self.bind(result) for _, result in expr.branches]
+        for condition, _ in expr.branches:
+            if operand is None:
+                conditions.append(self.boolean(condition, "CASE/WHEN"))
+            else:
+                test = self.bind(condition)
+                conditions.append(self.call("=", (operand, test), at_of(condition)))
+        otherwise: Scalar = Literal(None, UNKNOWN)
+        otherwise_at = expr.at
+        if expr.otherwise is not None:
+            otherwise, otherwise_at = self.bind(expr.otherwise), at_of(expr.otherwise)
+        ats = [otherwise_at, *(at_of(result) for _, result in expr.branches)]
+        scalars = [otherwise, *results]
+        common = common_type([type_of(s) for s in scalars], "CASE", ats)
+        first, *rest = (
+            to_common(self.planning, scalar, common, "CASE", at)
+            for scalar, at in zip(scalars, ats, strict=True)
+        )
+        return Case(tuple(zip(conditions, rest, strict=True)), first, common)
+
+    def _special(self, expr: ast.Special) -> Scalar:
+        args = [self.bind(arg) for arg in expr.args]
+        ats = [at_of(arg) for arg in expr.args]
+        if expr.kind == "nullif":
+            return self.call("nullif", args, expr.at, ats)
+        common = common_type([type_of(arg) for arg in args], expr.kind.upper(), ats)
+        scalars = tuple(
+            to_common(self.planning, arg, common, expr.kind.upper(), at)
+            for arg, at in zip(args, ats, strict=True)
+        )
+        return Call(expr.kind, scalars, common)
+
+    # --- casts and arrays
+
+    def _cast(self, expr: ast.CastTo) -> Scalar:
+        target = type_of_name(expr.type)
+        if isinstance(expr.arg, ast.ArrayOf) and target.element is not None:
+            return cast(self.planning, self._array(expr.arg, target.element), target, expr.at)
+        if isinstance(expr.arg, ast.String) and expr.type.fields is not None:
+            text = interval_text(expr.arg.value, expr.type.fields)
+            scalar: Scalar = Literal(text, UNKNOWN)
+        else:
+            scalar = self.bind(expr.arg)
+        literal = isinstance(expr.arg, ast.String)
+        return cast(self.planning, scalar, target, expr.arg.at if literal else expr.at)
+
+    def _array(self, expr: ast.ArrayOf, element: SqlType | None) -> Scalar:
+        if not expr.items and element is None:
+            raise IndeterminateDatatype(
+                "cannot determine type of empty array",
+                hint="Explicitly cast to the desired type, for example ARRAY[]::integer[].",
+                position=expr.at + 1,
+            )
+        if any(isinstance(item, ast.ArrayOf) for item in expr.items):
+            raise FeatureNotSupported(
+                "multidimensional arrays are not supported", position=expr.at + 1
+            )
+        items = [self.bind(item) for item in expr.items]
+        ats = [at_of(item) for item in expr.items]
+        if element is None:
+            common = common_type([type_of(item) for item in items], "ARRAY", ats)
+            if common.element is not None:
+                raise FeatureNotSupported(
+                    "multidimensional arrays are not supported", position=expr.at + 1
+                )
+            scalars = [
+                to_common(self.planning, item, common, "ARRAY", at)
+                for item, at in zip(items, ats, strict=True)
+            ]
+        else:
+            common = element
+            scalars = [
+                cast(self.planning, item, element, at) for item, at in zip(items, ats, strict=True)
+            ]
+        return make_array(tuple(scalars), common)
+
+    def _subscript(self, expr: ast.Subscript) -> Scalar:
+        value = self.bind(expr.arg)
+        type = type_of(value)
+        if type.element is None and type.name not in ("int2vector", "oidvector", "jsonb"):
+            raise DatatypeMismatch(
+                f"cannot subscript type {type} because it does not support subscripting",
+                position=at_of(expr.arg) + 1,
+            )
+        if type.name == "jsonb":
+            if expr.slice or expr.lower is None:
+                raise DatatypeMismatch(
+                    "jsonb subscript does not support slices", position=expr.at + 1
+                )
+            return self.call("->", (value, self.bind(expr.lower)), expr.at)
+        if expr.slice:
+            bounds = [self._index(bound) for bound in (expr.lower, expr.upper)]
+            if bounds[0] is None:
+                bounds[0] = Literal(1, INT4)
+            args = [value, *(bound for bound in bounds if bound is not None)]
+            return self.call("array_slice", args, expr.at)
+        index = self._index(expr.lower)
+        assert index is not None
+        return self.call("array_subscript", (value, index), expr.at)
+
+    def _index(self, expr: ast.Expression | None) -> Scalar | None:
+        if expr is None:
+            return None
+        scalar = self.bind(expr)
+        result = coerce(self.planning, scalar, INT4, "assignment", at_of(expr))
+        if result is None:
+            raise DatatypeMismatch(
+                "array subscript must have type integer", position=at_of(expr) + 1
+            )
+        return result
+
+    def _collate(self, expr: ast.Collate) -> Scalar:
+        scalar = self.bind(expr.arg)
+        if is_unknown(scalar):
+            text = coerce(self.planning, scalar, TEXT, "implicit", expr.at)
+            assert text is not None
+            scalar = text
+        if type_of(scalar).name not in ("text", "varchar", "bpchar", "name"):
+            raise DatatypeMismatch(
+                f"collations are not supported by type {type_of(scalar)}", position=expr.at + 1
+            )
+        name = expr.collation[-1]
+        if name not in ("default", "C", "POSIX", "ucs_basic", "C.UTF-8", "C.utf8"):
+            raise FeatureNotSupported(f'collation "{name}" is not supported', position=expr.at + 1)
+        return scalar
+
+    # --- sets
+
+    def add_set(self, found: "ResolvedTable", args: tuple[Scalar, ...], at: int) -> Scalar:
+        """Return the reference to a set-returning call in a select list."""
+        if self.clause.sets is None:
+            raise FeatureNotSupported(
+                f"set-returning functions are not allowed in {self.clause.name}", position=at + 1
+            )
+        if self.clause.nested:
+            raise FeatureNotSupported(
+                "aggregate function calls cannot contain set-returning function calls",
+                position=at + 1,
+            )
+        self.clause.sets.append(SetCall(found, args))
+        if len(found.outputs) != 1:
+            raise FeatureNotSupported(
+                "a function of several columns in a select list is not supported", position=at + 1
+            )
+        # A scalar as long as the query is being bound; no part of any plan.
+        return SetRef(len(self.clause.sets) - 1, found.element.type)  # type: ignore[return-value]
+
+    def refuse_aggregate(self, at: int) -> GroupingError:
+        """Return the error of an aggregate where none may be."""
+        if self.clause.nested:
+            return GroupingError("aggregate function calls cannot be nested", position=at + 1)
+        return GroupingError(
+            f"aggregate functions are not allowed in {self.clause.name}", position=at + 1
+        )
+
+
+def at_of(expr: ast.Expression) -> int:
+    """Return where PostgreSQL says that an expression is: its leftmost token."""
+    while True:
+        match expr:
+            case ast.Operation(left=left) if left is not None:
+                expr = left
+            case ast.Is(arg=arg) | ast.InList(arg=arg) | ast.InQuery(arg=arg):
+                expr = arg
+            case ast.Between(arg=arg) | ast.Subscript(arg=arg) | ast.Collate(arg=arg):
+                expr = arg
+            case ast.Like(left=left) | ast.IsDistinct(left=left) | ast.Quantified(left=left):
+                expr = left
+            case ast.Connective(args=args):
+                expr = args[0]
+            case ast.CastTo(arg=arg, at=at) if at_plain(arg) < at:
+                expr = arg
+            case _:
+                return expr.at
+
+
+def at_plain(expr: ast.Expression) -> int:
+    """Return where the expression's own token stands."""
+    return expr.at
+
+
+def conjunction(scalars: Sequence[Scalar]) -> Scalar:
+    """Return the AND of `scalars`."""
+    return TRUE if not scalars else scalars[0] if len(scalars) == 1 else And(tuple(scalars))
+
+
+def disjunction(scalars: Sequence[Scalar]) -> Scalar:
+    """Return the OR of `scalars`."""
+    return FALSE if not scalars else scalars[0] if len(scalars) == 1 else Or(tuple(scalars))
+
+
+def make_array(scalars: tuple[Scalar, ...], element: SqlType) -> Scalar:
+    """Return ARRAY[...] of scalars that all have the type `element`."""
+    type = array_of(element)
+    if all(isinstance(scalar, Literal) for scalar in scalars):
+        values = tuple(scalar.value for scalar in scalars if isinstance(scalar, Literal))
+        return Literal(values, type)
+    return Call("array", scalars, type)
+
+
+def interval_text(text: str, fields: str) -> str:
+    """Return the text of an INTERVAL constant with a field behind it as one without.
+
+    `INTERVAL '1' DAY` is a number of the last field; anything longer says its units itself.
+    """
+    stripped = text.strip()
+    if stripped.lstrip("+-").replace(".", "", 1).isdigit():
+        return f"{stripped} {fields.rsplit(' ', 1)[-1]}"
+    if " " in fields or not any(c.isalpha() for c in stripped):
+        raise FeatureNotSupported(f"INTERVAL with the fields {fields.upper()} is not supported")
+    return text
+
+
+def undefined_function(name: str, types: Sequence[SqlType], at: int) -> UndefinedFunction:
+    """Return PostgreSQL's error of a function that is not there."""
+    return UndefinedFunction(
+        f"function {name}({', '.join(map(str, types))}) does not exist",
+        hint="No function matches the given name and argument types. "
+        "You might need to add explicit type casts.",
+        position=at + 1,
+    )

@@ -1,0 +1,495 @@
+"""FROM: relations side by side, and the scope that their columns make.
+
+An item is bound within a chain of scopes. The right side of a join may be lateral; it is then bound
+within a scope that is the left side's row, one level out. If it turns out not to use that row, the
+join is an ordinary one and the level is taken out again.
+"""
+
+from dataclasses import dataclass
+from typing import Literal as OneOf
+from typing import assert_never
+
+from foreshore.errors import (
+    AmbiguousColumn,
+    FeatureNotSupported,
+    InvalidColumnReference,
+    SyntaxError_,
+    UndefinedColumn,
+    WrongObjectType,
+)
+from foreshore.expr.functions.registry import NO_LITERAL, ResolvedTable, resolve_table
+from foreshore.expr.functions.tables import is_table_function
+from foreshore.expr.ir import (
+    TRUE,
+    Call,
+    Column,
+    FlatMap,
+    Get,
+    Join,
+    JoinOn,
+    Let,
+    Literal,
+    LocalGet,
+    Map,
+    OuterColumn,
+    Project,
+    Relation,
+    Scalar,
+    columns_of,
+    inputs_of,
+    type_of,
+    walk_relations,
+    with_inputs,
+)
+from foreshore.sql import ast
+from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of, conjunction
+from foreshore.sql.catalog_reader import ItemView
+from foreshore.sql.coerce import common_type, to_common, to_known
+from foreshore.sql.keywords import quote_identifier
+from foreshore.sql.planning import Planning, located
+from foreshore.sql.rewrite import map_relation, map_scalar
+from foreshore.sql.scope import Scope, Slot, Table
+from foreshore.types import INT4, INT8, ColumnType
+
+UNIT = Join(())  # one row without columns
+
+
+@dataclass
+class Part:
+    """A bound item of FROM: a relation, and how its columns are named."""
+
+    relation: Relation
+    columns: list[ColumnType]
+    tables: list[Table]
+    visible: list[Slot]
+
+
+def bind_from(
+    planning: Planning, items: tuple[ast.FromItem, ...], parent: Scope | None
+) -> tuple[Relation, Scope]:
+    """Return the relation of all items of a FROM side by side, and the scope they make."""
+    if not items:
+        return UNIT, Scope(parent=parent)
+    part = bind_item(planning, items[0], parent)
+    for item in items[1:]:
+        right, lateral = right_side(planning, item, part, parent)
+        part = side_by_side(part, right, "inner", TRUE, lateral, item.at)
+    return part.relation, scope_of(part, parent)
+
+
+def scope_of(part: Part, parent: Scope | None) -> Scope:
+    """Return the scope of the part's columns."""
+    return Scope(list(part.columns), list(part.tables), list(part.visible), parent)
+
+
+def bind_item(planning: Planning, item: ast.FromItem, parent: Scope | None) -> Part:
+    """Return an item of FROM, bound within `parent`."""
+    match item:
+        case ast.TableRef():
+            return bind_table(planning, item)
+        case ast.SubqueryRef():
+            return _subquery(planning, item, parent)
+        case ast.FunctionRef():
+            return _function(planning, item, parent)
+        case ast.JoinRef():
+            return _join(planning, item, parent)
+        case _:
+            assert_never(item)
+
+
+# --- tables and subqueries -----------------------------------------------------------------
+
+
+def bind_table(planning: Planning, item: ast.TableRef) -> Part:
+    """Return a relation by name: of WITH, or of the catalog."""
+    if len(item.name) == 1:
+        common = planning.common_table(item.name[0])
+        if common is not None:
+            relation: Relation = LocalGet(common.number, common.columns)
+            return _named(relation, list(common.columns), common.names, item, item.name[0], None)
+    with located(item.at):
+        view = planning.catalog.resolve_item(item.name)
+    qualify(planning, item, view)
+    relation = relation_of_item(planning, view)
+    return _named(
+        relation,
+        list(view.desc.columns),
+        view.desc.names,
+        item,
+        view.name.item,
+        view.name.schema,
+    )
+
+
+def qualify(planning: Planning, item: ast.TableRef, view: ItemView) -> None:
+    """Note that the name at `item` is to be written qualified where the text is kept."""
+    name = view.name
+    parts = [part for part in (name.database, name.schema, name.item) if part is not None]
+    planning.qualified.append((item.at, item.end, ".".join(map(quote_identifier, parts))))
+
+
+def relation_of_item(planning: Planning, view: ItemView) -> Relation:
+    """Return what reading the item means."""
+    if view.kind == "index":
+        raise WrongObjectType(f'"{view.name.item}" is an index')
+    planning.depends_on.add(view.id)
+    if view.definition is None:
+        return Get(view.id, view.desc.columns, view.desc.keys)
+    return _renumbered(planning, view.definition)
+
+
+def _renumbered(planning: Planning, relation: Relation) -> Relation:
+    """Return a view's relation with Let numbers that this plan does not have yet."""
+    if not any(isinstance(node, Let) for node in walk_relations(relation)):
+        return relation
+    numbers: dict[int, int] = {}
+
+    def rebuild(node: Relation) -> Relation:
+        if isinstance(node, Let):
+            numbers[node.number] = planning.new_let()
+        elif isinstance(node, LocalGet):
+            return LocalGet(numbers[node.number], node.columns)
+        new = with_inputs(node, tuple(rebuild(each) for each in inputs_of(node)))
+        return Let(numbers[new.number], new.value, new.body) if isinstance(new, Let) else new
+
+    return rebuild(relation)
+
+
+def _named(
+    relation: Relation,
+    columns: list[ColumnType],
+    names: tuple[str, ...],
+    item: ast.TableRef | ast.SubqueryRef | ast.FunctionRef,
+    alias: str,
+    schema: str | None,
+) -> Part:
+    """Return the relation under its alias, with the column names that the alias gives."""
+    if item.alias is not None:
+        alias, schema = item.alias, None
+    if len(item.columns) > len(names):
+        raise InvalidColumnReference(
+            f'table "{alias}" has {len(names)} columns available '
+            f"but {len(item.columns)} columns specified",
+            position=item.at + 1,
+        )
+    names = item.columns + names[len(item.columns) :]
+    slots = tuple(Slot(name, i) for i, name in enumerate(names))
+    return Part(relation, columns, [Table(alias, schema, slots)], list(slots))
+
+
+def _subquery(planning: Planning, item: ast.SubqueryRef, parent: Scope | None) -> Part:
+    from foreshore.sql.bind.query import bind_query, plain_relation
+
+    if item.alias is None:
+        raise SyntaxError_(
+            "VALUES in FROM must have an alias"
+            if isinstance(item.query.body, ast.Values)
+            else "subquery in FROM must have an alias",
+            hint="For example, FROM (VALUES ...) [AS] foo."
+            if isinstance(item.query.body, ast.Values)
+            else "For example, FROM (SELECT ...) [AS] foo.",
+            position=item.at + 1,
+        )
+    bound = bind_query(planning, item.query, parent if item.lateral else _concealed(parent))
+    relation = plain_relation(bound)
+    return _named(relation, list(columns_of(relation)), bound.names, item, item.alias, None)
+
+
+def _concealed(scope: Scope | None) -> Scope | None:
+    """Return the chain of scopes with those that only LATERAL may see made blank."""
+    if scope is None or not scope.lateral:
+        return scope
+    return Scope(scope.columns, [], [], _concealed(scope.parent), hidden=scope.tables, lateral=True)
+
+
+# --- functions -----------------------------------------------------------------------------
+
+
+def _function(planning: Planning, item: ast.FunctionRef, parent: Scope | None) -> Part:
+    if len(item.calls) != 1:
+        raise FeatureNotSupported(
+            "ROWS FROM with several functions is not supported", position=item.at + 1
+        )
+    (call,) = item.calls
+    binder = ExpressionBinder(planning, Scope(parent=parent), Clause("functions in FROM"))
+    if isinstance(call, ast.FunctionCall) and is_table_function(call.name[-1]):
+        return _table_function(binder, item, call)
+    name = call.name[-1] if isinstance(call, ast.FunctionCall) else figure(call)
+    scalar = to_known(planning, binder.bind(call), call.at)
+    relation: Relation = Map(UNIT, (scalar,))
+    names: tuple[str, ...] = (item.alias or name,)
+    if item.ordinality:
+        relation = Map(relation, (Literal(1, INT8),))
+        names += ("ordinality",)
+    return _named(relation, list(columns_of(relation)), names, item, name, None)
+
+
+def figure(call: ast.Expression) -> str:
+    """Return the name of a function in FROM that is written without one."""
+    return call.name if isinstance(call, ast.SqlValue) else "column1"
+
+
+def _table_function(
+    binder: ExpressionBinder, item: ast.FunctionRef, call: ast.FunctionCall
+) -> Part:
+    args = tuple(binder.bind(arg) for arg in call.args)
+    ats = tuple(at_of(arg) for arg in call.args)
+    name = call.name[-1]
+    literals = tuple(a.value if isinstance(a, Literal) else NO_LITERAL for a in args)
+    with located(call.at):
+        found = resolve_table(name, tuple(map(type_of, args)), literals)
+    args = binder.coerced(args, found.arg_types, ats)
+    names = found.names
+    if len(names) == 1:
+        names = (item.alias or (name if names[0] in (name, "") else names[0]),)
+    if item.ordinality:
+        relation, outputs = _with_ordinality(binder, found, args, call.at)
+        names += ("ordinality",)
+    else:
+        relation, outputs = flat_map(UNIT, found, args)
+    relation = Project(
+        Map(relation, outputs),
+        tuple(range(len(columns_of(relation)), len(columns_of(relation)) + len(outputs))),
+    )
+    return _named(relation, list(columns_of(relation)), names, item, name, None)
+
+
+def flat_map(
+    input: Relation, found: ResolvedTable, args: tuple[Scalar, ...]
+) -> tuple[Relation, tuple[Scalar, ...]]:
+    """Return `input` beside the rows of the function, and the function's columns over that."""
+    width = len(columns_of(input))
+    relation = FlatMap(input, found.key, args, (found.element,))
+    element = Column(width, found.element.type, found.element.nullable)
+    return relation, _outputs(found, args, element)
+
+
+def _outputs(found: ResolvedTable, args: tuple[Scalar, ...], element: Scalar) -> tuple[Scalar, ...]:
+    values = (*args, element)
+
+    def replace(node: Scalar, depth: int) -> Scalar | None:
+        return values[node.index] if isinstance(node, Column) and depth == 0 else None
+
+    return tuple(map_scalar(output, replace) for output in found.outputs)
+
+
+def _with_ordinality(
+    binder: ExpressionBinder, found: ResolvedTable, args: tuple[Scalar, ...], at: int
+) -> tuple[Relation, tuple[Scalar, ...]]:
+    """Return the function's rows numbered: subscripts of its array, and the elements at them."""
+    array: Scalar = Call(found.key, args, found.result)
+    length = binder.call("cardinality", (array,), at)
+    series = resolve_table("generate_series", (INT8, INT8))
+    numbers = binder.coerced((Literal(1, INT8), length), series.arg_types, (at, at))
+    relation = FlatMap(UNIT, series.key, numbers, (series.element,))
+    number = Column(0, INT8, False)
+    subscript = binder.coerced((number,), (INT4,), (at,))[0]
+    element = binder.call("array_subscript", (array, subscript), at)
+    return relation, (*_outputs(found, args, element), number)
+
+
+# --- joins ---------------------------------------------------------------------------------
+
+
+def _may_be_lateral(item: ast.FromItem) -> bool:
+    match item:
+        case ast.TableRef():
+            return False
+        case ast.SubqueryRef(lateral=lateral):
+            return lateral
+        case ast.FunctionRef():
+            return True
+        case ast.JoinRef(left=left, right=right):
+            return _may_be_lateral(left) or _may_be_lateral(right)
+        case _:
+            assert_never(item)
+
+
+def right_side(
+    planning: Planning, item: ast.FromItem, left: Part, parent: Scope | None
+) -> tuple[Part, bool]:
+    """Return the right side of a join with `left`, and whether it uses the left side's row."""
+    if not _may_be_lateral(item):
+        return bind_item(planning, item, parent), False
+    row = scope_of(left, parent)
+    row.lateral = True
+    right = bind_item(planning, item, row)
+    if row.used:
+        return right, True
+
+    def closer(node: Scalar, depth: int) -> Scalar | None:
+        if isinstance(node, OuterColumn) and node.level > depth + 1:
+            return OuterColumn(node.level - 1, node.index, node.type, node.nullable)
+        return None
+
+    right.relation = map_relation(right.relation, closer, 0)
+    return right, False
+
+
+def side_by_side(
+    left: Part,
+    right: Part,
+    kind: OneOf["inner", "left", "right", "full"],
+    on: Scalar,
+    lateral: bool,
+    at: int,
+) -> Part:
+    """Return the join of two parts, with all names of both."""
+    width = len(left.columns)
+    lefts, rights = list(left.columns), list(right.columns)
+    if kind in ("right", "full"):
+        lefts = [ColumnType(c.type) for c in lefts]
+    if kind in ("left", "full"):
+        rights = [ColumnType(c.type) for c in rights]
+    relation: Relation
+    if kind == "inner" and on == TRUE and not lateral:
+        relation = Join((*_factors(left.relation), right.relation))
+    else:
+        relation = JoinOn(left.relation, right.relation, kind, on, lateral)
+    part = Part(relation, lefts + rights, [], [])
+    scope = Scope()
+    for table in left.tables:
+        scope.add_table(_outer(table, kind in ("right", "full")), at)
+    for table in right.tables:
+        scope.add_table(_outer(_moved(table, width), kind in ("left", "full")), at)
+    part.tables = scope.tables
+    part.visible = left.visible + [Slot(s.name, s.index + width) for s in right.visible]
+    return part
+
+
+def _factors(relation: Relation) -> tuple[Relation, ...]:
+    """Return what a product is of, or the relation itself."""
+    if isinstance(relation, Join) and relation.inputs and not relation.equivalences:
+        return relation.inputs
+    return (relation,)
+
+
+def _moved(table: Table, by: int) -> Table:
+    slots = tuple(Slot(slot.name, slot.index + by) for slot in table.slots)
+    return Table(table.alias, table.schema, slots, table.outer)
+
+
+def _outer(table: Table, outer: bool) -> Table:
+    return Table(table.alias, table.schema, table.slots, True) if outer else table
+
+
+def _join(planning: Planning, item: ast.JoinRef, parent: Scope | None) -> Part:
+    left = bind_item(planning, item.left, parent)
+    right, lateral = right_side(planning, item.right, left, parent)
+    if lateral and item.kind in ("right", "full"):
+        raise InvalidColumnReference(
+            "invalid reference to FROM-clause entry: "
+            "the combining JOIN type must be INNER or LEFT for a LATERAL reference",
+            position=item.at + 1,
+        )
+    kind = "inner" if item.kind == "cross" else item.kind
+    using = item.using
+    if item.natural:
+        names = {slot.name for slot in right.visible}
+        using = tuple((slot.name, item.at) for slot in left.visible if slot.name in names)
+    if using is not None:
+        part = _using(planning, item, left, right, kind, using, lateral)
+    else:
+        on: Scalar = TRUE
+        if item.on is not None:
+            whole = side_by_side(left, right, kind, TRUE, False, item.at)
+            scope = scope_of(whole, parent)
+            # ON sees the sides before NULLs are put in.
+            scope.columns = left.columns + right.columns
+            binder = ExpressionBinder(planning, scope, Clause("JOIN conditions"))
+            on = binder.boolean(item.on, "JOIN/ON")
+        part = side_by_side(left, right, kind, on, lateral, item.at)
+    if item.alias is not None:
+        names_ = tuple(slot.name for slot in part.visible)
+        if len(item.columns) > len(names_):
+            raise InvalidColumnReference(
+                f'join expression "{item.alias}" has {len(names_)} columns available '
+                f"but {len(item.columns)} columns specified",
+                position=item.at + 1,
+            )
+        names_ = item.columns + names_[len(item.columns) :]
+        slots = tuple(
+            Slot(name, slot.index) for name, slot in zip(names_, part.visible, strict=True)
+        )
+        if item.using is None:
+            part.tables, part.visible = [Table(item.alias, None, slots)], list(slots)
+        else:
+            merged = {name for name, _ in item.using}
+            part.tables.append(Table(item.alias, None, tuple(s for s in slots if s.name in merged)))
+    return part
+
+
+def _using(
+    planning: Planning,
+    item: ast.JoinRef,
+    left: Part,
+    right: Part,
+    kind: OneOf["inner", "left", "right", "full"],
+    using: tuple[tuple[str, int], ...],
+    lateral: bool,
+) -> Part:
+    """Return a join USING columns: equal on them, and each pair of them visible as one."""
+    width = len(left.columns)
+    binder = ExpressionBinder(planning, Scope(), Clause("JOIN/USING"))
+    tests: list[Scalar] = []
+    pairs: list[tuple[str, int, int, int]] = []
+    seen: set[str] = set()
+    for name, at in using:
+        if name in seen:
+            raise InvalidColumnReference(
+                f'column name "{name}" appears more than once in USING clause',
+                sqlstate="42701",
+                position=at + 1,
+            )
+        seen.add(name)
+        i, j = _common(left, name, "left", at), _common(right, name, "right", at)
+        pairs.append((name, i, j, at))
+        a, b = left.columns[i], right.columns[j]
+        tests.append(
+            binder.call(
+                "=",
+                (Column(i, a.type, a.nullable), Column(width + j, b.type, b.nullable)),
+                at,
+            )
+        )
+    part = side_by_side(left, right, kind, conjunction(tests), lateral, item.at)
+    merged: list[Slot] = []
+    extra: list[Scalar] = []
+    for name, i, j, at in pairs:
+        a, b = part.columns[i], part.columns[width + j]
+        sides: tuple[Scalar, ...] = (
+            Column(i, a.type, a.nullable),
+            Column(width + j, b.type, b.nullable),
+        )
+        common = common_type([a.type, b.type], "JOIN/USING", (at, at))
+        sides = tuple(to_common(planning, side, common, "JOIN/USING", at) for side in sides)
+        chosen = sides[1] if kind == "right" else sides[0]
+        if kind == "full":
+            chosen = Call("coalesce", sides, common)
+        if isinstance(chosen, Column):
+            merged.append(Slot(name, chosen.index))
+        else:
+            merged.append(Slot(name, len(part.columns) + len(extra)))
+            extra.append(chosen)
+    if extra:
+        part.relation = Map(part.relation, tuple(extra))
+        nullable = kind != "inner"
+        part.columns = part.columns + [ColumnType(type_of(e), nullable) for e in extra]
+    gone = {i for _, i, _, _ in pairs} | {width + j for _, _, j, _ in pairs}
+    part.visible = merged + [slot for slot in part.visible if slot.index not in gone]
+    return part
+
+
+def _common(part: Part, name: str, side: str, at: int) -> int:
+    matching = [slot for slot in part.visible if slot.name == name]
+    if not matching:
+        raise UndefinedColumn(
+            f'column "{name}" specified in USING clause does not exist in {side} table',
+            position=at + 1,
+        )
+    if len(matching) > 1:
+        raise AmbiguousColumn(
+            f'common column name "{name}" appears more than once in {side} table',
+            position=at + 1,
+        )
+    return matching[0].index

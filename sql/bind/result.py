@@ -1,0 +1,54 @@
+"""From bound queries to the queries of plans: lowered, optimised, with what finishes them."""
+
+from foreshore.expr.ir import Finishing, Literal, Relation, Scalar, columns_of
+from foreshore.sql.bind.query import BoundQuery, plain_relation
+from foreshore.sql.lower import lower
+from foreshore.sql.plan import Query
+from foreshore.types import RelationDesc
+
+
+def lowered(relation: Relation) -> Relation:
+    """Return a bound relation as engines take it."""
+    try:
+        from foreshore.sql.optimize.pipeline import optimize
+    except ModuleNotFoundError:  # until the optimiser lands
+        return lower(relation)
+    return optimize(lower(relation))
+
+
+def finished_query(bound: BoundQuery) -> Query:
+    """Return the query with ORDER BY and LIMIT left to be done with its result."""
+    relation = lowered(bound.relation)
+    columns = columns_of(bound.relation)
+    desc = RelationDesc(bound.names, tuple(columns[i] for i in bound.project))
+    limit, limit_later = _bound(bound.limit)
+    offset, offset_later = _bound(bound.offset)
+    finishing = Finishing(bound.order_by, limit, offset or 0, bound.project)
+    return Query(relation, finishing, desc, limit_later, offset_later)
+
+
+def _bound(scalar: Scalar | None) -> tuple[int | None, Scalar | None]:
+    """Return LIMIT or OFFSET as a number, or as the scalar that is one when the query runs."""
+    if scalar is None:
+        return None, None
+    if isinstance(scalar, Literal):
+        return scalar.value, None
+    return None, scalar
+
+
+def plain_query(bound: BoundQuery, names: tuple[str, ...] | None = None) -> Query:
+    """Return the query as a relation that is all of it, as a view's definition is."""
+    plain = plain_relation(bound)
+    columns = columns_of(plain)
+    desc = RelationDesc(names or bound.names, columns)
+    return Query(lowered(plain), Finishing((), None, 0, tuple(range(len(columns)))), desc)
+
+
+def query_over(relation: Relation, names: tuple[str, ...]) -> Query:
+    """Return a relation that is lowered already as a query of all of its columns."""
+    columns = columns_of(relation)
+    return Query(
+        relation,
+        Finishing((), None, 0, tuple(range(len(columns)))),
+        RelationDesc(names, columns),
+    )

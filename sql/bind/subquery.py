@@ -1,0 +1,222 @@
+"""Subqueries as values: scalar, EXISTS, ARRAY, IN and the quantified comparisons.
+
+    x IN (q)        AnySubquery(x = column, q)
+    x <> ALL (q)    NOT AnySubquery(NOT (x <> column), q)
+
+In the predicate the subquery's columns are `Column`s, and `x`, which stands outside, goes one level
+in. An array on the right takes the same road where its elements are not written out.
+"""
+
+from typing import assert_never
+
+from foreshore.errors import FeatureNotSupported, SyntaxError_, WrongObjectType
+from foreshore.expr.functions.registry import resolve_table
+from foreshore.expr.ir import (
+    Aggregate,
+    AnySubquery,
+    Call,
+    Case,
+    Column,
+    Exists,
+    FlatMap,
+    Join,
+    Literal,
+    OrderKey,
+    Reduce,
+    Relation,
+    Scalar,
+    ScalarSubquery,
+    columns_of,
+    type_of,
+)
+from foreshore.sql import ast
+from foreshore.sql.bind.expression import (
+    ExpressionBinder,
+    RowValue,
+    at_of,
+    conjunction,
+    disjunction,
+)
+from foreshore.sql.coerce import coerce, is_unknown
+from foreshore.sql.rewrite import push_down
+from foreshore.types import BOOL, TEXT, SqlType, array_of
+
+SubqueryExpression = ast.InQuery | ast.Quantified | ast.Subquery
+
+
+def bind_subquery(binder: ExpressionBinder, expr: SubqueryExpression) -> Scalar:
+    """Return the scalar that a subquery means."""
+    match expr:
+        case ast.Subquery(kind=kind, query=query, at=at):
+            match kind:
+                case "exists":
+                    return Exists(_relation(binder, query))
+                case "scalar":
+                    return _scalar(binder, query, at)
+                case "array":
+                    return _array(binder, query, at)
+                case _:
+                    assert_never(kind)
+        case ast.InQuery(arg=arg, query=query, negated=negated, at=at):
+            test = _any(binder, "=", binder.bind_value(arg), at_of(arg), query, at)
+            return Call("not", (test,), BOOL) if negated else test
+        case ast.Quantified():
+            return _quantified(binder, expr)
+        case _:
+            assert_never(expr)
+
+
+def _relation(binder: ExpressionBinder, query: ast.Query) -> Relation:
+    from foreshore.sql.bind.query import bind_query, plain_relation
+
+    return plain_relation(bind_query(binder.planning, query, binder.scope))
+
+
+def _scalar(binder: ExpressionBinder, query: ast.Query, at: int) -> Scalar:
+    relation = _relation(binder, query)
+    columns = columns_of(relation)
+    if len(columns) != 1:
+        raise SyntaxError_("subquery must return only one column", position=at + 1)
+    return ScalarSubquery(relation, columns[0].type)
+
+
+def _array(binder: ExpressionBinder, query: ast.Query, at: int) -> Scalar:
+    from foreshore.sql.bind.query import bind_query, relation_and_order
+
+    bound = bind_query(binder.planning, query, binder.scope)
+    if len(bound.project) != 1:
+        raise SyntaxError_("subquery must return only one column", position=at + 1)
+    relation, order_by = relation_and_order(bound)
+    column = columns_of(relation)[bound.project[0]]
+    if column.type.element is not None:
+        raise FeatureNotSupported("multidimensional arrays are not supported", position=at + 1)
+    type = array_of(column.type)
+    value = Column(bound.project[0], column.type, column.nullable)
+    order: tuple[OrderKey, ...] = order_by
+    gathered = Reduce(relation, (), (Aggregate("array_agg", (value,), type, order_by=order),))
+    return Call("coalesce", (ScalarSubquery(gathered, type), Literal((), type)), type)
+
+
+def _any(
+    binder: ExpressionBinder,
+    operator: str,
+    left: "Scalar | RowValue",
+    left_at: int,
+    query: ast.Query,
+    at: int,
+    *,
+    negated: bool = False,
+) -> Scalar:
+    """Return `left operator ANY (query)`; with `negated`, of the operator's negation."""
+    relation = _relation(binder, query)
+    columns = columns_of(relation)
+    items = left.items if isinstance(left, RowValue) else (left,)
+    if len(columns) < len(items):
+        raise SyntaxError_("subquery has too few columns", position=at + 1)
+    if len(columns) > len(items):
+        raise SyntaxError_("subquery has too many columns", position=at + 1)
+    rights = tuple(Column(i, c.type, c.nullable) for i, c in enumerate(columns))
+    if isinstance(left, RowValue):
+        pushed = RowValue(tuple(map(_inward, items)), left.ats, left.at)
+        rows = RowValue(rights, (at,) * len(rights), at)
+        predicate = binder.operate(operator, pushed, rows, at, left_at, at)
+    else:
+        predicate = binder.operate(operator, _inward(items[0]), rights[0], at, left_at, at)
+    _require_boolean(predicate, at)
+    return AnySubquery(_not(predicate) if negated else predicate, relation)
+
+
+def _inward(scalar: Scalar) -> Scalar:
+    return scalar if is_unknown(scalar) else push_down(scalar)
+
+
+def _not(scalar: Scalar) -> Scalar:
+    return Call("not", (scalar,), BOOL)
+
+
+def _require_boolean(predicate: Scalar, at: int) -> None:
+    if type_of(predicate) != BOOL:
+        raise WrongObjectType(
+            "op ANY/ALL (array) requires operator to yield boolean", position=at + 1
+        )
+
+
+def _quantified(binder: ExpressionBinder, expr: ast.Quantified) -> Scalar:
+    left, left_at = binder.bind_value(expr.left), at_of(expr.left)
+    all_ = expr.kind == "all"
+    if isinstance(expr.right, ast.Query):
+        test = _any(binder, expr.operator, left, left_at, expr.right, expr.at, negated=all_)
+        return _not(test) if all_ else test
+    if isinstance(left, RowValue):
+        raise FeatureNotSupported("ANY/ALL of a row is not supported", position=expr.at + 1)
+    if isinstance(expr.right, ast.ArrayOf) and expr.right.items:
+        return _written_out(binder, expr, left, expr.right)
+    array = _array_operand(binder, expr.right, left)
+    if array is None:
+        raise WrongObjectType(
+            "op ANY/ALL (array) requires array on right side", position=expr.at + 1
+        )
+    if isinstance(array, Literal) and array.value is not None:
+        element = type_of(array).element
+        assert element is not None
+        tests = [
+            binder.operate(expr.operator, left, Literal(v, element), expr.at, left_at, expr.at)
+            for v in array.value
+        ]
+        return conjunction(tests) if all_ else disjunction(tests)
+    return _over_elements(binder, expr, left, array)
+
+
+def _written_out(
+    binder: ExpressionBinder, expr: ast.Quantified, left: Scalar, array: ast.ArrayOf
+) -> Scalar:
+    value = binder.bind(array)
+    element = type_of(value).element
+    assert element is not None
+    if isinstance(value, Literal):
+        items: list[Scalar] = [Literal(v, element) for v in value.value]
+    else:
+        assert isinstance(value, Call)
+        items = list(value.args)
+    tests = [
+        binder.operate(expr.operator, left, item, expr.at, at_of(expr.left), at_of(array))
+        for item in items
+    ]
+    for test in tests:
+        _require_boolean(test, expr.at)
+    return conjunction(tests) if expr.kind == "all" else disjunction(tests)
+
+
+def _array_operand(binder: ExpressionBinder, expr: ast.Expression, left: Scalar) -> Scalar | None:
+    """Return the array on the right; one of unknown type is of the left side's type."""
+    array = binder.bind(expr)
+    if is_unknown(array):
+        element = TEXT if is_unknown(left) else type_of(left)
+        if element.element is not None:
+            return None
+        return coerce(binder.planning, array, array_of(element), "implicit", at_of(expr))
+    if type_of(array).name in ("int2vector", "oidvector"):
+        element_type = {"int2vector": "int2", "oidvector": "oid"}[type_of(array).name]
+        return coerce(
+            binder.planning, array, array_of(SqlType(element_type)), "implicit", at_of(expr)
+        )
+    return array if type_of(array).element is not None else None
+
+
+def _over_elements(
+    binder: ExpressionBinder, expr: ast.Quantified, left: Scalar, array: Scalar
+) -> Scalar:
+    """Return ANY or ALL over the elements of an array that is known only at run time."""
+    all_ = expr.kind == "all"
+    found = resolve_table("unnest", (type_of(array),))
+    elements = FlatMap(Join(()), found.key, (push_down(array),), (found.element,))
+    element = Column(0, found.element.type)
+    predicate = binder.operate(
+        expr.operator, _inward(left), element, expr.at, at_of(expr.left), expr.at
+    )
+    _require_boolean(predicate, expr.at)
+    test: Scalar = AnySubquery(_not(predicate) if all_ else predicate, elements)
+    if all_:
+        test = _not(test)
+    # Over a NULL array the answer is NULL, not that over no elements.
+    return Case(((Call("is_null", (array,), BOOL), Literal(None, BOOL)),), test, BOOL)

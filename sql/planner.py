@@ -1,0 +1,331 @@
+"""Planning: from a statement to what it means.
+
+`plan_statement` is all that the adapter calls. It is pure: the same statement, catalog and parameter
+types give the same plan. `ParameterTypes` is filled in on the way, so that what a statement's
+parameters are is known as soon as it is planned.
+"""
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from foreshore.errors import DatatypeMismatch, FeatureNotSupported
+from foreshore.expr.ir import Literal, Scalar, type_of
+from foreshore.sql import ast
+from foreshore.sql.bind import ddl, dml
+from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
+from foreshore.sql.bind.query import bind_query, plain_relation
+from foreshore.sql.bind.result import finished_query, plain_query
+from foreshore.sql.bind.show import bind_show
+from foreshore.sql.catalog_reader import CatalogReader
+from foreshore.sql.coerce import coerce, is_unknown
+from foreshore.sql.cursor import too_deep
+from foreshore.sql.explain import explain_order, explain_relation
+from foreshore.sql.parse import Statement
+from foreshore.sql.plan import (
+    AsOf,
+    Begin,
+    CloseCursor,
+    Commit,
+    CopyTo,
+    Deallocate,
+    Declare,
+    Discard,
+    Execute,
+    Explain,
+    Fetch,
+    Plan,
+    Prepare,
+    Query,
+    ResetVariable,
+    Rollback,
+    Select,
+    SetTransaction,
+    SetVariable,
+    ShowVariable,
+    Subscribe,
+)
+from foreshore.sql.planning import ParameterTypes, Planning
+from foreshore.sql.scope import Scope
+from foreshore.sql.type_names import type_of_name
+from foreshore.text import parse_text
+from foreshore.types import (
+    BOOL,
+    INT8,
+    INTERVAL,
+    MZ_TIMESTAMP,
+    TEXT,
+    TIMESTAMPTZ,
+    ColumnType,
+    RelationDesc,
+    SqlType,
+)
+
+# What a variable is called by those who show it.
+_SHOWN_NAMES = {"timezone": "TimeZone", "datestyle": "DateStyle", "intervalstyle": "IntervalStyle"}
+
+
+def plan_statement(
+    statement: Statement,
+    catalog: CatalogReader,
+    parameters: ParameterTypes | Sequence[SqlType | None] = (),
+    *,
+    zone: str = "UTC",
+) -> Plan:
+    """Return what `statement` means.
+
+    `parameters` are the types declared for `$1`, `$2`, ..., None or unknown for those to be inferred;
+    given as `ParameterTypes`, it has all of them afterwards (`resolved`). `zone` is the session's time
+    zone, in which constants of type timestamptz are read.
+    """
+    if not isinstance(parameters, ParameterTypes):
+        parameters = ParameterTypes(parameters)
+    planning = Planning(catalog, statement.whole, parameters, zone)
+    try:
+        return _plan(planning, statement.ast)
+    except RecursionError:
+        raise too_deep() from None
+
+
+def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
+    match tree:
+        case ast.SelectStatement():
+            return _select(planning, tree)
+        case ast.SubscribeStatement():
+            return _subscribe(planning, tree)
+        case ast.ExplainStatement():
+            return _explain(planning, tree)
+        case ast.InsertStatement():
+            return dml.bind_insert(planning, tree)
+        case ast.UpdateStatement():
+            return dml.bind_update(planning, tree)
+        case ast.DeleteStatement():
+            return dml.bind_delete(planning, tree)
+        case ast.CopyStatement():
+            return _copy(planning, tree)
+        case ast.CreateTableStatement():
+            return ddl.bind_create_table(planning, tree)
+        case ast.CreateViewStatement():
+            return ddl.bind_create_view(planning, tree)
+        case ast.CreateIndexStatement():
+            return ddl.bind_create_index(planning, tree)
+        case ast.CreateNamespaceStatement():
+            return ddl.bind_create_namespace(planning, tree)
+        case ast.CreateClusterStatement():
+            return ddl.bind_create_cluster(tree)
+        case ast.CreateReplicaStatement():
+            return ddl.bind_create_replica(planning, tree)
+        case ast.DropStatement():
+            return ddl.bind_drop(planning, tree)
+        case ast.RenameStatement():
+            return ddl.bind_rename(planning, tree)
+        case ast.ShowCreateStatement():
+            return ddl.bind_show_create(planning, tree)
+        case ast.ShowStatement():
+            return Select(finished_query(bind_show(planning, tree)))
+        case _:
+            return _session(planning, tree)
+
+
+def _session(planning: Planning, tree: ast.StatementSyntax) -> Plan:
+    """Return the plan of a statement about the session, its transaction or its cursors."""
+    match tree:
+        case ast.SetStatement(name=name, values=values, local=local):
+            return SetVariable(name, values, local)
+        case ast.ShowVariableStatement(name=name):
+            return _show_variable(name)
+        case ast.ResetStatement(name=name):
+            return ResetVariable(name)
+        case ast.TransactionStatement():
+            return _transaction(tree)
+        case ast.PrepareStatement(name=name, types=types, start=start, end=end):
+            declared = tuple(type_of_name(type) for type in types)
+            return Prepare(name, declared, planning.text[start:end])
+        case ast.ExecuteStatement(name=name, args=args):
+            binder = ExpressionBinder(planning, Scope(), Clause("EXECUTE parameters"))
+            return Execute(name, tuple(map(binder.bind, args)))
+        case ast.DeallocateStatement(name=name):
+            return Deallocate(name)
+        case ast.DeclareStatement(name=name, hold=hold, statement=inner):
+            plan = _plan(planning, inner)
+            assert isinstance(plan, Select | Subscribe)
+            return Declare(name, plan, hold)
+        case ast.FetchStatement(name=name, count=count, timeout=timeout, move=move):
+            return Fetch(name, count, None if timeout is None else _millis(timeout), move)
+        case ast.CloseStatement(name=name):
+            return CloseCursor(name)
+        case ast.DiscardStatement(what=what):
+            match what:
+                case "all" | "plans" | "sequences" | "temp":
+                    return Discard(what)
+            raise AssertionError(what)
+        case ast.Unsupported(what=what, at=at):
+            raise FeatureNotSupported(f"{what} is not supported", position=at + 1)
+        case _:
+            raise AssertionError(tree)
+
+
+def _show_variable(name: str) -> ShowVariable:
+    text = ColumnType(TEXT)
+    if name == "all":
+        return ShowVariable(name, RelationDesc(("name", "setting", "description"), (text,) * 3))
+    return ShowVariable(name, RelationDesc((_SHOWN_NAMES.get(name, name),), (text,)))
+
+
+def _transaction(tree: ast.TransactionStatement) -> Plan:
+    match tree.kind:
+        case "begin":
+            return Begin(tree.read_only, tree.isolation)
+        case "commit":
+            return Commit(tree.chain)
+        case "rollback":
+            return Rollback(tree.chain)
+        case "set" | "characteristics":
+            return SetTransaction(tree.read_only, tree.isolation, tree.kind == "characteristics")
+        case _:
+            assert_never(tree.kind)
+
+
+def _millis(timeout: str) -> int:
+    """Return a FETCH's time-out, an interval or a number of seconds, in milliseconds."""
+    if timeout.replace(".", "", 1).isdigit():
+        timeout += " seconds"
+    value = parse_text(timeout, INTERVAL)
+    assert isinstance(value, tuple)
+    months, days, micros = map(int, value)
+    return (months * 30 + days) * 86_400_000 + micros // 1000
+
+
+# --- queries -------------------------------------------------------------------------------
+
+
+def _select(planning: Planning, tree: ast.SelectStatement) -> Select:
+    as_of = None if tree.as_of is None else _as_of(planning, tree.as_of)
+    return Select(finished_query(bind_query(planning, tree.query, None)), as_of)
+
+
+def _as_of(planning: Planning, as_of: ast.AsOf) -> AsOf:
+    return AsOf(_time(planning, as_of.time, "AS OF"), as_of.at_least)
+
+
+def _time(planning: Planning, expr: ast.Expression, what: str) -> Scalar:
+    binder = ExpressionBinder(planning, Scope(), Clause(what))
+    scalar = binder.bind(expr)
+    target = TIMESTAMPTZ
+    if type_of(scalar).name in ("int2", "int4", "int8", "numeric", "mz_timestamp") or (
+        is_unknown(scalar) and isinstance(scalar, Literal) and str(scalar.value).isdigit()
+    ):
+        target = MZ_TIMESTAMP
+    result = coerce(planning, scalar, target, "implicit", at_of(expr))
+    if result is None:
+        raise DatatypeMismatch(
+            f"argument of {what} must be a time, not type {type_of(scalar)}",
+            position=at_of(expr) + 1,
+        )
+    return result
+
+
+def _subscribe(planning: Planning, tree: ast.SubscribeStatement) -> Subscribe:
+    source = tree.source
+    if isinstance(source, ast.TableRef):
+        star = ast.Target(ast.Star((), source.at), None, source.at)
+        select = ast.Select(None, (star,), (source,), None, (), None, source.at)
+        source = ast.Query(select, source.at)
+    bound = bind_query(planning, source, None)
+    query = plain_query(bound)
+    ddl.refuse_environment(query.relation, "SUBSCRIBE")
+    progress = tree.options.get("progress", False)
+    names = ("mz_timestamp", *(("mz_progressed",) if progress else ()), "mz_diff")
+    columns = [ColumnType(MZ_TIMESTAMP, False)]
+    if progress:
+        columns.append(ColumnType(BOOL, False))
+    columns.append(ColumnType(INT8, progress))
+    for column in query.desc.columns:
+        columns.append(ColumnType(column.type, column.nullable or progress))
+    return Subscribe(
+        query,
+        tree.options.get("snapshot", True),
+        progress,
+        None if tree.as_of is None else _as_of(planning, tree.as_of),
+        None if tree.up_to is None else _time(planning, tree.up_to, "UP TO"),
+        RelationDesc(names + query.desc.names, tuple(columns)),
+    )
+
+
+def _copy(planning: Planning, tree: ast.CopyStatement) -> Plan:
+    if tree.inward:
+        return dml.bind_copy_from(planning, tree)
+    source = tree.source
+    options = dml.copy_options(tree)
+    if isinstance(source, ast.TableRef):
+        columns = tree.columns or (("*", source.at),)
+        targets = tuple(
+            ast.Target(
+                ast.Star((), at)
+                if name == "*" and tree.columns is None
+                else ast.ColumnRef((name,), at),
+                None,
+                at,
+            )
+            for name, at in columns
+        )
+        select = ast.Select(None, targets, (source,), None, (), None, source.at)
+        return CopyTo(
+            _select(planning, ast.SelectStatement(ast.Query(select, source.at), None)), options
+        )
+    plan = _plan(planning, source)
+    assert isinstance(plan, Select | Subscribe)
+    return CopyTo(plan, options)
+
+
+def _explain(planning: Planning, tree: ast.ExplainStatement) -> Explain:
+    inner = tree.statement
+    match inner:
+        case ast.SelectStatement(query=query, as_of=as_of):
+            bound = bind_query(planning, query, None)
+            finished = finished_query(bound)
+        case ast.CreateViewStatement(query=query):
+            planning.in_view = True
+            bound, as_of = bind_query(planning, query, None), None
+            finished = plain_query(bound)
+        case _:
+            raise FeatureNotSupported(
+                "EXPLAIN of anything but a query or a view is not supported", position=tree.at + 1
+            )
+    time = None if as_of is None else _as_of(planning, as_of)
+    match tree.stage:
+        case "raw":
+            return Explain("raw", finished, time, explain_relation(plain_relation(bound)))
+        case "decorrelated":
+            from foreshore.sql.lower import lower
+
+            text = explain_relation(lower(plain_relation(bound)))
+            return Explain("decorrelated", finished, time, text)
+        case "optimized":
+            return Explain("optimized", finished, time, _explained(finished))
+        case "physical":
+            return Explain("physical", finished, time, _explained(finished))
+        case "timestamp":
+            return Explain("timestamp", finished, time, "")
+    raise AssertionError(tree.stage)
+
+
+def _explained(query: Query) -> str:
+    """Return the optimised relation as text, below what finishes its result."""
+    text = explain_relation(query.relation)
+    finishing = query.finishing
+    parts = []
+    if finishing.order_by:
+        parts.append(f"order_by=[{explain_order(finishing.order_by)}]")
+    if finishing.limit is not None:
+        parts.append(f"limit={finishing.limit}")
+    if finishing.offset:
+        parts.append(f"offset={finishing.offset}")
+    width = len(query.desc.columns)
+    if not parts and finishing.project == tuple(range(width)):
+        return text
+    parts.append(f"output=[{', '.join(f'#{i}' for i in finishing.project)}]")
+    lines = "\n".join("  " + line for line in text.splitlines())
+    return f"Finish {' '.join(parts)}\n{lines}"
+
+
+__all__ = ["ParameterTypes", "plan_statement"]

@@ -1,0 +1,314 @@
+"""Functions that are queries: their meaning is a SQL expression over the catalog's relations.
+
+`pg_get_viewdef(oid)` looks a definition up; `'t'::regclass` looks a name up. Such a function has a
+body in SQL in which `$1`, `$2` stand for its arguments, and a call of it is its body, bound where the
+call stands. Nothing else knows of them, so they are planned, optimised and evaluated like anything
+that a user could have written.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from foreshore.errors import FeatureNotSupported
+from foreshore.expr.functions.registry import resolve_cast
+from foreshore.expr.ir import Column, OuterColumn, Scalar
+from foreshore.sql import ast
+from foreshore.sql.planning import Planning, located
+from foreshore.sql.rewrite import map_scalar, push_down
+from foreshore.types import (
+    BOOL,
+    INT4,
+    INT8,
+    NAME,
+    OID,
+    REGCLASS,
+    REGNAMESPACE,
+    REGPROC,
+    REGTYPE,
+    TEXT,
+    ColumnType,
+    SqlType,
+)
+
+if TYPE_CHECKING:
+    from foreshore.sql.bind.expression import ExpressionBinder
+
+MAX_INLINING = 8
+_TYPES = {
+    "oid": OID,
+    "text": TEXT,
+    "bool": BOOL,
+    "int4": INT4,
+    "int8": INT8,
+    "name": NAME,
+    "regclass": REGCLASS,
+    "regtype": REGTYPE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SqlFunction:
+    """A function by its body, in which its parameters are columns `_1`, `_2`, ..."""
+
+    name: str
+    parameters: tuple[SqlType, ...]
+    result: SqlType
+    body: str
+
+
+_FUNCTIONS: dict[str, list[SqlFunction]] = {}
+
+
+def define(names: str, parameters: str, result: SqlType, body: str) -> None:
+    """Define a function under each of `names`."""
+    types = tuple(_TYPES[type] for type in parameters.split())
+    for i in range(len(types), 0, -1):
+        body = body.replace(f"${i}", f"_{i}")
+    for name in names.split():
+        _FUNCTIONS.setdefault(name, []).append(SqlFunction(name, types, result, body))
+
+
+def find_sql_function(name: str, types: tuple[SqlType, ...]) -> SqlFunction | None:
+    """Return the SQL-bodied function of that name which takes these arguments, if there is one."""
+    if name not in _FUNCTIONS:
+        return None
+    fitting = [
+        function
+        for function in _FUNCTIONS[name]
+        if len(function.parameters) == len(types)
+        and all(
+            source.name == "unknown" or resolve_cast(source, target, "implicit") is not None
+            for source, target in zip(types, function.parameters, strict=True)
+        )
+    ]
+    if not fitting:
+        return None
+    return max(fitting, key=lambda f: sum(a == b for a, b in zip(f.parameters, types, strict=True)))
+
+
+@cache
+def _body(text: str) -> ast.Expression:
+    from foreshore.sql.parse import parse_expression
+
+    return parse_expression(text)
+
+
+def bind_sql_function(
+    binder: "ExpressionBinder",
+    function: SqlFunction,
+    args: tuple[Scalar, ...],
+    ats: tuple[int, ...],
+    at: int,
+) -> Scalar:
+    """Return the function's body over `args`."""
+    from foreshore.sql.coerce import coerce
+
+    values: list[Scalar] = []
+    for arg, place, type in zip(args, ats, function.parameters, strict=True):
+        value = coerce(binder.planning, arg, type, "implicit", place)
+        assert value is not None
+        values.append(value)
+    with located(at):
+        return inline(binder.planning, function, tuple(values))
+
+
+def inline(planning: Planning, function: SqlFunction, values: tuple[Scalar, ...]) -> Scalar:
+    """Return the body of the function with `values`, of its parameters' types, put in."""
+    from foreshore.sql.bind.expression import Clause, ExpressionBinder
+    from foreshore.sql.coerce import cast
+    from foreshore.sql.scope import Scope, Slot
+
+    if planning.inlining >= MAX_INLINING:
+        raise FeatureNotSupported(f"{function.name} is nested too deeply")
+    scope = Scope(
+        [ColumnType(type) for type in function.parameters],
+        visible=[Slot(f"_{i}", i - 1) for i in range(1, len(values) + 1)],
+    )
+    hidden, planning.common_tables = planning.common_tables, []
+    named = len(planning.qualified)
+    planning.inlining += 1
+    try:
+        binder = ExpressionBinder(planning, scope, Clause(function.name))
+        result = cast(planning, binder.bind(_body(function.body)), function.result, 0)
+    finally:
+        planning.inlining -= 1
+        planning.common_tables = hidden
+        del planning.qualified[named:]
+
+    def argument(node: Scalar, depth: int) -> Scalar | None:
+        if isinstance(node, Column) and depth == 0:
+            return values[node.index]
+        if isinstance(node, OuterColumn) and node.level == depth:
+            return push_down(values[node.index], depth)
+        return None
+
+    return map_scalar(result, argument)
+
+
+# --- names to oids and back ------------------------------------------------------------------
+
+define(
+    "to_regclass",
+    "text",
+    REGCLASS,
+    """(SELECT c.oid FROM pg_catalog.pg_class c
+        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        WHERE c.relname = (parse_ident($1))[cardinality(parse_ident($1))]
+          AND CASE WHEN cardinality(parse_ident($1)) = 1
+                THEN n.nspname = ANY (current_schemas(true))
+                ELSE n.nspname = (parse_ident($1))[cardinality(parse_ident($1)) - 1] END
+        ORDER BY array_position(current_schemas(true), n.nspname) LIMIT 1)""",
+)
+define(
+    "to_regtype",
+    "text",
+    REGTYPE,
+    """(SELECT min(t.oid) FROM pg_catalog.pg_type t
+        WHERE t.typname = $1 OR format_type(t.oid, NULL) = $1)""",
+)
+define(
+    "to_regnamespace",
+    "text",
+    REGNAMESPACE,
+    "(SELECT n.oid FROM pg_catalog.pg_namespace n WHERE n.nspname = $1)",
+)
+define(
+    "to_regproc",
+    "text",
+    REGPROC,
+    "(SELECT min(p.oid) FROM pg_catalog.pg_proc p WHERE p.proname = $1)",
+)
+
+# --- definitions -----------------------------------------------------------------------------
+
+for _more in ("", " bool", " int4"):
+    define(
+        "pg_get_viewdef",
+        f"oid{_more}",
+        TEXT,
+        """(SELECT d.definition FROM mz_internal.pg_object_definitions d
+            WHERE d.oid = $1 AND d.kind IN ('view', 'materialized view'))""",
+    )
+define(
+    "pg_get_indexdef",
+    "oid",
+    TEXT,
+    """(SELECT d.definition FROM mz_internal.pg_object_definitions d
+        WHERE d.oid = $1 AND d.kind = 'index')""",
+)
+define(
+    "pg_get_indexdef",
+    "oid int4 bool",
+    TEXT,
+    """CASE WHEN $2 = 0 THEN pg_get_indexdef($1) ELSE
+        (SELECT coalesce(a.attname::text, k.on_expression) FROM pg_catalog.pg_class c
+         JOIN mz_catalog.mz_indexes i ON i.oid = c.oid
+         JOIN mz_catalog.mz_index_columns k ON k.index_id = i.id
+         LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = $2
+         WHERE c.oid = $1 AND k.index_position = $2) END""",
+)
+define("pg_get_expr", "text oid", TEXT, "$1")
+define("pg_get_expr", "text oid bool", TEXT, "$1")
+for _name in ("pg_get_constraintdef", "pg_get_triggerdef", "pg_get_ruledef"):
+    define(_name, "oid", TEXT, "NULL::text")
+    define(_name, "oid bool", TEXT, "NULL::text")
+define("pg_get_partkeydef", "oid", TEXT, "NULL::text")
+define("pg_get_statisticsobjdef_columns", "oid", TEXT, "NULL::text")
+define("pg_get_function_result pg_get_function_arguments", "oid", TEXT, "NULL::text")
+define("pg_get_serial_sequence", "text text", TEXT, "NULL::text")
+define(
+    "pg_get_userbyid",
+    "oid",
+    NAME,
+    """coalesce((SELECT r.rolname::text FROM pg_catalog.pg_roles r WHERE r.oid = $1),
+        'unknown (OID=' || $1::text || ')')""",
+)
+define("obj_description shobj_description", "oid text", TEXT, "NULL::text")
+define("obj_description", "oid", TEXT, "NULL::text")
+define("col_description", "oid int4", TEXT, "NULL::text")
+
+# --- visibility and privileges -----------------------------------------------------------------
+
+define(
+    "pg_table_is_visible",
+    "oid",
+    BOOL,
+    """(SELECT n.nspname = ANY (current_schemas(true)) FROM pg_catalog.pg_class c
+        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = $1)""",
+)
+define(
+    "pg_type_is_visible",
+    "oid",
+    BOOL,
+    """(SELECT n.nspname = ANY (current_schemas(true)) FROM pg_catalog.pg_type t
+        JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace WHERE t.oid = $1)""",
+)
+define(
+    "pg_function_is_visible",
+    "oid",
+    BOOL,
+    """(SELECT n.nspname = ANY (current_schemas(true)) FROM pg_catalog.pg_proc p
+        JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE p.oid = $1)""",
+)
+for _kind in ("table", "schema", "database", "function", "sequence", "any_column", "type"):
+    for _signature in ("oid text", "text text", "name oid text", "name text text", "oid oid text"):
+        define(f"has_{_kind}_privilege", _signature, BOOL, "true")
+for _signature in ("oid text text", "oid int4 text", "text text text", "name oid text text"):
+    define("has_column_privilege", _signature, BOOL, "true")
+for _signature in ("oid text", "name text", "oid oid text", "name name text"):
+    define("pg_has_role", _signature, BOOL, "true")
+define("pg_is_in_recovery", "", BOOL, "false")
+define("pg_is_other_temp_schema", "oid", BOOL, "false")
+define("pg_my_temp_schema", "", OID, "0::oid")
+define("pg_relation_is_publishable", "regclass", BOOL, "false")
+define("row_security_active", "oid", BOOL, "false")
+define(
+    "pg_encoding_to_char", "int4", NAME, "CASE $1 WHEN 6 THEN 'UTF8' WHEN 0 THEN 'SQL_ASCII' END"
+)
+define("pg_char_to_encoding", "name", INT4, "CASE upper($1) WHEN 'UTF8' THEN 6 ELSE -1 END")
+define("getdatabaseencoding pg_client_encoding", "", NAME, "'UTF8'")
+define("mz_is_superuser", "", BOOL, "true")
+define("txid_current", "", INT8, "mz_now()::int8")
+for _name in ("pg_total_relation_size", "pg_relation_size", "pg_table_size", "pg_indexes_size"):
+    define(_name, "regclass", INT8, "0::int8")
+define("pg_database_size", "oid", INT8, "0::int8")
+define("pg_tablespace_location", "oid", TEXT, "''")
+
+_REG_LOOKUPS = {
+    "regclass": ("to_regclass", "42P01", 'relation "{}" does not exist'),
+    "regtype": ("to_regtype", "42704", 'type "{}" does not exist'),
+    "regnamespace": ("to_regnamespace", "3F000", 'schema "{}" does not exist'),
+    "regproc": ("to_regproc", "42883", 'function "{}" does not exist'),
+}
+
+
+def reg_constant(planning: Planning, text: str, target: SqlType, at: int) -> Scalar:
+    """Return a `reg*` constant that names an object: the object's oid, looked up when it runs.
+
+    A relation that is not there is an error of the statement, as it is in PostgreSQL.
+    """
+    from foreshore.sql.coerce import literal_of
+
+    name = _REG_LOOKUPS[target.name][0]
+    if text == "-":
+        return literal_of(planning, "0", target, "explicit", at)
+    with located(at):
+        if target.name == "regclass":
+            planning.catalog.resolve_item(_parts(text))
+        (function,) = _FUNCTIONS[name]
+        from foreshore.expr.ir import Literal
+
+        return inline(planning, function, (Literal(text, TEXT),))
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    """Return the parts of a qualified name in a string, folded as in SQL."""
+    from foreshore.sql.cursor import Cursor
+    from foreshore.sql.lexer import tokenize
+
+    cursor = Cursor(text, tokenize(text))
+    parts = [cursor.label()]
+    while cursor.accept_symbol("."):
+        parts.append(cursor.label())
+    return tuple(parts)
