@@ -1,0 +1,97 @@
+"""A catalog for tests of binding: a few tables, in memory."""
+
+from foreshore.errors import InvalidSchemaName, UndefinedTable
+from foreshore.expr.ir import Literal, Relation, Scalar
+from foreshore.ids import GlobalId
+from foreshore.sql.catalog_reader import ItemKind, ItemView
+from foreshore.sql.parse import parse
+from foreshore.sql.plan import CreateMaterializedView, CreateTable, CreateView, Name
+from foreshore.sql.planner import plan_statement
+from foreshore.types import RelationDesc
+
+SYSTEM = ("mz_catalog", "pg_catalog")
+
+
+class TestCatalog:
+    """A `CatalogReader` whose items are made by the statements given to `run`."""
+
+    __test__ = False
+
+    def __init__(self, *statements: str) -> None:
+        self.items: dict[tuple[str, str], ItemView] = {}
+        self.schemas = {"public", "other", *SYSTEM}
+        for statement in statements:
+            self.run(statement)
+
+    @property
+    def database(self) -> str:
+        """The current database."""
+        return "foreshore"
+
+    @property
+    def search_path(self) -> tuple[str, ...]:
+        """The schemas searched."""
+        return (*SYSTEM, "public")
+
+    def run(self, text: str) -> None:
+        """Make what the CREATE statements of `text` say."""
+        for statement in parse(text):
+            plan = plan_statement(statement, self)
+            match plan:
+                case CreateTable(name=name, desc=desc, defaults=defaults):
+                    self.add("table", name, desc, None, defaults)
+                case CreateView(name=name, query=query):
+                    self.add("view", name, query.desc, query.relation)
+                case CreateMaterializedView(name=name, query=query):
+                    self.add("materialized view", name, query.desc)
+                case _:
+                    raise AssertionError(plan)
+
+    def add(
+        self,
+        kind: ItemKind,
+        name: Name,
+        desc: RelationDesc,
+        definition: Relation | None = None,
+        defaults: tuple[Scalar, ...] = (),
+    ) -> None:
+        """Put an item into the catalog."""
+        assert name.schema is not None
+        id = GlobalId(f"u{len(self.items) + 1}")
+        defaults = defaults or tuple(Literal(None, c.type) for c in desc.columns)
+        self.items[name.schema, name.item] = ItemView(id, kind, name, desc, definition, defaults)
+
+    def resolve_item(self, parts: tuple[str, ...]) -> ItemView:
+        """Return the item that `parts` name."""
+        *qualifier, item = parts
+        schemas = (qualifier[-1],) if qualifier else self.search_path
+        for schema in schemas:
+            if (schema, item) in self.items:
+                return self.items[schema, item]
+        raise UndefinedTable(f'relation "{".".join(parts)}" does not exist')
+
+    def item(self, id: GlobalId) -> ItemView:
+        """Return the item of that id."""
+        return next(item for item in self.items.values() if item.id == id)
+
+    def resolve_new(self, parts: tuple[str, ...]) -> Name:
+        """Return the name under which an item would be made."""
+        *qualifier, item = parts
+        schema = qualifier[-1] if qualifier else "public"
+        if schema not in self.schemas:
+            raise InvalidSchemaName(f'schema "{schema}" does not exist')
+        return Name(None if schema in SYSTEM else self.database, schema, item)
+
+    def cluster_exists(self, name: str) -> bool:
+        """Whether there is that cluster."""
+        return name == "quickstart"
+
+
+TABLES = """
+CREATE TABLE t (a int, b text, c numeric(10, 2), d date, e bool);
+CREATE TABLE u (a int NOT NULL, x float8, y timestamptz, z int[], j jsonb, s varchar(5) DEFAULT 'q');
+CREATE TABLE customer (c_custkey int NOT NULL, c_name text, c_mktsegment char(10));
+CREATE TABLE orders (o_orderkey int NOT NULL, o_custkey int, o_orderdate date, o_shippriority int);
+CREATE TABLE lineitem (l_orderkey int, l_extendedprice numeric(15, 2), l_discount numeric(15, 2),
+                       l_shipdate date, l_quantity numeric(15, 2));
+"""
