@@ -76,6 +76,7 @@ from foreshore.expr.split import Test, can_fail, may_fail
 from foreshore.sql.lower_outer import (
     Reference,
     Scopes,
+    at_most_one_row,
     has_subquery,
     may_fail_within,
     put_in,
@@ -695,12 +696,13 @@ class _Lowering:
         self, row: _Row, relation: Relation, type: SqlType, guards: tuple[Scalar, ...]
     ) -> Scalar:
         def table(keys: _Outer) -> Relation:
-            values = self.let(self.apply(relation, keys))
+            applied = self.apply(relation, keys)
+            if _always_one_row(relation):
+                return applied
+            values = self.let(applied)
             width = keys.width
             places = tuple(range(width))
-            if is_unique(values, places, self.values):
-                if not width and _always_one_row(relation):
-                    return values
+            if at_most_one_row(relation) or is_unique(values, places, self.values):
                 found: Relation = Project(values, places)
                 checked = values
             else:

@@ -43,7 +43,7 @@ MOST_KEYS = 4  # a relation may have many; the first few are the ones that are o
 
 def unique_keys(relation: Relation, locals: Locals | None = None) -> Keys:
     """Return some minimal unique keys of `relation`, the smallest first."""
-    return _Analysis(dict(locals or {})).keys(relation)
+    return Analysis(dict(locals or {})).keys(relation)
 
 
 def is_unique(relation: Relation, columns: Iterable[int], locals: Locals | None = None) -> bool:
@@ -69,12 +69,15 @@ def _smallest(keys: Iterable[Key]) -> Keys:
     return tuple(minimal[:MOST_KEYS])
 
 
-class _Analysis:
+class Analysis:
+    """Finds unique keys, and remembers those of locals."""
+
     def __init__(self, locals: dict[int, Relation]) -> None:
         self.locals = locals
         self.known: dict[int, Keys] = {}  # of locals, by number
 
     def keys(self, relation: Relation) -> Keys:
+        """Return some minimal unique keys of `relation`."""
         match relation:
             case Constant(rows=rows, columns=columns):
                 if sum(count for _, count in rows) <= 1:

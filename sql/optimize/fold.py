@@ -1,0 +1,121 @@
+"""Constants are computed, and NULLs known to be impossible are noted, from the leaves up.
+
+What is left is put together in the plain form (`build`), so that a FALSE takes away what is below
+it: a predicate over the NULLs with which an outer join pads makes the join an inner one.
+"""
+
+from collections.abc import Sequence
+
+from foreshore.expr.ir import (
+    Column,
+    Constant,
+    Filter,
+    FlatMap,
+    Get,
+    Join,
+    JoinOn,
+    Let,
+    LocalGet,
+    Map,
+    Negate,
+    Project,
+    Reduce,
+    Relation,
+    Scalar,
+    Threshold,
+    TopK,
+    Union,
+    inputs_of,
+    with_scalars,
+)
+from foreshore.expr.split import Test
+from foreshore.sql.optimize import build
+from foreshore.sql.optimize.nullability import Nullable, may_be_null, nullable_above
+from foreshore.sql.optimize.scalars import replace_columns
+from foreshore.sql.optimize.simplify import simplify
+from foreshore.types import ColumnType
+
+
+def fold(relation: Relation, fallible: Test) -> Relation:
+    """Return `relation` in the plain form, its scalars simplified."""
+    return _Fold(fallible).fold(relation)[0]
+
+
+class _Fold:
+    def __init__(self, fallible: Test) -> None:
+        self.fallible = fallible
+        self.locals: dict[int, Nullable] = {}
+
+    def fold(self, relation: Relation) -> tuple[Relation, Nullable]:
+        """Return `relation` folded, and which of its columns may hold NULL."""
+        if isinstance(relation, Let):
+            value, nullable = self.fold(relation.value)
+            self.locals[relation.number] = nullable
+            body, of_body = self.fold(relation.body)
+            return Let(relation.number, value, body), of_body
+        folded = [self.fold(input) for input in inputs_of(relation)]
+        below = [nullable for _, nullable in folded]
+        node, nullable = self.scalars(relation, below)
+        return self.rebuild(node, [input for input, _ in folded]), nullable
+
+    def scalars(self, node: Relation, below: list[Nullable]) -> tuple[Relation, Nullable]:
+        """Simplify the scalars of `node`; return also which of its columns may hold NULL."""
+        if isinstance(node, Map):
+            nullable = below[0]
+            scalars = []
+            for scalar in node.scalars:
+                scalars.append(self.scalar(scalar, nullable))
+                nullable = (*nullable, may_be_null(scalars[-1], nullable))
+            return Map(node.input, tuple(scalars)), nullable
+        row = tuple(may for each in below for may in each)
+        node = with_scalars(node, lambda scalar: self.scalar(scalar, row))
+        nullable = nullable_above(node, below, self.locals)
+        if isinstance(node, Join):
+            safe = tuple(
+                position
+                for position in node.null_safe
+                if all(may_be_null(s, row) for s in node.equivalences[position])
+            )
+            return Join(node.inputs, node.equivalences, safe), nullable
+        return node, nullable
+
+    def scalar(self, scalar: Scalar, nullable: Sequence[bool]) -> Scalar:
+        noted = replace_columns(scalar, lambda c: Column(c.index, c.type, nullable[c.index]))
+        return simplify(noted, nullable, self.fallible)
+
+    def rebuild(self, node: Relation, inputs: list[Relation]) -> Relation:
+        """Return `node` over `inputs` in the plain form."""
+        match node:
+            case Map(scalars=scalars):
+                return build.map_(inputs[0], scalars)
+            case Filter(predicates=predicates):
+                return build.filter_(inputs[0], predicates, self.fallible)
+            case Project(outputs=outputs):
+                return build.project(inputs[0], outputs)
+            case FlatMap(function=function, args=args, columns=columns):
+                return build.flat_map(inputs[0], function, args, columns)
+            case Join(equivalences=equivalences, null_safe=null_safe):
+                return build.join(inputs, equivalences, null_safe, self.fallible)
+            case Reduce(group_key=group_key, aggregates=aggregates):
+                return build.reduce_(inputs[0], group_key, aggregates)
+            case TopK(group_key=group, order_key=order, limit=limit, offset=offset):
+                return build.top_k(inputs[0], group, order, limit, offset)
+            case Negate():
+                return build.negate(inputs[0])
+            case Threshold():
+                return build.threshold(inputs[0])
+            case Union():
+                return build.union(inputs)
+            case LocalGet(number=number, columns=columns):
+                return _noted(node, columns, self.locals.get(number))
+            case Constant() | Get():
+                return node
+            case Let() | JoinOn():
+                raise AssertionError(f"not here: {node}")
+
+
+def _noted(node: LocalGet, columns: tuple[ColumnType, ...], nullable: Nullable | None) -> LocalGet:
+    if nullable is None:
+        return node
+    noted = tuple(ColumnType(c.type, may) for c, may in zip(columns, nullable, strict=True))
+    return LocalGet(node.number, noted)

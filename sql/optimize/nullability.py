@@ -1,0 +1,180 @@
+"""Which columns may hold NULL, by what the collections below say and the plan does to them.
+
+A `Column` carries what was known of it where it was written; a plan moves on, and a NULL taken for
+impossible is a wrong answer. So no flag is believed: all is worked out from the leaves, and
+`refresh` writes it into the plan.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import assert_never
+
+from foreshore.expr.functions.registry import scalar_function
+from foreshore.expr.ir import (
+    And,
+    Call,
+    Case,
+    Column,
+    Constant,
+    ErrorOf,
+    Filter,
+    FlatMap,
+    Get,
+    Join,
+    JoinOn,
+    Let,
+    Literal,
+    LocalGet,
+    Map,
+    Negate,
+    Or,
+    Project,
+    Reduce,
+    Relation,
+    Scalar,
+    Threshold,
+    TopK,
+    Union,
+    inputs_of,
+)
+
+Nullable = tuple[bool, ...]
+NEVER_NULL = frozenset(
+    (
+        "is_null",
+        "is_not_null",
+        "is_true",
+        "is_not_true",
+        "is_false",
+        "is_not_false",
+        "is_distinct",
+        "is_not_distinct",
+        "single_row_check",
+    )
+)
+# Strict functions that give a value for all values, or fail: comparisons and arithmetic.
+TOTAL = frozenset(
+    ("eq", "ne", "lt", "le", "gt", "ge", "not", "add", "subtract", "multiply", "divide")
+)
+
+
+def is_total(function: str) -> bool:
+    """Whether `function` is strict, and NULL for no other reason."""
+    return function.partition("(")[0] in TOTAL
+
+
+def may_be_null(scalar: Scalar, nullable: Sequence[bool]) -> bool:
+    """Whether `scalar` may be NULL over columns of which `nullable` may."""
+    match scalar:
+        case Column(index=index):
+            return nullable[index]
+        case Literal(value=value):
+            return value is None
+        case And(args=args) | Or(args=args):
+            return any(may_be_null(arg, nullable) for arg in args)
+        case Case(branches=branches, otherwise=otherwise):
+            results = [result for _, result in branches]
+            return any(may_be_null(result, nullable) for result in (*results, otherwise))
+        case Call(function=function, args=args):
+            if function in NEVER_NULL:
+                return False
+            if function == "coalesce":
+                return all(may_be_null(arg, nullable) for arg in args)
+            if is_total(function):
+                return any(may_be_null(arg, nullable) for arg in args)
+            return True
+        case ErrorOf():
+            return True
+        case _:
+            return True
+
+
+def rejects_null(predicate: Scalar, column: int) -> bool:
+    """Whether `predicate` is never TRUE where `column` is NULL."""
+    match predicate:
+        case And(args=args):
+            return any(rejects_null(arg, column) for arg in args)
+        case Or(args=args):
+            return bool(args) and all(rejects_null(arg, column) for arg in args)
+        case Call(function="is_not_null" | "is_true", args=(arg,)):
+            return is_strict_in(arg, column)
+        case _:
+            return is_strict_in(predicate, column)
+
+
+def is_strict_in(scalar: Scalar, column: int) -> bool:
+    """Whether `scalar` is NULL where `column` is."""
+    match scalar:
+        case Column(index=index):
+            return index == column
+        case Call(function=function, args=args):
+            if not any(is_strict_in(arg, column) for arg in args):
+                return False
+            return is_total(function) or scalar_function(function).strict
+        case _:
+            return False
+
+
+def nullable_columns(relation: Relation, known: dict[int, Nullable] | None = None) -> Nullable:
+    """Return for each column of `relation` whether it may hold NULL; `known` is of its locals."""
+    known = known or {}
+    if isinstance(relation, Let):
+        inner = {**known, relation.number: nullable_columns(relation.value, known)}
+        return nullable_columns(relation.body, inner)
+    below = [nullable_columns(input, known) for input in inputs_of(relation)]
+    return nullable_above(relation, below, known)
+
+
+def nullable_above(
+    node: Relation, below: Sequence[Nullable], known: Mapping[int, Nullable]
+) -> Nullable:
+    """Return which columns of `node`, not a Let, may hold NULL, given those of its inputs."""
+    match node:
+        case Constant(rows=rows, columns=columns):
+            return tuple(any(row[i] is None for row, _ in rows) for i in range(len(columns)))
+        case Get(columns=columns):
+            return tuple(column.nullable for column in columns)
+        case LocalGet(number=number, columns=columns):
+            return known.get(number, tuple(True for _ in columns))
+        case Map(scalars=scalars):
+            nullable = below[0]
+            for scalar in scalars:
+                nullable = (*nullable, may_be_null(scalar, nullable))
+            return nullable
+        case Filter(predicates=predicates):
+            return tuple(
+                may and not any(rejects_null(predicate, i) for predicate in predicates)
+                for i, may in enumerate(below[0])
+            )
+        case Project(outputs=outputs):
+            return tuple(below[0][i] for i in outputs)
+        case FlatMap(columns=columns):
+            return (*below[0], *(column.nullable for column in columns))
+        case Join():
+            return _of_join(node, [may for each in below for may in each])
+        case Reduce(group_key=group_key, aggregates=aggregates):
+            return (
+                *(may_be_null(scalar, below[0]) for scalar in group_key),
+                *(aggregate.function != "count" for aggregate in aggregates),
+            )
+        case TopK() | Negate() | Threshold():
+            return below[0]
+        case Union():
+            return tuple(map(any, zip(*below, strict=True)))
+        case Let() | JoinOn():
+            raise AssertionError(f"not here: {node}")
+        case _:
+            assert_never(node)
+
+
+def _of_join(join: Join, nullable: list[bool]) -> Nullable:
+    """Return what a join leaves nullable: of an equivalence, nothing where one side is not.
+
+    Neither is anything where NULL does not equal NULL.
+    """
+    for position, equivalence in enumerate(join.equivalences):
+        safe = position in join.null_safe
+        if not safe or not all(may_be_null(scalar, nullable) for scalar in equivalence):
+            for scalar in equivalence:
+                if isinstance(scalar, Column):
+                    nullable[scalar.index] = False
+    return tuple(nullable)

@@ -1,0 +1,180 @@
+"""Columns that nobody uses are not carried: each node gives those that are asked of it.
+
+The last of the rules: it puts projections as far down as they go, just above what is read, where
+the others had put them up. Definitions and aggregates that nobody uses go, and with them the errors
+they might have had. TopK keeps all columns, which decide between equals.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import assert_never
+
+from foreshore.expr.ir import (
+    Constant,
+    Filter,
+    FlatMap,
+    Get,
+    Join,
+    JoinOn,
+    Let,
+    LocalGet,
+    Map,
+    Negate,
+    Project,
+    Reduce,
+    Relation,
+    Scalar,
+    Threshold,
+    TopK,
+    Union,
+    columns_of,
+    inputs_of,
+    scalars_of,
+    with_inputs,
+    with_scalars,
+)
+from foreshore.expr.split import columns_used
+from foreshore.sql.optimize import build
+from foreshore.sql.optimize.scalars import remap
+
+Columns = tuple[int, ...]  # ascending
+
+
+def narrow(relation: Relation) -> Relation:
+    """Return `relation` with nothing computed or carried that it does not use."""
+    width = len(columns_of(relation))
+    return _Narrowing().narrow(relation, tuple(range(width)))
+
+
+def _places(columns: Sequence[int]) -> dict[int, int]:
+    return {column: place for place, column in enumerate(columns)}
+
+
+def _ascending(*columns: Iterable[int]) -> Columns:
+    return tuple(sorted(set().union(*columns)))
+
+
+def _used(scalars: Iterable[Scalar]) -> set[int]:
+    return set().union(*map(columns_used, scalars))
+
+
+class _Narrowing:
+    def __init__(self) -> None:
+        self.asked: dict[int, set[int]] = {}  # of locals, by number
+
+    def narrow(self, relation: Relation, wanted: Columns) -> Relation:
+        """Return the columns `wanted`, in that order, of `relation`."""
+        match relation:
+            case Constant() | Get():
+                return build.project(relation, wanted)
+            case LocalGet(number=number):
+                self.asked.setdefault(number, set()).update(wanted)
+                return Project(relation, wanted)
+            case Let(number=number, value=value, body=body):
+                result = self.narrow(body, wanted)
+                asked = _ascending(self.asked.pop(number, ()))
+                narrowed = self.narrow(value, asked)
+                types = columns_of(value)
+                local = LocalGet(number, tuple(types[i] for i in asked))
+                return Let(number, narrowed, _put_in(result, local, _places(asked)))
+            case Map(input=input, scalars=scalars):
+                return self.map(input, scalars, wanted)
+            case Filter(input=input, predicates=predicates):
+                needed = _ascending(wanted, _used(predicates))
+                places = _places(needed)
+                kept = Filter(
+                    self.narrow(input, needed), tuple(remap(p, places) for p in predicates)
+                )
+                return _project(kept, [places[i] for i in wanted])
+            case Project(input=input, outputs=outputs):
+                needed = _ascending(outputs[i] for i in wanted)
+                places = _places(needed)
+                return _project(self.narrow(input, needed), [places[outputs[i]] for i in wanted])
+            case FlatMap(input=input, function=function, args=args, columns=columns):
+                width = len(columns_of(input))
+                needed = _ascending((i for i in wanted if i < width), _used(args))
+                places = _places((*needed, *range(width, width + len(columns))))
+                moved = tuple(remap(arg, places) for arg in args)
+                result = FlatMap(self.narrow(input, needed), function, moved, columns)
+                return _project(result, [places[i] for i in wanted])
+            case Join():
+                return self.join(relation, wanted)
+            case Reduce(input=input, group_key=group_key, aggregates=aggregates):
+                keys = len(group_key)
+                kept_aggregates = [i for i in range(len(aggregates)) if keys + i in wanted]
+                reduced = Reduce(input, group_key, tuple(aggregates[i] for i in kept_aggregates))
+                if not keys and not kept_aggregates:
+                    return build.project(Constant((((), 1),), ()), ())
+                places = _places((*range(keys), *(keys + i for i in kept_aggregates)))
+                return _project(self.over_used(reduced, ()), [places[i] for i in wanted])
+            case TopK(input=input):
+                every = tuple(range(len(columns_of(input))))
+                return _project(with_inputs(relation, (self.narrow(input, every),)), wanted)
+            case Negate(input=input):
+                return Negate(self.narrow(input, wanted))
+            case Threshold(input=input):
+                every = tuple(range(len(columns_of(input))))
+                return _project(Threshold(self.narrow(input, every)), wanted)
+            case Union(inputs=inputs):
+                return Union(tuple(self.narrow(input, wanted) for input in inputs))
+            case JoinOn():
+                raise AssertionError(f"not lowered: {relation}")
+            case _:
+                assert_never(relation)
+
+    def over_used(self, node: Reduce, more: Iterable[int]) -> Relation:
+        """Return `node` over its input narrowed to what its scalars use."""
+        needed = _ascending(_used(scalars_of(node)), more)
+        places = _places(needed)
+        moved = with_scalars(node, lambda scalar: remap(scalar, places))
+        return with_inputs(moved, (self.narrow(node.input, needed),))
+
+    def map(self, input: Relation, scalars: tuple[Scalar, ...], wanted: Columns) -> Relation:
+        width = len(columns_of(input))
+        needed = set(wanted)
+        for i in reversed(range(len(scalars))):
+            if width + i in needed:
+                needed |= columns_used(scalars[i])
+        below = _ascending(i for i in needed if i < width)
+        kept = [i for i in range(len(scalars)) if width + i in needed]
+        places = _places((*below, *(width + i for i in kept)))
+        moved = tuple(remap(scalars[i], places) for i in kept)
+        narrowed = self.narrow(input, below)
+        result = Map(narrowed, moved) if moved else narrowed
+        return _project(result, [places[i] for i in wanted])
+
+    def join(self, join: Join, wanted: Columns) -> Relation:
+        needed = _ascending(wanted, _used(scalars_of(join)))
+        places = _places(needed)
+        inputs = []
+        start = 0
+        for input in join.inputs:
+            end = start + len(columns_of(input))
+            own = tuple(i - start for i in needed if start <= i < end)
+            inputs.append(self.narrow(input, own))
+            start = end
+        moved = with_scalars(join, lambda scalar: remap(scalar, places))
+        return _project(with_inputs(moved, tuple(inputs)), [places[i] for i in wanted])
+
+
+def _project(input: Relation, outputs: Sequence[int]) -> Relation:
+    """Return Project(input, outputs), one with a projection below, none if it does nothing."""
+    if isinstance(input, Project):
+        return _project(input.input, [input.outputs[i] for i in outputs])
+    if tuple(outputs) == tuple(range(len(columns_of(input)))):
+        return input
+    return Project(input, tuple(outputs))
+
+
+def _put_in(relation: Relation, local: LocalGet, places: dict[int, int]) -> Relation:
+    """Return `relation` with the local, which has become narrower, read by its new columns."""
+    match relation:
+        case Project(input=LocalGet(number=number), outputs=outputs) if number == local.number:
+            return _project(local, [places[i] for i in outputs])
+        case _:
+            inputs = inputs_of(relation)
+            if not inputs:
+                return relation
+            changed = tuple(_put_in(input, local, places) for input in inputs)
+            if all(a is b for a, b in zip(inputs, changed, strict=True)):
+                return relation
+            return with_inputs(relation, changed)

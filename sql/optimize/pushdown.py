@@ -1,0 +1,233 @@
+"""Predicates go down to where their columns come from, and equalities between inputs make joins.
+
+    Filter(Join(a, b), a.x = b.y AND a.z > 1)   Join(Filter(a, z > 1), b) on x = y
+
+A predicate that may fail stays where it is, as it would be evaluated for rows that others had kept
+from it. The one exception is an equality without which a join would be a product: as PostgreSQL's
+hash joins do, it is then evaluated for every row of each side.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import assert_never
+
+from foreshore.expr.ir import (
+    Call,
+    Constant,
+    Filter,
+    FlatMap,
+    Get,
+    Join,
+    JoinOn,
+    Let,
+    Literal,
+    LocalGet,
+    Map,
+    Negate,
+    Parameter,
+    Project,
+    Reduce,
+    Relation,
+    Scalar,
+    Threshold,
+    TopK,
+    Union,
+    columns_of,
+    type_of,
+)
+from foreshore.expr.split import Test, can_fail, columns_used, shift
+from foreshore.sql.optimize import build
+from foreshore.sql.optimize.scalars import MOST_NODES, conjuncts, put_in, remap, size_of
+from foreshore.types import BOOL
+
+
+def push_predicates(relation: Relation, fallible: Test) -> Relation:
+    """Return `relation` with its predicates as far down as they can go."""
+    return _Pushdown(fallible).push(relation, [])
+
+
+class _Pushdown:
+    def __init__(self, fallible: Test) -> None:
+        self.fallible = fallible
+
+    def push(self, relation: Relation, predicates: list[Scalar]) -> Relation:
+        """Return Filter(relation, predicates); none of them can fail."""
+        match relation:
+            case Filter(input=input, predicates=own):
+                parts = conjuncts(own)
+                free = [p for p in parts if not can_fail(p, self.fallible)]
+                stuck = [p for p in parts if can_fail(p, self.fallible)]
+                filtered = self.push(input, [*free, *predicates])
+                return self.connect(build.filter_(filtered, stuck, self.fallible))
+            case Map(input=input, scalars=scalars):
+                return self.through_map(input, scalars, predicates)
+            case Project(input=input, outputs=outputs):
+                moved = [remap(predicate, outputs) for predicate in predicates]
+                return build.project(self.push(input, moved), outputs)
+            case FlatMap(input=input, function=function, args=args, columns=columns):
+                below, above = _divide(predicates, range(len(columns_of(input))))
+                result = build.flat_map(self.push(input, below), function, args, columns)
+                return self.above(result, above)
+            case Join():
+                return self.into_join(relation, predicates)
+            case Reduce(input=input, group_key=group_key, aggregates=aggregates):
+                keys = [i for i, key in enumerate(group_key) if not can_fail(key, self.fallible)]
+                below, above = _divide(predicates, keys)
+                moved = [put_in(predicate, group_key) for predicate in below]
+                result = build.reduce_(self.push(input, moved), group_key, aggregates)
+                return self.above(result, above)
+            case TopK(input=input, group_key=group_key):
+                below, above = _divide(predicates, group_key)
+                result = build.top_k(
+                    self.push(input, below),
+                    group_key,
+                    relation.order_key,
+                    relation.limit,
+                    relation.offset,
+                )
+                return self.above(result, above)
+            case Negate(input=input):
+                return build.negate(self.push(input, predicates))
+            case Threshold(input=input):
+                return build.threshold(self.push(input, predicates))
+            case Union(inputs=inputs):
+                return build.union([self.push(input, predicates) for input in inputs])
+            case Let(number=number, value=value, body=body):
+                return Let(number, self.push(value, []), self.push(body, predicates))
+            case Constant() | Get() | LocalGet():
+                return self.above(relation, predicates)
+            case JoinOn():
+                raise AssertionError(f"not lowered: {relation}")
+            case _:
+                assert_never(relation)
+
+    def above(self, relation: Relation, predicates: Sequence[Scalar]) -> Relation:
+        return build.filter_(relation, predicates, self.fallible)
+
+    def through_map(
+        self, input: Relation, scalars: tuple[Scalar, ...], predicates: list[Scalar]
+    ) -> Relation:
+        """Put the definitions of a Map's columns in, where they cannot fail."""
+        width = len(columns_of(input))
+        definitions: list[Scalar | None] = [None] * width
+        sound = [True] * width
+        for scalar in scalars:
+            used = columns_used(scalar)
+            sound.append(all(sound[i] for i in used) and not can_fail(scalar, self.fallible))
+            definitions.append(put_in(scalar, definitions) if sound[-1] else scalar)
+        below: list[Scalar] = []
+        above: list[Scalar] = []
+        for predicate in predicates:
+            moved = predicate
+            if all(sound[i] for i in columns_used(predicate)):
+                moved = put_in(predicate, definitions)
+            stays = moved is predicate and max(columns_used(predicate), default=-1) >= width
+            if stays or size_of(moved) > MOST_NODES:
+                above.append(predicate)
+            else:
+                below.append(moved)
+        return self.above(build.map_(self.push(input, below), scalars), above)
+
+    def into_join(self, join: Join, predicates: list[Scalar]) -> Relation:
+        """Give each input its predicates, and take equalities between inputs into the join."""
+        widths = [len(columns_of(input)) for input in join.inputs]
+        ends = list(accumulate(widths))
+        each: list[list[Scalar]] = [[] for _ in join.inputs]
+        classes: list[tuple[Scalar, ...]] = list(join.equivalences)
+        above: list[Scalar] = []
+        fixed: list[tuple[Scalar, Scalar]] = []
+        for predicate in predicates:
+            owner = build.owner_of(predicate, ends)
+            if owner is None:
+                sides = self.equality(predicate, ends)
+                if sides is None:
+                    above.append(predicate)
+                else:
+                    classes.append(sides)
+            elif join.inputs:
+                number = max(owner, 0)
+                each[number].append(shift(predicate, widths[number] - ends[number]))
+                fixed += _fixes(predicate)
+            else:
+                above.append(predicate)
+        for scalar, value in fixed:
+            for equivalence in classes:
+                if scalar in equivalence:
+                    for other in equivalence:
+                        side = build.owner_of(other, ends)
+                        if other == scalar or side is None or can_fail(other, self.fallible):
+                            continue
+                        moved = shift(other, widths[side] - ends[side])
+                        each[side].append(Call("eq", (moved, value), BOOL))
+        inputs = [
+            self.push(input, list(dict.fromkeys(own)))
+            for input, own in zip(join.inputs, each, strict=True)
+        ]
+        return self.above(build.join(inputs, classes, join.null_safe, self.fallible), above)
+
+    def equality(self, predicate: Scalar, ends: Sequence[int]) -> tuple[Scalar, ...] | None:
+        """Return the sides of an equality between two inputs, else None."""
+        match predicate:
+            case Call(function="eq", args=(a, b)) if type_of(a) == type_of(b):
+                owners = (build.owner_of(a, ends), build.owner_of(b, ends))
+                if None in owners or -1 in owners:
+                    return None
+                return (a, b)
+            case _:
+                return None
+
+    def connect(self, relation: Relation) -> Relation:
+        """Take a failing equality into the join below if its sides are else not connected."""
+        if not isinstance(relation, Filter) or not isinstance(relation.input, Join):
+            return relation
+        join = relation.input
+        ends = list(accumulate(len(columns_of(input)) for input in join.inputs))
+        groups = list(range(len(join.inputs)))
+
+        def link(equivalence: Sequence[Scalar]) -> bool:
+            """Note that the inputs are connected; return whether some were not."""
+            owners = {build.owner_of(scalar, ends) for scalar in equivalence}
+            found = {groups[o] for o in owners if o is not None and o >= 0}
+            for i, group in enumerate(groups):
+                if group in found:
+                    groups[i] = min(found)
+            return len(found) > 1
+
+        for equivalence in join.equivalences:
+            link(equivalence)
+        classes: list[tuple[Scalar, ...]] = list(join.equivalences)
+        rest: list[Scalar] = []
+        for predicate in relation.predicates:
+            sides = self.equality(predicate, ends)
+            if sides is not None and link(sides):
+                classes.append(sides)
+            else:
+                rest.append(predicate)
+        if len(classes) == len(join.equivalences):
+            return relation
+        joined = build.join(join.inputs, classes, join.null_safe, self.fallible)
+        return build.filter_(joined, rest, self.fallible)
+
+
+def _divide(
+    predicates: Sequence[Scalar], columns: Sequence[int]
+) -> tuple[list[Scalar], list[Scalar]]:
+    """Return the predicates that use nothing but `columns`, at least one, and the others."""
+    allowed = frozenset(columns)
+    below: list[Scalar] = []
+    above: list[Scalar] = []
+    for predicate in predicates:
+        used = columns_used(predicate)
+        (below if used and used <= allowed else above).append(predicate)
+    return below, above
+
+
+def _fixes(predicate: Scalar) -> list[tuple[Scalar, Scalar]]:
+    """Return the scalar that `predicate` says equals a constant, with that."""
+    match predicate:
+        case Call(function="eq", args=(a, (Literal() | Parameter()) as value)):
+            return [(a, value)]
+        case Call(function="eq", args=((Literal() | Parameter()) as value, a)):
+            return [(a, value)]
+        case _:
+            return []

@@ -1,0 +1,91 @@
+"""Optimising changes no answer: plans before and after, both by the model."""
+
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foreshore.expr.ir import (
+    Call,
+    Column,
+    Filter,
+    Join,
+    JoinOn,
+    Relation,
+    Scalar,
+    check_lowered,
+    columns_of,
+    walk_relations,
+)
+from foreshore.ids import GlobalId
+from foreshore.sql.lower import lower
+from foreshore.sql.optimize.pipeline import optimize
+from foreshore.types import BOOL, INT4
+from tests.model import Rows, evaluate
+from tests.relations import TABLES, bound_relations, contents, fallible, lowered_relations
+
+T, U, V = TABLES
+
+
+def types_of(relation: Relation) -> list[object]:
+    return [column.type for column in columns_of(relation)]
+
+
+def optimized(relation: Relation) -> Relation:
+    result = optimize(relation, fallible)
+    check_lowered(result)
+    assert types_of(result) == types_of(relation)
+    return result
+
+
+@settings(max_examples=300, deadline=None)
+@given(lowered_relations(size=5), contents())
+def test_the_optimized_plan_gives_the_same_rows(
+    relation: Relation, tables: dict[GlobalId, Rows]
+) -> None:
+    assert evaluate(optimized(relation), tables) == evaluate(relation, tables)
+
+
+@settings(max_examples=200, deadline=None)
+@given(bound_relations(size=4), contents())
+def test_so_it_does_of_what_lowering_makes(
+    relation: Relation, tables: dict[GlobalId, Rows]
+) -> None:
+    plan = lower(relation, fallible)
+    assert evaluate(optimized(plan), tables) == evaluate(relation, tables)
+
+
+@settings(max_examples=200, deadline=None)
+@given(lowered_relations(size=5, failing=True), contents())
+def test_no_plan_fails_that_did_not(relation: Relation, tables: dict[GlobalId, Rows]) -> None:
+    rows, errors = evaluate(relation, tables)
+    plan = optimized(relation)
+    if not errors and not takes_a_failing_equality(plan):
+        assert evaluate(plan, tables) == (rows, Counter())
+
+
+def takes_a_failing_equality(plan: Relation) -> bool:
+    """Whether an equality that may fail has become a join's, as it would in PostgreSQL."""
+    return any(
+        isinstance(part, Call) and fallible(part)
+        for node in walk_relations(plan)
+        if isinstance(node, Join)
+        for equivalence in node.equivalences
+        for scalar in equivalence
+        for part in [scalar]
+    )
+
+
+def eq(a: Scalar, b: Scalar) -> Call:
+    return Call("eq", (a, b), BOOL)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(200, 500))
+def test_deep_plans_are_optimized(depth: int) -> None:
+    plan: Relation = T
+    for i in range(depth):
+        if i % 10 == 0:
+            plan = JoinOn(plan, U, "inner", eq(Column(0, INT4), Column(3, INT4)))
+        plan = Filter(plan, (eq(Column(0, INT4), Column(1, INT4)),))
+    optimized(lower(plan, fallible))
