@@ -17,7 +17,7 @@ import scramp
 from foreshore import blocking
 from foreshore.errors import InvalidAuthorization, InvalidPassword
 from foreshore.server import message
-from foreshore.server.connection import Wire
+from foreshore.server.wire import Wire
 
 logger = logging.getLogger(__name__)
 

@@ -77,7 +77,7 @@ def binary_cell(type: SqlType) -> Cell:
     match type.name:
         case "numeric":
             scale = None if type.trim else type.scale
-            return lambda value, zone: _sized(numeric_bytes(value, scale))
+            return lambda value, zone: _sized(numeric_bytes(Decimal(value), scale))
         case "bpchar":
             width = type.length or 0
             return lambda value, zone: _sized(value.ljust(width).encode())

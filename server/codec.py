@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.errors import ProtocolViolation
+from foreshore.expr.datum import from_array
 from foreshore.server import message
 from foreshore.server.binary_columns import binary_column, with_lengths
 from foreshore.server.cells import Cell, binary_cell, text_cell
-from foreshore.server.text_columns import datums, text_column
+from foreshore.server.text_columns import text_column
 from foreshore.types import TYPES, RelationDesc, SqlType, oid_of, typmod_of
 
 TEXT_FORMAT = 0
@@ -83,7 +84,7 @@ class RowEncoder:
         """Return the DataRow messages of a small batch."""
         columns: list[list[bytes]] = []
         for column, (cell, type, direct) in zip(batch.columns, self._cells, strict=True):
-            values: list[Any] = column.to_pylist() if direct else datums(column, type)
+            values: list[Any] = column.to_pylist() if direct else from_array(column, type)
             columns.append([_NULL if value is None else cell(value, zone) for value in values])
         width = len(columns)
         if width == 0:

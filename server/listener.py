@@ -17,7 +17,8 @@ from foreshore.errors import (
 )
 from foreshore.server import message, metrics
 from foreshore.server.auth import Authenticator
-from foreshore.server.connection import Conversation, Gone, Wire, client_error
+from foreshore.server.connection import Conversation, client_error
+from foreshore.server.wire import Gone, Wire
 
 logger = logging.getLogger(__name__)
 

@@ -63,15 +63,18 @@ def _argument(value: bytes, type: SqlType, format: int, zone: str, number: int) 
         return _from_text(value, type, zone)
     if format != 1:
         raise ProtocolViolation(f"unsupported format code: {format}", sqlstate="22023")
+    return decode_binary(value, type, f"bind parameter {number}")
+
+
+def decode_binary(value: bytes, type: SqlType, what: str = "COPY data") -> Datum:
+    """Return the datum that `value` is in binary format."""
     decode = _BINARY.get(type.name)
     if decode is None:
         raise UndefinedFunction(f"no binary input function available for type {type}")
     try:
         return decode(value, type)
     except (error, IndexError):
-        raise InvalidBinaryRepresentation(
-            f"incorrect binary data format in bind parameter {number}"
-        ) from None
+        raise InvalidBinaryRepresentation(f"incorrect binary data format in {what}") from None
 
 
 def decode_text(value: bytes) -> str:

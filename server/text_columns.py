@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore import calendar
+from foreshore.expr.datum import from_array
 from foreshore.text import OID_NAMES, format_text
-from foreshore.types import NUMERIC_DIGITS, Datum, SqlType
+from foreshore.types import NUMERIC_DIGITS, SqlType
 
 _YEAR_1 = calendar.days_from_civil(1, 1, 1)
 _YEAR_10000 = calendar.days_from_civil(10_000, 1, 1)
@@ -29,32 +30,6 @@ def text_column(column: pa.Array, type: SqlType, zone: str) -> Texts:
     return _COLUMNS.get(type.name, _one_by_one)(column, type, zone)
 
 
-def datums(column: pa.Array, type: SqlType) -> list[Datum]:
-    """Return the column's values as datums; numerics may come as Decimal."""
-    match type.name:
-        case "date":
-            return list(column.view(pa.int32()).to_pylist())
-        case "time" | "timestamp" | "timestamptz":
-            return list(column.view(pa.int64()).to_pylist())
-        case "interval":
-            return [None if v is None else tuple(v.values()) for v in column.to_pylist()]
-        case "array":
-            assert type.element is not None, type
-            flat = datums(column.flatten(), type.element)
-            return [tuple(flat[a:b]) if ok else None for a, b, ok in _list_bounds(column)]
-        case "int2vector" | "oidvector":
-            return [None if v is None else tuple(v) for v in column.to_pylist()]
-        case _:
-            return list(column.to_pylist())
-
-
-def _list_bounds(column: pa.Array) -> list[tuple[int, int, bool]]:
-    """Return where each list begins and ends in the flattened column, and whether it is one."""
-    ends = list_offsets(column)
-    valid = column.is_valid().to_pylist()
-    return list(zip(ends[:-1].tolist(), ends[1:].tolist(), valid, strict=True))
-
-
 def list_offsets(column: pa.Array) -> "np.ndarray[tuple[int], np.dtype[np.int32]]":
     """Return the offsets of the lists in `column.flatten()`, which leaves out NULL ones."""
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
@@ -65,7 +40,7 @@ def list_offsets(column: pa.Array) -> "np.ndarray[tuple[int], np.dtype[np.int32]
 
 def _one_by_one(column: pa.Array, type: SqlType, zone: str) -> Texts:
     return pa.array(
-        [None if v is None else format_text(v, type, zone=zone) for v in datums(column, type)],
+        [None if v is None else format_text(v, type, zone=zone) for v in from_array(column, type)],
         pa.string(),
     )
 

@@ -1,0 +1,120 @@
+"""COPY FROM in the binary format: a signature, tuples of sized values, a trailer."""
+
+from struct import Struct, error
+
+import pyarrow as pa
+
+from foreshore.adapter.client import CopyIn
+from foreshore.errors import BadCopyFileFormat, DatabaseError
+from foreshore.expr.datum import to_array
+from foreshore.server.parameters import decode_binary
+from foreshore.types import Datum
+
+PIECE = 1024 * 1024
+SIGNATURE = b"PGCOPY\n\xff\r\n\0"
+
+_INT16 = Struct("!h")
+_INT32 = Struct("!i")
+
+
+class BinaryCopyParser:
+    """Reads what one COPY FROM STDIN (FORMAT binary) is sent."""
+
+    def __init__(self, copy: CopyIn) -> None:
+        self._table = copy.table
+        self._names = copy.desc.names
+        self._types = [column.type for column in copy.desc.columns]
+        schema = copy.desc.arrow_schema()
+        self._schema = pa.schema([field.with_nullable(True) for field in schema])
+        self._data = bytearray()
+        self._begun = False
+        self._line = 0
+        self.ended = False
+
+    @property
+    def full(self) -> bool:
+        """Whether enough has been fed to be worth a `take`."""
+        return len(self._data) >= PIECE
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes."""
+        if self.ended and data:
+            raise BadCopyFileFormat(
+                "received copy data after EOF marker",
+                where=f"COPY {self._table}, line {self._line + 1}",
+            )
+        self._data += data
+
+    def take(self, *, final: bool) -> pa.RecordBatch | None:
+        """Return the whole tuples fed so far."""
+        data = bytes(self._data)
+        at = 0
+        columns: list[list[Datum]] = [[] for _ in self._types]
+        try:
+            if not self._begun:
+                at = self._header(data)
+                self._begun = True
+            while not self.ended:
+                at = self._tuple(data, at, columns)
+        except (error, IndexError):
+            # The data ends within something: more of it has to come.
+            if final:
+                raise BadCopyFileFormat(
+                    "unexpected EOF in COPY data",
+                    where=f"COPY {self._table}, line {self._line + 1}",
+                ) from None
+        self._data = bytearray(data[at:])
+        if self.ended and self._data:
+            self.feed(b"x")
+        if not columns or not columns[0]:
+            return None
+        arrays = [to_array(c, type) for c, type in zip(columns, self._types, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _header(self, data: bytes) -> int:
+        if data[: len(SIGNATURE)] != SIGNATURE[: len(data)]:
+            raise BadCopyFileFormat("COPY file signature not recognized")
+        flags = _INT32.unpack_from(data, 11)[0]
+        if flags & 0xFFFF0000:
+            raise BadCopyFileFormat("unrecognized critical flags in COPY file header")
+        extension = _INT32.unpack_from(data, 15)[0]
+        if extension < 0:
+            raise BadCopyFileFormat("invalid COPY file header (wrong length)")
+        if len(data) < 19 + extension:
+            raise IndexError
+        return 19 + int(extension)
+
+    def _tuple(self, data: bytes, at: int, columns: list[list[Datum]]) -> int:
+        """Read the tuple at `at`, all of it or nothing; return where it ends."""
+        count = _INT16.unpack_from(data, at)[0]
+        at += 2
+        where = f"COPY {self._table}, line {self._line + 1}"
+        if count == -1:
+            self.ended = True
+            return at
+        if count != len(self._types):
+            raise BadCopyFileFormat(
+                f"row field count is {count}, expected {len(self._types)}", where=where
+            )
+        spans: list[tuple[int, int]] = []
+        for _ in range(count):
+            length = _INT32.unpack_from(data, at)[0]
+            at += 4
+            if length < -1:
+                raise BadCopyFileFormat("invalid field size", where=where)
+            spans.append((at, length))
+            at += max(0, length)
+            if at > len(data):
+                raise IndexError
+        self._line += 1
+        row = zip(spans, self._types, self._names, columns, strict=True)
+        for (start, length), type, name, column in row:
+            if length < 0:
+                column.append(None)
+                continue
+            try:
+                column.append(decode_binary(data[start : start + length], type))
+            except DatabaseError as wrong:
+                wrong.where = f"{where}, column {name}"
+                raise
+        return at

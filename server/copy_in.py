@@ -1,0 +1,443 @@
+"""COPY FROM: bytes of the text and csv formats to record batches.
+
+There are two readers of the same language. The *exact* one goes through a piece record by record
+and value by value, as PostgreSQL does, and raises its errors with their line and column. The *bulk*
+one is Arrow's CSV reader; it is used for a piece of which a few cheap checks show that both would
+read the same, and where it finds anything wrong the exact one has the last word.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from foreshore.adapter.client import CopyIn
+from foreshore.errors import BadCopyFileFormat, DatabaseError, DataError
+from foreshore.expr.datum import to_array
+from foreshore.server.parameters import decode_text
+from foreshore.server.parse_columns import parse_column
+from foreshore.text import parse_text
+from foreshore.types import Datum
+
+PIECE = 4 * 1024 * 1024  # bytes that are parsed at once
+
+_TEXT_STOP = re.compile(rb"\\.|\r\n|\n|\r", re.DOTALL)
+_ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))", re.DOTALL)
+_WRITTEN = {b"\n": '"\\n"', b"\r": '"\\r"', b"\r\n": '"\\r"'}
+_LETTERS = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
+
+
+def unescape(field: bytes) -> bytes:
+    """Return a field of the text format with its backslash sequences replaced."""
+
+    def replaced(match: re.Match[bytes]) -> bytes:
+        octal, hexadecimal, other = match.groups()
+        if octal is not None:
+            return bytes([int(octal, 8) & 0xFF])
+        if hexadecimal is not None:
+            return bytes([int(hexadecimal, 16)])
+        return _LETTERS.get(other, other)
+
+    return _ESCAPE.sub(replaced, field)
+
+
+@dataclass(slots=True)
+class Record:
+    """One record's fields, the line it began at, and its bytes; a field of None is NULL."""
+
+    fields: list[bytes | None]
+    line: int
+    raw: bytes
+
+
+def _csv_stop(quote: bytes, escape: bytes) -> re.Pattern[bytes]:
+    """Return what matches all that matters in looking for the end of a csv record."""
+    stops = [re.escape(quote), rb"\r\n|\n|\r"]
+    if escape != quote:
+        stops.insert(0, re.escape(escape) + b"[" + re.escape(quote) + re.escape(escape) + b"]")
+    return re.compile(b"|".join(stops))
+
+
+class CopyParser:
+    """Reads what one COPY FROM STDIN is sent."""
+
+    def __init__(self, copy: CopyIn, zone: str) -> None:
+        self._table = copy.table
+        self._names = copy.desc.names
+        self._types = [column.type for column in copy.desc.columns]
+        self._schema = copy.desc.arrow_schema()
+        self._schema = pa.schema([field.with_nullable(True) for field in self._schema])
+        self._options = copy.options
+        self._csv = copy.options.format == "csv"
+        self._delimiter = copy.options.delimiter.encode()
+        self._null = copy.options.null.encode()
+        self._quote = copy.options.quote.encode()
+        self._escape = copy.options.escape.encode()
+        self._csv_stop = _csv_stop(self._quote, self._escape)
+        self._zone = zone
+        self._line = 1  # of the next record
+        self._header = copy.options.header
+        self._newline: bytes | None = None  # how lines end, once one has
+        self._rest: list[bytes] = []
+        self._size = 0
+        self._wanted = PIECE
+        self.ended = False  # whether the end-of-data marker has come
+
+    @property
+    def full(self) -> bool:
+        """Whether enough has been fed to be worth a `take`."""
+        return self._size >= self._wanted
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes."""
+        if not self.ended:
+            self._rest.append(data)
+            self._size += len(data)
+
+    def take(self, *, final: bool) -> pa.RecordBatch | None:
+        """Return the whole records fed so far; if `final`, what is left is one too."""
+        data = b"".join(self._rest)
+        end = len(data) if final else self._end_of_records(data)
+        self._rest = [data[end:]] if end < len(data) else []
+        self._size = len(data) - end
+        # A record that is longer than a piece: wait for twice as much before looking again.
+        self._wanted = PIECE if end or not data else max(PIECE, 2 * len(data))
+        return self._parse(data[:end]) if end else None
+
+    # --- pieces ---------------------------------------------------------------------------
+
+    def _end_of_records(self, data: bytes) -> int:
+        """Return where the last record that is surely whole ends."""
+        if self._csv:
+            if self._quote not in data and self._escape not in data:
+                return data.rfind(b"\n") + 1
+            inside = self._inside_quotes(data)
+            if inside is None:
+                return 0  # the exact reader will have it all at the end
+            ends = np.flatnonzero((np.frombuffer(data, np.uint8) == 10) & ~inside)
+            return int(ends[-1]) + 1 if len(ends) else 0
+        end = data.rfind(b"\n")
+        while end > 0 and _backslashes_before(data, end) % 2:
+            end = data.rfind(b"\n", 0, end)
+        return end + 1
+
+    def _inside_quotes(self, data: bytes) -> "np.ndarray[tuple[int], np.dtype[np.bool_]] | None":
+        """Return for each byte whether it is quoted; None where only reading in order can tell."""
+        if self._escape != self._quote and self._escape in data:
+            return None
+        quotes = np.frombuffer(data, np.uint8) == self._quote[0]
+        return np.asarray(np.cumsum(quotes) % 2 == 1)
+
+    def _parse(self, data: bytes) -> pa.RecordBatch | None:
+        if self._header:
+            self._header = False
+            _, skipped = next(self._records(data), (None, 0))
+            data = data[skipped:]
+        batch = self._in_bulk(data) if data else None
+        return self._exactly(data) if batch is None and data else batch
+
+    # --- in bulk --------------------------------------------------------------------------
+
+    def _in_bulk(self, data: bytes) -> pa.RecordBatch | None:
+        """Return the records of `data`, or None if the exact reader has to look at it."""
+        plain = self._plain(data)
+        if plain is None:
+            return None
+        quoted = self._csv and self._quote in plain
+        try:
+            table = pyarrow.csv.read_csv(
+                pa.py_buffer(plain),
+                read_options=pyarrow.csv.ReadOptions(
+                    column_names=[str(i) for i in range(len(self._types))],
+                    use_threads=False,
+                    block_size=len(plain) + 1,
+                ),
+                parse_options=pyarrow.csv.ParseOptions(
+                    delimiter=self._options.delimiter,
+                    quote_char=self._options.quote if quoted else False,
+                    double_quote=quoted,
+                    escape_char=False,
+                    newlines_in_values=quoted,
+                    ignore_empty_lines=False,
+                ),
+                convert_options=pyarrow.csv.ConvertOptions(
+                    column_types={str(i): pa.string() for i in range(len(self._types))},
+                    null_values=[self._options.null],
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=False,
+                ),
+            ).combine_chunks()
+            columns = [
+                parse_column(self._unescaped(texts), type, self._zone)
+                for texts, type in zip(
+                    (_single(column) for column in table.columns), self._types, strict=True
+                )
+            ]
+        except (pa.ArrowInvalid, DatabaseError, UnicodeDecodeError):
+            return None
+        self._line += table.num_rows + (self._newlines_within(plain) if quoted else 0)
+        if self._newline is None and b"\n" in data:
+            self._newline = b"\r\n" if b"\r\n" in data else b"\n"
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _plain(self, data: bytes) -> bytes | None:
+        """Return `data` with plain newlines if the bulk reader would read it right."""
+        if len(self._types) == 0 or b"\0" in data or data.startswith(b"\xef\xbb\xbf"):
+            return None
+        if len(self._delimiter) != 1 or len(data) > 2**30:
+            return None
+        if b"\r" in data:
+            if self._newline == b"\n" or data.count(b"\r") != data.count(b"\r\n"):
+                return None
+            if data.count(b"\n") != data.count(b"\r\n") or (self._csv and self._quote in data):
+                return None
+            data = data.replace(b"\r\n", b"\n")
+        elif b"\n" in data and self._newline not in (None, b"\n"):
+            return None
+        if data.startswith(b"\n") or b"\n\n" in data:
+            return None
+        if self._csv and (data.startswith(b"\\.") or b"\n\\." in data):
+            return None
+        if not self._csv:
+            tricky = (b"\\" + self._delimiter, b"\\\n", b"\\\r", b"\\.")
+            return None if any(pair in data for pair in tricky) else data
+        if self._quote in data and not self._regularly_quoted(data):
+            return None
+        return data
+
+    def _newlines_within(self, data: bytes) -> int:
+        """Return how many newlines in quotes PostgreSQL counts as lines.
+
+        It counts them once it has seen how lines end, that is not in the first record.
+        """
+        inside = self._inside_quotes(data)
+        assert inside is not None, "only regular quotes are read in bulk"
+        within = np.flatnonzero((np.frombuffer(data, np.uint8) == 10) & inside)
+        if self._newline is not None:
+            return len(within)
+        first_end, _ = self._end_of_line(data, 0, self._line)
+        return int((within > first_end).sum())
+
+    def _regularly_quoted(self, data: bytes) -> bool:
+        """Whether each quote opens a field at its start, closes one at its end, or is doubled."""
+        if self._escape != self._quote:
+            return False
+        octets = np.frombuffer(data, np.uint8)
+        at = np.flatnonzero(octets == self._quote[0])
+        if len(at) % 2:
+            return False
+        border = (octets == self._delimiter[0]) | (octets == 10) | (octets == self._quote[0])
+        opening, closing = at[0::2], at[1::2]
+        before = border[np.maximum(opening - 1, 0)] | (opening == 0)
+        after = border[np.minimum(closing + 1, len(octets) - 1)] | (closing == len(octets) - 1)
+        return bool(before.all() and after.all())
+
+    def _unescaped(self, texts: pa.Array) -> pa.Array:
+        if self._csv:
+            return texts
+        escaped = pc.fill_null(pc.match_substring(texts, "\\"), False)
+        if not pc.any(escaped).as_py():
+            return texts
+        values = [
+            decode_text(unescape(text.encode())) for text in texts.filter(escaped).to_pylist()
+        ]
+        if any("\0" in value for value in values):
+            raise UnicodeDecodeError("utf-8", b"\0", 0, 1, "a NUL")
+        return pc.replace_with_mask(texts, escaped, pa.array(values, pa.string()))
+
+    # --- exactly --------------------------------------------------------------------------
+
+    def _exactly(self, data: bytes) -> pa.RecordBatch | None:
+        columns: list[list[Datum]] = [[] for _ in self._types]
+        for record, _ in self._records(data):
+            self._add(record, columns)
+        if not columns or not columns[0]:
+            return None
+        arrays = [to_array(c, type) for c, type in zip(columns, self._types, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _add(self, record: Record, columns: list[list[Datum]]) -> None:
+        fields = record.fields
+        if len(fields) > len(self._types):
+            raise self._wrong(record, "extra data after last expected column")
+        for i, type in enumerate(self._types):
+            if i == len(fields):
+                raise self._wrong(record, f'missing data for column "{self._names[i]}"')
+            field = fields[i]
+            if field is None:
+                columns[i].append(None)
+                continue
+            text = self._text(record, field)
+            try:
+                columns[i].append(parse_text(text, type, zone=self._zone))
+            except DatabaseError as error:
+                where = f"COPY {self._table}, line {record.line}"
+                error.where = f'{where}, column {self._names[i]}: "{_shortened(text)}"'
+                raise
+
+    def _text(self, record: Record, field: bytes) -> str:
+        try:
+            if b"\0" in field:
+                raise DataError('invalid byte sequence for encoding "UTF8": 0x00', sqlstate="22021")
+            return decode_text(field)
+        except DatabaseError as error:
+            error.where = f"COPY {self._table}, line {record.line}"
+            if field in record.raw:
+                raise
+            shown = _shortened(record.raw.decode(errors="replace"))
+            error.where += f': "{shown}"'
+            raise
+
+    def _wrong(self, record: Record, message: str) -> DataError:
+        shown = _shortened(record.raw.decode(errors="replace"))
+        return BadCopyFileFormat(
+            message, where=f'COPY {self._table}, line {record.line}: "{shown}"'
+        )
+
+    def _records(self, data: bytes) -> Iterator[tuple[Record, int]]:
+        """Yield the records of `data`, each with where it ends."""
+        at = 0
+        while at < len(data) and not self.ended:
+            line = self._line
+            end, following = self._end_of_line(data, at, line)
+            raw = data[at:end]
+            self._line += 1
+            at = following
+            if self._csv and raw == b"\\.":
+                self.ended = True
+            if self.ended and (self._csv or not raw):
+                return
+            yield (
+                Record(self._csv_fields(raw) if self._csv else self._text_fields(raw), line, raw),
+                at,
+            )
+
+    def _end_of_line(self, data: bytes, at: int, line: int) -> tuple[int, int]:
+        """Return where the record at `at` ends, and where the next one begins."""
+        return (
+            self._end_of_csv_line(data, at, line)
+            if self._csv
+            else self._end_of_text_line(data, at, line)
+        )
+
+    def _end_of_text_line(self, data: bytes, at: int, line: int) -> tuple[int, int]:
+        for match in _TEXT_STOP.finditer(data, at):
+            found = match[0]
+            if found == b"\\.":
+                if data[match.end() : match.end() + 1] not in (b"", b"\n", b"\r"):
+                    raise BadCopyFileFormat(
+                        "end-of-copy marker corrupt", where=f"COPY {self._table}, line {line}"
+                    )
+                self.ended = True
+                return match.start(), len(data)
+            if found[:1] != b"\\":
+                self._check_newline(found, line)
+                return match.start(), match.end()
+        return len(data), len(data)
+
+    def _end_of_csv_line(self, data: bytes, at: int, line: int) -> tuple[int, int]:
+        quoted = False
+        embedded = 0
+        counted = b"\n" if self._newline == b"\n" else b"\r"
+        for match in self._csv_stop.finditer(data, at):
+            found = match[0]
+            if found == self._quote:
+                quoted = not quoted
+            elif found[:1] == self._escape != self._quote:
+                if not quoted and found[1:] == self._quote:
+                    quoted = True
+            elif quoted:
+                embedded += found[:1] == counted
+            else:
+                self._check_newline(found, line)
+                self._line += embedded
+                return match.start(), match.end()
+        if quoted:
+            shown = _shortened(data[at:].decode(errors="replace"))
+            raise BadCopyFileFormat(
+                "unterminated CSV quoted field",
+                where=f'COPY {self._table}, line {line + embedded}: "{shown}"',
+            )
+        return len(data), len(data)
+
+    def _check_newline(self, found: bytes, line: int) -> None:
+        """Refuse an end of line unlike those before."""
+        if self._newline is None:
+            self._newline = found
+        if found != self._newline:
+            what = "newline" if found == b"\n" else "carriage return"
+            kind = "unquoted" if self._csv else "literal"
+            form = "quoted CSV field" if self._csv else _WRITTEN[found]
+            raise BadCopyFileFormat(
+                f"{kind} {what} found in data",
+                hint=f"Use {form} to represent {what}.",
+                where=f"COPY {self._table}, line {line}",
+            )
+
+    def _text_fields(self, raw: bytes) -> list[bytes | None]:
+        if not self._types and not raw:
+            return []
+        if b"\\" not in raw:
+            pieces = raw.split(self._delimiter)
+        else:
+            pieces, start = [], 0
+            for match in re.finditer(rb"\\.|" + re.escape(self._delimiter), raw, re.DOTALL):
+                if match[0] == self._delimiter:
+                    pieces.append(raw[start : match.start()])
+                    start = match.end()
+            pieces.append(raw[start:])
+        return [None if piece == self._null else unescape(piece) for piece in pieces]
+
+    def _csv_fields(self, raw: bytes) -> list[bytes | None]:
+        if not self._types and not raw:
+            return []
+        fields: list[bytes | None] = []
+        delimiter, quote, escape = self._delimiter, self._quote, self._escape
+        value = bytearray()
+        saw_quote = quoted = False
+        at, end = 0, len(raw)
+        while at <= end:
+            byte = raw[at : at + 1]
+            if not quoted and (byte == delimiter or at == end):
+                field = bytes(value)
+                fields.append(None if not saw_quote and field == self._null else field)
+                value.clear()
+                saw_quote = False
+            elif at == end:
+                break
+            elif (
+                quoted
+                and byte == escape
+                and raw[at + 1 : at + 2] in (quote, escape)
+                and at + 1 < end
+            ):
+                value += raw[at + 1 : at + 2]
+                at += 1
+            elif byte == quote:
+                quoted = not quoted
+                saw_quote = True
+            else:
+                value += byte
+            at += 1
+        return fields
+
+
+def _backslashes_before(data: bytes, end: int) -> int:
+    start = end
+    while start > 0 and data[start - 1] == 0x5C:
+        start -= 1
+    return end - start
+
+
+def _shortened(text: str) -> str:
+    """Return `text` as errors show it: at most 100 bytes."""
+    data = text.encode()
+    return text if len(data) <= 100 else data[:100].decode(errors="ignore") + "..."
+
+
+def _single(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

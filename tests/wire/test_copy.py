@@ -1,0 +1,171 @@
+"""COPY over the wire: with psycopg and asyncpg, and with clients that fail or leave."""
+
+import asyncio
+import socket
+import struct
+from typing import Any
+
+import asyncpg
+import psycopg
+import pyarrow as pa
+import pytest
+
+from foreshore.adapter.client import CopyOptions
+from foreshore.types import INT4, TEXT
+from tests.server.fake import desc_of
+from tests.server.serving import Served
+from tests.wire.raw import Raw
+
+DESC = desc_of(a=INT4, b=TEXT)
+CSV = CopyOptions(format="csv", delimiter=",", null="")
+
+
+@pytest.fixture
+def copying(served: Served) -> Served:
+    served.client.copy_in("copy t from stdin", DESC, CopyOptions())
+    served.client.copy_in("copy t from stdin csv", DESC, CSV)
+    served.client.copy_in("copy t from stdin binary", DESC, CopyOptions(format="binary"))
+    batch = pa.RecordBatch.from_pydict(
+        {"a": list(range(20_000)), "b": [f"x{i}" for i in range(20_000)]}, DESC.arrow_schema()
+    )
+    served.client.copy_out("copy t to stdout", DESC, CopyOptions(), batch, batch.slice(5, 2))
+    served.client.copy_out(
+        "copy t to stdout binary", DESC, CopyOptions(format="binary"), batch.slice(0, 3)
+    )
+    served.client.rows("select 1", desc_of(x=INT4), {"x": [1]})
+    return served
+
+
+def write_all(copy: psycopg.Copy, *pieces: Any) -> None:
+    for piece in pieces:
+        copy.write(piece)
+
+
+def fail_after(copy: psycopg.Copy, piece: bytes) -> None:
+    copy.write(piece)
+    raise ZeroDivisionError
+
+
+def copied(served: Served) -> list[tuple[Any, Any]]:
+    return [row for b in served.client.copied for row in zip(*b.to_pydict().values(), strict=True)]
+
+
+def test_rows_go_in(copying: Served) -> None:
+    with psycopg.connect(copying.dsn(), autocommit=True) as connection:
+        cursor = connection.cursor()
+        with cursor.copy("copy t from stdin") as copy:
+            for i in range(3):
+                copy.write_row((i, f"a\t{i}\n"))
+        assert cursor.statusmessage == "COPY 3"
+        assert connection.execute("select 1").fetchall() == [(1,)]
+    assert copied(copying) == [(i, f"a\t{i}\n") for i in range(3)]
+
+
+def test_many_rows_go_in_by_pieces(copying: Served) -> None:
+    line = b'7,"' + b"x" * 500 + b'"\n'
+    with psycopg.connect(copying.dsn(), autocommit=True) as connection:
+        cursor = connection.cursor()
+        with cursor.copy("copy t from stdin csv") as copy:
+            for _ in range(200):
+                copy.write(line * 100)
+        assert cursor.rowcount == 20_000
+    assert len(copying.client.copied) > 1
+    assert copied(copying) == [(7, "x" * 500)] * 20_000
+
+
+def test_the_binary_format(copying: Served) -> None:
+    with psycopg.connect(copying.dsn(), autocommit=True) as connection:
+        cursor = connection.cursor()
+        with cursor.copy("copy t from stdin binary") as copy:
+            copy.set_types(["int4", "text"])
+            copy.write_row((1, "x"))
+            copy.write_row((None, None))
+        with cursor.copy("copy t to stdout binary") as copy:
+            copy.set_types(["int4", "text"])
+            assert list(copy.rows()) == [(0, "x0"), (1, "x1"), (2, "x2")]
+    assert copied(copying) == [(1, "x"), (None, None)]
+
+
+def test_asyncpg_copies_in_and_out(copying: Served) -> None:
+    async def go() -> None:
+        connection = await asyncpg.connect(
+            host="127.0.0.1", port=copying.port, user="foreshore", statement_cache_size=0
+        )
+        out: list[bytes] = []
+
+        async def keep(data: bytes) -> None:
+            out.append(data)
+
+        copying.client.statements["COPY (copy t to stdout) TO STDOUT"] = copying.client.statements[
+            "copy t to stdout"
+        ]
+        await connection.copy_from_query("copy t to stdout", output=keep)
+        assert b"".join(out).count(b"\n") == 20_002
+        await connection.close()
+
+    asyncio.run(go())
+
+
+def test_rows_come_out_one_to_a_message(copying: Served) -> None:
+    with psycopg.connect(copying.dsn(), autocommit=True) as connection:
+        cursor = connection.cursor()
+        with cursor.copy("copy t to stdout") as copy:
+            rows = list(copy.rows())
+        assert rows[:2] + rows[-2:] == [("0", "x0"), ("1", "x1"), ("5", "x5"), ("6", "x6")]
+        assert len(rows) == 20_002
+
+
+def test_bad_data_is_refused_with_its_place(copying: Served) -> None:
+    with psycopg.connect(copying.dsn(), autocommit=True) as connection:
+        cursor = connection.cursor()
+        with (
+            pytest.raises(psycopg.errors.InvalidTextRepresentation) as caught,
+            cursor.copy("copy t from stdin") as copy,
+        ):
+            write_all(copy, b"1\tx\nz\ty\n", *[b"1\tx\n" * 1000] * 1000)
+        assert caught.value.diag.context == 'COPY t, line 2, column a: "z"'
+        assert connection.execute("select 1").fetchall() == [(1,)]
+    assert copying.client.copied == []
+    assert len(copying.client.aborted) == 1
+
+
+def test_a_client_that_fails_its_copy_changes_nothing(copying: Served) -> None:
+    with psycopg.connect(copying.dsn(), autocommit=True) as connection:
+        with (
+            pytest.raises(ZeroDivisionError),
+            connection.cursor().copy("copy t from stdin") as copy,
+        ):
+            fail_after(copy, b"1\tx\n")
+        assert connection.execute("select 1").fetchall() == [(1,)]
+    assert copying.client.copied == []
+
+
+@pytest.mark.parametrize("politely", [True, False])
+def test_a_connection_cut_in_the_middle_of_a_copy_changes_nothing(
+    copying: Served, politely: bool
+) -> None:
+    raw = Raw(copying.port)
+    raw.send("Q", b"copy t from stdin\0")
+    assert raw.receive()[0] == "G"
+    raw.send("d", b"1\tx\n" * 100_000)
+    if not politely:
+        raw.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    raw.socket.close()
+    copying.eventually(lambda: not copying.client.sessions)
+    assert copying.client.copied == []
+    assert len(copying.client.aborted) == 1
+
+
+def test_flush_and_sync_within_a_copy_are_ignored(copying: Served) -> None:
+    raw = Raw(copying.port)
+    raw.send("P", b"\0copy t from stdin\0\0\0")
+    raw.send("B", b"\0\0" + b"\0" * 6)
+    raw.send("E", b"\0\0\0\0\0")
+    raw.send("S")
+    raw.send("d", b"1\tx\n")
+    raw.send("H")
+    raw.send("c")
+    raw.send("S")
+    assert [code for code, _ in raw.until("Z")] == ["1", "2", "G", "C", "Z"]
+    assert copied(copying) == [(1, "x")]
+    raw.socket.close()
