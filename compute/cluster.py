@@ -1,7 +1,7 @@
 """A cluster as the controller has it: its replicas, and the commands that all of them get.
 
-Each replica that connects is sent the cluster's history; from then on it gets every command when all
-others do. Feeds are gathered over one turn of the loop and encoded once for all.
+Each replica that connects is sent the cluster's history; from then on it gets every command when
+all others do. Feeds are gathered over one turn of the loop and encoded once for all.
 """
 
 import asyncio
@@ -75,8 +75,8 @@ class Replica:
 class Cluster:
     """The replicas of one cluster, and what they are told.
 
-    `snapshots` gives what a dataflow is to be hydrated from: of its imports, and of its shard if that
-    has to be corrected. It is called for each replica, when that is told of the dataflow.
+    `snapshots` gives what a dataflow is to be hydrated from: of its imports, and of its shard if
+    that has to be corrected. It is called for each replica, when that is told of the dataflow.
     """
 
     def __init__(

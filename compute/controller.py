@@ -5,10 +5,10 @@
     peek, subscribe                     the rows at a time; the changes from a time on
     upper, wait_upper, allow_compaction how far an export is, and from when on it is read
 
-It owns no collection. Replicas compute; what they say for a materialised view is appended to its shard
-here, the first to say it being heard, and an export has come as far as the farthest replica. Inputs
-are held readable, by capabilities of storage, from where the outputs' readers may still ask: a replica
-that starts anew begins there.
+It owns no collection. Replicas compute; what they say for a materialised view is appended to its
+shard here, the first to say it being heard, and an export has come as far as the farthest replica.
+Inputs are held readable, by capabilities of storage, from where the outputs' readers may still
+ask: a replica that starts anew begins there.
 
 All methods belong on the event loop.
 """
@@ -69,8 +69,8 @@ class PeekRequest:
     """What is asked of a cluster as of a time.
 
     With `index`: rows of that index, those whose key is one of `keys` or all; `relation` is Map,
-    Filter and Project over the Get of what it arranges. Else `relation` is evaluated whole: over the
-    shards it reads, over the cluster's index `indexes[id]` for an `id` that has one, and over
+    Filter and Project over the Get of what it arranges. Else `relation` is evaluated whole: over
+    the shards it reads, over the cluster's index `indexes[id]` for an `id` that has one, and over
     `tables[id]`, rows that the caller has.
     """
 
@@ -90,6 +90,7 @@ class _Dataflow:
     cluster: Cluster
     entry: Entry
     holds: dict[GlobalId, ReadCapability]
+    created: asyncio.Future[None]  # the cluster's replicas have been told
     start: asyncio.Task[None] | None = None
     writers: dict[GlobalId, tuple[SinkWriter, asyncio.Task[None]]] = field(default_factory=dict)
     subscriptions: dict[GlobalId, Subscription] = field(default_factory=dict)
@@ -250,7 +251,8 @@ class ComputeController:
             self._release(holds)
             raise
         entry = owner.history.create(description)
-        dataflow = _Dataflow(description, owner, entry, holds)
+        created: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        dataflow = _Dataflow(description, owner, entry, holds, created)
         self._dataflows[description.id] = dataflow
         for export in description.exports:
             self._exporters[export.id] = dataflow
@@ -278,6 +280,7 @@ class ComputeController:
         for id in description.imports:
             self._feed_from(id, dataflow)
         dataflow.cluster.create(dataflow.entry)
+        dataflow.created.set_result(None)
 
     async def _run_writer(self, writer: SinkWriter) -> None:
         try:
@@ -301,6 +304,9 @@ class ComputeController:
         del self._dataflows[id]
         if dataflow.start is not None:
             dataflow.start.cancel()
+        if not dataflow.created.done():
+            dataflow.created.set_exception(UndefinedObject(f'collection "{id}" was dropped'))
+            dataflow.created.exception()  # perhaps nobody waits
         for export in dataflow.description.exports:
             dataflow.cluster.history.drop(export.id)
             self._exporters.pop(export.id, None)
@@ -518,10 +524,16 @@ class ComputeController:
     async def peek(self, cluster: str, request: PeekRequest) -> pa.Table:
         """Return the answer, from the replica that is first; raises the error that it is."""
         owner = self._cluster(cluster)
-        reads = list(request.imports)
+        indexes = [*request.indexes.values()]
         if request.index is not None:
-            reads.append(request.index)
-        sinks = self._sinks_below([*reads, *request.indexes.values()]) if reads else ()
+            indexes.append(request.index)
+        for id in indexes:
+            dataflow = self._exporters.get(id)
+            if dataflow is None or dataflow.cluster is not owner:
+                raise UndefinedObject(f'index "{id}" does not exist in cluster "{cluster}"')
+            if not dataflow.created.done():
+                await asyncio.shield(dataflow.created)
+        sinks = self._sinks_below([*request.imports, *indexes])
         for id in request.imports:
             await self._wait_shard(id, request.as_of)
         for writer in sinks:
@@ -558,7 +570,9 @@ class ComputeController:
             owner.send(peek, tables)
             return await answer
         finally:
-            if (self._peeks.pop(number, None) is not None and not answer.done()) or (len(owner.replicas) > 1 and request.index is None):
+            self._peeks.pop(number, None)
+            others = len(owner.replicas) > 1 and request.index is None
+            if others or not answer.done():
                 owner.send(CancelPeek(number))
             owner.history.peeks.pop(number, None)
             owner.peek_tables.pop(number, None)

@@ -2,10 +2,10 @@
 
     pending -> hydrating -> running          failed: it could not go on, and is tried again later
 
-Each import has a queue of the updates that have arrived. A *window* [frontier, upper) is taken from all
-queues at once, `upper` the least of their uppers; the engine turns it into the output's updates. These
-go to the exports: into arrangements, or to the controller as messages. A window in which no import
-changed moves the frontier and nothing else.
+Each import has a queue of the updates that have arrived. A *window* [frontier, upper) is taken
+from all queues at once, `upper` the least of their uppers; the engine turns it into the output's
+updates. These go to the exports: into arrangements, or to the controller as messages. A window in
+which no import changed moves the frontier and nothing else.
 
 The methods marked so run on the worker's thread, everything else on the loop; `busy` says that the
 dataflow is the worker's, and the loop leaves queues' windows, frontier and arrangements alone.

@@ -1,7 +1,7 @@
 """Finishing: order, limit, offset and projection of a result's rows, on Arrow columns.
 
-The order is SQL's. Where Arrow's own order of a column is not that, the column is replaced by ranks.
-What the order leaves equal stays in the order in which it comes.
+The order is SQL's. Where Arrow's own order of a column is not that, the column is replaced by
+ranks. What the order leaves equal stays in the order in which it comes.
 """
 
 from typing import Any
@@ -10,12 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foreshore.expr.functions.comparison import PLAIN, order_keys
 from foreshore.expr.ir import Column, Finishing, OrderKey, type_of
 
 # Types whose Arrow order is SQL's (text by bytes, as collation C has it).
-_PLAIN = frozenset(
-    ["bool", "int2", "int4", "int8", "oid", "text", "varchar", "bpchar", "name", "char", "bytea", "uuid", "numeric", "date", "time", "timestamp", "timestamptz", "mz_timestamp", "regclass", "regtype", "regproc", "regnamespace"]
-)
+_PLAIN = PLAIN | {"numeric"}
 
 
 def finish(rows: pa.RecordBatch, finishing: Finishing) -> pa.RecordBatch:
@@ -56,8 +55,6 @@ def _ranks(rows: pa.RecordBatch, key: OrderKey) -> Any:
     elif type.name in _PLAIN:
         ranks = pc.rank(column, "ascending", tiebreaker="dense").to_numpy().astype(np.int64)
     else:
-        from foreshore.expr.functions.comparison import order_keys
-
         values = order_keys(column, type)
         ordered = sorted({value for value in values if value is not None})
         places = {value: place for place, value in enumerate(ordered, 1)}

@@ -1,8 +1,8 @@
-"""Inputs on their way to a replica: a storage snapshot as a message, and what is read from it there.
+"""Inputs on their way to a replica: a storage snapshot as a message, and what is read of it there.
 
-The environment describes a snapshot (`describe`): the batch files by path, and the unsealed tail as tables
-that travel beside the message. The replica takes it as an engine's input (`Contents.input`), or reads
-parts of it itself: the updates after a time, or the rows at one.
+The environment describes a snapshot (`describe`): the batch files by path, and the unsealed tail
+as tables that travel beside the message. The replica takes it as an engine's input
+(`Contents.input`), or reads parts of it itself: the updates after a time, or the rows at one.
 """
 
 from collections.abc import Iterator, Sequence

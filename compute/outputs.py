@@ -1,7 +1,7 @@
 """Outputs of several replicas become one: each update once, whichever replica says it first.
 
-All replicas compute the same updates, in windows of their own. Of what [lower, upper) brings, the part
-at or beyond the upper reached so far is new; nothing may be missing in between.
+All replicas compute the same updates, in windows of their own. Of what [lower, upper) brings, the
+part at or beyond the upper reached so far is new; nothing may be missing in between.
 
     SinkWriter     appends a materialised view's updates to its shard
     Subscription   hands a client's updates to who reads them, never more than a bound
@@ -175,8 +175,8 @@ class SubscribeBatch:
 class Subscription:
     """The updates of one dataflow on their way to one reader: `async for batch in subscription`.
 
-    What the reader has not taken yet is one batch that grows; beyond a bound the subscription fails.
-    It ends when it reaches `until`.
+    What the reader has not taken yet is one batch that grows; beyond a bound the subscription
+    fails. It ends when it reaches `until`.
     """
 
     def __init__(self, id: GlobalId, as_of: Timestamp, until: Timestamp | None) -> None:

@@ -1,12 +1,13 @@
 """Peeks: one answer, as of one time, from a replica.
 
-The fast way looks rows up in an index, by keys or all of them, and computes what remains of the plan on
-those with the functions' kernels; it runs on the loop, when few rows are at stake. The other way gives the
-whole plan to the engine, on a thread of its own, over snapshots that came with the command and the
-indexes that the replica has. Both wait until the indexes they read have passed the time.
+The fast way looks rows up in an index, by keys or all of them, and computes what remains of the
+plan on those with the functions' kernels; it runs on the loop, when few rows are at stake. The
+other way gives the whole plan to the engine, on a thread of its own, over snapshots that came with
+the command and the indexes that the replica has. Both wait until the indexes they read have passed
+the time.
 
-If the index has errors at the time, or the rest of the plan fails for a row, the answer is the least
-error.
+If the index has errors at the time, or the rest of the plan fails for a row, the answer is the
+least error.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""A replica as its controller has it: a process or an address, a connection, and what to do without.
+"""A replica as its controller has it: a process or an address, and a connection.
 
     start -> connect -> commanded -> lost -> wait a little -> start ...
 

@@ -1,10 +1,10 @@
 """Reconciliation: what a replica keeps of its work when a controller connects to it anew.
 
-The controller sends its whole history, up to `InitializationComplete`. A dataflow that runs is kept if the
-history describes the same one, if what it exports is all in indexes, whose contents are here, and if
-it can be read from the history's `as_of` on; the snapshots that came with the new description then bring
-its imports up to date. Sinks and subscriptions are begun again, as nobody knows how much of what they sent
-has arrived. Everything else is dropped.
+The controller sends its whole history, up to `InitializationComplete`. A dataflow that runs is
+kept if the history describes the same one, if what it exports is all in indexes, whose contents
+are here, and if it can be read from the history's `as_of` on; the snapshots that came with the new
+description then bring its imports up to date. Sinks and subscriptions are begun again, as nobody
+knows how much of what they sent has arrived. Everything else is dropped.
 """
 
 from collections.abc import Mapping

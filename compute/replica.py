@@ -5,8 +5,9 @@
     hydration one thread: one dataflow at a time, so that the peak of memory is that of one
     queries   a few threads: peeks that the engine evaluates
 
-It keeps nothing on disk and writes to no shard. One that was started by an environment ends with it
-(its standard input ends); one that was started by hand waits for the next controller and is reconciled.
+It keeps nothing on disk and writes to no shard. One that was started by an environment ends with
+it (its standard input ends); one that was started by hand waits for the next controller and is
+reconciled.
 """
 
 import asyncio

@@ -19,7 +19,7 @@ import asyncio
 import hmac
 import logging
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Generic, TypeVar, cast
 
@@ -117,7 +117,10 @@ def decode_tables(frame: memoryview, position: int, count: int) -> Tables:
 
 
 class Frames:
-    """Cuts received bytes into frames; `receive` returns those that are complete."""
+    """Cuts received bytes into frames; `receive` yields those that are complete.
+
+    `limit` may change between two frames, also of the same bytes.
+    """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -125,17 +128,16 @@ class Frames:
         self._frame: bytearray | None = None  # a frame of which something is still to come
         self._filled = 0
 
-    def receive(self, data: bytes) -> list[memoryview]:
-        """Take `data`, return the frames that it completes."""
-        frames: list[memoryview] = []
+    def receive(self, data: bytes) -> Iterator[memoryview]:
+        """Take `data`, yield the frames that it completes."""
         if self._frame is not None:
             taken = min(len(self._frame) - self._filled, len(data))
             self._frame[self._filled : self._filled + taken] = memoryview(data)[:taken]
             self._filled += taken
             if self._filled < len(self._frame):
-                return frames
-            frames.append(memoryview(self._frame))
-            self._frame = None
+                return
+            complete, self._frame = self._frame, None
+            yield memoryview(complete)
             data = data[taken:]
         elif self._rest:
             data = self._rest + data
@@ -150,13 +152,12 @@ class Frames:
                 self._frame = bytearray(size)
                 self._filled = len(data) - start
                 self._frame[: self._filled] = view[start:]
-                return frames
+                return
             frame = view[start : start + size]
             # where a batch lies in memory is to be a multiple of 8, as it is in its frame
-            frames.append(frame if start == 0 else memoryview(bytes(frame)))
+            yield frame if start == 0 else memoryview(bytes(frame))
             start += size
         self._rest = data[start:]
-        return frames
 
 
 class Connection(asyncio.Protocol, Generic[M]):
@@ -196,7 +197,7 @@ class Connection(asyncio.Protocol, Generic[M]):
                     return
                 self._received(frame)
         except (FrameError, msgspec.DecodeError, pa.ArrowInvalid, struct.error) as error:
-            logger.warning("connection closed, not a frame", extra={"error": str(error)})
+            logger.warning("connection closed, not a frame: %s", error)
             self.close()
 
     def _received(self, frame: memoryview) -> None:

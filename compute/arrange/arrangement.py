@@ -5,12 +5,12 @@
     scan       all rows at a time
     compact    give up the times before a new since
 
-It is a list of runs, newest first, that grow geometrically (`foreshore.compute.arrange.run`), and a
-tail. One thread inserts and maintains; any number read at the same time: they work on the state as it
-was when they began, which never changes.
+It is a list of runs, newest first, that grow geometrically (`foreshore.compute.arrange.run`), and
+a tail. One thread inserts and maintains; any number read at the same time: they work on the state
+as it was when they began, which never changes.
 
-A row's net multiplicity at a time is never negative; where it is, some maintained plan is wrong, and
-the read raises InternalError with the collection's name instead of showing it.
+A row's net multiplicity at a time is never negative; where it is, some maintained plan is wrong,
+and the read raises InternalError with the collection's name instead of showing it.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from foreshore.compute.arrange.key import hash_columns, hash_datums, keys_equal
+from foreshore.compute.arrange.key import hash_columns, hash_words, key_words, keys_equal
 from foreshore.compute.arrange.merge import Merge
 from foreshore.compute.arrange.run import Run, Updates, concat, sort_and_consolidate
 from foreshore.errors import InternalError, ObjectNotInPrerequisiteState
@@ -48,7 +48,8 @@ class State:
 class Arrangement:
     """The arrangement of collection `name` by a key.
 
-    `key_columns` computes the key's columns, of `key_types`, of some rows; `schema` is that of rows.
+    `key_columns` computes the key's columns, of `key_types`, of some rows; `schema` is that of
+    rows.
     """
 
     def __init__(
@@ -141,14 +142,16 @@ class Arrangement:
     # --- readers
 
     def look_up(self, keys: Sequence[Key], time: Timestamp) -> pa.RecordBatch:
-        """Return the rows at `time` whose key is one of `keys`, each row as often as it is there."""
+        """Return the rows at `time` whose key is one of `keys`, each as often as it is there."""
         state = self._readable(time)
         parts: list[Updates] = []
-        for key in dict.fromkeys(keys):
-            if any(datum is None for datum in key):
+        done: set[tuple[int, ...]] = set()
+        for key in keys:
+            words = key_words(key, self._key_types)
+            if words is None or words in done:
                 continue
-            hash = np.uint64(hash_datums(key, self._key_types))
-            found = self._probe(state, hash)
+            done.add(words)
+            found = self._probe(state, np.uint64(hash_words(words)))
             parts += (u for part in found if len(u := self._with_key(part, key)))
         return self._contents(parts, time)
 
@@ -258,7 +261,9 @@ class Arrangement:
 
 
 # Types of which a value's Python form is the datum that it is looked up by.
-_DIRECT = frozenset("int2 int4 int8 oid text varchar bpchar name mz_timestamp".split())
+_DIRECT = frozenset(
+    ["int2", "int4", "int8", "oid", "text", "varchar", "bpchar", "name", "mz_timestamp"]
+)
 
 
 def _pick(parts: Sequence[Updates], hits: Any) -> list[Updates]:

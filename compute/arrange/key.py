@@ -21,7 +21,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore.types import Datum, SqlType, arrow_type
+from foreshore.expr.datum import to_array
+from foreshore.types import Datum, SqlType
 
 Words = npt.NDArray[np.uint64]
 
@@ -52,7 +53,7 @@ def _fold_one(hash: int, word: int) -> int:
 
 
 def hash_columns(columns: Sequence[pa.Array], types: Sequence[SqlType] | None, rows: int) -> Words:
-    """Return a hash of each row of `columns`: as keys of SQL `types`, or as rows if that is None."""
+    """Return a hash of each row of `columns`: as keys of SQL `types`, as rows if that is None."""
     hashes = np.full(rows, _SEED, np.uint64)
     with np.errstate(over="ignore"):
         for i, column in enumerate(columns):
@@ -61,12 +62,24 @@ def hash_columns(columns: Sequence[pa.Array], types: Sequence[SqlType] | None, r
     return hashes
 
 
-def hash_datums(datums: Sequence[Datum], types: Sequence[SqlType]) -> int:
-    """Return what `hash_columns` gives for a key of these values, none of them NULL."""
+def key_words(key: Sequence[Datum], types: Sequence[SqlType]) -> tuple[int, ...] | None:
+    """Return the words of a key; None if no value of such types equals it: NULL, or out of range."""
+    words: tuple[int, ...] = ()
+    for datum, type in zip(key, types, strict=True):
+        if datum is None:
+            return None
+        try:
+            words += datum_words(datum, type)
+        except (pa.ArrowInvalid, OverflowError):
+            return None
+    return words
+
+
+def hash_words(words: Sequence[int]) -> int:
+    """Return what `hash_columns` gives for a key of these words."""
     hash = _SEED
-    for datum, type in zip(datums, types, strict=True):
-        for word in datum_words(datum, type):
-            hash = _fold_one(hash, word)
+    for word in words:
+        hash = _fold_one(hash, word)
     return hash
 
 
@@ -80,7 +93,7 @@ def datum_words(datum: Datum, type: SqlType) -> tuple[int, ...]:
             data = datum.encode()
             if len(data) <= 8:
                 return (_string_word_short(data),)
-    words = column_words(array_of(datum, type), type)
+    words = column_words(to_array([datum], type), type)
     return tuple(int(word[0]) for word in words)
 
 
@@ -89,36 +102,6 @@ def _string_word_short(data: bytes) -> int:
         return _fold_one(0, 0)
     word = int.from_bytes(data, "little") << (64 - 8 * len(data)) & _MASK
     return _fold_one(_fold_one(0, word), len(data))
-
-
-def array_of(datum: Datum, type: SqlType) -> pa.Array:
-    """Return the one datum as an Arrow array of the type's physical form."""
-    arrow = arrow_type(type)
-    value = _arrow_value(datum, type)
-    if isinstance(value, int) and (pa.types.is_temporal(arrow)):
-        width = pa.int32() if arrow.bit_width == 32 else pa.int64()
-        return pa.array([value], width).view(arrow)
-    if type.element is not None and isinstance(value, list):
-        values = [array_of(element, type.element) for element in datum or ()]  # type: ignore[union-attr]
-        flat = pa.concat_arrays(values) if values else pa.array([], arrow.value_type)
-        return pa.ListArray.from_arrays(pa.array([0, len(flat)], pa.int32()), flat).cast(arrow)
-    return pa.array([value], arrow)
-
-
-def _arrow_value(datum: Datum, type: SqlType) -> Any:
-    if datum is None:
-        return None
-    if type.element is not None:
-        assert isinstance(datum, tuple)
-        return list(datum)
-    match type.name:
-        case "numeric":
-            return Decimal(str(datum))
-        case "interval":
-            assert isinstance(datum, tuple)
-            return dict(zip(("months", "days", "micros"), datum, strict=True))
-        case _:
-            return datum
 
 
 def column_words(column: pa.Array, type: SqlType | None) -> list[Words]:
@@ -259,7 +242,7 @@ def _combine(words: Words, position: Any, counts: Any, begins: Any, lengths: Any
 
 def keys_equal(column: pa.Array, datum: Datum, type: SqlType) -> npt.NDArray[np.bool_]:
     """Return where the column's values are SQL-equal to `datum`, which is not NULL."""
-    sought = array_of(datum, type)
+    sought = to_array([datum], type)
     if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
         if _is_json(type):
             column, sought = _canonical_json(column), _canonical_json(sought)

@@ -1,9 +1,9 @@
 """Runs: immutable sorted sets of updates, of which an arrangement is made.
 
-A run [lower, upper) holds updates sorted by (key hash, row hash, time): the rows as one Arrow record
-batch, whose columns are single chunks, and beside it the hashes, times and diffs as NumPy arrays. Equal
-updates are one. Times before `since` have been moved to it. Nothing in a run ever changes, so that
-readers need no lock.
+A run [lower, upper) holds updates sorted by (key hash, row hash, time): the rows as one Arrow
+record batch, whose columns are single chunks, and beside it the hashes, times and diffs as NumPy
+arrays. Equal updates are one. Times before `since` have been moved to it. Nothing in a run ever
+changes, so that readers need no lock.
 """
 
 from dataclasses import dataclass

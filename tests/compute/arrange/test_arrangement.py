@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from foreshore.compute.arrange import arrangement as module
 from foreshore.compute.arrange.arrangement import Arrangement, consolidate
-from foreshore.compute.arrange.key import array_of as datum_array
-from foreshore.compute.arrange.key import hash_columns, hash_datums
+from foreshore.compute.arrange.key import hash_columns, hash_words, key_words
 from foreshore.compute.arrange.merge import Merge
 from foreshore.compute.arrange.run import Run, sort_and_consolidate
 from foreshore.errors import InternalError, ObjectNotInPrerequisiteState
+from foreshore.expr.datum import to_array
 from foreshore.types import (
     DATE,
     FLOAT8,
@@ -158,19 +158,32 @@ def test_a_key_is_found_by_what_sql_calls_equal(type: SqlType, x: Any, y: Any) -
     schema = pa.schema([("k", arrow_type(type))])
     subject = Arrangement("u1", schema, (type,), lambda rows: [rows.column(0)], 0)
     for time, datum in enumerate((x, y, None)):
-        column = datum_array(datum, type)
+        column = to_array([datum], type)
         updates = [column, pa.array([time]), pa.array([1])]
         subject.insert(pa.Table.from_arrays(updates, schema=update_schema(schema)), time + 1)
     assert len(subject.look_up([(x,)], 2)) == 2
     assert len(subject.look_up([(y,)], 2)) == 2
+    assert len(subject.look_up([(x,), (y,)], 2)) == 2
     assert len(subject.look_up([(None,)], 2)) == 0
+
+
+def test_a_value_that_the_key_cannot_have_is_not_found() -> None:
+    schema = pa.schema([("k", arrow_type(numeric(10, 2)))])
+    subject = Arrangement("u1", schema, (numeric(10, 2),), lambda rows: [rows.column(0)], 0)
+    column = to_array(["1.00"], numeric(10, 2))
+    subject.insert(
+        pa.Table.from_arrays([column, pa.array([0]), pa.array([1])], schema=update_schema(schema)),
+        1,
+    )
+    assert len(subject.look_up([("1.005",)], 0)) == 0
 
 
 @given(st.lists(st.text(max_size=20), min_size=1, max_size=30))
 def test_the_hash_of_a_key_is_the_same_alone_and_in_a_column(texts: list[str]) -> None:
     column = pa.array(["x", *texts], pa.string()).slice(1)
     hashes = hash_columns([column], [TEXT], len(texts))
-    assert [hash_datums((text,), (TEXT,)) for text in texts] == hashes.tolist()
+    words = [key_words((text,), (TEXT,)) for text in texts]
+    assert [hash_words(word) for word in words if word is not None] == hashes.tolist()
     assert len(set(hashes.tolist())) == len(set(texts))
 
 

@@ -47,11 +47,15 @@ class Environment:
         self.storage = storage
         self.reads: dict[GlobalId, ReadCapability] = {}
         self.compute: ComputeController
+        self.tables: list[GlobalId] = []
         self.time = 1
 
-    async def create(self, *ids: str, schema: pa.Schema = KV_SCHEMA) -> None:
+    async def create(self, *ids: str, schema: pa.Schema | None = None) -> None:
+        """Create tables, or with a `schema` shards for materialised views."""
         for id in map(id_, ids):
-            self.reads[id], _ = await self.storage.create(id, schema)
+            self.reads[id], _ = await self.storage.create(id, schema or KV_SCHEMA)
+            if schema is None:
+                self.tables.append(id)
 
     async def write(self, changes: dict[str, Sequence[tuple[Row, int]]], step: int = 1) -> int:
         """Append the changes at the next time, return it; all tables can be read at it then."""
@@ -74,8 +78,7 @@ class Environment:
         return time
 
     def advance(self) -> None:
-        tables = [id for id in self.reads if not self.compute.exports(id)]
-        self.storage.advance(tables, self.time)
+        self.storage.advance(self.tables, self.time)
 
     async def maintain(
         self, cluster: str, id: str, relation: Relation, *exports: Export, as_of: int

@@ -48,7 +48,17 @@ def test_frames_are_the_same_however_the_bytes_are_cut(
 def test_a_frame_too_large_is_refused_before_anything_is_allocated() -> None:
     frames = Frames(limit=1000)
     with pytest.raises(FrameError):
-        frames.receive((2**32 - 1).to_bytes(4, "little") + b"\0" * 8)
+        list(frames.receive((2**32 - 1).to_bytes(4, "little") + b"\0" * 8))
+
+
+def test_what_follows_a_hello_at_once_may_be_large() -> None:
+    got: list[Message] = []
+    connection: Connection[Message] = Connection(
+        Command, lambda _, message, __: got.append(message), lambda _: None, "secret"
+    )
+    feed = Feed((("u1", 0, 1, True),))
+    connection.data_received(bytes_of(Hello("secret", "r1")) + bytes_of(feed, table(5000)))
+    assert got == [Hello("secret", "r1"), feed]
 
 
 def test_leftover_bytes_are_an_error() -> None:

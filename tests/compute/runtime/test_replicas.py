@@ -1,0 +1,358 @@
+"""Clusters: what replicas say becomes shards, streams and answers, each once and exact."""
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from foreshore.compute.controller import PeekRequest
+from foreshore.compute.protocol import DataflowDescription, SinkExport, SubscribeExport
+from foreshore.errors import DatabaseError, UndefinedObject
+from foreshore.expr.ir import Call, Column, Finishing, Get, Join, Literal, Map, OrderKey, columns_of
+from foreshore.storage.controller import ShardWrite
+from foreshore.types import INT4, TEXT
+from tests.compute.runtime.harness import (
+    COUNT_SCHEMA,
+    Environment,
+    Row,
+    counts_of,
+    environment,
+    id_,
+    index_on,
+    run,
+    table,
+)
+
+
+async def two_replicas(env: Environment) -> None:
+    env.compute.create_cluster("c")
+    for name in ("r1", "r2"):
+        env.compute.create_replica("c", name)
+
+
+async def connected(env: Environment, count: int = 2) -> list[int]:
+    """Wait until `count` replicas have told all uppers, return their process ids."""
+    while True:
+        states = [s for s in env.compute.status() if s["ready"] and s["uppers"]]
+        if len(states) >= count:
+            return [s["pid"] for s in states]
+        await asyncio.sleep(0.02)
+
+
+def test_a_materialised_view_is_written_once_by_two_replicas(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with environment(tmp_path) as env:
+            await two_replicas(env)
+            await env.create("u1")
+            await env.create("u9", schema=COUNT_SCHEMA)
+            relation = counts_of(*table("u1"))
+            first = await env.write({"u1": [((1, "a"), 1), ((2, "b"), 1)]})
+            await env.maintain("c", "u8", relation, SinkExport(id_("u9")), as_of=first)
+            model: Counter[Row] = Counter({("a", 1): 1, ("b", 1): 1})
+            times = {first: +model}
+            for n in range(20):
+                time = await env.write({"u1": [((n, "c"), 1)]})
+                model = Counter({("a", 1): 1, ("b", 1): 1, ("c", n + 1): 1})
+                times[time] = model
+            for time, expected in times.items():
+                assert await env.shard_rows("u9", time) == expected
+
+    run(scenario)
+
+
+def test_either_of_two_replicas_may_be_killed_under_load(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with environment(tmp_path) as env:
+            await two_replicas(env)
+            await env.create("u1")
+            await env.create("u9", schema=COUNT_SCHEMA)
+            relation = counts_of(*table("u1"))
+            first = await env.write({"u1": [((0, "v0"), 1)]})
+            await env.maintain(
+                "c",
+                "u8",
+                relation,
+                SinkExport(id_("u9")),
+                index_on("u7", 0, of=relation),
+                as_of=first,
+            )
+            pids = await connected(env)
+            model: Counter[str] = Counter({"v0": 1})
+            history: dict[int, Counter[Row]] = {}
+            for n in range(1, 120):
+                word = f"v{n % 7}"
+                time = await env.write({"u1": [((n, word), 1)]})
+                model[word] += 1
+                history[time] = Counter((v, c) for v, c in model.items())
+                if n == 30:
+                    os.kill(pids[0], signal.SIGKILL)
+                if n == 60:
+                    while len(await connected(env)) < 2:
+                        pass
+                    pids = await connected(env)
+                if n == 70:
+                    os.kill(pids[1], signal.SIGKILL)
+                    env.compute.allow_compaction(id_("u7"), time)
+                if n > 30 and n % 10 == 0:
+                    found = await env.index_rows("c", "u7", relation, time)
+                    assert found == history[time], n
+            for time, expected in history.items():
+                assert await env.shard_rows("u9", time) == expected
+            assert all(s["starts"] >= 1 for s in env.compute.status())
+
+    run(scenario, 60)
+
+
+def test_a_single_replica_that_is_killed_comes_back_with_everything(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with environment(tmp_path) as env:
+            env.compute.create_cluster("c")
+            env.compute.create_replica("c", "r1")
+            await env.create("u1")
+            await env.create("u9", schema=COUNT_SCHEMA)
+            relation = counts_of(*table("u1"))
+            first = await env.write({"u1": [((1, "a"), 1)]})
+            await env.maintain(
+                "c",
+                "u8",
+                relation,
+                SinkExport(id_("u9")),
+                index_on("u7", 0, of=relation),
+                as_of=first,
+            )
+            (pid,) = await connected(env, 1)
+            os.kill(pid, signal.SIGKILL)
+            second = await env.write({"u1": [((2, "a"), 1)]})
+            # asked for while nobody is there
+            assert await env.index_rows("c", "u7", relation, second, "a") == {("a", 2): 1}
+            assert await env.shard_rows("u9", second) == {("a", 2): 1}
+            assert await env.shard_rows("u9", first) == {("a", 1): 1}
+
+    run(scenario)
+
+
+def test_a_materialised_view_corrects_itself_after_a_restart(tmp_path: Path) -> None:
+    relation = counts_of(*table("u1"))
+
+    async def before() -> None:
+        async with environment(tmp_path) as env:
+            await env.create("u1")
+            await env.create("u9", schema=COUNT_SCHEMA)
+            first = await env.write({"u1": [((1, "a"), 1)]})
+            # what a faulty writer might have left
+            schema = pa.schema([*COUNT_SCHEMA, ("__time", pa.int64()), ("__diff", pa.int64())])
+            wrong = pa.table([["a", "x"], [7, 1], [first] * 2, [1, 1]], schema=schema)
+            await env.storage.append([ShardWrite(id_("u9"), 0, first + 1, wrong)])
+
+    async def after() -> None:
+        async with environment(tmp_path) as env:
+            acquired = await env.storage.acquire_capabilities(env.storage.ids())
+            env.reads = {id: read for id, (read, _) in acquired.items()}
+            env.tables = [id_("u1")]
+            env.time = env.storage.upper(id_("u1"))
+            env.compute.create_cluster("c")
+            env.compute.create_replica("c", "r1")
+            as_of = env.storage.upper(id_("u9")) - 1
+            await env.maintain("c", "u8", relation, SinkExport(id_("u9")), as_of=as_of)
+            assert await env.shard_rows("u9", as_of) == {("a", 7): 1, ("x", 1): 1}
+            second = await env.write({})
+            assert await env.shard_rows("u9", second) == {("a", 1): 1}
+            third = await env.write({"u1": [((2, "b"), 1)]})
+            assert await env.shard_rows("u9", third) == {("a", 1): 1, ("b", 1): 1}
+
+    run(before)
+    run(after)
+
+
+def test_a_subscription_has_each_change_once_from_whichever_replica(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with environment(tmp_path) as env:
+            await two_replicas(env)
+            await env.create("u1")
+            relation = counts_of(*table("u1"))
+            first = await env.write({"u1": [((1, "a"), 1)]})
+            description = DataflowDescription(
+                id_("t1"), relation, (id_("u1"),), (SubscribeExport(id_("t2")),), first, first + 40
+            )
+            subscription = await env.compute.subscribe("c", description)
+            state: Counter[Row] = Counter()
+            upper = first
+
+            async def write() -> None:
+                pids = await connected(env)
+                for n in range(45):
+                    await env.write({"u1": [((n, "a"), 1)]})
+                    if n == 20:
+                        os.kill(pids[0], signal.SIGKILL)
+
+            writing = asyncio.create_task(write())
+            async for batch in subscription:
+                assert batch.lower == upper
+                upper = batch.upper
+                if batch.updates is not None:
+                    for *row, time, diff in zip(
+                        *(c.to_pylist() for c in batch.updates.columns), strict=True
+                    ):
+                        assert batch.lower <= time < batch.upper
+                        state[tuple(row)] += diff
+            await writing
+            assert upper == first + 40
+            assert +state == {("a", 40): 1}
+            env.compute.drop_dataflow(id_("t1"))
+
+    run(scenario)
+
+
+def test_a_query_is_answered_over_shards_indexes_and_given_rows(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with environment(tmp_path) as env:
+            await two_replicas(env)
+            await env.create("u1", "u2")
+            (one,) = table("u1")
+            relation = counts_of(one)
+            first = await env.write({"u1": [((1, "a"), 1), ((2, "a"), 1)], "u2": [((1, "z"), 1)]})
+            await env.maintain("c", "u8", relation, index_on("u7", 0, of=relation), as_of=first)
+            assert await env.query("c", relation, first) == {("a", 2): 1}
+            view = Get(id_("u6"), columns_of(relation))
+            joined = Join((view, *table("u2", "u5")), ())
+            given = pa.table({"k": pa.array([5], pa.int32()), "v": ["given"]})
+            found = await env.query(
+                "c",
+                joined,
+                first,
+                indexes={id_("u6"): id_("u7")},
+                tables={id_("u5"): given},
+            )
+            assert found == {("a", 2, 1, "z", 5, "given"): 1}
+
+    run(scenario)
+
+
+def test_a_look_up_computes_what_remains_of_the_plan(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with environment(tmp_path) as env:
+            env.compute.create_cluster("c")
+            env.compute.create_replica("c", "r1")
+            await env.create("u1")
+            (one,) = table("u1")
+            first = await env.write({"u1": [((n, f"w{n % 3}"), 1) for n in range(10)]})
+            await env.maintain("c", "u8", one, index_on("u7", 1, of=one), as_of=first)
+            k = Column(0, INT4)
+            plan = Map(one, (Call("divide(int4,int4)", (Literal(12, INT4), k), INT4),))
+            request = PeekRequest(
+                first,
+                plan,
+                Finishing((OrderKey(k, True, True),), 2, 1, (2, 0)),
+                id_("u7"),
+                ((Literal("w1", TEXT),),),
+            )
+            answer = await env.compute.peek("c", request)
+            assert [c.to_pylist() for c in answer.columns] == [[3, 12], [4, 1]]
+            zero = PeekRequest(first, plan, None, id_("u7"), ((Literal("w0", TEXT),),))
+            with pytest.raises(DatabaseError, match="division by zero") as error:
+                await env.compute.peek("c", zero)
+            assert error.value.sqlstate == "22012"
+
+    run(scenario)
+
+
+def test_a_query_that_is_given_up_stops(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with environment(tmp_path) as env:
+            env.compute.create_cluster("c", options={"threads": "1"})
+            env.compute.create_replica("c", "r1")
+            await env.create("u1")
+            (one,) = table("u1")
+            first = await env.write({"u1": [((n, "a"), 1) for n in range(1000)]})
+            heavy = counts_of(Join((one,) * 4, ()))
+            asked = asyncio.create_task(env.query("c", heavy, first))
+            while not any(s["ready"] for s in env.compute.status()):
+                await asyncio.sleep(0.02)
+            await asyncio.sleep(0.5)
+            asked.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asked
+            assert await env.query("c", counts_of(one), first) == {("a", 1000): 1}
+
+    run(scenario)
+
+
+def test_an_error_in_the_data_is_the_answer_while_its_row_is_there(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with environment(tmp_path) as env:
+            await two_replicas(env)
+            await env.create("u1")
+            (one,) = table("u1")
+            k = Column(0, INT4)
+            relation = Map(one, (Call("divide(int4,int4)", (Literal(12, INT4), k), INT4),))
+            schema = pa.schema([("k", pa.int32()), ("v", pa.string()), ("d", pa.int32())])
+            await env.create("u4", schema=schema)
+            first = await env.write({"u1": [((1, "a"), 1)]})
+            await env.maintain(
+                "c",
+                "u8",
+                relation,
+                index_on("u7", 1, of=relation),
+                SinkExport(id_("u4")),
+                as_of=first,
+            )
+            assert await env.index_rows("c", "u7", relation, first) == {(1, "a", 12): 1}
+            view = Get(id_("u4"), columns_of(relation))
+            second = await env.write({"u1": [((0, "b"), 1)]})
+            for ask in (env.index_rows("c", "u7", relation, second), env.query("c", view, second)):
+                with pytest.raises(DatabaseError, match="division by zero"):
+                    await ask
+            # a dataflow over the view has the view's errors
+            await env.maintain("c", "u6", view, index_on("u5", 1, of=view), as_of=second)
+            with pytest.raises(DatabaseError, match="division by zero"):
+                await env.index_rows("c", "u5", view, second)
+            third = await env.write({"u1": [((0, "b"), -1)]})
+            assert await env.index_rows("c", "u7", relation, third) == {(1, "a", 12): 1}
+            assert await env.query("c", view, third) == {(1, "a", 12): 1}
+            assert await env.index_rows("c", "u5", view, third) == {(1, "a", 12): 1}
+
+    run(scenario)
+
+
+def test_what_is_dropped_leaves_nothing_behind(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with environment(tmp_path) as env:
+            await two_replicas(env)
+            await env.create("u1")
+            relation = counts_of(*table("u1"))
+            first = await env.write({"u1": [((1, "a"), 1)]})
+            held = env.storage.since(id_("u1"))
+            for n in range(5):
+                index = index_on(f"t{n}", 0, of=relation)
+                await env.maintain("c", f"t10{n}", relation, index, as_of=first)
+                assert await env.index_rows("c", f"t{n}", relation, first) == {("a", 1): 1}
+                waiting = asyncio.create_task(env.compute.wait_upper(id_(f"t{n}"), 1 << 40))
+                await asyncio.sleep(0)
+                env.compute.drop_dataflow(id_(f"t10{n}"))
+                with pytest.raises(UndefinedObject):
+                    await waiting
+                with pytest.raises(DatabaseError, match="does not exist"):
+                    await env.index_rows("c", f"t{n}", relation, first)
+            compute: Any = env.compute
+            assert not compute._dataflows
+            assert not compute._exporters
+            assert not compute._feeding
+            assert not compute._peeks
+            assert not compute._waiters
+            cluster = compute._clusters["c"]
+            assert not cluster.history.dataflows
+            assert not cluster.history.peeks
+            assert not cluster.peek_tables
+            while any(s["dataflows"] for s in env.compute.status()):
+                await asyncio.sleep(0.05)
+            second = await env.write({"u1": [((1, "b"), 1)]})
+            read = env.reads[id_("u1")]
+            env.reads[id_("u1")] = await env.storage.downgrade_capability(read, second)
+            assert env.storage.since(id_("u1")) == second > held
+
+    run(scenario)
