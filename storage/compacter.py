@@ -13,6 +13,7 @@ when states name all that it held. Files that no state names are removed at the 
 """
 
 import asyncio
+import contextlib
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,7 +25,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.errors import DatabaseError, Fenced
+from foreshore.errors import Fenced, Unavailable
 from foreshore.ids import GlobalId
 from foreshore.storage.batch import Promise, read_batch, verify_batch, write_batch
 from foreshore.storage.blob import Blob
@@ -51,7 +52,9 @@ logger = logging.getLogger(__name__)
 _KEY = re.compile(r"[ust][0-9]+/(?P<epoch>[0-9]+)-[0-9]+\.parquet")
 
 RETRY_SECONDS = 1.0
+MAX_RETRY_SECONDS = 60.0
 GROWTH = 2  # a batch has at least so many times the rows of those behind it
+ROWS_OF_A_FILE = 1_000  # a file costs about as much as so many rows, even without any
 WORTH_REWRITING = 10_000  # loose updates
 
 
@@ -80,7 +83,10 @@ class Compacter:
         self._executor = ThreadPoolExecutor(1, "compacter")
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
+        self._round = asyncio.Event()
+        self._stop = asyncio.Event()
         self._closing = False
+        self._running = False
         self._deleting: set[asyncio.Task[None]] = set()
 
     async def recover(self) -> dict[GlobalId, TraceState]:
@@ -131,9 +137,19 @@ class Compacter:
         """Wait until there is nothing to do."""
         await self._idle.wait()
 
+    @property
+    def running(self) -> bool:
+        """Whether `run` is at it."""
+        return self._running
+
+    async def progress(self) -> None:
+        """Wait until the next round is done."""
+        await self._round.wait()
+
     def close(self) -> None:
         """Let `run` end after the step it is at."""
         self._closing = True
+        self._stop.set()
         self._wake.set()
 
     async def shut(self) -> None:
@@ -144,18 +160,33 @@ class Compacter:
 
     async def run(self) -> None:
         """Compact until `close`."""
+        self._running = True
+        try:
+            await self._run()
+        finally:
+            self._running = False
+            self._idle.set()
+            self._round.set()
+
+    async def _run(self) -> None:
+        pause = RETRY_SECONDS
         while not self._closing:
             try:
                 await self._work()
+                self._round.set()
+                self._round.clear()
             except Fenced:
                 logger.warning("compaction ends, another environment owns the data")
                 return
-            except (DatabaseError, OSError) as error:
+            except Exception as error:
                 if self._closing:
                     return
                 logger.error("compaction failed, to be tried again", exc_info=error)
-                await asyncio.sleep(RETRY_SECONDS)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._stop.wait(), pause)
+                pause = min(2 * pause, MAX_RETRY_SECONDS)
                 continue
+            pause = RETRY_SECONDS
             if not self._wake.is_set():
                 self._idle.set()
             await self._wake.wait()
@@ -242,9 +273,17 @@ class Compacter:
                 self._scratch / key.replace("/", "-"),
                 shard.schema,
                 promise,
-                consolidate(updates, shard.schema, since, self._scratch),
+                self._until_closing(
+                    consolidate(self._until_closing(updates), shard.schema, since, self._scratch)
+                ),
             ),
         )
+
+    def _until_closing(self, updates: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in updates:
+            if self._closing:
+                raise Unavailable("compaction was interrupted")
+            yield batch
 
     async def _change(self, register: Register[TraceState], new: TraceState) -> None:
         """Set the state for sure: what was not known to succeed is tried until it is."""
@@ -278,8 +317,8 @@ def due_for_merging(shard: Shard) -> tuple[Batch, ...]:
     batches = shard.batches
     if not batches:
         return ()
-    start, rows = len(batches) - 1, batches[-1].rows
-    while start > 0 and batches[start - 1].rows < GROWTH * rows:
+    start, rows = len(batches) - 1, batches[-1].rows + ROWS_OF_A_FILE
+    while start > 0 and batches[start - 1].rows + ROWS_OF_A_FILE < GROWTH * rows:
         start -= 1
         rows += batches[start].rows
     if start < len(batches) - 1:

@@ -79,6 +79,7 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
+SEGMENTS_BEHIND = 16
 RIDE_SECONDS = 1.0  # how often idle uppers are logged, and how long a downgrade waits for a record
 
 
@@ -272,7 +273,12 @@ class StorageController:
     # --- writing -------------------------------------------------------------------------------
 
     async def append(self, writes: Sequence[ShardWrite]) -> Appended | UpperMismatch:
-        """Append to shards, durably and at once, if each write's lower is its shard's upper."""
+        """Append to shards, durably and at once, if each write's lower is its shard's upper.
+
+        Waits while compaction is far behind, so that neither log nor memory grows without bound.
+        """
+        while len(self._wal.segments) > SEGMENTS_BEHIND and self._compacter.running:
+            await self._compacter.progress()
         uppers: dict[GlobalId, Timestamp] = {}
         conforming: list[tuple[Shard, ShardWrite]] = []
         for write in writes:
@@ -293,11 +299,12 @@ class StorageController:
         for shard, write in writes:
             shard.in_flight -= 1
             shard.add(self._wal.number, write.upper, write.updates)
-            self._publish(shard, write.updates)
+        for shard, write in writes:  # whoever hears of one of them finds all of them there
+            shard.publish(write.upper, write.updates)
         for shard, _ in writes:
             if not shard.in_flight and shard.reserved > shard.upper:
                 shard.upper = shard.reserved  # was advanced meanwhile
-                self._publish(shard, None)
+                shard.publish(shard.upper, None)
 
     def advance(self, ids: Iterable[GlobalId], upper: Timestamp) -> None:
         """Let the uppers of shards be at least `upper`, where nothing has been appended.
@@ -308,13 +315,15 @@ class StorageController:
         for id in ids:
             shard = shards.get(id)
             if shard is None:
+                if id in self._dropped:
+                    continue  # its owner has not heard yet
                 raise UndefinedObject(f'shard "{id}" does not exist')
             if upper > shard.reserved:
                 shard.reserved = upper
                 if not shard.in_flight:
                     shard.upper = upper
                     if shard.listens:
-                        self._publish(shard, None)
+                        shard.publish(upper, None)
 
     async def _log(self, content: Event | Sequence[ShardWrite], apply: Callable[[], None]) -> None:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -460,10 +469,6 @@ class StorageController:
             listen.resume()
         finally:
             release()
-
-    def _publish(self, shard: Shard, updates: pa.Table | None) -> None:
-        for listen in tuple(shard.listens):
-            listen.publish(shard.upper, updates)
 
     # --- capabilities --------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ from foreshore.storage.fault import Determinate, Indeterminate
 EPOCH_KEY = "epoch"
 ATTEMPTS = 5
 PAUSE_SECONDS = 0.05
+VERSIONS_KEPT = 8
 
 _FENCE = struct.Struct("<Q")
 
@@ -115,6 +116,8 @@ class Register(Generic[S]):
 
     async def _set(self, seqno: int, value: S) -> None:
         self._seqno, self.value, self._unknown = seqno, value, None
+        if seqno % VERSIONS_KEPT:
+            return
         try:
             await self._consensus.truncate(self.key, seqno)
         except Determinate:

@@ -71,7 +71,14 @@ class Listen:
             self.id, self.frontier, upper, updates if updates is not None and len(updates) else None
         )
         self.frontier = upper
-        self._deliver(event)
+        try:
+            self._deliver(event)
+        except Exception as error:
+            # A fault of whoever listens; the log and those who hear of it after go on.
+            self.cancel()
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": f"a listener to {self.id} failed", "exception": error}
+            )
 
 
 def at_or_beyond(updates: pa.Table, time: Timestamp) -> pa.Table:

@@ -7,6 +7,7 @@ Batches are files; the tail is what the log has and no batch; in flight is what 
 and is being made durable. A reader sees up to `upper`, a writer appends at `reserved`.
 """
 
+from collections import deque
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -53,6 +54,7 @@ class Shard:
         self.dropping = False
         self.tail: list[TailPart] = []
         self.listens: list[Listen] = []
+        self._to_publish: deque[tuple[Timestamp, pa.Table | None]] = deque()
         self._required = [i for i, field in enumerate(schema) if not field.nullable]
 
     def conform(self, write: ShardWrite) -> ShardWrite:
@@ -103,6 +105,16 @@ class Shard:
                 rows = pa.concat_tables([parts[-1].updates, last.updates]).combine_chunks()
                 parts[-1] = TailPart(last.segment, last.upper, rows)
         self.tail = parts
+
+    def publish(self, upper: Timestamp, updates: pa.Table | None) -> None:
+        """Tell those who listen; whoever acts on it at once is not heard of out of turn."""
+        self._to_publish.append((upper, updates))
+        if len(self._to_publish) > 1:
+            return  # from within a delivery
+        while self._to_publish:
+            for listen in tuple(self.listens):
+                listen.publish(*self._to_publish[0])
+            self._to_publish.popleft()
 
     def update_since(self) -> None:
         """Let since follow the meet of the read capabilities."""

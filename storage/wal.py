@@ -14,6 +14,7 @@ there, goes on.
 """
 
 import asyncio
+import errno
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +24,7 @@ from pathlib import Path
 import msgspec
 
 from foreshore import blocking
-from foreshore.errors import DatabaseError, Unavailable
+from foreshore.errors import DatabaseError, OutOfDisk, Unavailable
 from foreshore.storage.blob import sync_directory
 from foreshore.storage.consensus import Consensus
 from foreshore.storage.epoch import Fence, Register, State
@@ -217,7 +218,9 @@ class Wal:
         except DatabaseError as error:
             self._fail(error)
         except OSError as error:
-            self._fail(Unavailable(f"could not write the log: {error.strerror}", sqlstate="58030"))
+            full = error.errno == errno.ENOSPC
+            message = f"could not write the log: {error.strerror}"
+            self._fail(OutOfDisk(message) if full else Unavailable(message, sqlstate="58030"))
         except BaseException:
             self._fail(Unavailable("the log has ended", sqlstate="57P01"))
             raise

@@ -145,6 +145,36 @@ def test_a_listener_hears_every_update_once_and_in_order(tmp_path: Path) -> None
     run(main)
 
 
+def test_whoever_acts_on_a_delivery_confuses_nobody(tmp_path: Path) -> None:
+    async def main() -> None:
+        controller = await open_at(tmp_path)
+        for id in (U1, U2):
+            await controller.create(id, ROWS)
+        heard: list[ListenEvent] = []
+
+        def acting(event: ListenEvent) -> None:
+            assert controller.upper(U2) >= event.upper  # what came with it is there
+            controller.advance([U1], event.upper + 1 if event.upper % 2 else 0)
+
+        def failing(event: ListenEvent) -> None:
+            raise ValueError("a fault of the listener")
+
+        faults: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, what: faults.append(what))
+        controller.listen(U1, 0, acting)
+        controller.listen(U1, 0, failing)
+        controller.listen(U1, 0, heard.append)
+        controller.advance([U2], 0)
+        await put(controller, write(U1, 0, 1, (A, 0, 1)), write(U2, 0, 2))
+        await put(controller, write(U1, 2, 3, (B, 2, 1)), write(U2, 2, 4))
+        assert [(e.lower, e.upper) for e in heard] == [(0, 1), (1, 2), (2, 3), (3, 4)]
+        assert updates_of(e.updates for e in heard if e.updates) == [(A, 0, 1), (B, 2, 1)]
+        assert len(faults) == 1
+        await controller.close()
+
+    run(main)
+
+
 def test_an_advance_waits_for_what_is_in_flight(tmp_path: Path) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path)

@@ -1,0 +1,359 @@
+"""Compaction: the log becomes batches, batches stay few and small, and nothing in use goes."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from foreshore.errors import DataCorrupted, Fenced
+from foreshore.storage import compacter, epoch
+from foreshore.storage.blob import FileBlob
+from foreshore.storage.compacter import due_for_merging
+from foreshore.storage.consensus import SqliteConsensus
+from foreshore.storage.controller import (
+    Appended,
+    ListenEvent,
+    ReadCapability,
+    ShardWrite,
+    StorageConfig,
+    StorageController,
+)
+from foreshore.storage.trace import Batch, TraceState, with_batch, with_merged
+from tests.storage.faulty import FaultyBlob, FaultyConsensus
+from tests.storage.harness import (
+    ROWS,
+    U1,
+    U2,
+    abandon,
+    open_at,
+    put,
+    reader,
+    run,
+    table,
+    updates_of,
+    write,
+)
+
+
+async def contents(controller: StorageController, read: ReadCapability, as_of: int) -> list[object]:
+    snapshot = controller.snapshot(read, as_of)
+    rows = await snapshot.rows()
+    snapshot.release()
+    return [tuple(row.values()) for row in rows.to_pylist()]
+
+
+def files(controller: StorageController) -> set[str]:
+    return {key for key, _ in controller._blob.list("")}
+
+
+def named(controller: StorageController) -> set[str]:
+    return {batch.key for shard in controller._shards.values() for batch in shard.batches}
+
+
+async def collected(controller: StorageController) -> None:
+    """Wait for deletions that are under way."""
+    await asyncio.gather(*controller._compacter._deleting)
+
+
+def test_sealed_segments_become_batches_and_leave_the_log(tmp_path: Path) -> None:
+    async def main() -> None:
+        controller = await open_at(tmp_path)
+        read, _ = await controller.create(U1, ROWS)
+        await controller.create(U2, ROWS)
+        await put(controller, write(U1, 0, 5, ((1, "a"), 3, 1), ((2, "b"), 4, 1)))
+        await controller.settle()
+        snapshot = controller.snapshot(read, 4)
+        assert snapshot.tail == ()
+        (file,) = snapshot.files
+        assert (file.lower, file.upper, file.since, file.rows) == (0, 5, 0, 2)
+        assert file.path == str(tmp_path / "blob" / files(controller).pop())
+        assert len(controller._wal.segments) == 1
+        assert len(list((tmp_path / "log").glob("*.log"))) == 1
+        assert not controller._shards[U2].batches  # nothing was written to it
+        await put(controller, write(U1, 5, 6, ((1, "a"), 5, -1)))
+        assert await contents(controller, read, 4) == [(1, "a", 1), (2, "b", 1)]
+        assert await contents(controller, read, 5) == [(2, "b", 1)]
+        await abandon(controller)
+        controller = await open_at(tmp_path)
+        assert await contents(controller, await reader(controller, U1), 5) == [(2, "b", 1)]
+        await controller.close()
+
+    run(main)
+
+
+def test_space_follows_the_live_rows_once_since_has_passed(tmp_path: Path) -> None:
+    async def main() -> None:
+        controller = await open_at(tmp_path, segment_records=50)
+        read, _ = await controller.create(U1, ROWS)
+        for time in range(300):
+            old = [((time % 7, "old"), time, -1)] if time >= 7 else []
+            new = ((time % 7, "old"), time, 1)
+            await put(controller, ShardWrite(U1, time, time + 1, table([*old, new])))
+            if time % 20 == 19:
+                read = await controller.downgrade_capability(read, time)
+        await controller.settle()
+        shard = controller._shards[U1]
+        assert shard.durable_since > 200
+        assert len(shard.batches) == 1
+        assert shard.batches[0].rows < 60  # of 593 updates
+        assert len(await contents(controller, read, 299)) == 7
+        await collected(controller)
+        assert files(controller) == named(controller)
+        await controller.close()
+
+    run(main)
+
+
+def test_a_batch_whose_history_since_has_passed_is_rewritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compacter, "WORTH_REWRITING", 10)
+
+    async def main() -> None:
+        controller = await open_at(tmp_path)
+        read, _ = await controller.create(U1, ROWS)
+        changes = [((1, "a"), time, 1 if time % 2 == 0 else -1) for time in range(41)]
+        await put(controller, write(U1, 0, 41, *changes))
+        await controller.settle()
+        assert controller._shards[U1].batches[0].rows == 41
+        read = await controller.downgrade_capability(read, 40)
+        await controller.settle()
+        (batch,) = controller._shards[U1].batches
+        assert (batch.rows, batch.since, batch.loose) == (1, 40, 0)
+        assert await contents(controller, read, 40) == [(1, "a", 1)]
+        await controller.close()
+
+    run(main)
+
+
+def test_compaction_goes_no_further_than_a_durable_since(tmp_path: Path) -> None:
+    async def main() -> None:
+        controller = await open_at(tmp_path)
+        read, _ = await controller.create(U1, ROWS)
+        await put(controller, write(U1, 0, 10, ((1, "a"), 1, 1), ((1, "a"), 5, -1)))
+        controller._wal._pending.clear()
+        shard = controller._shards[U1]
+        await controller.downgrade_capability(read, 9)
+        assert (shard.since, shard.durable_since) == (9, 0)
+        await put(controller, write(U1, 10, 11))
+        assert shard.durable_since == 9
+        await controller.close()
+
+    run(main)
+
+
+def test_a_file_stays_until_its_snapshot_is_released(tmp_path: Path) -> None:
+    async def main() -> None:
+        controller = await open_at(tmp_path)
+        read, _ = await controller.create(U1, ROWS)
+        await put(controller, write(U1, 0, 1, ((1, "a"), 0, 1)))
+        await controller.settle()
+        snapshot = controller.snapshot(read, 0)
+        again = controller.snapshot(read, 0)
+        await put(controller, write(U1, 1, 2, ((2, "b"), 1, 1)))
+        await controller.settle()
+        await controller.drop(U1)
+        await controller.settle()
+        await collected(controller)
+        assert len(files(controller)) == 1
+        assert (await snapshot.rows()).num_rows == 1
+        snapshot.release()
+        snapshot.release()
+        await collected(controller)
+        assert again.files[0].path.removeprefix(f"{tmp_path}/blob/") in files(controller)
+        again.release()
+        await collected(controller)
+        assert files(controller) == set()
+        await controller.close()
+
+    run(main)
+
+
+def test_dropping_frees_the_files_also_if_it_died_before(tmp_path: Path) -> None:
+    async def main() -> None:
+        controller = await open_at(tmp_path)
+        await controller.create(U1, ROWS)
+        await put(controller, write(U1, 0, 1, ((1, "a"), 0, 1)))
+        await controller.settle()
+        controller._compacter.close()
+        await controller.drop(U1)
+        assert len(files(controller)) == 1
+        await abandon(controller)
+        controller = await open_at(tmp_path)
+        await controller.settle()
+        await collected(controller)
+        assert files(controller) == set()
+        assert controller._compacter.dropping == ()
+        await controller.close()
+
+    run(main)
+
+
+def test_a_late_listener_hears_what_lies_in_batches_first(tmp_path: Path) -> None:
+    async def main() -> None:
+        controller = await open_at(tmp_path)
+        await controller.create(U1, ROWS)
+        await put(controller, write(U1, 0, 5, ((1, "a"), 1, 1), ((2, "b"), 4, 1)))
+        await controller.settle()
+        await put(controller, write(U1, 5, 6, ((3, "c"), 5, 1)))
+        heard: list[ListenEvent] = []
+        listen = controller.listen(U1, 3, heard.append)
+        assert heard == []
+        await put(controller, write(U1, 6, 7, ((4, "d"), 6, 1)))
+        controller.advance([U1], 9)
+        assert listen.task is not None
+        await listen.task
+        assert [(e.lower, e.upper) for e in heard] == [(3, 6), (6, 7), (7, 9)]
+        updates = updates_of(e.updates for e in heard if e.updates is not None)
+        assert updates == [((2, "b"), 4, 1), ((3, "c"), 5, 1), ((4, "d"), 6, 1)]
+        await controller.close()
+
+    run(main)
+
+
+def test_unreferenced_files_are_removed_at_the_start(tmp_path: Path) -> None:
+    async def main() -> None:
+        controller = await open_at(tmp_path)
+        await controller.create(U1, ROWS)
+        await put(controller, write(U1, 0, 1, ((1, "a"), 0, 1)))
+        await controller.settle()
+        blob = controller._blob
+        blob.put("u1/000001-000099.parquet", b"named by no state")
+        blob.put("u1/999999-000001.parquet", b"of an environment to come")
+        blob.put("readme.txt", b"not ours")
+        (tmp_path / "log" / "000000000077-000001.log").write_bytes(b"of no log")
+        await controller.close()
+        controller = await open_at(tmp_path)
+        assert files(controller) - named(controller) == {"u1/999999-000001.parquet", "readme.txt"}
+        assert len(list((tmp_path / "log").glob("*77-*.log"))) == 0
+        await controller.close()
+
+    run(main)
+
+
+def test_a_damaged_or_missing_batch_stops_the_start(tmp_path: Path) -> None:
+    async def main() -> None:
+        controller = await open_at(tmp_path)
+        await controller.create(U1, ROWS)
+        await put(controller, write(U1, 0, 1, ((1, "a"), 0, 1)))
+        await controller.settle()
+        (key,) = files(controller)
+        await controller.close()
+        path = tmp_path / "blob" / key
+        whole = path.read_bytes()
+        path.write_bytes(whole[:50] + b"\x00" + whole[51:])
+        with pytest.raises(DataCorrupted, match=key):
+            await open_at(tmp_path)
+        path.unlink()
+        with pytest.raises(DataCorrupted, match=key):
+            await open_at(tmp_path)
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(whole)
+        await (await open_at(tmp_path)).close()
+
+    run(main)
+
+
+def test_an_older_environment_can_neither_compact_nor_delete(tmp_path: Path) -> None:
+    async def main() -> None:
+        older = await open_at(tmp_path)
+        await older.create(U1, ROWS)
+        await put(older, write(U1, 0, 1, ((1, "a"), 0, 1)))
+        await older.settle()
+        newer = await open_at(tmp_path)
+        shard = older._shards[U1]
+        with pytest.raises(Fenced):
+            await older._compacter._merge(shard, shard.batches)
+        with pytest.raises(Fenced):
+            await older.append([write(U1, 1, 2)])
+        await abandon(older)
+        assert named(newer) <= files(newer)
+        assert len(await contents(newer, await reader(newer, U1), 0)) == 1
+        await newer.close()
+        again = await open_at(tmp_path)  # removes what the older one left
+        assert files(again) == named(again)
+        await again.close()
+
+    run(main)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_faults_of_the_services_lose_and_repeat_nothing(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compacter, "RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(epoch, "PAUSE_SECONDS", 0.0001)
+    monkeypatch.setattr(epoch, "ATTEMPTS", 3)
+
+    async def main() -> None:
+        consensus = FaultyConsensus(SqliteConsensus(tmp_path / "consensus.sqlite"), seed, 0.0)
+        controller = await StorageController.over(
+            tmp_path,
+            FaultyBlob(FileBlob(tmp_path / "blob"), seed, 0.2),
+            consensus,
+            StorageConfig(segment_records=8),
+        )
+        read, _ = await controller.create(U1, ROWS)
+        live: dict[int, int] = {}
+        for time in range(60):
+            consensus.rate = 0.25
+            if controller._wal.failure is not None:
+                break  # the outcome of a change of the log's state stayed unknown: it has ended
+            change = ((time % 5, "x"), time, 1)
+            try:
+                assert await controller.append([write(U1, time, time + 1, change)]) == Appended()
+            except Exception:
+                assert controller._wal.failure is not None
+                break
+            live[time % 5] = live.get(time % 5, 0) + 1
+            read = await controller.downgrade_capability(read, max(0, time - 3))
+        written = sum(live.values())
+        await abandon(controller)
+        consensus.rate = 0.0
+        controller = await open_at(tmp_path)
+        await controller.settle()
+        read = await reader(controller, U1)
+        upper = controller.upper(U1)
+        assert upper >= written
+        expected = [(k, "x", n) for k, n in sorted(live.items())]
+        found = await contents(controller, read, upper - 1)
+        if upper == written:
+            assert found == expected
+        assert sum(row[-1] for row in found) == upper  # type: ignore[index]
+        await collected(controller)
+        assert files(controller) == named(controller)
+        await controller.close()
+
+    run(main)
+
+
+def test_states_that_do_not_tile_are_damage() -> None:
+    def batch(lower: int, upper: int) -> Batch:
+        return Batch(f"u1/{lower}", lower, upper, 0, 1, 0, 1, 0)
+
+    state = TraceState(epoch=1, id=U1, schema=b"")
+    state = with_batch(with_batch(with_batch(state, batch(0, 4)), batch(4, 5)), batch(5, 9))
+    assert state.upper == 9
+    merged = with_merged(state, state.batches[1:], batch(4, 9))
+    assert [b.lower for b in merged.batches] == [0, 4]
+    for gap_or_overlap in (batch(10, 11), batch(8, 11), batch(9, 9)):
+        with pytest.raises(DataCorrupted, match="trace of u1"):
+            with_batch(state, gap_or_overlap)
+
+
+def test_merges_are_geometric() -> None:
+    from foreshore.storage.shard import Shard
+    from foreshore.update import update_schema
+
+    shard = Shard(U1, update_schema(ROWS))
+    rewritten = 0
+    for i in range(1000):
+        shard.batches = (*shard.batches, Batch(str(i), i, i + 1, 0, 10_000, 0, 1, 0))
+        if due := due_for_merging(shard):
+            rows = sum(b.rows for b in due)
+            rewritten += rows
+            one = Batch(str(i), due[0].lower, i + 1, 0, rows, 0, 1, 0)
+            shard.batches = (*shard.batches[: -len(due)], one)
+        assert not due_for_merging(shard)
+        assert len(shard.batches) <= 11
+    assert rewritten <= 1000 * 10_000 * 11
