@@ -8,14 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn, TypeVar
 
-from foreshore.errors import FeatureNotSupported, StatementTooComplex, SyntaxError_
+from foreshore.errors import FeatureNotSupported, SyntaxError_
+from foreshore.sql.dialect import MAX_DEPTH, too_deep
 from foreshore.sql.keywords import NOT_COLUMN, RESERVED
 from foreshore.sql.lexer import END, NUMBER, OPERATOR, PUNCTUATION, QUOTED, STRING, WORD, Token
 
 T = TypeVar("T")
-
-# Deep enough for anything people or tools write, shallow enough for recursion over the tree.
-MAX_DEPTH = 120
 
 
 class Cursor:
@@ -59,6 +57,11 @@ class Cursor:
         return self.tokens[self.index - 1].end
 
     # --- moving
+
+    def go_to(self, index: int) -> None:
+        """Move to the token at `index`."""
+        self.index = index
+        self.token = self.tokens[index]
 
     def advance(self) -> Token:
         """Take the token at hand."""
@@ -189,11 +192,3 @@ class Cursor:
         if self.token.kind != NUMBER or not self.token.value.isdigit():
             self.fail()
         return int(self.advance().value)
-
-
-def too_deep() -> StatementTooComplex:
-    """Return the error of a statement that is nested too deeply, in PostgreSQL's words."""
-    return StatementTooComplex(
-        "stack depth limit exceeded",
-        hint=f"Expressions and queries may be nested at most {MAX_DEPTH} levels deep.",
-    )

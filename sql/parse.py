@@ -4,16 +4,17 @@
 where in the whole it starts. All positions in the tree are offsets in the whole text, because that
 is what PostgreSQL's error positions count in.
 
-The grammar is PostgreSQL's own, by recursive descent (docs/sql.md says why): what is taken means
-what it means there, and what is not is refused where PostgreSQL would refuse it. A text that is too long or
-nested too deeply is 54001, before or while it is read.
+sqlglot, in our dialect, tokenizes the text and parses queries and expressions (decision 0003); the
+statements around them are read from its tokens. What is taken means what it means in PostgreSQL,
+and what is not is refused where PostgreSQL would refuse it. A text that is too long or nested too
+deeply is 54001, before or while it is read.
 """
 
 import msgspec
 
 from foreshore.errors import StatementTooComplex
 from foreshore.sql import ast
-from foreshore.sql.cursor import too_deep
+from foreshore.sql.dialect import too_deep
 from foreshore.sql.lexer import END, tokenize
 from foreshore.sql.parse_statement import StatementParser
 
@@ -39,7 +40,7 @@ def parse(text: str) -> list[Statement]:
         raise StatementTooComplex(f"the statement is longer than {MAX_LENGTH} characters")
     if "\x00" in text:
         text = text[: text.index("\x00")]
-    parser = StatementParser(text, tokenize(text))
+    parser = StatementParser(text, *tokenize(text))
     statements: list[Statement] = []
     while True:
         while parser.accept_symbol(";"):
@@ -57,7 +58,7 @@ def parse(text: str) -> list[Statement]:
 
 def parse_expression(text: str) -> ast.Expression:
     """Return the syntax tree of `text` as one expression."""
-    parser = StatementParser(text, tokenize(text))
+    parser = StatementParser(text, *tokenize(text))
     tree = parser.expression()
     if parser.token.kind != END:
         parser.fail()

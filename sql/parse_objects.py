@@ -3,6 +3,7 @@
 from typing import Literal as OneOf
 
 from foreshore.sql import ast
+from foreshore.sql.dialect import IS
 from foreshore.sql.lexer import NUMBER, QUOTED, STRING, WORD
 from foreshore.sql.parse_query import QueryParser
 
@@ -190,9 +191,9 @@ class ObjectParser(QueryParser):
             elif self.accept("null"):
                 continue
             elif self.accept("default"):
-                column.default = self.expression(4)
+                column.default = self.expression(IS)
             elif self.accept("collate"):
-                self._any_name()
+                self.any_name()
             elif self.at_word(*_CONSTRAINTS):
                 self._refuse(token.value, token.start)
                 self._skip_constraint()

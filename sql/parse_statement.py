@@ -104,7 +104,7 @@ class StatementParser(ObjectParser):
                 return self._update(ctes)
             case "delete":
                 return self._delete(ctes)
-        self._reset(start)
+        self.go_to(start)
         return self._select_statement()
 
     def _subscribe(self) -> ast.SubscribeStatement:
@@ -112,10 +112,7 @@ class StatementParser(ObjectParser):
         self.accept("to")
         source: ast.Query | ast.TableRef
         if self.at_symbol("("):
-            content = self.parenthesised()
-            if not isinstance(content, ast.Query):
-                self.fail(self.tokens[self.index - 1])
-            source = content
+            source = self.parenthesised_query()
         elif self.at_word("select", "values") or self.at_word("with"):
             source = self.query()
         else:

@@ -307,7 +307,7 @@ def _parts(text: str) -> tuple[str, ...]:
     from foreshore.sql.cursor import Cursor
     from foreshore.sql.lexer import tokenize
 
-    cursor = Cursor(text, tokenize(text))
+    cursor = Cursor(text, tokenize(text)[0])
     parts = [cursor.label()]
     while cursor.accept_symbol("."):
         parts.append(cursor.label())

@@ -33,6 +33,7 @@ from foreshore.sql.bind.from_clause import qualify, relation_of_item
 from foreshore.sql.bind.query import bind_query
 from foreshore.sql.bind.result import plain_query
 from foreshore.sql.coerce import assign
+from foreshore.sql.dialect import IS
 from foreshore.sql.keywords import quote_identifier
 from foreshore.sql.plan import (
     CreateCluster,
@@ -167,10 +168,9 @@ def expression_end(text: str, start: int) -> int:
     from foreshore.sql.lexer import tokenize
     from foreshore.sql.parse_statement import StatementParser
 
-    tokens = tokenize(text)
-    index = next(i for i, token in enumerate(tokens) if token.start >= start)
-    parser = StatementParser(text, tokens, index)
-    parser.expression(4)
+    parser = StatementParser(text, *tokenize(text))
+    parser.go_to(next(i for i, token in enumerate(parser.tokens) if token.start >= start))
+    parser.expression(IS)
     return parser.last_end
 
 
