@@ -1,0 +1,195 @@
+"""Queries that an index answers by look-up: equality of the whole index key to constants.
+
+    Project(Filter(Get v, a = 1 AND b IN (2, $1) AND c > 0))  with an index of v on (a, b)
+        keys (1, 2) and (1, $1), residual Project(Filter(Get v, c > 0))
+
+The rows of the answer are the residual's over the rows that the index has under these keys. Keys
+may turn out to be the same, or to hold a NULL, when parameters are put in: each is to be looked up
+once, and one with a NULL not at all (`=` is not TRUE of it).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import product
+
+from foreshore.expr.ir import (
+    Call,
+    Column,
+    Filter,
+    Get,
+    Literal,
+    Map,
+    Or,
+    Parameter,
+    Project,
+    Relation,
+    Scalar,
+    type_of,
+)
+from foreshore.sql.optimize.build import project
+from foreshore.sql.optimize.scalars import MOST_NODES, conjuncts, put_in, size_of
+from foreshore.types import SqlType
+
+MOST_KEYS = 1000
+
+Constant = Literal | Parameter
+Key = tuple[Constant, ...]
+
+RANGES = {"int2": 15, "int4": 31, "int8": 63}
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """The keys to look up, in the order of the index key, and what to do with the rows found."""
+
+    keys: tuple[Key, ...]
+    residual: Relation
+
+
+def literal_lookup(relation: Relation, index_key: Sequence[Scalar]) -> Lookup | None:
+    """Return how an index on `index_key` (over the columns of the one Get) answers `relation`."""
+    found: list[Scalar] = []
+    if not index_key or not _gather(relation, found):
+        return None
+    choices: list[tuple[Constant, ...]] = []
+    used: set[Scalar] = set()
+    for part in _as_read(relation, index_key):
+        for predicate in found:
+            values = _alternatives(predicate, part)
+            if values is not None:
+                choices.append(values)
+                used.add(predicate)
+                break
+        else:
+            return None
+    total = 1
+    for values in choices:
+        total *= len(values)
+    if total > MOST_KEYS:
+        return None
+    return Lookup(tuple(product(*choices)), _without(relation, used)[0])
+
+
+def _as_read(relation: Relation, index_key: Sequence[Scalar]) -> list[Scalar]:
+    """Return the index key with its columns written as the Get below has them."""
+    while isinstance(relation, Project | Filter | Map):
+        relation = relation.input
+    return [put_in(part, _gather(relation, []) or []) for part in index_key]
+
+
+def _gather(relation: Relation, found: list[Scalar]) -> list[Scalar] | None:
+    """Collect the predicates in `relation`, over the columns of its Get; return its columns so."""
+    match relation:
+        case Get(columns=columns):
+            return [Column(i, c.type, c.nullable) for i, c in enumerate(columns)]
+        case Project(input=input, outputs=outputs):
+            definitions = _gather(input, found)
+            return None if definitions is None else [definitions[i] for i in outputs]
+        case Filter(input=input, predicates=predicates):
+            definitions = _gather(input, found)
+            if definitions is not None:
+                found += (put_in(p, definitions) for p in conjuncts(predicates))
+            return definitions
+        case Map(input=input, scalars=scalars):
+            definitions = _gather(input, found)
+            if definitions is None:
+                return None
+            for scalar in scalars:
+                definitions.append(put_in(scalar, definitions))
+                if size_of(definitions[-1]) > MOST_NODES:
+                    return None
+            return definitions
+        case _:
+            return None
+
+
+def _without(relation: Relation, used: set[Scalar]) -> tuple[Relation, list[Scalar]]:
+    """Return `relation` without the predicates `used`, and its columns over those of the Get."""
+    match relation:
+        case Get(columns=columns):
+            return relation, [Column(i, c.type, c.nullable) for i, c in enumerate(columns)]
+        case Project(input=input, outputs=outputs):
+            below, definitions = _without(input, used)
+            return project(below, outputs), [definitions[i] for i in outputs]
+        case Filter(input=input, predicates=predicates):
+            below, definitions = _without(input, used)
+            kept = tuple(p for p in conjuncts(predicates) if put_in(p, definitions) not in used)
+            return Filter(below, kept) if kept else below, definitions
+        case Map(input=input, scalars=scalars):
+            below, definitions = _without(input, used)
+            for scalar in scalars:
+                definitions.append(put_in(scalar, definitions))
+            return Map(below, scalars), definitions
+        case _:
+            raise AssertionError(f"not here: {relation}")
+
+
+def _alternatives(predicate: Scalar, part: Scalar) -> tuple[Constant, ...] | None:
+    """Return the constants of which `predicate` says that `part` equals one."""
+    match predicate:
+        case Or(args=args):
+            found: dict[Constant, None] = {}
+            for arg in args:
+                values = _alternatives(arg, part)
+                if values is None:
+                    return None
+                found.update(dict.fromkeys(values))
+            return tuple(found)
+        case Call(function="eq", args=(a, (Literal() | Parameter()) as value)):
+            constant = _constant(a, value, part)
+        case Call(function="eq", args=((Literal() | Parameter()) as value, a)):
+            constant = _constant(a, value, part)
+        case Column() if predicate == part:  # a boolean column by itself
+            return (Literal(True, predicate.type),)
+        case _:
+            return None
+    return None if constant is None else (constant,)
+
+
+def _constant(scalar: Scalar, value: Constant, part: Scalar) -> Constant | None:
+    """Return `value` as one of `part`'s type, if `scalar` is `part` but for a widening."""
+    while scalar != part:
+        match scalar:
+            case Call(function=function, args=(inner,)) if _widens(function):
+                scalar = inner
+            case _:
+                return None
+    return _of_type(value, type_of(part))
+
+
+def _widens(function: str) -> bool:
+    """Whether a cast keeps different values different, and equal ones equal."""
+    return function == "relabel" or function in (
+        "cast(int2,int4)",
+        "cast(int2,int8)",
+        "cast(int4,int8)",
+    )
+
+
+def _of_type(value: Constant, type: SqlType) -> Constant | None:
+    """Return the value of `type` that equals `value`; None if that is not known to exist."""
+    if value.type == type:
+        return value
+    if isinstance(value, Parameter) or value.value is None:
+        return None
+    match value.type.name, type.name:
+        case (("int2" | "int4" | "int8"), ("int2" | "int4" | "int8")):
+            bits = RANGES[type.name]
+            fits = -(2**bits) <= value.value < 2**bits
+            return Literal(value.value, type) if fits else None
+        case "numeric", "numeric":
+            return _rescaled(value.value, type)
+        case (("text" | "varchar"), ("text" | "varchar" | "name")):
+            return Literal(value.value, type)
+        case _:
+            return None
+
+
+def _rescaled(text: str, type: SqlType) -> Literal | None:
+    assert type.scale is not None, type
+    number = Decimal(text)
+    scaled = number.scaleb(type.scale)
+    if scaled != scaled.to_integral_value() or scaled.adjusted() >= 38:
+        return None
+    return Literal(f"{number:.{type.scale}f}", type)

@@ -1,0 +1,125 @@
+"""Look-ups give the rows that the query asks for: keys and residual together say what it said."""
+
+from collections import Counter
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foreshore.expr.ir import (
+    Call,
+    Column,
+    Filter,
+    Get,
+    Literal,
+    Map,
+    Or,
+    Parameter,
+    Project,
+    Reduce,
+    Relation,
+    Scalar,
+    columns_of,
+)
+from foreshore.ids import GlobalId
+from foreshore.sql.optimize.lookup import Lookup, literal_lookup
+from foreshore.sql.optimize.pipeline import optimize
+from foreshore.types import BOOL, INT4, INT8, TEXT, VARCHAR, ColumnType, numeric
+from tests.model import Rows, evaluate
+from tests.relations import TABLES, fallible, rows_of
+
+T = TABLES[0]
+A, B, C = Column(0, INT4), Column(1, INT4, False), Column(2, TEXT)
+
+
+def eq(a: Scalar, b: Scalar) -> Call:
+    return Call("eq", (a, b), BOOL)
+
+
+def four(value: int | None) -> Literal:
+    return Literal(value, INT4)
+
+
+def found(relation: Relation, *key: Scalar) -> Lookup:
+    result = literal_lookup(relation, key)
+    assert result is not None
+    return result
+
+
+def test_a_point_query() -> None:
+    plan = Project(Filter(T, (eq(A, four(1)), Call("lt", (B, four(2)), BOOL))), (2,))
+    lookup = found(plan, A)
+    assert lookup.keys == ((four(1),),)
+    assert lookup.residual == Project(Filter(T, (Call("lt", (B, four(2)), BOOL),)), (2,))
+
+
+def test_all_of_the_key_has_to_be_given() -> None:
+    plan = Filter(T, (eq(A, four(1)),))
+    assert literal_lookup(plan, (A, B)) is None
+    assert literal_lookup(Reduce(plan, (A,), ()), (A,)) is None
+    assert literal_lookup(Filter(T, (Or((eq(A, four(1)), eq(B, four(1)))),)), (A,)) is None
+
+
+def test_lists_give_a_key_for_each_choice() -> None:
+    either = Or((eq(A, four(1)), eq(Parameter(1, INT4), A)))
+    plan = Filter(T, (either, eq(B, four(2))))
+    assert found(plan, A, B).keys == ((four(1), four(2)), (Parameter(1, INT4), four(2)))
+    assert found(plan, B, A).residual == T
+
+
+def test_definitions_are_seen_through() -> None:
+    plan = Filter(Map(Project(T, (2, 1)), (Call("coalesce", (Column(0, TEXT), Literal("", TEXT)), TEXT),)), (eq(B, four(1)),))
+    assert found(plan, B).keys == ((four(1),),)
+    expression = Call("add(int4,int4)", (A, B), INT4)
+    assert found(Filter(T, (eq(expression, four(3)),)), expression).residual == T
+
+
+def test_constants_become_of_the_key_s_type() -> None:
+    wide = Call("cast(int4,int8)", (A,), INT8)
+    assert found(Filter(T, (eq(wide, Literal(1, INT8)),)), A).keys == ((four(1),),)
+    assert literal_lookup(Filter(T, (eq(wide, Literal(2**40, INT8)),)), (A,)) is None
+    types = (ColumnType(numeric(10, 2)), ColumnType(VARCHAR))
+    other = Get(GlobalId("u8"), types)
+    price, name = Column(0, types[0].type), Column(1, VARCHAR)
+    half = found(Filter(other, (eq(price, Literal("0.5", numeric(2, 1))),)), price)
+    assert half.keys == ((Literal("0.50", numeric(10, 2)),),)
+    assert (
+        literal_lookup(Filter(other, (eq(price, Literal("0.505", numeric(4, 3))),)), (price,))
+        is None
+    )
+    label = Call("relabel", (name,), TEXT)
+    named = found(Filter(other, (eq(label, Literal("x", TEXT)),)), name)
+    assert named.keys == ((Literal("x", VARCHAR),),)
+
+
+@settings(max_examples=100, deadline=None)
+@given(rows_of(T), st.permutations([0, 1, 2]), st.data())
+def test_keys_and_residual_are_the_query(rows: Rows, order: list[int], data: st.DataObject) -> None:
+    column = st.sampled_from([A, B, C])
+    plan: Relation = Project(T, tuple(order))
+    for _ in range(data.draw(st.integers(1, 3))):
+        used = data.draw(column)
+        place = order.index(used.index)
+        values = st.sampled_from([0, 1] if used.type == INT4 else ["", "a"])
+        tests = [
+            eq(Column(place, used.type), Literal(data.draw(values), used.type))
+            for _ in range(data.draw(st.integers(1, 2)))
+        ]
+        plan = Filter(plan, (Or(tuple(tests)),))
+    key = tuple(data.draw(st.lists(column, min_size=1, max_size=2, unique=True)))
+    for query in (plan, optimize(plan, fallible)):
+        lookup = literal_lookup(query, key)
+        if lookup is None:
+            continue
+        wanted = {tuple(part.value for part in k) for k in lookup.keys}  # type: ignore[union-attr]
+        under = Counter(
+            {row: n for row, n in rows.items() if tuple(row[c.index] for c in key) in wanted}
+        )
+        assert evaluate(lookup.residual, {T.id: under}) == evaluate(query, {T.id: rows})
+
+
+@pytest.mark.parametrize(("first", "second"), product([None, 1], repeat=2))
+def test_the_columns_stay(first: int | None, second: int | None) -> None:
+    plan = Filter(T, (eq(A, four(first)), eq(B, four(second))))
+    assert columns_of(found(plan, A, B).residual) == T.columns
