@@ -54,6 +54,8 @@ _KEY = re.compile(r"[ust][0-9]+/(?P<epoch>[0-9]+)-[0-9]+\.parquet")
 RETRY_SECONDS = 1.0
 MAX_RETRY_SECONDS = 60.0
 GROWTH = 2  # a batch has at least so many times the rows of those behind it
+WORTH_SEALING = 8 << 20  # bytes of sealed segments
+MANY = 8  # sealed segments
 ROWS_OF_A_FILE = 1_000  # a file costs about as much as so many rows, even without any
 WORTH_REWRITING = 10_000  # loose updates
 
@@ -85,6 +87,7 @@ class Compacter:
         self._idle = asyncio.Event()
         self._round = asyncio.Event()
         self._stop = asyncio.Event()
+        self._asked = False
         self._closing = False
         self._running = False
         self._deleting: set[asyncio.Task[None]] = set()
@@ -133,8 +136,10 @@ class Compacter:
         self._idle.clear()
         self._wake.set()
 
-    async def settled(self) -> None:
-        """Wait until there is nothing to do."""
+    async def settle(self) -> None:
+        """Compact all that is sealed, and wait until there is nothing to do."""
+        self._asked = True
+        self.wake()
         await self._idle.wait()
 
     @property
@@ -195,14 +200,26 @@ class Compacter:
     async def _work(self) -> None:
         for id in tuple(self._to_drop):
             await self._bury(id)
-        through = self._wal.segments[-1].number - 1
+        through = self._due()
         for shard in tuple(self._shards.values()):
             if self._closing:
                 return
-            await self._seal(shard, through)
+            if through is not None:
+                await self._seal(shard, through)
             while not self._closing and (due := due_for_merging(shard)):
                 await self._merge(shard, due)
-        await self._wal.remove(through)
+        if through is not None:
+            await self._wal.remove(through)
+
+    def _due(self) -> int | None:
+        """Return up to which segment the log is to become batches, None if it can wait.
+
+        Little of it waits, as it is read quickly at a start and would make many small files.
+        """
+        sealed = self._wal.segments[:-1]
+        asked, self._asked = self._asked, False
+        much = sum(segment.length or 0 for segment in sealed) >= WORTH_SEALING
+        return sealed[-1].number if sealed and (asked or much or len(sealed) >= MANY) else None
 
     async def _bury(self, id: GlobalId) -> None:
         register = self._registers.get(id) or Register(self._consensus, key_of(id), TraceState)

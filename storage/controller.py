@@ -159,7 +159,11 @@ class StorageController:
     ) -> Self:
         """Open the database that these services hold."""
         controller = cls(data_dir, blob, consensus, await take_epoch(consensus), config)
-        await controller._recover()
+        try:
+            await controller._recover()
+        except BaseException:
+            await controller.close()
+            raise
         return controller
 
     async def _recover(self) -> None:
@@ -383,8 +387,7 @@ class StorageController:
     async def settle(self) -> None:
         """Seal the log as it is and wait until all of it is in batches; for tests and tools."""
         await self._wal.seal()
-        self._compacter.wake()
-        await self._compacter.settled()
+        await self._compacter.settle()
 
     # --- reading -------------------------------------------------------------------------------
 

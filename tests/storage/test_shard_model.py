@@ -3,12 +3,14 @@
 import asyncio
 import tempfile
 from pathlib import Path
+from unittest.mock import patch
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foreshore.frontier import Antichain
 from foreshore.ids import GlobalId
+from foreshore.storage import compacter
 from foreshore.storage.compacter import due_for_merging
 from foreshore.storage.controller import (
     ListenEvent,
@@ -85,7 +87,7 @@ class Machine:
         self.controller: StorageController
 
     async def start(self) -> None:
-        self.controller = await open_at(self.directory)
+        self.controller = await open_at(self.directory, segment_records=3)
         for id in (U1, U2):
             self.reads[id], _ = await self.controller.create(id, ROWS)
 
@@ -125,7 +127,7 @@ class Machine:
         await (self.controller.close() if cleanly else abandon(self.controller))
         self.check_listeners()
         self.listeners = []
-        self.controller = await open_at(self.directory)
+        self.controller = await open_at(self.directory, segment_records=3)
         for id in self.models:
             found = self.controller.upper(id)
             assert self.written[id] <= found <= self.upper(id)
@@ -204,5 +206,8 @@ def test_a_shard_is_the_formalism(steps: list[tuple[str, object, object]]) -> No
         await machine.check()
         await machine.finish()
 
-    with tempfile.TemporaryDirectory() as directory:
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        patch.object(compacter, "MANY", 2),  # so that it is also at work while others are
+    ):
         asyncio.run(main(Path(directory)))
