@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import NoReturn, TypeVar
 
 from foreshore.errors import FeatureNotSupported, SyntaxError_
-from foreshore.sql.dialect import MAX_DEPTH, too_deep
+from foreshore.sql.grammar.base import MAX_DEPTH, too_deep
 from foreshore.sql.keywords import NOT_COLUMN, RESERVED
 from foreshore.sql.lexer import END, NUMBER, OPERATOR, PUNCTUATION, QUOTED, STRING, WORD, Token
 

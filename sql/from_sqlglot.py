@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from foreshore.errors import FeatureNotSupported, SyntaxError_
 from foreshore.sql import ast
-from foreshore.sql import dialect as d
+from foreshore.sql.grammar import nodes
 from foreshore.sql.keywords import NOT_COLUMN
 
 _TOKEN = re.compile(r"""\w+|"[^"]*"|'[^']*'|\S""")
@@ -67,9 +67,9 @@ class Converter:
 
     # --- expressions
 
-    def all(self, nodes: list[exp.Expr]) -> tuple[ast.Expression, ...]:
+    def all(self, each: list[exp.Expr]) -> tuple[ast.Expression, ...]:
         """Convert several expressions."""
-        return tuple(map(self.expression, nodes))
+        return tuple(map(self.expression, each))
 
     def maybe(self, node: exp.Expr | None) -> ast.Expression | None:
         """Convert an expression that may be missing."""
@@ -145,7 +145,7 @@ class Converter:
     def _tuple(self, node: exp.Tuple) -> ast.Expression:
         return ast.Row(self.all(node.expressions), self.at(node))
 
-    def _rowof(self, node: d.RowOf) -> ast.Expression:
+    def _rowof(self, node: nodes.RowOf) -> ast.Expression:
         return ast.Row(self.all(node.expressions), self.at(node))
 
     def _operator(self, node: exp.Operator) -> ast.Expression:
@@ -207,7 +207,7 @@ class Converter:
             return ast.InQuery(left, self.query(query), negated, at)
         return ast.InList(left, self.all(node.expressions), negated, at)
 
-    def _quantified(self, node: d.Quantified) -> ast.Expression:
+    def _quantified(self, node: nodes.Quantified) -> ast.Expression:
         right = node.expression
         is_query = isinstance(right, exp.Query)
         content = self.query(right) if is_query else self.expression(right)
@@ -223,7 +223,7 @@ class Converter:
 
     def type(self, node: exp.Expr) -> ast.TypeName:
         """Convert a type."""
-        assert isinstance(node, d.TypeSpelling), node
+        assert isinstance(node, nodes.TypeSpelling), node
         args = node.args
         return ast.TypeName(
             tuple(args["name"]),
@@ -270,10 +270,10 @@ class Converter:
     def _collate(self, node: exp.Collate) -> ast.Expression:
         return ast.Collate(self.expression(node.this), tuple(node.args["name"]), self.at(node))
 
-    def _sqlvalue(self, node: d.SqlValue) -> ast.Expression:
+    def _sqlvalue(self, node: nodes.SqlValue) -> ast.Expression:
         return ast.SqlValue(node.this, node.args.get("precision"), self.at(node))
 
-    def _keywordcall(self, node: d.KeywordCall) -> ast.Expression:
+    def _keywordcall(self, node: nodes.KeywordCall) -> ast.Expression:
         return ast.FunctionCall(
             ("pg_catalog", node.this), self.all(node.expressions), self.at(node)
         )
@@ -284,7 +284,7 @@ class Converter:
     def _call(self, node: exp.Anonymous, schema: tuple[str, ...], at: int) -> ast.Expression:
         name = node.this
         last = self.name(name) if isinstance(name, exp.Identifier) else str(name).lower()
-        given = node.expressions[0] if node.expressions else d.CallArguments(expressions=[])
+        given = node.expressions[0] if node.expressions else nodes.CallArguments(expressions=[])
         args = given.expressions
         if not schema and last in _SPECIAL and not isinstance(name, exp.Identifier):
             kind: Any = last
@@ -453,9 +453,10 @@ class Converter:
             kind == "union"
             and isinstance(left, ast.SetOperation)
             and not isinstance(node.this, exp.Subquery)
+            and left.kind == "union"
+            and left.all == all_
         ):
-            if left.kind == "union" and left.all == all_:
-                return ast.SetOperation("union", all_, (*left.inputs, right), left.at)
+            return ast.SetOperation("union", all_, (*left.inputs, right), left.at)
         return ast.SetOperation(kind, all_, (left, right), self.at(node))
 
     def _select_body(self, node: exp.Select) -> ast.Select | ast.Values:

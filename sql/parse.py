@@ -14,7 +14,7 @@ import msgspec
 
 from foreshore.errors import StatementTooComplex
 from foreshore.sql import ast
-from foreshore.sql.dialect import too_deep
+from foreshore.sql.grammar.base import too_deep
 from foreshore.sql.lexer import END, tokenize
 from foreshore.sql.parse_statement import StatementParser
 

@@ -3,7 +3,7 @@
 from typing import Literal as OneOf
 
 from foreshore.sql import ast
-from foreshore.sql.dialect import IS
+from foreshore.sql.grammar.base import IS
 from foreshore.sql.lexer import NUMBER, QUOTED, STRING, WORD
 from foreshore.sql.parse_query import QueryParser
 

@@ -13,8 +13,10 @@ from sqlglot.tokens import Token as SqlglotToken
 
 from foreshore.sql import ast
 from foreshore.sql.cursor import Cursor
-from foreshore.sql.dialect import OPERAND, Parser, new_parser
+from foreshore.sql.dialect import new_parser
 from foreshore.sql.from_sqlglot import Converter
+from foreshore.sql.grammar.base import OPERAND
+from foreshore.sql.grammar.query import Parser
 from foreshore.sql.keywords import NOT_COLUMN
 from foreshore.sql.lexer import QUOTED, WORD, Token
 

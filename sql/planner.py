@@ -18,8 +18,8 @@ from foreshore.sql.bind.result import finished_query, plain_query
 from foreshore.sql.bind.show import bind_show
 from foreshore.sql.catalog_reader import CatalogReader
 from foreshore.sql.coerce import coerce, is_unknown
-from foreshore.sql.dialect import too_deep
 from foreshore.sql.explain import explain_order, explain_relation
+from foreshore.sql.grammar.base import too_deep
 from foreshore.sql.parse import Statement
 from foreshore.sql.plan import (
     AsOf,

@@ -33,7 +33,7 @@ from foreshore.sql.bind.from_clause import qualify, relation_of_item
 from foreshore.sql.bind.query import bind_query
 from foreshore.sql.bind.result import plain_query
 from foreshore.sql.coerce import assign
-from foreshore.sql.dialect import IS
+from foreshore.sql.grammar.base import IS
 from foreshore.sql.keywords import quote_identifier
 from foreshore.sql.plan import (
     CreateCluster,

@@ -1,0 +1,1 @@
+"""PostgreSQL's queries and expressions, as a subclass of sqlglot's parser."""

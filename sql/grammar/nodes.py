@@ -1,0 +1,39 @@
+"""Nodes for what sqlglot's own tree has no form for."""
+
+from sqlglot import exp
+
+
+class TypeSpelling(exp.Expression):
+    """A type as written: name parts, modifiers, dimensions, and an interval's fields."""
+
+    arg_types = {"name": True, "modifiers": False, "dimensions": False, "fields": False}
+
+
+class Quantified(exp.Expression):
+    """`left operator ANY|ALL (right)`."""
+
+    arg_types = {"this": True, "operator": True, "kind": True, "expression": True}
+
+
+class SqlValue(exp.Expression):
+    """CURRENT_DATE and its kin."""
+
+    arg_types = {"this": True, "precision": False}
+
+
+class KeywordCall(exp.Expression):
+    """A call that the standard spells with key words, as the function PostgreSQL calls."""
+
+    arg_types = {"this": True, "expressions": True}
+
+
+class CallArguments(exp.Expression):
+    """What stands in the parentheses of a call by name."""
+
+    arg_types = {"expressions": False, "distinct": False, "variadic": False, "order": False}
+
+
+class RowOf(exp.Expression):
+    """ROW(...)."""
+
+    arg_types = {"expressions": False}
