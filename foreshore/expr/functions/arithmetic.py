@@ -7,7 +7,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore.expr.functions.rows import DIVISION_BY_ZERO, Failure, out_of_range, rowwise
 from foreshore.expr.functions.function import (
     Kernel,
     Outcome,
@@ -17,6 +16,7 @@ from foreshore.expr.functions.function import (
     declare,
     overload,
 )
+from foreshore.expr.functions.rows import DIVISION_BY_ZERO, Failure, out_of_range, rowwise
 from foreshore.types import SqlType, arrow_type
 
 WIDTHS = {"int2": 16, "int4": 32, "int8": 64}

@@ -300,9 +300,32 @@ for _t in ("float4", "float8"):
 hidden("cast(float4,float8)", "float4", "float8", _float_widening, duckdb=plain, spark=plain)
 hidden("cast(float8,float4)", "float8", "float4", _float_narrowing, fallible=True)
 
+OID_RANGE = data_error("22003", "OID out of range")
+
+
+def _wrapping(types: Signature, a: pa.Array) -> Outcome:
+    return pa.array(unscaled(a) & 0xFFFFFFFF, pa.int64(), mask=_mask(a))
+
+
+def _wrapping_sql(dialect: Renderer, types: Signature, args: Sequence[str]) -> str:
+    return f"(CAST({args[0]} AS BIGINT) & CAST(4294967295 AS BIGINT))"
+
+
+def _oid(types: Signature, a: pa.Array) -> Outcome:
+    values = unscaled(a)
+    outside = (values < 0) | (values > 0xFFFFFFFF)
+    mask = _mask(a)
+    missing = outside if mask is None else outside | mask
+    errors = pa.array(np.where(outside, OID_RANGE, None), pa.string())
+    return pa.array(values, pa.int64(), mask=missing), errors
+
+
 for _other in ("oid", "regclass", "regtype", "regproc", "regnamespace"):
-    for _t in INTEGERS:
-        hidden(f"cast({_t},{_other})", _t, _other, _widening, duckdb=plain, spark=plain)
+    for _t in ("int2", "int4"):
+        hidden(
+            f"cast({_t},{_other})", _t, _other, _wrapping, duckdb=_wrapping_sql, spark=_wrapping_sql
+        )
+    hidden(f"cast(int8,{_other})", "int8", _other, _oid, fallible=True, error=OID_RANGE)
     for _t in ("int4",):
         hidden(
             f"cast({_other},{_t})",
@@ -346,6 +369,8 @@ def text_of(array: pa.Array, type: SqlType) -> list[str | None]:
     """Return what casting each value to text gives."""
     if type.name in INTEGERS or type.name in ("oid", "mz_timestamp"):
         return array.cast(pa.string()).to_pylist()
+    if type.name in STRINGS:
+        return list(array.to_pylist())
     if type.name == "bool":
         return [None if v is None else "true" if v else "false" for v in array.to_pylist()]
     return [None if d is None else format_text(d, type) for d in from_array(array, type)]
@@ -486,8 +511,8 @@ hidden(
 hidden("assign_array(anyarray)", "anyarray", "anyarray", _cast_array("assignment"), fallible=True)
 
 
-def _array_text(types: Signature, a: pa.Array) -> Outcome:
-    return _to_string(_cut)(types, a)
-
-
-__all__ = ["Rendering", "native", "plain", "text_of"]
+for _t in ("text", "varchar", "bpchar", "name", "char"):
+    hidden(f"cast(anyarray,{_t})", "anyarray", _t, _to_string(_cut))
+    hidden(f"cast({_t},anyarray)", _t, "anyarray", _from_string, fallible=True)
+for _t in ("varchar", "bpchar"):
+    hidden(f"assign(anyarray,{_t})", "anyarray", _t, _to_string(_limit), fallible=True)

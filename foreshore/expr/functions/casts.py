@@ -61,15 +61,15 @@ def cast_context(source: str, target: str) -> Context | None:
     found = _TABLE.get((source, target))
     if found is not None:
         return found
-    if source == "unknown":
-        return "implicit"
+    if "unknown" in (source, target) or "void" in (source, target) or "record" in (source, target):
+        return "implicit" if source == "unknown" and target not in ("void", "record") else None
     if source.endswith("[]") and target.endswith("[]"):
         return cast_context(source[:-2], target[:-2])
     if (source, target) in (("int2vector", "int2[]"), ("oidvector", "oid[]")):
         return "implicit"
-    if target in STRINGS and source != "void":
+    if target in STRINGS:
         return "assignment"
-    if source in STRINGS and target not in ("record", "void"):
+    if source in STRINGS:
         return "explicit"
     return None
 
@@ -98,10 +98,12 @@ def resolve_cast(source: SqlType, target: SqlType, context: Context) -> Resolved
     if source.element is not None and target.element is not None:
         stem = "assign_array" if context == "assignment" else "cast_array"
         return Resolved(f"{stem}(anyarray)", (source,), target)
+    from_key = "anyarray" if source.element is not None else from_key
+    to_name = "anyarray" if target.element is not None else to_key
     stem = "cast"
     if context != "explicit" and to_key in ("varchar", "bpchar") and target.length is not None:
         stem = "assign"
-    key = f"{stem}({from_key},{to_key})"
+    key = f"{stem}({from_key},{to_name})"
     assert key in BY_KEY, key
     return Resolved(key, (source,), target)
 

@@ -52,8 +52,31 @@ OPERATORS = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">="
 
 # Types whose Arrow order, and both engines' order, is SQL's.
 PLAIN = frozenset(
-    "bool bytea char name int8 int2 int4 regproc text oid bpchar varchar date time timestamp"
-    " timestamptz regclass regtype uuid regnamespace mz_timestamp unknown record".split()
+    [
+        "bool",
+        "bytea",
+        "char",
+        "name",
+        "int8",
+        "int2",
+        "int4",
+        "regproc",
+        "text",
+        "oid",
+        "bpchar",
+        "varchar",
+        "date",
+        "time",
+        "timestamp",
+        "timestamptz",
+        "regclass",
+        "regtype",
+        "uuid",
+        "regnamespace",
+        "mz_timestamp",
+        "unknown",
+        "record",
+    ]
 )
 
 
@@ -242,10 +265,31 @@ hidden(
 )
 
 _NAMES = {"eq": "=", "ne": "<> !=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-_SAME = (
-    "bool bytea char name int8 int2 int4 text oid bpchar date time timestamp timestamptz interval"
-    " numeric float4 float8 uuid jsonb mz_timestamp oidvector int2vector".split()
-)
+_SAME = [
+    "bool",
+    "bytea",
+    "char",
+    "name",
+    "int8",
+    "int2",
+    "int4",
+    "text",
+    "oid",
+    "bpchar",
+    "date",
+    "time",
+    "timestamp",
+    "timestamptz",
+    "interval",
+    "numeric",
+    "float4",
+    "float8",
+    "uuid",
+    "jsonb",
+    "mz_timestamp",
+    "oidvector",
+    "int2vector",
+]
 _CROSS = {
     "int2 int4": "int4",
     "int2 int8": "int8",

@@ -13,9 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from foreshore.expr.functions.arithmetic import infix
 from foreshore.expr.functions.decimals import (
-    LIMIT,
     OVERFLOW,
     Ints,
     divide_half_up,

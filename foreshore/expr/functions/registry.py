@@ -10,6 +10,7 @@ Keys are stable names within plans; they are not SQL. Importing this module load
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 
 from foreshore.errors import DatatypeMismatch, InternalError
@@ -39,11 +40,36 @@ _FAMILIES = (
     "numeric",
     "floats",
     "casting",
+    "text",
+    "datetime",
+    "pattern",
+    "jsonb",
+    "arrays",
+    "system",
 )
 
 for _family in _FAMILIES:
     import_module(f"foreshore.expr.functions.{_family}")
 
+from foreshore.expr.functions.datetime import total_unit  # noqa: E402
+from foreshore.expr.functions.pattern import total_pattern  # noqa: E402
+
+
+def _total_forms() -> dict[str, str]:
+    """Declare the forms of functions that cannot fail once an argument is known; key to key."""
+    forms: dict[str, str] = {}
+    for key, function in list(BY_KEY.items()):
+        if function.name in _KNOWN and function.fallible:
+            total = key.replace("(", "_total(", 1)
+            BY_KEY[total] = replace(function, key=total, fallible=False)
+            forms[key] = total
+    return forms
+
+
+_KNOWN = frozenset(
+    ["extract", "date_part", "date_trunc", "~~", "!~~", "~~*", "!~~*", "~", "!~", "~*", "!~*"]
+)
+_TOTAL = _total_forms()
 _COMMON = {"coalesce": "COALESCE", "greatest": "GREATEST", "least": "LEAST"}
 _DISTINCT = {"is distinct from": "is_distinct", "is not distinct from": "is_not_distinct"}
 
@@ -81,7 +107,17 @@ def resolve(name: str, arg_types: Sequence[SqlType], literals: Literals = None) 
     if name == "nullif":
         equality = _resolve.resolve("=", arg_types, literals)
         return Resolved("nullif", equality.arg_types, equality.arg_types[0])
-    return _resolve.resolve(name, arg_types, literals)
+    resolved = _resolve.resolve(name, arg_types, literals)
+    total = _TOTAL.get(resolved.key)
+    if total is not None and literals is not None and _cannot_fail(resolved, literals):
+        return Resolved(total, resolved.arg_types, resolved.result)
+    return resolved
+
+
+def _cannot_fail(resolved: Resolved, literals: tuple[object, ...]) -> bool:
+    if resolved.key.startswith(("extract", "date_")):
+        return total_unit(resolved.key, literals, resolved.arg_types)
+    return total_pattern(resolved.key, literals)
 
 
 def _unlike(types: Sequence[SqlType]) -> tuple[SqlType, SqlType]:

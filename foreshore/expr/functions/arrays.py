@@ -1,0 +1,406 @@
+"""Arrays: one-dimensional, from 1; and the table functions that come of them."""
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foreshore import calendar
+from foreshore.expr.datum import from_array
+from foreshore.expr.functions.comparison import compare, order_key
+from foreshore.expr.functions.datetime import checked_interval, data_rows
+from foreshore.expr.functions.function import (
+    Kernel,
+    Literals,
+    Outcome,
+    Renderer,
+    Signature,
+    declare,
+    declare_table,
+    hidden,
+)
+from foreshore.expr.functions.rows import collect, fail, mapped
+from foreshore.expr.functions.temporal import DAY, HIGHEST, LOWEST
+from foreshore.expr.functions.text import output_of
+from foreshore.types import SqlType, array_of, arrow_type, numeric_of_scale
+
+MAX_ROWS = 10_000_000  # that one call may make
+
+
+def _construct(types: Signature, *arrays: pa.Array) -> Outcome:
+    """Return arrays of the arguments, which are all of the element's type."""
+    assert types.result.element is not None
+    arrow = arrow_type(types.result)
+    if not arrays:
+        return pa.array([[]], arrow)
+    rows, count = len(arrays[0]), len(arrays)
+    stacked = pa.concat_arrays(list(arrays))
+    order = np.arange(rows * count).reshape(count, rows).T.ravel()
+    offsets = pa.array(np.arange(0, rows * count + 1, count, dtype=np.int32))
+    return pa.ListArray.from_arrays(offsets, stacked.take(pa.array(order)), type=arrow)
+
+
+def _array_sql(dialect: Renderer, types: Signature, args: Sequence[str]) -> str:
+    name = dialect.type_name(types.result)
+    if dialect.name == "duckdb":
+        return f"CAST([{', '.join(args)}] AS {name})"
+    return f"CAST(array({', '.join(args)}) AS {name})"
+
+
+def _subscript(array: Any, index: int) -> Any:
+    return array[index - 1] if 1 <= index <= len(array) else None
+
+
+def _slice(array: Any, low: int, high: int = 2**31) -> Any:
+    return tuple(array[max(low, 1) - 1 : max(high, 0)])
+
+
+def _element_key(type: SqlType) -> Callable[[Any], Any]:
+    """Return what tells elements apart as SQL does; NULL has a key of its own."""
+    element = type.element
+    assert element is not None, type
+
+    def key(datum: Any) -> Any:
+        if datum is None:
+            return None
+        if element.name == "numeric":
+            return Decimal(datum)
+        return order_key(datum, element)
+
+    return key
+
+
+def _by_elements(compute: Callable[..., Any]) -> Kernel:
+    """Return the kernel of `compute(key, *data)`, where `key` tells elements apart."""
+
+    def kernel(types: Signature, *arrays: pa.Array) -> Outcome:
+        array_type = next(t for t in types.args if t.element is not None)
+        key = _element_key(array_type)
+        data = [from_array(a, t) for a, t in zip(arrays, types.args, strict=True)]
+        return collect(types, lambda *row: compute(key, *row), zip(*data, strict=True))
+
+    return kernel
+
+
+def _contains(key: Any, a: Any, b: Any) -> bool:
+    have = {key(x) for x in a if x is not None}
+    return all(x is not None and key(x) in have for x in b)
+
+
+def _overlaps(key: Any, a: Any, b: Any) -> bool:
+    have = {key(x) for x in a if x is not None}
+    return any(x is not None and key(x) in have for x in b)
+
+
+def _nullable(compute: Callable[..., Any]) -> Kernel:
+    """Return the kernel of a function that is given NULLs too, as data."""
+
+    def kernel(types: Signature, *arrays: pa.Array) -> Outcome:
+        from foreshore.expr.datum import to_array
+
+        array_type = next(t for t in types.args if t.element is not None)
+        key = _element_key(array_type)
+        data = [from_array(a, t) for a, t in zip(arrays, types.args, strict=True)]
+        values = [compute(key, *row) for row in zip(*data, strict=True)]
+        return to_array(values, types.result)
+
+    return kernel
+
+
+def _append(key: Any, array: Any, item: Any) -> Any:
+    return (*(array or ()), item)
+
+
+def _prepend(key: Any, item: Any, array: Any) -> Any:
+    return (item, *(array or ()))
+
+
+def _cat(key: Any, a: Any, b: Any) -> Any:
+    if a is None or b is None:
+        return a if b is None else b
+    return (*a, *b)
+
+
+def _same(key: Any, x: Any, y: Any) -> bool:
+    return (x is None) == (y is None) and (x is None or key(x) == key(y))
+
+
+def _remove(key: Any, array: Any, item: Any) -> Any:
+    return None if array is None else tuple(x for x in array if not _same(key, x, item))
+
+
+def _replace(key: Any, array: Any, old: Any, new: Any) -> Any:
+    return None if array is None else tuple(new if _same(key, x, old) else x for x in array)
+
+
+def _position(key: Any, array: Any, item: Any, start: Any = 1) -> Any:
+    if array is None:
+        return None
+    first = max(start or 1, 1)
+    return next((i for i, x in enumerate(array, 1) if i >= first and _same(key, x, item)), None)
+
+
+def _positions(key: Any, array: Any, item: Any) -> Any:
+    if array is None:
+        return None
+    return tuple(i for i, x in enumerate(array, 1) if _same(key, x, item))
+
+
+def _length(types: Signature, a: pa.Array, b: pa.Array | None = None) -> Outcome:
+    lengths = pc.list_value_length(a).cast(pa.int32())
+    if b is None:
+        return lengths
+    fits = pc.and_(pc.equal(b, 1), pc.greater(lengths, 0)).fill_null(False)
+    return pc.if_else(fits, lengths, pa.scalar(None, pa.int32()))
+
+
+def _lower(types: Signature, a: pa.Array, b: pa.Array) -> Outcome:
+    fits = pc.and_(pc.equal(b, 1), pc.greater(pc.list_value_length(a), 0)).fill_null(False)
+    return pc.if_else(fits, pa.scalar(1, pa.int32()), pa.scalar(None, pa.int32()))
+
+
+def _dimensions(types: Signature, a: pa.Array) -> Outcome:
+    some = pc.greater(pc.list_value_length(a), 0).fill_null(False)
+    return pc.if_else(some, pa.scalar(1, pa.int32()), pa.scalar(None, pa.int32()))
+
+
+def _to_string(types: Signature, a: pa.Array, separator: pa.Array, *null: pa.Array) -> Outcome:
+    element = types.args[0].element
+    assert element is not None
+    items = output_of(a.values, element)
+    nulls = null[0].to_pylist() if null else [None] * len(a)
+    starts, valid = a.offsets.to_pylist(), a.is_valid().to_pylist()
+    out: list[str | None] = []
+    for i, by in enumerate(separator.to_pylist()):
+        if not valid[i] or by is None:
+            out.append(None)
+            continue
+        parts = [nulls[i] if t is None else t for t in items[starts[i] : starts[i + 1]]]
+        out.append(by.join(p for p in parts if p is not None))
+    return pa.array(out, pa.string())
+
+
+def _split(types: Signature, a: pa.Array, separator: pa.Array, *null: pa.Array) -> Outcome:
+    nulls = null[0].to_pylist() if null else [None] * len(a)
+    out: list[list[str | None] | None] = []
+    for text, by, empty in zip(a.to_pylist(), separator.to_pylist(), nulls, strict=True):
+        if text is None:
+            out.append(None)
+            continue
+        parts: list[str]
+        if by is None:
+            parts = list(text)
+        elif not text:
+            parts = []
+        else:
+            parts = text.split(by) if by else [text]
+        out.append([None if empty is not None and p == empty else p for p in parts])
+    return pa.array(out, pa.list_(pa.string()))
+
+
+def _same_array(types: Signature, a: pa.Array) -> Outcome:
+    return a
+
+
+# --- ANY and ALL -------------------------------------------------------------------------------
+
+
+def _quantified(kind: str, every: bool) -> Kernel:
+    def kernel(types: Signature, a: pa.Array, b: pa.Array) -> Outcome:
+        element = types.args[1].element
+        assert element is not None
+        lengths = pc.list_value_length(b).fill_null(0).to_numpy(zero_copy_only=False)
+        parents = np.repeat(np.arange(len(b)), lengths)
+        left = a.take(pa.array(parents))
+        found = compare(kind, (types.args[0], element), left, pc.list_flatten(b))
+        decided = found.fill_null(every).to_numpy(zero_copy_only=False) != every
+        unknown = found.is_null().to_numpy(zero_copy_only=False)
+        some = np.bincount(parents[decided], minlength=len(b)) > 0
+        maybe = np.bincount(parents[unknown], minlength=len(b)) > 0
+        values = some if not every else ~some
+        nothing = ~some & maybe
+        # Over no elements the answer is known even for NULL.
+        nothing |= b.is_null().to_numpy(zero_copy_only=False)
+        return pa.array(values, pa.bool_(), mask=nothing)
+
+    return kernel
+
+
+# --- rows --------------------------------------------------------------------------------------
+
+
+def _too_many(count: int) -> None:
+    if count > MAX_ROWS:
+        raise fail("54000", f"a series of more than {MAX_ROWS} rows is not supported")
+
+
+def _series(first: int, last: int, step: int = 1) -> range:
+    if step == 0:
+        raise fail("22023", "step size cannot equal zero")
+    numbers = range(first, last + (1 if step > 0 else -1), step)
+    _too_many(len(numbers))
+    return numbers
+
+
+def _integers(types: Signature, *arrays: pa.Array) -> Outcome:
+    return mapped(lambda *row: tuple(_series(*row)))(types, *arrays)
+
+
+def _decimals(first: Decimal, last: Decimal, step: Decimal = Decimal(1)) -> tuple[str, ...]:
+    if step == 0:
+        raise fail("22023", "step size cannot equal zero")
+    count = int((last - first) / step) + 1
+    _too_many(count)
+    return tuple(format(first + step * i, "f") for i in range(max(count, 0)))
+
+
+def series_type(types: tuple[SqlType, ...], literals: Literals) -> SqlType:
+    """Return the array type of a series of numerics."""
+    scale = max(t.scale or 0 for t in types)
+    return array_of(numeric_of_scale(scale, trim=any(t.trim for t in types)))
+
+
+def _moments(first: int, last: int, step: tuple[int, int, int]) -> tuple[int, ...]:
+    months, days, micros = step
+    size = (months * 30 + days) * DAY + micros
+    if size == 0:
+        raise fail("22023", "step size cannot equal zero")
+    if first in (LOWEST, HIGHEST) or last in (LOWEST, HIGHEST):
+        raise fail("22008", "timestamp out of range")
+    out: list[int] = []
+    at = first
+    while at <= last if size > 0 else at >= last:
+        out.append(at)
+        if len(out) > MAX_ROWS:
+            _too_many(len(out))
+        at = _later(at, months, days, micros)
+    return tuple(out)
+
+
+def _later(at: int, months: int, days: int, micros: int) -> int:
+    whole, rest = divmod(at, DAY)
+    if months:
+        year, month, day = calendar.civil_from_days(whole)
+        total = year * 12 + month - 1 + months
+        year, month = total // 12, total % 12 + 1
+        day = min(day, calendar.days_in_month(year, month))
+        whole = calendar.days_from_civil(year, month, day)
+    return (whole + days) * DAY + rest + micros
+
+
+def _subscripts(array: Any, dimension: int) -> tuple[int, ...]:
+    return tuple(range(1, len(array) + 1)) if dimension == 1 else ()
+
+
+def _first_of_list(types: tuple[SqlType, ...], literals: Literals) -> SqlType:
+    return types[0]
+
+
+hidden(
+    "array",
+    "anyelement",
+    "anyarray",
+    _construct,
+    strict=False,
+    variadic=True,
+    duckdb=_array_sql,
+    spark=_array_sql,
+)
+declare("array_subscript", "anyarray int4", "anyelement", data_rows(_subscript))
+declare("array_slice", "anyarray int4", "anyarray", data_rows(_slice))
+declare("array_slice", "anyarray int4 int4", "anyarray", data_rows(_slice))
+declare("array_length", "anyarray int4", "int4", _length)
+declare("array_upper", "anyarray int4", "int4", _length)
+declare("array_lower", "anyarray int4", "int4", _lower)
+declare("array_ndims", "anyarray", "int4", _dimensions)
+declare("cardinality", "anyarray", "int4", _length)
+declare("@>", "anyarray anyarray", "bool", _by_elements(_contains), stem="array_contains")
+declare(
+    "<@",
+    "anyarray anyarray",
+    "bool",
+    _by_elements(lambda key, a, b: _contains(key, b, a)),
+    stem="array_contained",
+)
+declare("&&", "anyarray anyarray", "bool", _by_elements(_overlaps), stem="array_overlaps")
+declare(
+    "array_append ||",
+    "anycompatiblearray anycompatible",
+    "anycompatiblearray",
+    _nullable(_append),
+    strict=False,
+)
+declare(
+    "array_prepend ||",
+    "anycompatible anycompatiblearray",
+    "anycompatiblearray",
+    _nullable(_prepend),
+    strict=False,
+)
+declare(
+    "array_cat ||",
+    "anycompatiblearray anycompatiblearray",
+    "anycompatiblearray",
+    _nullable(_cat),
+    strict=False,
+)
+declare(
+    "array_remove",
+    "anycompatiblearray anycompatible",
+    "anycompatiblearray",
+    _nullable(_remove),
+    strict=False,
+)
+declare(
+    "array_replace",
+    "anycompatiblearray anycompatible anycompatible",
+    "anycompatiblearray",
+    _nullable(_replace),
+    strict=False,
+)
+declare(
+    "array_position", "anycompatiblearray anycompatible", "int4", _nullable(_position), strict=False
+)
+declare(
+    "array_position",
+    "anycompatiblearray anycompatible int4",
+    "int4",
+    _nullable(_position),
+    strict=False,
+)
+declare(
+    "array_positions",
+    "anycompatiblearray anycompatible",
+    "int4[]",
+    _nullable(_positions),
+    strict=False,
+)
+declare("array_to_string", "anyarray text", "text", _to_string)
+declare("array_to_string", "anyarray text text", "text", _to_string, strict=False)
+declare("string_to_array", "text text", "text[]", _split, strict=False)
+declare("string_to_array", "text text text", "text[]", _split, strict=False)
+
+for _kind in ("eq", "ne", "lt", "le", "gt", "ge"):
+    hidden(f"{_kind}_any", "anyelement anyarray", "bool", _quantified(_kind, False), strict=False)
+    hidden(f"{_kind}_all", "anyelement anyarray", "bool", _quantified(_kind, True), strict=False)
+
+for _t in ("int4", "int8"):
+    declare_table("generate_series", f"{_t} {_t}", f"{_t}[]", _integers, fallible=True)
+    declare_table("generate_series", f"{_t} {_t} {_t}", f"{_t}[]", _integers, fallible=True)
+declare_table("generate_series", "numeric numeric", series_type, mapped(_decimals), fallible=True)
+declare_table(
+    "generate_series", "numeric numeric numeric", series_type, mapped(_decimals), fallible=True
+)
+for _t in ("timestamp", "timestamptz"):
+    declare_table(
+        "generate_series", f"{_t} {_t} interval", f"{_t}[]", data_rows(_moments), fallible=True
+    )
+declare_table("unnest", "anyarray", _first_of_list, _same_array)
+declare_table("generate_subscripts", "anyarray int4", "int4[]", data_rows(_subscripts))
+declare_table("string_to_table", "text text", "text[]", _split, strict=False)
+declare_table("string_to_table", "text text text", "text[]", _split, strict=False)
+
+__all__ = ["checked_interval"]

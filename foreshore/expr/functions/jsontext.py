@@ -1,0 +1,80 @@
+"""JSON documents: from jsonb's text to Python values and back, and their order.
+
+jsonb's btree order: of a kind, Object > Array > Boolean > Number > String > Null; the longer object or
+array is the greater one; then element by element, keys as they are stored (the shorter one first).
+"""
+
+import json
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+from foreshore.json_text import format_json
+
+
+def loads(text: str) -> Any:
+    """Return a jsonb text as dict, list, str, Decimal, bool or None."""
+    return json.loads(text, parse_int=Decimal, parse_float=Decimal)
+
+
+def dumps(value: Any) -> str:
+    """Return the jsonb text of a document."""
+    return format_json(value)
+
+
+def stored_keys(document: dict[str, Any]) -> list[str]:
+    """Return an object's keys in jsonb's order."""
+    return sorted(document, key=lambda k: (len(k.encode()), k.encode()))
+
+
+@lru_cache(4096)
+def json_order_bytes(text: str) -> bytes:
+    """Return bytes that are ordered, and equal, as the documents are."""
+    value = loads(text)
+    if isinstance(value, dict):
+        return b"\x02" + _bytes(value)
+    # A scalar counts as an array of one that is less than a real one.
+    if isinstance(value, list):
+        items = b"".join(map(_bytes, value))
+        return b"\x01" + len(value).to_bytes(4, "big") + b"\x01" + items
+    return b"\x01" + (1).to_bytes(4, "big") + b"\x00" + _bytes(value)
+
+
+def json_order_key(text: str) -> bytes:
+    """Return the key by which `order_key` compares documents."""
+    return json_order_bytes(text)
+
+
+def _bytes(value: Any) -> bytes:
+    match value:
+        case None:
+            return b"\x00"
+        case str():
+            return b"\x01" + _ended(value.encode())
+        case bool():
+            return b"\x03\x01" if value else b"\x03\x00"
+        case Decimal():
+            return b"\x02" + number_bytes(value)
+        case list():
+            return b"\x04" + len(value).to_bytes(4, "big") + b"".join(map(_bytes, value))
+        case dict():
+            parts = [b"\x05", len(value).to_bytes(4, "big")]
+            for key in stored_keys(value):
+                data = key.encode()
+                parts += [len(data).to_bytes(4, "big"), data, _bytes(value[key])]
+            return b"".join(parts)
+        case _:
+            raise AssertionError(value)
+
+
+def _ended(data: bytes) -> bytes:
+    return data.replace(b"\x00", b"\x00\xff") + b"\x00\x00"
+
+
+def number_bytes(value: Decimal) -> bytes:
+    """Return bytes that are ordered as decimals of any size are."""
+    if not value:
+        return b"\x01"
+    digits = "".join(map(str, value.as_tuple().digits)).lstrip("0").rstrip("0")
+    body = (value.adjusted() + 2**31).to_bytes(4, "big") + digits.encode() + b"\x00"
+    return b"\x02" + body if value > 0 else b"\x00" + bytes(255 - b for b in body)

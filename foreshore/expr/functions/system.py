@@ -1,0 +1,74 @@
+"""What SQL asks about itself that needs no catalog, and checks that plans make."""
+
+import pyarrow as pa
+
+from foreshore.errors import data_error
+from foreshore.expr.functions.function import Outcome, Signature, declare, hidden
+from foreshore.expr.functions.rows import rowwise
+from foreshore.types import NUMERIC_DIGITS, SqlType, format_type, numeric, oid_of, type_of_oid
+
+MORE_THAN_ONE_ROW = data_error(
+    "21000", "more than one row returned by a subquery used as an expression"
+)
+
+
+def _type_oid(types: Signature, a: pa.Array) -> Outcome:
+    return pa.array([oid_of(types.args[0])] * len(a), pa.int64())
+
+
+def _format_type(types: Signature, oid: pa.Array, modifier: pa.Array) -> Outcome:
+    shown = [
+        None if o is None else _formatted(o, -1 if m is None else m)
+        for o, m in zip(oid.to_pylist(), modifier.to_pylist(), strict=True)
+    ]
+    return pa.array(shown, pa.string())
+
+
+def _formatted(oid: int, modifier: int) -> str:
+    type = type_of_oid(oid)
+    if type is None:
+        return "-" if oid == 0 else "???"
+    if modifier < 0 or type.element is not None:
+        return format_type(_plain(type)) if type.element is None else str(type)
+    match type.name:
+        case "numeric" if modifier >= 4:
+            precision, scale = (modifier - 4) >> 16, (modifier - 4) & 0x7FF
+            if precision <= NUMERIC_DIGITS:
+                return format_type(numeric(precision, scale))
+            return f"numeric({precision},{scale})"
+        case "varchar" | "bpchar" if modifier >= 4:
+            return format_type(SqlType(type.name, modifier - 4))
+        case "time" | "timestamp" | "timestamptz" | "interval":
+            return format_type(SqlType(type.name, modifier))
+        case _:
+            return str(type)
+
+
+def _plain(type: SqlType) -> SqlType:
+    return type
+
+
+def _single_row(types: Signature, count: pa.Array) -> Outcome:
+    from foreshore.expr.functions.rows import Failure
+
+    def check(rows: int) -> bool:
+        if rows > 1:
+            raise Failure(MORE_THAN_ONE_ROW)
+        return False
+
+    return rowwise(types, check, count)
+
+
+declare("pg_typeof", "any", "regtype", _type_oid, strict=False)
+declare("format_type", "oid int4", "text", _format_type, strict=False)
+# FALSE, or the error that a scalar subquery has more than one row, given how many it has.
+hidden(
+    "single_row_check",
+    "int8",
+    "bool",
+    _single_row,
+    fallible=True,
+    error=MORE_THAN_ONE_ROW,
+    duckdb=lambda d, t, a: f"(CASE WHEN {a[0]} <= 1 THEN FALSE END)",
+    spark=lambda d, t, a: f"(CASE WHEN {a[0]} <= 1 THEN FALSE END)",
+)

@@ -1,0 +1,122 @@
+"""Dates and times as integers in NumPy: calendars over whole columns.
+
+Days since 1970 and microseconds; the proleptic Gregorian calendar. The infinities are the extremes of
+the integer and pass through everything untouched.
+"""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from foreshore.errors import data_error
+
+DAY = 86_400_000_000
+HOUR = 3_600_000_000
+MINUTE = 60_000_000
+SECOND = 1_000_000
+LOWEST = -(2**63)
+HIGHEST = 2**63 - 1
+DATE_LOWEST = -(2**31)
+DATE_HIGHEST = 2**31 - 1
+# The least timestamp and date that PostgreSQL has, the first of the Julian calendar's days.
+LEAST = -210_866_803_200_000_000
+DATE_LEAST = -2_440_588
+DATE_MOST = 2_145_042_541
+
+TIMESTAMP_RANGE = data_error("22008", "timestamp out of range")
+DATE_RANGE = data_error("22008", "date out of range")
+INTERVAL_RANGE = data_error("22008", "interval out of range")
+
+Ints = Any
+
+
+def integers(array: pa.Array) -> Ints:
+    """Return days or microseconds as int64, 0 for NULL."""
+    width = pa.int32() if pa.types.is_date32(array.type) else pa.int64()
+    plain = array.view(width)
+    if plain.null_count:
+        plain = plain.fill_null(0)
+    return plain.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+
+
+def nulls(*arrays: pa.Array) -> Any:
+    """Return the mask of rows in which an array is NULL; None if there is none."""
+    mask = None
+    for array in arrays:
+        if array.null_count:
+            here = array.is_null().to_numpy(zero_copy_only=False)
+            mask = here if mask is None else mask | here
+    return mask
+
+
+def column(values: Ints, arrow: pa.DataType, mask: Any = None) -> pa.Array:
+    """Return integers as a column of dates, times or timestamps."""
+    if pa.types.is_date32(arrow):
+        return pa.array(values.astype(np.int32), pa.int32(), mask=mask).view(arrow)
+    return pa.array(values.astype(np.int64), pa.int64(), mask=mask).view(arrow)
+
+
+def is_infinite(values: Ints) -> Any:
+    """Return which timestamps are infinite."""
+    return (values == LOWEST) | (values == HIGHEST)
+
+
+def is_infinite_date(values: Ints) -> Any:
+    """Return which dates are infinite."""
+    return (values == DATE_LOWEST) | (values == DATE_HIGHEST)
+
+
+def civil(days: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return years, months and days of the month of days since 1970."""
+    shifted = days + 719_468
+    era = shifted // 146_097
+    doe = shifted - era * 146_097
+    yoe = (doe - doe // 1460 + doe // 36_524 - doe // 146_096) // 365
+    doy = doe - (365 * yoe + yoe // 4 - yoe // 100)
+    month = (5 * doy + 2) // 153
+    day = doy - (153 * month + 2) // 5 + 1
+    month = np.where(month < 10, month + 3, month - 9)
+    return yoe + era * 400 + (month <= 2), month, day
+
+
+def from_civil(year: Ints, month: Ints, day: Ints) -> Ints:
+    """Return the days since 1970; `day` may lie outside its month."""
+    year = year - (month <= 2)
+    era = year // 400
+    yoe = year - era * 400
+    doy = (153 * np.where(month > 2, month - 3, month + 9) + 2) // 5 + day - 1
+    return era * 146_097 + yoe * 365 + yoe // 4 - yoe // 100 + doy - 719_468
+
+
+def month_lengths(year: Ints, month: Ints) -> Ints:
+    """Return how many days each month has."""
+    leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
+    lengths = np.array([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])[month]
+    return lengths + ((month == 2) & leap)
+
+
+def add_months(days: Ints, months: Ints) -> Ints:
+    """Return the days `months` later, the last day of the month where that day does not exist."""
+    year, month, day = civil(days)
+    total = year * 12 + (month - 1) + months
+    year, month = total // 12, total % 12 + 1
+    return from_civil(year, month, np.minimum(day, month_lengths(year, month)))
+
+
+def iso_week(days: Ints) -> tuple[Ints, Ints]:
+    """Return the ISO years and weeks."""
+    monday = days - (days + 3) % 7
+    year, _, _ = civil(monday + 3)
+    one = np.ones_like(year)
+    first = from_civil(year, one, one * 4)
+    first = first - (first + 3) % 7
+    return year, (monday - first) // 7 + 1
+
+
+def iso_year_start(days: Ints) -> Ints:
+    """Return the Monday on which each day's ISO year begins."""
+    year, _ = iso_week(days)
+    one = np.ones_like(year)
+    fourth = from_civil(year, one, one * 4)
+    return fourth - (fourth + 3) % 7

@@ -1,0 +1,748 @@
+"""What is asked of PostgreSQL and of us: functions over rows of text, each of a declared type.
+
+A case is one function over one list of argument types and many rows. In a type written `=text` the
+argument is a constant of the statement, not a column, as units, patterns and numbers of digits mostly
+are; such rows are run one by one.
+"""
+
+from dataclasses import dataclass
+from itertools import product
+
+Row = tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str  # a function's, an operator's, or `cast TYPE`
+    types: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+    @property
+    def key(self) -> str:
+        return f"{self.name}({', '.join(self.types)})"
+
+
+POOLS: dict[str, list[str | None]] = {
+    "bool": ["t", "f", None],
+    "int2": ["0", "1", "-1", "7", "-7", "3", "32767", "-32768", None],
+    "int4": ["0", "1", "-1", "7", "-7", "3", "2147483647", "-2147483648", None],
+    "int8": ["0", "1", "-1", "7", "-7", "9223372036854775807", "-9223372036854775808", None],
+    "float4": ["0", "-0", "1.5", "-2.5", "3.4e38", "1e-45", "NaN", "Infinity", "-Infinity", None],
+    "float8": ["0", "-0", "1.5", "-2.5", "0.1", "1e308", "1e-308", "NaN", "Infinity", "-Infinity", "123456789.125", None],
+    "numeric(10,2)": ["0", "1.50", "-1.50", "2.25", "99999999.99", "-99999999.99", "0.01", None],
+    "numeric(20,6)": ["0", "1.000001", "-3.5", "12345678901234.567891", "0.000001", None],
+    "numeric": ["0", "1.5", "-2.5", "3", "0.00000001", "123456789012345.5", None],
+    "text": ["", "a", "B", "abc", "Hello wORLD-foo", "héé straße", "a_c%", "  x ", "日本", None],
+    "date": ["1970-01-01", "2024-02-29", "2024-12-30", "2013-07-04", "1900-01-01", "0044-03-15 BC", "infinity", "-infinity", None],
+    "time": ["00:00", "12:34:56.789", "23:59:59.999999", None],
+    "timestamp": ["1970-01-01", "2024-02-29 12:34:56.789", "2013-12-31 23:59:59.999999", "1969-07-20 20:17:40", "0044-03-15 01:02:03 BC", "infinity", "-infinity", None],
+    "timestamptz": ["1970-01-01+00", "2024-02-29 12:34:56.789+00", "2013-11-03 05:30+00", "infinity", None],
+    "interval": ["0", "1 day", "-1 day", "1 mon", "1 year 2 mons 3 days 04:05:06.7", "30 days", "24:00", "-1 mon +25:00:00.000001", None],
+    "uuid": ["00000000-0000-0000-0000-000000000000", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", None],
+    "bytea": ["\\x", "\\x00ff", "\\x6162", None],
+    "jsonb": ['{"a": 1, "b": {"c": [1, 2, "x"]}}', "[1, 2, null, \"a\"]", '"a"', "1", "1.0", "null", "true", "{}", "[]", '{"b": null, "a": 2}', '[{"a": 1}, [1]]', "-1e2", None],
+    "int4[]": ["{}", "{1}", "{1,2,3}", "{1,NULL,3}", "{3,2,1}", "{NULL}", None],
+    "text[]": ["{}", "{a}", "{a,b}", '{a,NULL,"b c"}', None],
+    "bpchar(3)": ["a", "ab ", "", None],
+}  # fmt: skip
+
+
+def pairs(a: str, b: str) -> tuple[Row, ...]:
+    return tuple(product(POOLS[a], POOLS[b]))
+
+
+def singles(a: str) -> tuple[Row, ...]:
+    return tuple((v,) for v in POOLS[a])
+
+
+def case(name: str, types: str, *rows: str | Row) -> Case:
+    """Return a case; rows as `a | b` or tuples, NULL as `\\N`; without rows all of the pools."""
+    kinds = tuple(types.split(" / ")) if types else ()
+    if not rows:
+        return Case(name, kinds, tuple(product(*(POOLS[t] for t in kinds))))
+    made = [
+        tuple(None if v == "\\N" else v for v in (r.split(" | ") if isinstance(r, str) else r))
+        for r in rows
+    ]
+    assert all(len(r) == len(kinds) for r in made), (name, types, made)
+    return Case(name, kinds, tuple(made))
+
+
+COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
+CASES: list[Case] = []
+
+
+def add(name: str, types: str, *rows: str | Row) -> None:
+    CASES.append(case(name, types, *rows))
+
+
+for _t in ("int2", "int4", "int8", "float4", "float8", "numeric(10,2)", "numeric"):
+    for _op in ("+", "-", "*", "/"):
+        add(_op, f"{_t} / {_t}")
+    for _op in ("=", "<", ">="):
+        add(_op, f"{_t} / {_t}")
+    add("-", _t)
+    add("abs", _t)
+for _t in ("int2", "int4", "int8", "numeric(10,2)", "numeric"):
+    add("%", f"{_t} / {_t}")
+for _t in ("int4", "int8"):
+    for _op in ("&", "|", "#"):
+        add(_op, f"{_t} / {_t}")
+    add("~", _t)
+    add("gcd", f"{_t} / {_t}")
+    add("lcm", f"{_t} / {_t}")
+    add("<<", f"{_t} / int4", "1 | 33", "-1 | 3", "5 | 1", "1 | 31", "1 | -1")
+    add(">>", f"{_t} / int4", "1 | 33", "-8 | 1", "5 | 1", "100 | 3")
+add("+", "int2 / int4")
+add("*", "int4 / int8")
+add("/", "int8 / int2")
+add("+", "numeric(10,2) / numeric(20,6)")
+add("*", "numeric(10,2) / numeric(20,6)")
+add("/", "numeric(10,2) / numeric(20,6)")
+add("/", "numeric(20,6) / int4")
+add("/", "int4 / numeric(10,2)")
+add("<", "numeric(10,2) / numeric(20,6)")
+add("=", "numeric(10,2) / numeric")
+add(">", "numeric / int8")
+add("+", "numeric / float8")
+add("+", "float4 / float8")
+add("=", "float4 / float8")
+for _op in COMPARISONS:
+    for _t in (
+        "bool",
+        "text",
+        "date",
+        "timestamp",
+        "interval",
+        "uuid",
+        "bytea",
+        "jsonb",
+        "int4[]",
+        "bpchar(3)",
+    ):
+        add(_op, f"{_t} / {_t}")
+add("=", "date / timestamp")
+add("<", "date / timestamptz")
+add("=", "timestamp / timestamptz")
+add("=", "text[] / text[]")
+add("<", "text[] / text[]")
+add("=", "time / time")
+
+for _f in ("round", "trunc", "ceil", "floor", "sign"):
+    add(_f, "numeric(10,2)")
+    add(_f, "numeric(20,6)", "2.5", "-2.5", "0.5", "-0.5", "1.499999", "3.500000")
+    add(_f, "float8")
+for _f in ("round", "trunc"):
+    add(
+        _f,
+        "numeric(20,6) / =int4",
+        "1.005 | 2",
+        "-1.005 | 2",
+        "1234.5678 | -2",
+        "1250 | -2",
+        "1.5 | 10",
+        "0 | 0",
+        "999.999999 | 3",
+    )
+    add(_f, "numeric(20,6) / int4", "1.005 | 2", "1234.5678 | -2", "1.5 | 6", "7 | 0")
+add("div", "numeric(10,2) / numeric(10,2)")
+_POSITIVE = ("0", "1", "2", "0.5", "10", "123.456", "-1", "0.000001", "99999")
+for _f in ("sqrt", "ln", "log", "exp"):
+    add(_f, "numeric(20,6)", *(v for v in _POSITIVE if not (_f == "exp" and v == "99999")), "3.7")
+    add(_f, "float8", *_POSITIVE)
+add(
+    "power",
+    "numeric(20,6) / numeric(20,6)",
+    "2 | 0.5",
+    "2 | 10",
+    "10 | -2",
+    "0 | 0",
+    "0 | -1",
+    "-2 | 3",
+    "-2 | 0.5",
+    "1.5 | 2.5",
+    "7 | 0",
+)
+add(
+    "power",
+    "float8 / float8",
+    "2 | 0.5",
+    "2 | 10",
+    "0 | -1",
+    "-8 | 0.5",
+    "10 | 400",
+    "10 | -400",
+    "NaN | 0",
+    "1 | NaN",
+    "Infinity | 2",
+    "0 | 0",
+)
+add("^", "int4 / int4", "2 | 10", "3 | 2", "0 | 0")
+add("cbrt", "float8", "27", "-8")
+add("degrees", "float8", "1", "3.141592653589793")
+add("atan2", "float8 / float8", "1 | 2", "-1 | -1")
+
+for _source, _targets in {
+    "int2": "int4 int8 float4 float8 numeric numeric(3,1) text bool?",
+    "int4": "int2 int8 float4 float8 numeric numeric(5,2) text bool varchar(3) oid",
+    "int8": "int2 int4 float4 float8 numeric text",
+    "float4": "int2 int4 int8 float8 numeric text",
+    "float8": "int2 int4 int8 float4 numeric numeric(10,2) text",
+    "numeric(10,2)": "int2 int4 int8 float4 float8 numeric(5,1) numeric(12,4) numeric(4,2) text",
+    "numeric": "int2 int4 int8 float8 text",
+    "bool": "int4 text",
+    "date": "timestamp timestamptz text",
+    "timestamp": "date time timestamptz text timestamp(0) timestamp(3)",
+    "timestamptz": "date time timestamp text",
+    "time": "interval text time(1)",
+    "interval": "time text",
+    "uuid": "text",
+    "bytea": "text",
+    "jsonb": "text bool int4 int8 float8 numeric(10,2)",
+    "int4[]": "text int8[] text[] numeric[]",
+    "text[]": "text",
+    "bpchar(3)": "text varchar(2)",
+    "text": "varchar(2) bpchar(2) name",
+}.items():
+    for _target in _targets.replace(" bool?", "").split():
+        add(f"cast {_target}", _source)
+add("cast int4", "text", "42", " 42 ", "-7", "abc", "", "2147483648", "+5", "1.5", "0x1F", "\\N")
+add("cast int8", "text", "42", "9223372036854775808", "x")
+add("cast numeric(10,2)", "text", "1.005", " 7 ", "1e3", "abc", "123456789.1")
+add("cast float8", "text", "1.5", "NaN", "infinity", "1e400", "x", "1e-400", "-0")
+add("cast float4", "text", "1.5", "0.1", "1e40")
+add("cast bool", "text", "t", "yes", "on", "off", "0", "1", "maybe", " TRUE ", "\\N")
+add(
+    "cast date",
+    "text",
+    "2024-02-29",
+    "2024-02-30",
+    "20240101",
+    "Jan 5 2020",
+    "infinity",
+    "abc",
+    "2024-13-01",
+)
+add(
+    "cast timestamp", "text", "2024-02-29 12:00", "2024-02-29T12:00:00.5", "xyz", "2024-02-29 25:00"
+)
+add(
+    "cast timestamptz",
+    "text",
+    "2024-02-29 12:00+02",
+    "2024-02-29 12:00",
+    "2024-02-29 12:00 America/New_York",
+)
+add("cast interval", "text", "1 day", "P1Y2M", "02:03", "abc", "1.5 months")
+add(
+    "cast uuid",
+    "text",
+    "a0eebc999c0b4ef8bb6d6bb9bd380a11",
+    "{a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11}",
+    "zz",
+)
+add("cast jsonb", "text", '{"b":1,"a":2,"b":3}', "[1, 1.50]", "{", '"\\u0041"', "nul")
+add("cast bytea", "text", "\\x6162", "abc", "\\xzz")
+add("cast int4[]", "text", "{1,2,NULL}", "{}", "{a}", "1")
+add("cast time", "text", "12:34:56", "25:00")
+
+for _f in (
+    "length",
+    "octet_length",
+    "upper",
+    "lower",
+    "initcap",
+    "reverse",
+    "ascii",
+    "md5",
+    "btrim",
+    "ltrim",
+    "rtrim",
+    "quote_literal",
+    "quote_ident",
+):
+    add(_f, "text")
+add("quote_ident", "text", "select", "Abc", "a b", 'a"b', "_x1")
+add("quote_literal", "text", "O'Reilly", "a\\b")
+add("substring", "text / int4", *(f"abcdef | {n}" for n in (0, 1, 3, -2, 7)), "héé | 2")
+add(
+    "substring",
+    "text / int4 / int4",
+    *(f"abcdef | {n} | {m}" for n in (0, -1, 2, 5) for m in (0, 3, 10, -1)),
+    "日本語 | 2 | 1",
+    "abc | 2 | 2147483647",
+)
+for _f in ("left", "right"):
+    add(_f, "text / int4", *(f"abcdef | {n}" for n in (0, 2, -2, 10, -10)), "héé | 2")
+for _f in ("lpad", "rpad"):
+    add(_f, "text / int4", "abc | 2", "abc | 5", "abc | 0", "abc | -1", "héé | 5")
+    add(_f, "text / int4 / text", "abc | 8 | xy", "abc | 2 | xy", ("abc", "5", ""), "a | 4 | 日本")
+for _f in ("btrim", "ltrim", "rtrim"):
+    add(_f, "text / text", "xxaxx | x", "xyxa | xy", ("abc", ""), "日a日 | 日")
+add(
+    "replace",
+    "text / text / text",
+    "abcabc | b | X",
+    ("abc", "", "X"),
+    "aaa | aa | b",
+    "日本 | 本 | x",
+)
+add(
+    "translate",
+    "text / text / text",
+    "abc | ab | x",
+    "abcba | ab | xy",
+    ("abc", "b", ""),
+    "héé | é | e",
+)
+add("repeat", "text / int4", "ab | 3", "ab | 0", "ab | -1")
+add(
+    "split_part",
+    "text / text / int4",
+    *(f"a,b,c | , | {n}" for n in (1, 2, 3, 4, -1, -3, -4, 0)),
+    ("abc", "", "1"),
+    ("abc", "", "2"),
+    ("", ",", "1"),
+    "a--b | -- | 2",
+)
+add("starts_with", "text / text", "abc | ab", "abc | b", ("abc", ""))
+add("strpos", "text / text", "abc | c", "abc | z", ("abc", ""), "日本 | 本")
+add("chr", "int4", "65", "233", "26085", "0", "-1", "1114112", "55296")
+add("to_hex", "int4", "255", "-1", "0")
+add("to_hex", "int8", "255", "-1")
+add(
+    "overlay",
+    "text / text / int4 / int4",
+    "abcdef | ZZ | 2 | 3",
+    "abcdef | ZZ | 1 | 0",
+    "abcdef | Z | 0 | 1",
+    "abc | Z | 10 | 1",
+)
+add("overlay", "text / text / int4", "abcdef | ZZ | 2", "abcdef | ZZ | 6")
+add("||", "text / text")
+add("||", "text / int4", "a | 1", ("", "-5"), "a | \\N")
+add("||", "float8 / text", "1e20 | x", "0.1 | x")
+add("||", "bytea / bytea")
+add("concat", "text / int4 / bool", "a | 1 | t", "\\N | 1 | f", "\\N | \\N | \\N")
+add("concat_ws", "text / text / int4", ", | a | 1", ", | \\N | 1", "\\N | a | 1")
+add(
+    "format",
+    "text / text",
+    "Hello %s | x",
+    "%I | a b",
+    "%L | O'x",
+    "%% %s | y",
+    "%s %s | z",
+    "%1$s %1$s | q",
+    "%10s| | ab",
+    "%-5s| | ab",
+    "%I | \\N",
+    "%L | \\N",
+)
+add(
+    "encode",
+    "bytea / =text",
+    "\\x6162ff | hex",
+    "\\x6162ff | base64",
+    "\\x6100ff5c | escape",
+    "\\x | foo",
+)
+add("decode", "text / =text", "6162 | hex", "YWI= | base64", "a\\\\b | escape", "zz | hex")
+add(
+    "string_to_array",
+    "text / text",
+    "a,b | ,",
+    ("", ","),
+    "abc | \\N",
+    ("abc", ""),
+    "a,,b | ,",
+    "\\N | ,",
+)
+add("string_to_array", "text / text / text", "a,b,a | , | a", ("a,,b", ",", ""))
+add("array_to_string", "int4[] / text", "{1,NULL,3} | ,", "{} | ,", "\\N | ,")
+add("array_to_string", "text[] / text / text", "{a,NULL,b} | , | *", "{a,NULL,b} | , | \\N")
+
+for _op in ("~~", "!~~", "~~*", "!~~*"):
+    for _form in ("text / text", "text / =text"):
+        add(
+            _op,
+            _form,
+            "abc | a%",
+            "abc | _b_",
+            "abc | ABC",
+            "a_c | a\\_c",
+            "abc | a\\_c",
+            "abc | abc\\",
+            "a%c | a\\%c",
+            ("", "%"),
+            "日本 | 日_",
+            "a\nb | a%b",
+            "abc | \\N",
+            "ABC | a%",
+            "É | é",
+        )
+for _op in ("~", "!~", "~*", "!~*"):
+    for _form in ("text / text", "text / =text"):
+        add(
+            _op,
+            _form,
+            "abc | b",
+            "abc | B",
+            "abc | ^a.c$",
+            "a1 | \\d",
+            "abc | (b|x)c",
+            "abc | [[:alpha:]]+",
+            "foo bar | \\mbar\\M",
+            "abc | a(",
+            "a\nb | a.b",
+            "a\n | a$",
+            "héé | ^h\\w+$",
+            "abc | x*",
+            "ab | a{1,2}b",
+            "a.b | a\\.b",
+            "abc | [^a]",
+            "\\N | a",
+        )
+add(
+    "regexp_replace",
+    "text / text / text",
+    "abcabc | b | X",
+    "abc | (b) | [\\1]",
+    "abc | b | <\\&>",
+    "foobar | o+ | 0",
+    "abc | x | y",
+    ("abab", "a|ab", "X"),
+    "xaaay | a+? | b",
+    "abc | ^ | >",
+    "abc | (a)(b)? | \\2\\1",
+    "a\\b | b | \\\\",
+)
+add(
+    "regexp_replace",
+    "text / text / text / text",
+    "abcabc | b | X | g",
+    "abcABC | b | X | gi",
+    ("abc", "", "-", "g"),
+    "abc | x* | - | g",
+    "a1b22 | [0-9]+ | # | g",
+)
+add(
+    "regexp_match",
+    "text / text",
+    "foobar | o(b)",
+    "foobar | o+",
+    "foobar | x",
+    "foobar | (f)(o+)(z)?",
+    "abcd | (a|ab)(c|bcd)",
+    "2024-05 | (\\d+)-(\\d+)",
+)
+add("regexp_split_to_array", "text / text", "a b  c | \\s+", "abc | b", "hello | ", "a,b | ,")
+add("similar_to_escape", "text", "%b%", "a_c", "(a|b)%", "a.c")
+add("substring", "text / text", "foobar | o.b", "foobar | o(.)b", "foobar | x")
+
+for _unit in (
+    "year",
+    "quarter",
+    "month",
+    "week",
+    "day",
+    "hour",
+    "minute",
+    "second",
+    "milliseconds",
+    "decade",
+    "century",
+    "millennium",
+):
+    add("date_trunc", "=text / timestamp", *((_unit, v) for v in POOLS["timestamp"]))
+    add("date_trunc", "=text / timestamptz", *((_unit, v) for v in POOLS["timestamptz"]))
+    add("date_trunc", "=text / interval", *((_unit, v) for v in POOLS["interval"]))
+add(
+    "date_trunc",
+    "text / timestamp",
+    "day | 2024-02-29 12:34",
+    "month | 2024-02-29 12:34",
+    "foo | 2024-02-29",
+    "dow | 2024-02-29",
+    "\\N | 2024-01-01",
+    "epoch | 2024-01-01",
+    "timezone | 2024-01-01",
+    "HOUR | 2024-02-29 12:34",
+    "days | 2024-02-29 12:34",
+)
+add(
+    "date_trunc",
+    "=text / timestamptz / =text",
+    "day | 2024-02-29 02:34+00 | America/New_York",
+    "hour | 2013-11-03 05:30+00 | Asia/Kolkata",
+    "day | 2024-01-01+00 | Nowhere/X",
+)
+for _unit in (
+    "year",
+    "quarter",
+    "month",
+    "week",
+    "day",
+    "hour",
+    "minute",
+    "second",
+    "milliseconds",
+    "microseconds",
+    "decade",
+    "century",
+    "millennium",
+    "dow",
+    "isodow",
+    "doy",
+    "isoyear",
+    "epoch",
+    "julian",
+    "timezone",
+    "foo",
+):
+    for _f in ("extract", "date_part"):
+        for _t in ("timestamp", "timestamptz", "interval", "time", "date"):
+            if (_f, _t) != ("date_part", "date"):
+                add(
+                    _f,
+                    f"=text / {_t}",
+                    *(
+                        (_unit, v)
+                        for v in POOLS[_t]
+                        if _unit != "timezone" or "inf" not in (v or "")
+                    ),
+                )
+add(
+    "extract",
+    "text / timestamp",
+    "day | 2024-02-29 12:34",
+    "epoch | 2024-02-29 12:34:01.5",
+    "foo | 2024-02-29",
+)
+
+for _t in ("timestamp", "timestamptz", "date"):
+    add("+", f"{_t} / interval")
+    add("-", f"{_t} / interval")
+    add("-", f"{_t} / {_t}")
+add("+", "interval / timestamp", "1 mon | 2024-01-31")
+add(
+    "+",
+    "timestamp / interval",
+    "2024-01-31 | 1 mon",
+    "2024-02-29 | 1 year",
+    "2024-03-31 10:00 | -1 mon",
+    "294000-01-01 | 1000 years",
+    "4700-01-01 BC | -100 years",
+    "2024-01-31 | 13 mons -1 day",
+)
+for _op in ("+", "-"):
+    add(
+        _op,
+        "date / int4",
+        "2024-02-28 | 2",
+        "infinity | 1",
+        "2024-01-01 | 2147483647",
+        "2024-01-01 | -400",
+        "\\N | 1",
+    )
+    add(_op, "time / interval")
+add("-", "time / time")
+add("+", "date / time", "2024-02-29 | 12:34", "infinity | 01:00")
+for _op in ("+", "-"):
+    add(_op, "interval / interval")
+add("-", "interval")
+add(
+    "*",
+    "interval / float8",
+    *(
+        f"{i} | {f}"
+        for i in ("1 day", "1 mon", "1 year 2 mons 3 days 04:05:06.7", "-1 mon")
+        for f in ("1.5", "2", "-0.5", "0", "1e300", "NaN")
+    ),
+)
+add(
+    "/",
+    "interval / float8",
+    *(
+        f"{i} | {f}"
+        for i in ("1 day", "1 mon", "1 year 2 mons 3 days 04:05:06.7")
+        for f in ("1.5", "2", "-3", "0")
+    ),
+)
+for _f in ("justify_hours", "justify_days", "justify_interval"):
+    add(_f, "interval")
+    add(
+        _f,
+        "interval",
+        "35 days",
+        "-35 days",
+        "1 mon -1 hour",
+        "36:00",
+        "-36:00",
+        "1 mon -31 days",
+        "30 days 25:00",
+    )
+add(
+    "age",
+    "timestamp / timestamp",
+    "2024-03-01 | 2023-01-15",
+    "2023-01-15 | 2024-03-01",
+    "2024-03-31 | 2024-02-29",
+    "2024-02-29 | 2024-03-31",
+    "2001-04-10 | 1957-06-13",
+    "2024-01-01 10:00 | 2024-01-02 09:00",
+    "2024-05-31 | 2024-04-30 12:00",
+)
+add(
+    "make_date",
+    "int4 / int4 / int4",
+    "2024 | 2 | 29",
+    "2023 | 2 | 29",
+    "0 | 1 | 1",
+    "-44 | 3 | 15",
+    "2024 | 13 | 1",
+)
+add(
+    "make_time",
+    "int4 / int4 / float8",
+    "12 | 34 | 56.789",
+    "24 | 0 | 0",
+    "25 | 0 | 0",
+    "1 | 60 | 0",
+)
+add("make_timestamp", "int4 / int4 / int4 / int4 / int4 / float8", "2024 | 2 | 29 | 1 | 2 | 3.5")
+add("make_interval", "int4 / int4 / int4 / int4", "1 | 2 | 3 | 4")
+add(
+    "to_timestamp",
+    "float8",
+    "1700000000",
+    "0",
+    "-1.5",
+    "1700000000.123456",
+    "Infinity",
+    "NaN",
+    "1e20",
+)
+add(
+    "timezone",
+    "=text / timestamptz",
+    "America/New_York | 2024-05-17 12:00+00",
+    "Asia/Kolkata | 2024-05-17 12:00+00",
+    "UTC | 2024-05-17 12:00+00",
+    "+02 | 2024-05-17 12:00+00",
+    "2 | 2024-05-17 12:00+00",
+    "-03:30 | 2024-05-17 12:00+00",
+    "Nowhere | 2024-05-17 12:00+00",
+    "UTC | infinity",
+)
+add(
+    "timezone",
+    "=text / timestamp",
+    "America/New_York | 2024-05-17 12:00",
+    "America/New_York | 2024-03-10 02:30",
+    "America/New_York | 2024-11-03 01:30",
+)
+
+for _op in ("->", "->>"):
+    add(_op, "jsonb / text", *((v, k) for v in POOLS["jsonb"] for k in ("a", "b", "x")))
+    add(_op, "jsonb / int4", *((v, k) for v in POOLS["jsonb"] for k in ("0", "-1", "9")))
+for _op in ("#>", "#>>"):
+    add(
+        _op,
+        "jsonb / text[]",
+        *((v, k) for v in POOLS["jsonb"] for k in ("{}", "{b,c,1}", "{0}", "{0,a}", "{a}")),
+    )
+for _op in ("@>", "<@"):
+    add(_op, "jsonb / jsonb")
+add("?", "jsonb / text", *((v, k) for v in POOLS["jsonb"] for k in ("a", "b")))
+for _op in ("?|", "?&"):
+    add(_op, "jsonb / text[]", *((v, k) for v in POOLS["jsonb"] for k in ("{a,b}", "{x}", "{}")))
+add("||", "jsonb / jsonb")
+add("-", "jsonb / text", *((v, "a") for v in POOLS["jsonb"]))
+add("-", "jsonb / int4", *((v, k) for v in POOLS["jsonb"] for k in ("0", "-1", "5")))
+add("-", "jsonb / text[]", *((v, "{a,b}") for v in POOLS["jsonb"]))
+add("#-", "jsonb / text[]", *((v, k) for v in POOLS["jsonb"] for k in ("{b,c}", "{0}", "{0,a}")))
+for _f in ("jsonb_typeof", "jsonb_array_length", "jsonb_strip_nulls", "jsonb_pretty"):
+    add(_f, "jsonb")
+for _t in (
+    "int4",
+    "float8",
+    "numeric(10,2)",
+    "text",
+    "bool",
+    "timestamp",
+    "timestamptz",
+    "date",
+    "jsonb",
+    "int4[]",
+    "text[]",
+    "interval",
+    "uuid",
+):
+    add("to_jsonb", _t)
+add(
+    "jsonb_build_object",
+    "text / int4 / text / bool",
+    "a | 1 | b | t",
+    "a | \\N | b | f",
+    "\\N | 1 | b | t",
+)
+add("jsonb_build_array", "int4 / text / jsonb", '1 | a | {"x": 1}', "\\N | \\N | \\N")
+add(
+    "jsonb_set",
+    "jsonb / text[] / jsonb",
+    '{"a": 1} | {a} | 2',
+    '{"a": 1} | {b} | 2',
+    "[1,2] | {5} | 3",
+    "[1,2] | {-9} | 3",
+    '{"a": {"b": 1}} | {a,b} | [1]',
+    "1 | {a} | 2",
+    "[1] | {x} | 1",
+)
+add(
+    "jsonb_insert",
+    "jsonb / text[] / jsonb",
+    '{"a": 1} | {b} | 2',
+    "[1,2] | {1} | 3",
+    '{"a": 1} | {a} | 2',
+)
+add("jsonb_extract_path_text", "jsonb / text / text", '{"a": {"b": "x"}} | a | b')
+
+add("array_length", "int4[] / int4", *((v, d) for v in POOLS["int4[]"] for d in ("1", "2")))
+add("cardinality", "int4[]")
+add("array_append", "int4[] / int4", *((v, d) for v in POOLS["int4[]"] for d in ("9", None)))
+add("array_prepend", "int4 / int4[]", *((d, v) for v in POOLS["int4[]"] for d in ("9", None)))
+add("array_cat", "int4[] / int4[]")
+add("||", "int4[] / int4", "{1,2} | 3")
+add("||", "int4 / int4[]", "3 | {1,2}")
+add("||", "int4[] / int4[]")
+for _op in ("@>", "<@", "&&"):
+    add(_op, "int4[] / int4[]")
+add("array_remove", "int4[] / int4", "{1,2,1} | 1", "{1,NULL} | \\N", "\\N | 1")
+add("array_replace", "int4[] / int4 / int4", "{1,2,1} | 1 | 9", "{1,NULL} | \\N | 0")
+add("array_position", "int4[] / int4", "{1,2,1} | 1", "{1,NULL} | \\N", "{1} | 5")
+add("array_positions", "int4[] / int4", "{1,2,1} | 1", "{1} | 5")
+add(
+    "array_subscript",
+    "int4[] / int4",
+    *((v, d) for v in POOLS["int4[]"] for d in ("1", "0", "3", "4")),
+)
+for _f in ("coalesce", "greatest", "least"):
+    for _t in ("int4", "float8", "text", "numeric(10,2)", "date", "interval"):
+        add(_f, f"{_t} / {_t}")
+    add(_f, "int4 / numeric(10,2)")
+for _t in ("int4", "float8", "text", "numeric(10,2)", "interval", "jsonb"):
+    add("nullif", f"{_t} / {_t}")
+    add("is distinct from", f"{_t} / {_t}")
+    add("is not distinct from", f"{_t} / {_t}")
+add(
+    "format_type",
+    "oid / int4",
+    "23 | -1",
+    "1043 | 14",
+    "1700 | 655366",
+    "1007 | -1",
+    "99999 | -1",
+    "1184 | 3",
+    "1043 | \\N",
+)

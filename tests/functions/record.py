@@ -1,0 +1,77 @@
+"""Record PostgreSQL's answers: python -m tests.functions.record 'host=127.0.0.1 user=postgres'.
+
+Any PostgreSQL 15 with the locale C.UTF-8 will do. One file for each initial part of the cases; what a
+file says of one row is its text, or the SQLSTATE and message of its error.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import psycopg
+
+from tests.functions.cases import CASES, Case
+
+RECORDED = Path(__file__).parent / "recorded"
+INFIX = {"is distinct from", "is not distinct from"}
+
+
+def sql_of(case: Case) -> str:
+    """Return the expression, with %s for each argument's text."""
+    args = [f"CAST(%s::text AS {t.lstrip('=')})" for t in case.types]
+    if case.name.startswith("cast "):
+        return f"CAST({args[0]} AS {case.name[5:]})"
+    if case.name == "array_subscript":
+        return f"({args[0]})[{args[1]}]"
+    if case.name == "similar_to_escape":
+        return f"pg_catalog.similar_to_escape({args[0]})"
+    if case.name == "extract":
+        return f"pg_catalog.extract({', '.join(args)})"
+    if case.name[0].isalpha() and case.name not in INFIX:
+        return f"{case.name}({', '.join(args)})"
+    name = case.name.replace("%", "%%")
+    return f"({args[0]} {name} {args[1]})" if len(args) == 2 else f"({name} {args[0]})"
+
+
+def answer(connection: "psycopg.Connection[tuple[str | None]]", sql: str, row: object) -> object:
+    try:
+        found = connection.execute(f"SELECT ({sql})::text", row).fetchone()  # type: ignore[arg-type,call-overload]
+    except psycopg.Error as error:
+        return {"error": f"{error.sqlstate} {error.diag.message_primary}"}
+    assert found is not None
+    return found[0]
+
+
+def main(dsn: str) -> None:
+    RECORDED.mkdir(exist_ok=True)
+    answers: dict[tuple[str, tuple[str, ...]], list[object]] = {}
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        for case in CASES:
+            sql = sql_of(case)
+            rows = answers.setdefault((case.name, case.types), [])
+            rows += [[list(row), answer(connection, sql, row)] for row in case.rows]
+    by_file: dict[str, list[str]] = {}
+    for (name, types), rows in answers.items():
+        parts = {"name": name, "types": types, "rows": rows}
+        by_file.setdefault(family_of(name, types), []).append(json.dumps(parts, ensure_ascii=False))
+    for family, lines in by_file.items():
+        (RECORDED / f"{family}.json").write_text("[\n" + ",\n".join(lines) + "\n]\n")
+
+
+def family_of(name: str, types: tuple[str, ...]) -> str:
+    """Return the name of the file that holds a case's answers."""
+    words = " ".join((name, *types))
+    if name.startswith("cast "):
+        return "casts"
+    if "json" in words:
+        return "jsonb"
+    if "[]" in words:
+        return "arrays"
+    if any(word in words for word in ("date", "time", "interval")):
+        return "datetime"
+    return "text" if "text" in words else "numbers"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
