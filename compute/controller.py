@@ -142,9 +142,9 @@ class ComputeController:
         self._holds_task: asyncio.Task[None] | None = None
 
     async def close(self) -> None:
-        """End all replicas and let go of everything."""
-        for id in list(self._dataflows):
-            self._forget(self._dataflows[id])
+        """End all replicas. The holds stay, so that the next environment finds all readable."""
+        for dataflow in list(self._dataflows.values()):
+            self._forget(dataflow)
         for cluster in list(self._clusters.values()):
             await self.drop_cluster(cluster.id)
         for task in list(self._tasks):
@@ -298,6 +298,7 @@ class ComputeController:
         for export in dataflow.description.exports:
             dataflow.cluster.send(AllowCompaction(export.id, None))
         self._forget(dataflow)
+        self._release(dataflow.holds)
 
     def _forget(self, dataflow: _Dataflow) -> None:
         id = dataflow.description.id
@@ -328,8 +329,6 @@ class ComputeController:
                     if feeding.listen is not None:
                         feeding.listen.cancel()
                     del self._feeding[shard]
-        self._release(dataflow.holds)
-        dataflow.holds = {}
 
     def _release(self, holds: Mapping[GlobalId, ReadCapability]) -> None:
         async def release(hold: ReadCapability) -> None:

@@ -19,7 +19,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from foreshore.compute.protocol import Hello, Response
-from foreshore.compute.transport import SECRET_VARIABLE, Connection, Tables
+from foreshore.compute.transport import (
+    SCRATCH_VARIABLE,
+    SECRET_VARIABLE,
+    Connection,
+    Tables,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +92,7 @@ class ReplicaLink:
             address,
             "--lifeline",
             stdin=asyncio.subprocess.PIPE,
-            env={**os.environ, SECRET_VARIABLE: secret},
+            env={**os.environ, SECRET_VARIABLE: secret, SCRATCH_VARIABLE: directory},
             start_new_session=True,
         )
         self.pid = process.pid

@@ -16,9 +16,11 @@ import gc
 import logging
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import assert_never
 
 import click
@@ -54,7 +56,12 @@ from foreshore.compute.protocol import (
     Status,
 )
 from foreshore.compute.reconcile import Wanted, catch_up, fits
-from foreshore.compute.transport import SECRET_VARIABLE, Connection, Tables
+from foreshore.compute.transport import (
+    SCRATCH_VARIABLE,
+    SECRET_VARIABLE,
+    Connection,
+    Tables,
+)
 from foreshore.errors import InvalidParameterValue, QueryCanceled
 from foreshore.ids import GlobalId
 
@@ -79,10 +86,19 @@ def duckdb_engine(options: Mapping[str, str]) -> Engine:
 
 
 def spark_engine(options: Mapping[str, str]) -> Engine:
-    """Return Spark's engine, once its session is up."""
+    """Return Spark's engine, once its session is up; options `spark.…` configure it."""
     from foreshore.compute.bulk.spark import SparkEngine
+    from foreshore.compute.spark_session import SparkOptions
 
-    return SparkEngine(options)
+    parent = os.environ.get(SCRATCH_VARIABLE) or tempfile.mkdtemp(prefix="foreshore-")
+    return SparkEngine(
+        SparkOptions(
+            scratch=Path(parent) / "spark",
+            master=options.get("master", "local[*]"),
+            memory_mb=int(options.get("memory_mb", "1536")),
+            configuration={k: v for k, v in options.items() if k.startswith("spark.")},
+        )
+    )
 
 
 ENGINES: dict[str, EngineFactory] = {"embedded": duckdb_engine, "spark": spark_engine}

@@ -30,7 +30,8 @@ from foreshore.compute.protocol import Hello, Message
 
 logger = logging.getLogger(__name__)
 
-SECRET_VARIABLE = "FORESHORE_REPLICA_SECRET"
+SECRET_VARIABLE = "FORESHORE_REPLICA_SECRET"  # in the environment of a replica's process
+SCRATCH_VARIABLE = "FORESHORE_REPLICA_SCRATCH"  # a directory that is removed when it has ended
 MAX_FRAME = (1 << 32) - 1
 MAX_HELLO = 4096
 MAX_UNSENT = 2 << 30

@@ -63,7 +63,7 @@ def hash_columns(columns: Sequence[pa.Array], types: Sequence[SqlType] | None, r
 
 
 def key_words(key: Sequence[Datum], types: Sequence[SqlType]) -> tuple[int, ...] | None:
-    """Return the words of a key; None if no value of such types equals it: NULL, or out of range."""
+    """Return the words of a key; None if nothing equals it: NULL, or no value of the type."""
     words: tuple[int, ...] = ()
     for datum, type in zip(key, types, strict=True):
         if datum is None:

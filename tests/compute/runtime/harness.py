@@ -33,8 +33,10 @@ def table(*names: str) -> tuple[Get, ...]:
 
 
 def counts_of(relation: Relation) -> Relation:
-    """Return select v, count(*) group by v."""
-    return Reduce(relation, (Column(1, TEXT),), (Aggregate("count", (), INT8),))
+    """Return select v, count(*) group by v, the last column."""
+    last = len(columns_of(relation)) - 1
+    key = Column(last, columns_of(relation)[last].type)
+    return Reduce(relation, (key,), (Aggregate("count", (), INT8),))
 
 
 def index_on(id: str, *columns: int, of: Relation) -> IndexExport:

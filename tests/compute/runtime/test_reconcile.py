@@ -1,0 +1,115 @@
+"""A replica that outlives its controller keeps what the next one still wants."""
+
+import asyncio
+import os
+import secrets
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from foreshore.compute.transport import SECRET_VARIABLE
+from tests.compute.runtime.harness import (
+    Environment,
+    counts_of,
+    environment,
+    id_,
+    index_on,
+    run,
+    table,
+)
+
+
+@asynccontextmanager
+async def replica_at(port: int) -> AsyncIterator[None]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", "foreshore.compute.replica"),
+        *("--listen", f"127.0.0.1:{port}"),
+        env=dict(os.environ),
+    )
+    try:
+        yield
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def work_of(env: Environment, dataflow: str) -> tuple[int, int]:
+    """Return how often the dataflow has been stepped, and how many dataflows there are."""
+    while True:
+        for status in env.compute.status():
+            for each in status["dataflows"]:
+                if each["id"] == dataflow and each["state"] == "running":
+                    return each["steps"], len(status["dataflows"])
+        await asyncio.sleep(0.02)  # noqa: ASYNC110
+
+
+def test_a_controller_that_connects_anew_finds_the_indexes_warm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SECRET_VARIABLE, secrets.token_hex())
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    relation = counts_of(*table("u1"))
+    other = counts_of(relation)
+
+    async def first_life() -> None:
+        async with environment(tmp_path) as env:
+            env.compute.create_cluster("c")
+            env.compute.create_replica("c", "r1", f"127.0.0.1:{port}")
+            await env.create("u1")
+            time = await env.write({"u1": [((1, "a"), 1)]})
+            await env.maintain("c", "u8", relation, index_on("u7", 0, of=relation), as_of=time)
+            await env.maintain("c", "u6", relation, index_on("u5", 0, of=relation), as_of=time)
+            for n in range(3):
+                time = await env.write({"u1": [((n, "a"), 1)]})
+                await env.compute.wait_upper(id_("u7"), time)
+            # the controller goes without saying that the indexes are not wanted any more
+            for task in [
+                r.task for c in env.compute._clusters.values() for r in c.replicas.values()
+            ]:
+                assert task is not None
+                task.cancel()
+            await asyncio.sleep(0)
+
+    async def second_life() -> None:
+        async with environment(tmp_path) as env:
+            acquired = await env.storage.acquire_capabilities(env.storage.ids())
+            env.reads = {id: read for id, (read, _) in acquired.items()}
+            env.tables = [id_("u1")]
+            env.time = env.storage.upper(id_("u1"))
+            missed = await env.write({"u1": [((7, "b"), 1)]})
+            env.compute.create_cluster("c")
+            await env.maintain("c", "u8", relation, index_on("u7", 0, of=relation), as_of=missed)
+            env.compute.create_replica("c", "r1", f"127.0.0.1:{port}")
+            assert await env.index_rows("c", "u7", relation, missed) == {("a", 4): 1, ("b", 1): 1}
+            steps, dataflows = await work_of(env, "u8")
+            assert steps >= 3  # those of the first life count
+            assert dataflows == 1  # the other one is gone
+            time = await env.write({"u1": [((8, "b"), 1)]})
+            assert await env.index_rows("c", "u7", relation, time) == {("a", 4): 1, ("b", 2): 1}
+
+    async def third_life() -> None:
+        async with environment(tmp_path) as env:
+            acquired = await env.storage.acquire_capabilities(env.storage.ids())
+            env.reads = {id: read for id, (read, _) in acquired.items()}
+            env.tables = [id_("u1")]
+            env.time = env.storage.upper(id_("u1"))
+            time = await env.write({})
+            env.compute.create_cluster("c")
+            env.compute.create_replica("c", "r1", f"127.0.0.1:{port}")
+            # the same id for another plan
+            await env.maintain("c", "u8", other, index_on("u7", 0, of=other), as_of=time)
+            assert await env.index_rows("c", "u7", other, time) == {(4, 1): 1, (2, 1): 1}
+
+    async def scenario() -> None:
+        async with replica_at(port):
+            await first_life()
+            await second_life()
+            await third_life()
+
+    run(scenario)
