@@ -170,7 +170,7 @@ class Wal:
     def append(self, entry: Entry) -> None:
         """Have the entry made durable with the next record."""
         if self.failure is not None:
-            raise self.failure
+            raise self.failure.with_traceback(None)
         if self._closing:
             raise Unavailable("the storage is shutting down", sqlstate="57P01")
         self._pending.append(entry)

@@ -309,6 +309,38 @@ def test_an_older_environment_fails_at_its_next_write(tmp_path: Path) -> None:
     run(main)
 
 
+def test_of_environments_that_open_at_once_the_last_epoch_writes(tmp_path: Path) -> None:
+    async def main() -> None:
+        first = await open_at(tmp_path)
+        await first.create(U1, ROWS)
+        await first.close()
+        written = 0
+        for _ in range(5):
+            opened = await asyncio.gather(
+                *(open_at(tmp_path) for _ in range(4)), return_exceptions=True
+            )
+            controllers = []
+            for outcome in opened:
+                if isinstance(outcome, BaseException):
+                    assert isinstance(outcome, Fenced), outcome
+                else:
+                    controllers.append(outcome)
+            controllers.sort(key=lambda controller: controller.epoch)
+            for controller in controllers[:-1]:
+                with pytest.raises(Fenced):
+                    await controller.append([write(U1, written, written + 1)])
+            await put(controllers[-1], write(U1, written, written + 1, (A, written, 1)))
+            written += 1
+            for controller in controllers:
+                await abandon(controller)
+        last = await open_at(tmp_path)
+        snapshot = last.snapshot(await reader(last, U1), written - 1)
+        assert updates_of(snapshot.tail) == [(A, time, 1) for time in range(written)]
+        await last.close()
+
+    run(main)
+
+
 def test_all_of_one_call_is_one_record(tmp_path: Path) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path)
