@@ -419,7 +419,9 @@ class ComputeController:
             if event.upper > beyond:
                 passed.set()
 
-        listen = self._storage.listen(id, self._storage.upper(id), heard)
+        # a new shard may be readable only from a time that its upper has not reached
+        start = max(self._storage.upper(id), self._storage.since(id))
+        listen = self._storage.listen(id, start, heard)
         try:
             await passed.wait()
         finally:
