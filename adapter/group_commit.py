@@ -66,6 +66,7 @@ class Write:
     reads: Reads | None = None
     at: Callable[[Timestamp], Mapping[GlobalId, pa.Table]] | None = None
     applied: Callable[[Timestamp], None] | None = None
+    owner: object = None  # of blocked tables
     done: asyncio.Future[Timestamp] = field(init=False)
 
 
@@ -81,6 +82,8 @@ class GroupCommit:
         self._wake = asyncio.Event()
         self._blocked: dict[GlobalId, object] = {}  # shards that only one owner may write now
         self._failed: BaseException | None = None
+        self._settled = asyncio.Event()
+        self._settled.set()
         self.groups = 0
         self.writes = 0
 
@@ -97,6 +100,10 @@ class GroupCommit:
         """Write to a dropped shard no more."""
         self._ids.discard(id)
         self._changed.pop(id, None)
+
+    def __contains__(self, id: object) -> bool:
+        """Whether `id` is a shard that is written here."""
+        return id in self._ids
 
     def changed(self, id: GlobalId) -> Timestamp:
         """Return the time of the last write to a shard, or one after it."""
@@ -123,6 +130,10 @@ class GroupCommit:
         self._blocked = {id: other for id, other in self._blocked.items() if other is not owner}
         self._wake.set()
 
+    async def settled(self) -> None:
+        """Wait for the group that is being made durable, if there is one."""
+        await self._settled.wait()
+
     # --- the loop ------------------------------------------------------------------------------
 
     async def run(self) -> None:
@@ -132,8 +143,12 @@ class GroupCommit:
                 with suppress(TimeoutError):  # nothing is written: advance
                     await asyncio.wait_for(self._wake.wait(), IDLE_ADVANCE_MS / 1000)
                 self._wake.clear()
-                group = self._form()
-                await (self._commit(group) if group else self._advance())
+                self._settled.clear()
+                try:
+                    group = self._form()
+                    await (self._commit(group) if group else self._advance())
+                finally:
+                    self._settled.set()
         except asyncio.CancelledError as error:
             self._stop(error)
             raise
@@ -160,7 +175,7 @@ class GroupCommit:
                 write.done.set_exception(
                     UndefinedTable(f"table {min(missing)} was dropped by another session")
                 )
-            elif write.reads is None and not self._blocked.keys().isdisjoint(ids):
+            elif any(self._blocked.get(id, write.owner) is not write.owner for id in ids):
                 left.append(write)
             elif write.reads is not None and not self._holds(write.reads, touched):
                 write.done.set_exception(

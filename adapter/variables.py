@@ -268,6 +268,14 @@ def split_list(value: str) -> tuple[str, ...]:
     )
 
 
+def split_dotted(name: str) -> tuple[str, ...]:
+    """Return the parts of a qualified name as written."""
+    return tuple(
+        match[2].lower() if match[1] is None else match[1].replace('""', '"')
+        for match in re.finditer(r'"((?:[^"]|"")*)"|([^\s."]+)', name)
+    )
+
+
 class Variables:
     """The variables of one session."""
 
@@ -280,6 +288,7 @@ class Variables:
         self._current = dict(self._values)  # with what is local to it
         self._reported: dict[str, str] = {}
         self._touched = False  # in the running transaction
+        self.version = 0  # grows with every change
 
     def __getitem__(self, name: str) -> str:
         """Return the value of a variable that exists, by its name in lower case."""
@@ -317,6 +326,7 @@ class Variables:
             if known is not None and known.fixed and value != self._current[key]:
                 raise CantChangeRuntimeParam(f'parameter "{known.name}" cannot be changed')
         self._touched = True
+        self.version += 1
         self._current[key] = value
         if not local:
             self._set[key] = value
@@ -329,6 +339,7 @@ class Variables:
     def reset_all(self) -> None:
         """Set all to their defaults, but for what belongs to the transaction."""
         self._touched = True
+        self.version += 1
         for key in list(self._current):
             if not key.startswith("transaction_"):
                 self._current[key] = self._set[key] = self._defaults.get(key, "")
@@ -338,6 +349,7 @@ class Variables:
         if not self._touched:
             return
         self._touched = False
+        self.version += 1
         self._set["transaction_isolation"] = self._set["default_transaction_isolation"]
         self._set["transaction_read_only"] = self._set["default_transaction_read_only"]
         self._values = dict(self._set)

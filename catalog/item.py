@@ -116,6 +116,9 @@ class Item(msgspec.Struct, frozen=True):
     depends_on: tuple[GlobalId, ...] = ()
     cluster: str | None = None  # of a materialized view and of an index: the cluster's id
     on: GlobalId | None = None  # of an index: its relation
+    # What the names in `create_sql` meant when it was written: full names, each with its id. They
+    # keep meaning that when the object gets another name.
+    bound: tuple[tuple[tuple[str, str, str], GlobalId], ...] = ()
 
     @property
     def kind(self) -> str:

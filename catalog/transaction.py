@@ -158,6 +158,7 @@ class Transaction:
     ) -> Item:
         """Create an item under an id from `allot_item`."""
         self.refuse_taken(schema, name)
+        needs = tuple(sorted(depends_on))
         return self._put(
             Item(
                 id,
@@ -167,9 +168,10 @@ class Transaction:
                 name,
                 owner,
                 create_sql,
-                tuple(sorted(depends_on)),
+                needs,
                 cluster,
                 on,
+                tuple((self.state.full_name(self.state.item(need)), need) for need in needs),
             )
         )
 
@@ -214,10 +216,6 @@ class Transaction:
             case _:
                 pass
         return self._put(msgspec.structs.replace(target, name=to))
-
-    def set_create_sql(self, id: GlobalId, create_sql: str) -> None:
-        """Replace the defining statement of an item by one that means the same."""
-        self._put(msgspec.structs.replace(self.state.item(id), create_sql=create_sql))
 
     def drop(
         self,

@@ -1,0 +1,405 @@
+"""The coordinator: the one owner of the catalog, of times, and of what is maintained.
+
+All its state belongs to the event loop and changes between two awaits, so that a command sees all of
+another or nothing. Changes of the catalog go one at a time: shards are created, then the catalog's
+rows and what the transaction writes become durable in one append, and at that same moment the new
+state is shown; dataflows and replicas follow from the difference of the two states. Slow work is
+handed off to storage, to replicas and to threads.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from foreshore.adapter.group_commit import GroupCommit, Reads, Write
+from foreshore.adapter.oracle import TimestampOracle
+from foreshore.adapter.read_holds import ReadHolds
+from foreshore.adapter.table_locks import TableLocks
+from foreshore.adapter.timestamp_selection import Interval
+from foreshore.catalog.catalog import Catalog, Planned
+from foreshore.catalog.durable import CATALOG_SHARD, difference
+from foreshore.catalog.item import Cluster, Item, Object, Replica
+from foreshore.catalog.state import State, name_key, with_allotted, with_objects
+from foreshore.catalog.transaction import Transaction as CatalogTransaction
+from foreshore.clock import Clock
+from foreshore.compute.controller import ComputeController
+from foreshore.compute.engine import Engine
+from foreshore.compute.protocol import DataflowDescription, IndexExport, SinkExport
+from foreshore.errors import Conflict, DatabaseError, FeatureNotSupported
+from foreshore.expr.ir import Get, Relation, sources_of
+from foreshore.ids import GlobalId
+from foreshore.storage.controller import ReadCapability, StorageController, WriteCapability
+from foreshore.update import Timestamp
+
+logger = logging.getLogger(__name__)
+
+HOLDS_INTERVAL_S = 1.0
+
+
+@dataclass(slots=True)
+class CatalogChange:
+    """A change of the catalog, and what planning made of its new items."""
+
+    transaction: CatalogTransaction
+    planned: dict[GlobalId, Planned] = field(default_factory=dict)
+
+
+class Coordinator:
+    """The state of one environment; `adapter.environment` puts it together."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        storage: StorageController,
+        compute: ComputeController,
+        engine: Engine,
+        executor: Executor,
+        oracle: TimestampOracle,
+        catalog: Catalog,
+        holds: ReadHolds,
+    ) -> None:
+        self.clock = clock
+        self.storage = storage
+        self.compute = compute
+        self.engine = engine  # of this process: queries over the catalog and over few rows
+        self.executor = executor
+        self.oracle = oracle
+        self.catalog = catalog
+        self.holds = holds
+        self.group = GroupCommit(storage, oracle)
+        self.locks = TableLocks(self.group)
+        self.capabilities: dict[GlobalId, tuple[ReadCapability, WriteCapability]] = {}
+        self.as_ofs: dict[GlobalId, Timestamp] = {}  # of dataflows: since when they are exact
+        self._ddl = asyncio.Lock()
+        self._arranged: dict[str, tuple[State, list[GlobalId], frozenset[GlobalId]]] = {}
+        self._bases: tuple[int, dict[GlobalId, frozenset[GlobalId]]] = (-1, {})
+
+    # --- what there is -------------------------------------------------------------------------
+
+    @property
+    def state(self) -> State:
+        """The catalog's present state."""
+        return self.catalog.state
+
+    def bases(self, id: GlobalId) -> frozenset[GlobalId]:
+        """Return the tables that the contents of `id` come from."""
+        version, known = self._bases
+        if version != self.state.version:
+            known = {}
+            self._bases = (self.state.version, known)
+        found = known.get(id)
+        if found is None:
+            planned = self.catalog.planned.get(id)
+            if planned is None or planned.definition is None:
+                found = frozenset({id})
+            else:
+                found = self.bases_of(planned.definition)
+            known[id] = found
+        return found
+
+    def bases_of(self, relation: Relation) -> frozenset[GlobalId]:
+        """Return the tables that `relation` reads in the end, and builtin relations."""
+        return frozenset().union(*map(self.bases, sources_of(relation)))
+
+    def interval(self, id: GlobalId) -> Interval:
+        """Return the times at which a shard or an index can be read."""
+        return Interval(self.holds.since(id), self.upper(id))
+
+    def upper(self, id: GlobalId) -> Timestamp:
+        """Return the time from which on a shard or an index is not known."""
+        if id in self.capabilities:
+            return self.storage.upper(id)
+        return max(self.compute.upper(id), self.as_ofs[id])
+
+    def arranged(self, cluster: str) -> frozenset[GlobalId]:
+        """Return the relations that have a hydrated index on the cluster `cluster`.
+
+        It is the same object as long as nothing has changed.
+        """
+        known = self._arranged.get(cluster)
+        if known is not None:
+            state, waiting, found = known
+            if state is self.state and not any(map(self.is_hydrated, waiting)):
+                return found
+        owner = self.state.cluster(cluster)
+        indexes = [
+            item
+            for item in self.state.all(Item)
+            if item.on is not None and owner is not None and item.cluster == owner.id
+        ]
+        waiting = [item.id for item in indexes if not self.is_hydrated(item.id)]
+        found = frozenset(
+            item.on for item in indexes if item.on is not None and item.id not in waiting
+        )
+        self._arranged[cluster] = (self.state, waiting, found)
+        return found
+
+    def index_for(self, id: GlobalId, cluster: str) -> list[Item]:
+        """Return the hydrated indexes on `id` on the cluster with name `cluster`."""
+        found = self.state.cluster(cluster)
+        if found is None:
+            return []
+        return [
+            item
+            for item in self.state.indexes_on(id)
+            if item.cluster == found.id and self.is_hydrated(item.id)
+        ]
+
+    def is_hydrated(self, id: GlobalId) -> bool:
+        """Whether a dataflow's output has been computed at some time."""
+        return id in self.as_ofs and self.compute.upper(id) > self.as_ofs[id]
+
+    async def wait_readable(self, id: GlobalId, time: Timestamp) -> None:
+        """Wait until a shard or an index is known at `time`."""
+        if self.upper(id) > time:
+            return
+        await self.compute.wait_upper(id, time)
+
+    # --- commit --------------------------------------------------------------------------------
+
+    async def commit(
+        self,
+        rows: Mapping[GlobalId, Sequence[pa.Table]],
+        reads: Reads | None = None,
+        change: CatalogChange | None = None,
+        owner: object = None,
+    ) -> Timestamp:
+        """Make writes, and a change of the catalog, durable and visible at one time."""
+        if change is None or not change.transaction.changed:
+            return await self.group.write(Write(rows, reads, owner=owner))
+        async with self._ddl:
+            return await self._commit_change(dict(rows), reads, self._rebased(change), owner)
+
+    def _rebased(self, change: CatalogChange) -> CatalogChange:
+        """Return `change` on top of the present state; raises Conflict if it no longer fits."""
+        transaction = change.transaction
+        base, now = transaction.base, self.state
+        if base is now:
+            return change
+        old, new = dict(base.objects), dict(transaction.state.objects)
+        changes: dict[str, Object | None] = {}
+        for id in old.keys() | new.keys():
+            if old.get(id) is new.get(id):
+                continue
+            if now.get(id) is not old.get(id):
+                raise Conflict(
+                    "could not serialize access due to a concurrent change of the catalog"
+                )
+            changes[id] = new.get(id)
+        for id, each in changes.items():
+            if each is None:
+                if now.dependents.get(id, frozenset()) - base.dependents.get(id, frozenset()):
+                    raise Conflict("could not serialize access: a dropped object is used meanwhile")
+                continue
+            needs = each.depends_on if isinstance(each, Item) else ()
+            taken = now.names.get(name_key(each), id)
+            if taken not in (id, *changes) or any(
+                need not in now.objects and need not in changes for need in needs
+            ):
+                raise Conflict(
+                    "could not serialize access due to a concurrent change of the catalog"
+                )
+        merged = CatalogTransaction(now)
+        merged.state = with_objects(now, changes)
+        for space, number in transaction.state.allotted.items():
+            merged.state = with_allotted(
+                merged.state, space, max(number, now.allotted.get(space, 0))
+            )
+        return CatalogChange(merged, change.planned)
+
+    async def _commit_change(
+        self,
+        rows: dict[GlobalId, Sequence[pa.Table]],
+        reads: Reads | None,
+        change: CatalogChange,
+        owner: object,
+    ) -> Timestamp:
+        old, new = self.state, change.transaction.state
+        created = [each for id, each in new.objects.items() if id not in old.objects]
+        dropped = [each for id, each in old.objects.items() if id not in new.objects]
+        shards = [item for item in created if _has_shard(item)]
+        made: list[GlobalId] = []
+        try:
+            for item in shards:
+                assert isinstance(item, Item)
+                schema = change.planned[item.id].desc.arrow_schema()
+                self.capabilities[item.id] = await self.storage.create(item.id, schema)
+                made.append(item.id)
+                if item.type == "table":
+                    self.group.add(item.id)
+            gone = {each.id for each in dropped}
+            write = Write(
+                {id: tables for id, tables in rows.items() if id not in gone} | {CATALOG_SHARD: ()},
+                reads,
+                lambda time: {CATALOG_SHARD: difference(old, new, time)},
+                lambda time: self._show(time, change, created, dropped),
+                owner,
+            )
+            time = await self.group.write(write)
+        except BaseException:
+            if self.state is old:
+                for id in made:
+                    self.group.remove(id)
+                    del self.capabilities[id]
+                    await self.storage.drop(id)
+            raise
+        await self._follow(time, created, dropped)
+        return time
+
+    def _show(
+        self,
+        time: Timestamp,
+        change: CatalogChange,
+        created: Iterable[Object],
+        dropped: Iterable[Object],
+    ) -> None:
+        """Let everybody see the new state; it has just become durable at `time`."""
+        for each in dropped:
+            if isinstance(each, Item):
+                self.group.remove(each.id)
+                self.holds.remove(each.id)
+        self.catalog.commit(change.transaction, change.planned)
+        for each in created:
+            if isinstance(each, Item) and each.type != "view":
+                if each.type != "table":
+                    self.as_ofs[each.id] = time
+                self.look_after(each, time)
+
+    def look_after(self, item: Item, since: Timestamp) -> None:
+        """Hold the item's collection, and what it is made of."""
+        self.holds.add(
+            item.id, since, lambda: self.upper(item.id), sources_of(self.relation_of(item))
+        )
+
+    def relation_of(self, item: Item) -> Relation:
+        """Return what the item's collection is made of: itself for a table."""
+        if item.on is not None:
+            on = self.catalog.planned[item.on]
+            if self.state.item(item.on).type == "view":
+                assert on.definition is not None
+                return on.definition
+            return Get(item.on, on.desc.columns, on.desc.keys)
+        planned = self.catalog.planned[item.id]
+        if item.type == "table":
+            return Get(item.id, planned.desc.columns)
+        assert planned.definition is not None, item
+        return planned.definition
+
+    async def _follow(
+        self, time: Timestamp, created: Sequence[Object], dropped: Sequence[Object]
+    ) -> None:
+        """Do what the new state asks of storage and compute."""
+        for each in created:
+            if isinstance(each, Cluster):
+                self.compute.create_cluster(each.id, each.size, dict(each.options))
+        for each in created:
+            if isinstance(each, Replica):
+                self.compute.create_replica(each.cluster, each.id, each.options.get("address"))
+        for each in created:
+            if isinstance(each, Item):
+                if each.type == "materialized view":
+                    await self._downgrade(each.id, time)
+                await self.maintain(each, time)
+        for each in dropped:
+            if isinstance(each, Item):
+                await self._forget(each)
+        for each in dropped:
+            if isinstance(each, Replica):
+                await self.compute.drop_replica(each.cluster, each.id)
+        for each in dropped:
+            if isinstance(each, Cluster):
+                await self.compute.drop_cluster(each.id)
+
+    async def maintain(self, item: Item, as_of: Timestamp) -> None:
+        """Create the dataflow of a materialized view or an index."""
+        if item.type not in ("materialized view", "index"):
+            return
+        assert item.cluster is not None, item
+        self.as_ofs[item.id] = as_of
+        relation = self.relation_of(item)
+        export = (
+            IndexExport(item.id, self.catalog.planned[item.id].key)
+            if item.type == "index"
+            else SinkExport(item.id)
+        )
+        await self.compute.create_dataflow(
+            item.cluster,
+            DataflowDescription(
+                item.id,
+                relation,
+                tuple(sorted(sources_of(relation))),
+                (export,),
+                as_of,
+            ),
+        )
+
+    async def _forget(self, item: Item) -> None:
+        if item.id in self.as_ofs:
+            self.compute.drop_dataflow(item.id)
+            del self.as_ofs[item.id]
+        if item.id in self.capabilities:
+            del self.capabilities[item.id]
+            await self.storage.drop(item.id)
+
+    # --- the past ------------------------------------------------------------------------------
+
+    async def _downgrade(self, id: GlobalId, since: Timestamp) -> None:
+        read, write = self.capabilities[id]
+        lower = await self.storage.downgrade_capability(read, since)
+        assert isinstance(lower, ReadCapability)
+        self.capabilities[id] = (lower, write)
+
+    async def allow_compaction(self) -> None:
+        """Let storage and compute forget what nobody needs."""
+        for id, since in self.holds.due().items():
+            if id in self.capabilities:
+                await self._downgrade(id, since)
+            elif id in self.as_ofs:
+                self.compute.allow_compaction(id, since)
+
+    async def run_holds(self) -> None:
+        """Allow compaction now and then, until cancelled."""
+        while True:
+            await asyncio.sleep(HOLDS_INTERVAL_S)
+            try:
+                await self.allow_compaction()
+            except DatabaseError:
+                logger.exception("compaction could not be allowed")
+
+    # --- invariants ----------------------------------------------------------------------------
+
+    def check_consistency(self) -> None:
+        """Assert what holds between two commands."""
+        self.catalog.check()
+        self.holds.check()
+        self.group.check()
+        for item in self.state.items():
+            if item.type == "view":
+                continue
+            assert item.id in self.holds.collections, f"nobody holds {item.id}"
+            assert (item.id in self.capabilities) == _has_shard(item), item
+            if _has_shard(item):
+                read, _ = self.capabilities[item.id]
+                assert self.storage.since(item.id) <= self.holds.since(item.id), item
+                assert self.storage.exists(item.id), item
+                assert read.frontier <= self.holds.since(item.id), item
+            if item.type != "table":
+                assert item.id in self.as_ofs, f"nothing maintains {item.id}"
+        items = {item.id for item in self.state.items()}
+        assert self.holds.collections.keys() <= items, self.holds.collections.keys() - items
+        assert self.capabilities.keys() <= items | {CATALOG_SHARD}
+
+
+def _has_shard(each: Object) -> bool:
+    return isinstance(each, Item) and each.type in ("table", "materialized view")
+
+
+def refuse_system_inputs(relation: Relation, what: str) -> None:
+    """Raise if something maintained would be made of the system's relations."""
+    if any(id.startswith("s") for id in sources_of(relation)):
+        raise FeatureNotSupported(f"{what} over system relations is not supported")

@@ -1,0 +1,334 @@
+"""The environment: everything above storage and compute, put together, and what clients connect to.
+
+Opening one takes the shards over, reads the catalog, plans its items anew, goes on with the times
+of its predecessor and lets compute maintain again what was maintained. What had no place in the
+catalog when the last process ended is dropped.
+"""
+
+import asyncio
+import logging
+import struct
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from pathlib import Path
+
+import pyarrow as pa
+
+from foreshore import blocking
+from foreshore.adapter.client import Startup
+from foreshore.adapter.coordinator import Coordinator
+from foreshore.adapter.group_commit import Write
+from foreshore.adapter.names import DefinitionCatalog
+from foreshore.adapter.oracle import TimestampOracle
+from foreshore.adapter.read_holds import DEFAULT_LAG_MS, ReadHolds
+from foreshore.adapter.session import Session
+from foreshore.adapter.variables import Variables
+from foreshore.catalog.bootstrap import first_state
+from foreshore.catalog.catalog import Catalog, Planned
+from foreshore.catalog.durable import CATALOG_SHARD, ROW_SCHEMA, difference, load
+from foreshore.catalog.item import Cluster, Item, Replica
+from foreshore.catalog.state import State
+from foreshore.clock import Clock
+from foreshore.compute.bulk.duckdb import DuckDbEngine
+from foreshore.compute.controller import ComputeController
+from foreshore.errors import (
+    Conflict,
+    DatabaseError,
+    InternalError,
+    InvalidAuthorization,
+    InvalidCatalogName,
+    QueryCanceled,
+    UndefinedObject,
+)
+from foreshore.expr.ir import sources_of
+from foreshore.ids import GlobalId, global_id
+from foreshore.sql.parse import parse
+from foreshore.sql.plan import CreateIndex, CreateMaterializedView, CreateTable, CreateView
+from foreshore.sql.planner import plan_statement
+from foreshore.storage.consensus import Committed, Consensus, Mismatch
+from foreshore.storage.controller import StorageController
+from foreshore.update import Timestamp
+
+logger = logging.getLogger(__name__)
+
+ORACLE_KEY = "oracle/epoch_ms"
+THREADS = 4
+
+
+class ConsensusReservation:
+    """The oracle's reserved range, as a register of storage's consensus."""
+
+    def __init__(self, consensus: Consensus) -> None:
+        self._consensus = consensus
+        self._seqno: int | None = None
+
+    async def load(self) -> Timestamp:
+        """Return the last stored end."""
+        head = await self._consensus.head(ORACLE_KEY)
+        if head is None:
+            return 0
+        self._seqno = head.seqno
+        return int(struct.unpack(">q", head.data)[0])
+
+    async def store(self, end: Timestamp) -> None:
+        """Make `end` durable."""
+        data = struct.pack(">q", end)
+        match await self._consensus.compare_and_set(ORACLE_KEY, self._seqno, data):
+            case Committed(seqno=seqno):
+                self._seqno = seqno
+                await self._consensus.truncate(ORACLE_KEY, seqno)
+            case Mismatch():
+                raise Conflict(
+                    "another environment has taken over the timestamps", sqlstate="57P01"
+                )
+
+
+class Environment:
+    """One environment; implements `Client`."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        """Use `open`."""
+        self.coordinator = coordinator
+        self.sessions: dict[int, Session] = {}
+        self.builtin_tables: dict[tuple[GlobalId, str], tuple[State, pa.Table]] = {}
+        self._pids = count(1)
+        self._transients = count(1)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @classmethod
+    async def open(
+        cls,
+        *,
+        storage: StorageController,
+        clock: Clock,
+        data_dir: Path,
+        engine_options: Mapping[str, str] | None = None,
+        lag_ms: int = DEFAULT_LAG_MS,
+    ) -> "Environment":
+        """Bring the database in `storage` up: its catalog, times, clusters and dataflows."""
+        if not storage.exists(CATALOG_SHARD):
+            await storage.create(CATALOG_SHARD, ROW_SCHEMA)
+        capabilities = await storage.acquire_capabilities(storage.ids())
+        at_least = max(storage.upper(id) for id in storage.ids())
+        oracle = await TimestampOracle.open(
+            clock, ConsensusReservation(storage.consensus), at_least
+        )
+        state = await _load(storage, capabilities[CATALOG_SHARD][0])
+        fresh = state is None
+        state = state or first_state()
+        catalog = Catalog(state, plan_items(state))
+        for id in storage.ids():
+            if id != CATALOG_SHARD and state.get(id) is None:
+                logger.warning("dropping a shard that is in no catalog", extra={"shard": id})
+                await storage.drop(id)
+                del capabilities[id]
+        directory = str(data_dir.absolute())
+        options = {"directories": directory, **(engine_options or {})}
+        compute = ComputeController(
+            storage, lambda id: coordinator.capabilities[id][0], options=options
+        )
+        executor = ThreadPoolExecutor(THREADS, "query")
+        engine = await blocking.run(
+            None, lambda: DuckDbEngine(directories=[directory], threads=2)
+        )
+        coordinator = Coordinator(
+            clock=clock,
+            storage=storage,
+            compute=compute,
+            engine=engine,
+            executor=executor,
+            oracle=oracle,
+            catalog=catalog,
+            holds=ReadHolds(lag_ms),
+        )
+        environment = cls(coordinator)
+        coordinator.capabilities = capabilities
+        await environment._start(fresh=fresh)
+        return environment
+
+    async def _start(self, *, fresh: bool) -> None:
+        coordinator = self.coordinator
+        storage, state = coordinator.storage, coordinator.state
+        group = coordinator.group
+        group.add(CATALOG_SHARD)
+        tables = [item for item in state.all(Item) if item.type == "table"]
+        for item in tables:
+            group.add(item.id)
+        loop = asyncio.get_running_loop()
+        await group.advance()
+        self._tasks.append(loop.create_task(group.run()))
+        if fresh:
+            await group.write(
+                Write(
+                    {CATALOG_SHARD: ()},
+                    at=lambda time: {CATALOG_SHARD: difference(None, state, time)},
+                )
+            )
+        for cluster in state.all(Cluster):
+            coordinator.compute.create_cluster(cluster.id, cluster.size, dict(cluster.options))
+        for replica in state.all(Replica):
+            coordinator.compute.create_replica(
+                replica.cluster, replica.id, replica.options.get("address")
+            )
+        read_ts = coordinator.oracle.read_ts()
+        for item in state.items():
+            if item.type == "table":
+                coordinator.look_after(item, storage.since(item.id))
+            elif item.type != "view":
+                await self._resume(item, read_ts)
+        self._tasks.append(loop.create_task(coordinator.run_holds()))
+        coordinator.check_consistency()
+
+    async def _resume(self, item: Item, read_ts: Timestamp) -> None:
+        """Maintain again what was maintained, from where it can go on."""
+        coordinator = self.coordinator
+        storage = coordinator.storage
+        inputs = sources_of(coordinator.relation_of(item))
+        since = max((coordinator.holds.since(id) for id in inputs), default=0)
+        if item.type == "index":
+            as_of = max(since, read_ts)
+            coordinator.as_ofs[item.id] = as_of
+            coordinator.look_after(item, as_of)
+        else:
+            readable = min((storage.upper(id) for id in inputs), default=read_ts + 1) - 1
+            as_of = max(since, min(storage.upper(item.id) - 1, readable))
+            coordinator.as_ofs[item.id] = as_of
+            coordinator.look_after(item, storage.since(item.id))
+        await coordinator.maintain(item, as_of)
+
+    async def close(self) -> None:
+        """End all sessions, write what is pending, and let go of everything but storage."""
+        for session in list(self.sessions.values()):
+            await session.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.coordinator.compute.close()
+        self.coordinator.executor.shutdown(wait=False, cancel_futures=True)
+        await blocking.run(None, self.coordinator.engine.close)
+
+    @property
+    def failed(self) -> BaseException | None:
+        """Why the environment can no longer write, if so."""
+        for task in self._tasks:
+            if task.done() and not task.cancelled():
+                return task.exception()
+        return None
+
+    # --- clients -------------------------------------------------------------------------------
+
+    async def connect(self, startup: Startup) -> Session:
+        """Begin a session."""
+        state = self.coordinator.state
+        role = state.role(startup.user)
+        if role is None:
+            raise InvalidAuthorization(f'role "{startup.user}" does not exist')
+        if state.database(startup.database) is None:
+            raise InvalidCatalogName(f'database "{startup.database}" does not exist')
+        defaults = {"database": startup.database}
+        given = _options(startup.parameters.get("options", ""))
+        given.update({k: v for k, v in startup.parameters.items() if k != "options"})
+        unknown = []
+        probe = Variables(defaults)
+        for name, value in given.items():
+            if name.startswith("_pq_."):
+                continue
+            try:
+                probe.set(name, (value,))
+            except UndefinedObject:
+                unknown.append(name)
+                continue
+            defaults[name] = value
+        variables = Variables(defaults)
+        variables.set_fixed("session_authorization", role.name)
+        pid = next(self._pids)
+        session = Session(
+            self, pid, role, variables, self.coordinator.clock.now() * 1000, startup.peer
+        )
+        for name in unknown:
+            session.notice(f'unrecognized configuration parameter "{name}"', severity="WARNING")
+        self.sessions[pid] = session
+        return session
+
+    def cancel(self, pid: int, secret: int) -> None:
+        """Cancel what the session `pid` runs, if `secret` is its key."""
+        session = self.sessions.get(pid)
+        if session is not None and session.secret == secret:
+            session.interrupt(QueryCanceled())
+
+    def forget(self, session: Session) -> None:
+        """Forget a session that has ended."""
+        self.sessions.pop(session.pid, None)
+
+    def transient_id(self) -> GlobalId:
+        """Return an id for what lives no longer than a statement."""
+        return global_id("t", next(self._transients))
+
+
+async def _load(storage: StorageController, read: object) -> State | None:
+    upper = storage.upper(CATALOG_SHARD)
+    if upper == 0:
+        return None
+    snapshot = storage.snapshot(read, upper - 1)  # type: ignore[arg-type]
+    try:
+        return load([await snapshot.rows()])
+    finally:
+        snapshot.release()
+
+
+def plan_items(state: State) -> dict[GlobalId, Planned]:
+    """Return what planning makes of all items' statements."""
+    planned: dict[GlobalId, Planned] = {}
+    for item in state.items():
+        try:
+            planned[item.id] = plan_item(state, planned, item)
+        except DatabaseError as error:
+            raise InternalError(
+                f"{item.kind} {item.name} ({item.id}) cannot be planned: {error.message}",
+                detail=item.create_sql,
+            ) from error
+    return planned
+
+
+def plan_item(state: State, planned: Mapping[GlobalId, Planned], item: Item) -> Planned:
+    """Return what planning makes of an item's statement."""
+    (syntax,) = parse(item.create_sql)
+    plan = plan_statement(syntax, DefinitionCatalog(state, planned, item))
+    match plan:
+        case CreateTable(desc=desc, defaults=defaults):
+            return Planned(desc, None, defaults)
+        case CreateView(query=query) | CreateMaterializedView(query=query):
+            return Planned(query.desc, query.relation)
+        case CreateIndex(on=on, key=key):
+            return Planned(planned[on].desc, key=key)
+        case _:
+            raise InternalError(f"{item.id} is not defined by {item.create_sql}")
+
+
+def _options(text: str) -> dict[str, str]:
+    """Return the settings of a startup packet's `options`: -c k=v, -ck=v, --k=v; `\\ ` escapes."""
+    words: list[str] = [""]
+    escaped = False
+    for character in text:
+        if escaped:
+            words[-1] += character
+            escaped = False
+        elif character == "\\":
+            escaped = True
+        elif character.isspace():
+            words.append("")
+        else:
+            words[-1] += character
+    found: dict[str, str] = {}
+    pending = False
+    for word in filter(None, words):
+        if word == "-c":
+            pending = True
+            continue
+        setting = word if pending else word.removeprefix("--").removeprefix("-c")
+        pending = False
+        name, equals, value = setting.partition("=")
+        if equals:
+            found[name.replace("-", "_")] = value
+    return found

@@ -1,0 +1,124 @@
+"""What the system knows of itself, as rows: builtin relations made from the present state.
+
+Those that are made of the catalog alone are kept for as long as it does not change; sessions,
+settings, frontiers and replicas are looked at anew each time.
+"""
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from foreshore.catalog.builtin.relation import (
+    Builtin,
+    Frontier,
+    ReplicaStatus,
+    SessionRow,
+    Setting,
+    World,
+)
+from foreshore.catalog.item import Item, Replica
+from foreshore.expr.ir import Column
+from foreshore.ids import GlobalId
+from foreshore.types import RelationDesc
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session import Session
+
+# Made of more than the catalog.
+_MOVING = frozenset(
+    "pg_settings pg_stat_activity mz_sessions mz_frontiers mz_cluster_replica_statuses".split()
+)
+
+
+def builtin_rows(session: "Session", builtin: Builtin) -> pa.Table:
+    """Return the rows of a builtin relation as the session sees them."""
+    kept = session.environment.builtin_tables
+    reader = session.reader()
+    moving = builtin.name in _MOVING
+    key = (builtin.id, session.database)
+    if not moving:
+        known = kept.get(key)
+        if known is not None and known[0] is reader.state:
+            return known[1]
+    table = builtin.table(world_of(session))
+    if not moving and reader.state is session.coordinator.state:
+        kept[key] = (reader.state, table)
+    return table
+
+
+def world_of(session: "Session") -> World:
+    """Return the system as the session sees it now."""
+    reader = session.reader()
+    coordinator = session.coordinator
+    state, planned = reader.state, reader.planned
+
+    def desc_of(id: GlobalId) -> RelationDesc:
+        return planned[id].desc
+
+    def index_key_of(id: GlobalId) -> list[tuple[int, str]]:
+        item = state.item(id)
+        assert item.on is not None, item
+        names = planned[item.on].desc.names
+        return [
+            (scalar.index + 1, names[scalar.index]) if isinstance(scalar, Column) else (0, "expr")
+            for scalar in planned[id].key
+        ]
+
+    def definition_of(id: GlobalId) -> str:
+        return query_text(state.item(id))
+
+    def default_of(id: GlobalId, position: int) -> str | None:
+        from foreshore.expr.ir import Literal
+        from foreshore.text import format_text
+
+        default = planned[id].defaults[position]
+        if isinstance(default, Literal):
+            if default.value is None:
+                return None
+            text = format_text(default.value, default.type)
+            return text if default.type.name.startswith(("int", "float", "num")) else f"'{text}'"
+        return "now()" if "now" in str(default) else "expression"
+
+    statuses = {each["replica"]: each for each in coordinator.compute.status()}
+    return World(
+        state,
+        desc_of,
+        index_key_of,
+        definition_of,
+        default_of,
+        session.database,
+        [Setting(*each) for each in session.variables.show_all()],
+        [
+            SessionRow(
+                each.pid,
+                each.role.name,
+                each.database,
+                each.variables["application_name"],
+                each.state,
+                each.query,
+                each.connected_at,
+                each.peer or None,
+            )
+            for each in session.environment.sessions.values()
+        ],
+        [
+            Frontier(item.id, interval.since, interval.upper)
+            for item in coordinator.state.all(Item)
+            if item.type != "view"
+            for interval in (coordinator.interval(item.id),)
+        ],
+        [
+            ReplicaStatus(
+                each.id,
+                "online" if statuses.get(each.id, {}).get("ready") else "offline",
+                statuses.get(each.id, {}).get("failure"),
+            )
+            for each in coordinator.state.all(Replica)
+        ],
+    )
+
+
+def query_text(item: Item) -> str:
+    """Return the query of a view's defining statement."""
+    _, found, query = item.create_sql.partition(" AS ")
+    return query.strip() if found else ""

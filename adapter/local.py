@@ -1,0 +1,157 @@
+"""Evaluation in the environment's own process: constants, and what the system knows of itself.
+
+`evaluate_linear` computes Map, Filter, Project and Union over constants and over given rows with
+the functions' kernels, at once: an INSERT of values, a SELECT without FROM, a RETURNING list. What
+is more than that goes to an engine on a thread.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foreshore.errors import DataError, InternalError
+from foreshore.expr.datum import to_array
+from foreshore.expr.evaluate import outcome
+from foreshore.expr.ir import (
+    And,
+    Column,
+    Constant,
+    Filter,
+    Get,
+    Join,
+    Let,
+    LocalGet,
+    Map,
+    Project,
+    Relation,
+    Union,
+    columns_of,
+    inputs_of,
+    walk_relations,
+)
+from foreshore.ids import GlobalId
+from foreshore.types import ColumnType, arrow_type
+from foreshore.update import DIFF, DIFF_FIELD
+
+Columns = list[pa.Array]
+
+
+def is_linear(relation: Relation) -> bool:
+    """Whether `evaluate_linear` can compute `relation`, given its collections' rows."""
+    return all(
+        isinstance(node, Constant | Get | LocalGet | Let | Map | Filter | Project | Union)
+        or (isinstance(node, Join) and not node.inputs)
+        for node in walk_relations(relation)
+    )
+
+
+def evaluate_linear(
+    relation: Relation, collections: Mapping[GlobalId | int, pa.Table] | None = None
+) -> pa.Table:
+    """Return the rows of `relation`, each with its multiplicity, by `rows_schema` and `__diff`.
+
+    `collections` are rows with `__diff`, by id or by the number of a LocalGet. Raises the least
+    error if a row fails.
+    """
+    columns, diffs = _evaluate(relation, dict(collections or {}))
+    return with_diffs(columns_of(relation), columns, diffs)
+
+
+def with_diffs(types: Sequence[ColumnType], columns: Columns, diffs: pa.Array) -> pa.Table:
+    """Return columns of these types and multiplicities as one table."""
+    fields = [pa.field(f"c{i}", arrow_type(each.type)) for i, each in enumerate(types)]
+    return pa.Table.from_arrays([*columns, diffs], schema=pa.schema([*fields, DIFF_FIELD]))
+
+
+def split_diffs(table: pa.Table) -> tuple[Columns, pa.Array]:
+    """Return a table of rows with `__diff` as its columns and its multiplicities."""
+    whole = table.combine_chunks()
+    columns = [_one(column) for column in whole.columns]
+    return columns[:-1], columns[-1]
+
+
+def expanded(table: pa.Table) -> pa.RecordBatch:
+    """Return each row as often as its `__diff` says, without it."""
+    columns, diffs = split_diffs(table)
+    schema = pa.schema([field for field in table.schema if field.name != DIFF])
+    counts = diffs.to_numpy(zero_copy_only=False)
+    if len(counts) and counts.min() < 0:
+        raise InternalError("negative multiplicity in a result")
+    if not columns:
+        return empty_rows(int(counts.sum()))
+    rows = pa.RecordBatch.from_arrays(columns, schema=schema)
+    if len(counts) and (counts != 1).any():
+        rows = rows.take(pa.array(np.repeat(np.arange(len(counts)), counts)))
+    return rows
+
+
+def empty_rows(count: int) -> pa.RecordBatch:
+    """Return rows without columns."""
+    return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
+
+
+def negated(table: pa.Table) -> pa.Table:
+    """Return rows with `__diff` negated."""
+    columns, diffs = split_diffs(table)
+    return pa.Table.from_arrays([*columns, pc.negate(diffs)], schema=table.schema)
+
+
+def _one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    if isinstance(column, pa.ChunkedArray):
+        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    return column
+
+
+def _evaluate(
+    relation: Relation, given: Mapping[GlobalId | int, pa.Table]
+) -> tuple[Columns, pa.Array]:
+    match relation:
+        case Constant(rows=rows, columns=types):
+            return (
+                [to_array([row[i] for row, _ in rows], each.type) for i, each in enumerate(types)],
+                pa.array([diff for _, diff in rows], pa.int64()),
+            )
+        case Join():
+            return [], pa.array([1], pa.int64())
+        case Get(id=key) | LocalGet(number=key):
+            return split_diffs(given[key])
+        case Let(number=number, value=value, body=body):
+            columns, diffs = _evaluate(value, given)
+            bound = with_diffs(columns_of(value), columns, diffs)
+            return _evaluate(body, {**given, number: bound})
+        case Map(input=input, scalars=scalars):
+            columns, diffs = _evaluate(input, given)
+            for scalar in scalars:
+                columns = [*columns, _scalar(scalar, columns, diffs)]
+            return columns, diffs
+        case Filter(input=input, predicates=predicates):
+            columns, diffs = _evaluate(input, given)
+            kept = _scalar(
+                predicates[0] if len(predicates) == 1 else And(predicates), columns, diffs
+            )
+            return [column.filter(kept) for column in columns], diffs.filter(kept)
+        case Project(input=input, outputs=outputs):
+            columns, diffs = _evaluate(input, given)
+            return [columns[i] for i in outputs], diffs
+        case Union():
+            parts = [_evaluate(input, given) for input in inputs_of(relation)]
+            return (
+                [
+                    pa.concat_arrays([columns[i] for columns, _ in parts])
+                    for i in range(len(parts[0][0]))
+                ],
+                pa.concat_arrays([diffs for _, diffs in parts]),
+            )
+        case _:
+            raise InternalError(f"{type(relation).__name__} is not linear")
+
+
+def _scalar(scalar: object, columns: Columns, diffs: pa.Array) -> pa.Array:
+    if isinstance(scalar, Column):
+        return columns[scalar.index]
+    values, errors = outcome(scalar, columns, len(diffs))  # type: ignore[arg-type]
+    if errors is not None and errors.null_count < len(errors):
+        raise DataError.parse(pc.min(errors).as_py())
+    return _one(values)

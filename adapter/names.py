@@ -1,0 +1,174 @@
+"""Names as a session sees them: the `CatalogReader` that binding asks.
+
+A reader looks at one state of the catalog (a transaction's own, if it has changed it), from one
+database, along one search path. What is in the system's schemas is found without naming them.
+
+Binding puts a view's definition in where the view is named. A reader that is told of `arranged`
+relations gives those without: a query of nothing but such a view can be answered from its index.
+Whether that was done shows in `left_out`, so that whoever cannot use it plans again without.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from foreshore.adapter.variables import split_list
+from foreshore.catalog.builtin.registry import all_builtins
+from foreshore.catalog.builtin.relation import Builtin
+from foreshore.catalog.catalog import Planned
+from foreshore.catalog.item import Item, Schema
+from foreshore.catalog.state import State
+from foreshore.errors import (
+    InvalidCatalogName,
+    InvalidSchemaName,
+    UndefinedTable,
+)
+from foreshore.ids import GlobalId
+from foreshore.sql.catalog_reader import ItemView
+from foreshore.sql.plan import Name
+from foreshore.types import RelationDesc
+
+IMPLICIT_SCHEMAS = ("mz_catalog", "pg_catalog")
+
+BUILTINS: dict[GlobalId, Builtin] = {builtin.id: builtin for builtin in all_builtins()}
+_BUILTIN_NAMES = {(builtin.schema, builtin.name): builtin for builtin in BUILTINS.values()}
+_NO_COLUMNS = RelationDesc((), ())
+
+
+@dataclass(eq=False)
+class SessionCatalog:
+    """One state of the catalog from where a session stands."""
+
+    state: State
+    planned: Mapping[GlobalId, Planned]
+    database: str
+    search_path: tuple[str, ...]
+    arranged: frozenset[GlobalId] = frozenset()
+    inline_materialized: bool = False
+    left_out: set[GlobalId] = field(default_factory=set)
+
+    def resolve_item(self, parts: tuple[str, ...]) -> ItemView:
+        """Return what `[[database.]schema.]item` names."""
+        found = self.find(parts)
+        if found is None:
+            raise UndefinedTable(f'relation "{".".join(parts)}" does not exist')
+        return self._view(found)
+
+    def item(self, id: GlobalId) -> ItemView:
+        """Return the item bound to `id`."""
+        if id in BUILTINS:
+            return self._view(BUILTINS[id])
+        if self.state.get(id) is None:
+            raise UndefinedTable(f"relation {id} was dropped")
+        return self._view(self.state.item(id))
+
+    def find(self, parts: tuple[str, ...]) -> Item | Builtin | None:
+        """Return the object that `parts` name, None if there is none."""
+        match parts:
+            case (name,):
+                for schema in self.search_path:
+                    found = self._in_schema(self.database, schema, name)
+                    if found is not None:
+                        return found
+                return None
+            case (schema, name):
+                return self._in_schema(self.database, schema, name)
+            case (database, schema, name):
+                if self.state.database(database) is None:
+                    raise InvalidCatalogName(f'database "{database}" does not exist')
+                return self._in_schema(database, schema, name)
+            case _:
+                raise UndefinedTable(
+                    f"improper qualified name (too many dotted names): {'.'.join(parts)}",
+                    sqlstate="42601",
+                )
+
+    def _in_schema(self, database: str, schema: str, name: str) -> Item | Builtin | None:
+        builtin = _BUILTIN_NAMES.get((schema, name))
+        if builtin is not None:
+            return builtin
+        found = self.schema(database, schema)
+        return found and self.state.item_in(found.id, name)
+
+    def schema(self, database: str, name: str) -> Schema | None:
+        """Return the schema `name` as seen from `database`."""
+        owner = self.state.database(database)
+        return self.state.schema(owner.id if owner else "", name)
+
+    def _view(self, found: Item | Builtin) -> ItemView:
+        if isinstance(found, Builtin):
+            name = Name(None, found.schema, found.name)
+            return ItemView(found.id, "builtin", name, found.desc)
+        name = Name(*self.state.full_name(found))
+        planned = self.planned[found.id]
+        match found.type:
+            case "index":
+                return ItemView(found.id, "index", name, _NO_COLUMNS)
+            case "table":
+                return ItemView(found.id, "table", name, planned.desc, None, planned.defaults)
+            case "view":
+                if found.id in self.arranged:
+                    self.left_out.add(found.id)
+                    return ItemView(found.id, "view", name, planned.desc)
+                return ItemView(found.id, "view", name, planned.desc, planned.definition)
+            case "materialized view":
+                definition = planned.definition if self.inline_materialized else None
+                return ItemView(found.id, "materialized view", name, planned.desc, definition)
+
+    def resolve_new(self, parts: tuple[str, ...]) -> Name:
+        """Return the full name under which a new item would be created."""
+        match parts:
+            case (name,):
+                for schema in self.search_path:
+                    if schema not in IMPLICIT_SCHEMAS and self.schema(self.database, schema):
+                        return Name(self.database, schema, name)
+                raise InvalidSchemaName("no schema has been selected to create in")
+            case (schema, name):
+                database = self.database
+            case (database, schema, name):
+                if self.state.database(database) is None:
+                    raise InvalidCatalogName(f'database "{database}" does not exist')
+            case _:
+                raise UndefinedTable(
+                    f"improper qualified name (too many dotted names): {'.'.join(parts)}",
+                    sqlstate="42601",
+                )
+        if self.schema(database, schema) is None:
+            raise InvalidSchemaName(f'schema "{schema}" does not exist')
+        return Name(database, schema, name)
+
+    def cluster_exists(self, name: str) -> bool:
+        """Whether there is a cluster `name`."""
+        return self.state.cluster(name) is not None
+
+
+class DefinitionCatalog(SessionCatalog):
+    """The catalog as an item's own statement sees it: its names mean what they meant at first."""
+
+    def __init__(self, state: State, planned: Mapping[GlobalId, Planned], item: Item) -> None:
+        database, schema, _ = state.full_name(item)
+        super().__init__(state, planned, database, (*IMPLICIT_SCHEMAS, schema))
+        self._bound = dict(item.bound)
+
+    def find(self, parts: tuple[str, ...]) -> Item | Builtin | None:
+        """Return the object that `parts` named when the statement was made."""
+        id = self._bound.get(parts) if len(parts) == 3 else None  # type: ignore[call-overload]
+        return super().find(parts) if id is None else self.state.item(id)
+
+    def resolve_new(self, parts: tuple[str, ...]) -> Name:
+        """Return the name as it was then; what counts is the item's own."""
+        padded = (*(None,) * (3 - len(parts)), *parts)
+        return Name(padded[0], padded[1], parts[-1])
+
+    def cluster_exists(self, name: str) -> bool:
+        """Let the item's own cluster count, whatever it was called."""
+        return True
+
+
+def effective_path(state: State, database: str, user: str, setting: str) -> tuple[str, ...]:
+    """Return the schemas searched, in order: the system's first unless the setting places them."""
+    named = tuple(user if each == "$user" else each for each in split_list(setting))
+    implicit = tuple(each for each in IMPLICIT_SCHEMAS if each not in named)
+    owner = state.database(database)
+    return implicit + tuple(
+        each for each in named if owner is not None and state.schema(owner.id, each) is not None
+    )

@@ -1,0 +1,248 @@
+"""Statements about the session: transactions, variables, prepared statements."""
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from foreshore.adapter.client import Completed
+from foreshore.adapter.result import BatchSource, Outcome, Selected
+from foreshore.adapter.sequence.peek import value_of
+from foreshore.adapter.statement import Prepared
+from foreshore.errors import (
+    ActiveSqlTransaction,
+    DatatypeMismatch,
+    DuplicatePreparedStatement,
+    InvalidSqlStatementName,
+    SyntaxError_,
+)
+from foreshore.expr.functions.registry import resolve_cast
+from foreshore.expr.ir import Call, Literal, Scalar, type_of
+from foreshore.sql.parse import parse
+from foreshore.sql.plan import (
+    Begin,
+    Commit,
+    Deallocate,
+    Discard,
+    Execute,
+    Prepare,
+    ResetVariable,
+    Rollback,
+    SetTransaction,
+    SetVariable,
+    ShowVariable,
+)
+from foreshore.text import parse_text
+from foreshore.types import Datum, SqlType
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session import Session
+
+
+# --- transactions --------------------------------------------------------------------------
+
+
+def begin(session: "Session", plan: Begin) -> Completed:
+    """Run BEGIN."""
+    transaction = session.begin()
+    if transaction.block:
+        session.notice(
+            "there is already a transaction in progress", severity="WARNING", sqlstate="25001"
+        )
+    session.begin(block=True)
+    _characteristics(session, plan.read_only, plan.isolation)
+    return Completed("BEGIN")
+
+
+async def commit(session: "Session", plan: Commit) -> Completed:
+    """Run COMMIT; of a failed transaction it is a rollback."""
+    if session.failed:
+        await session.rollback()
+        tag = "ROLLBACK"
+    else:
+        if not session.begin().block:
+            _no_transaction(session)
+        await session.commit()
+        tag = "COMMIT"
+    if plan.chain:
+        session.begin(block=True)
+    return Completed(tag)
+
+
+async def rollback(session: "Session", plan: Rollback) -> Completed:
+    """Run ROLLBACK."""
+    if not session.begin().block:
+        _no_transaction(session)
+    await session.rollback()
+    if plan.chain:
+        session.begin(block=True)
+    return Completed("ROLLBACK")
+
+
+def _no_transaction(session: "Session") -> None:
+    session.notice("there is no transaction in progress", severity="WARNING", sqlstate="25P01")
+
+
+def set_transaction(session: "Session", plan: SetTransaction) -> Completed:
+    """Run SET TRANSACTION and SET SESSION CHARACTERISTICS."""
+    if plan.session:
+        if plan.isolation is not None:
+            session.variables.set("default_transaction_isolation", (plan.isolation,))
+        if plan.read_only is not None:
+            value = "on" if plan.read_only else "off"
+            session.variables.set("default_transaction_read_only", (value,))
+        return Completed("SET")
+    if not session.begin().block:
+        session.notice(
+            "SET TRANSACTION can only be used in transaction blocks",
+            severity="WARNING",
+            sqlstate="25P01",
+        )
+        return Completed("SET")
+    _characteristics(session, plan.read_only, plan.isolation)
+    return Completed("SET")
+
+
+def _characteristics(session: "Session", read_only: bool | None, isolation: str | None) -> None:
+    transaction = session.begin()
+    if isolation is not None:
+        if transaction.time is not None:
+            raise ActiveSqlTransaction(
+                "SET TRANSACTION ISOLATION LEVEL must be called before any query"
+            )
+        session.variables.set("transaction_isolation", (isolation,), local=True)
+        level = session.variables["transaction_isolation"]
+        transaction.isolation = "serializable" if level == "serializable" else "strict serializable"
+    if read_only is not None:
+        if not read_only and transaction.read_only and transaction.time is not None:
+            raise ActiveSqlTransaction("transaction read-write mode must be set before any query")
+        session.variables.set("transaction_read_only", ("on" if read_only else "off",), local=True)
+        transaction.read_only = read_only
+
+
+# --- variables -----------------------------------------------------------------------------
+
+
+def set_variable(session: "Session", plan: SetVariable) -> Completed:
+    """Run SET."""
+    name = plan.name.lower()
+    if plan.local and not session.begin().block:
+        session.notice(
+            "SET LOCAL can only be used in transaction blocks",
+            severity="WARNING",
+            sqlstate="25P01",
+        )
+    if plan.values is not None and len(plan.values) == 1:
+        value = plan.values[0]
+        if name == "transaction_isolation":
+            _characteristics(session, None, value)
+            return Completed("SET")
+        state = session.reader().state
+        if name == "cluster" and state.cluster(value) is None:
+            session.notice(
+                f'cluster "{value}" does not exist',
+                hint="Create the cluster with CREATE CLUSTER or pick an existing one.",
+            )
+        if name == "database" and state.database(value) is None:
+            session.notice(f'database "{value}" does not exist')
+    session.variables.set(plan.name, plan.values, local=plan.local)
+    return Completed("SET")
+
+
+def reset_variable(session: "Session", plan: ResetVariable) -> Completed:
+    """Run RESET."""
+    if plan.name is None:
+        session.variables.reset_all()
+    else:
+        session.variables.set(plan.name, None)
+    return Completed("RESET")
+
+
+def show_variable(session: "Session", plan: ShowVariable) -> Selected:
+    """Run SHOW."""
+    if plan.name == "all":
+        rows = list(session.variables.show_all())
+        columns = [pa.array([row[i] for row in rows], pa.string()) for i in range(3)]
+    else:
+        columns = [pa.array([session.variables.show(plan.name)], pa.string())]
+    batch = pa.RecordBatch.from_arrays(columns, names=[f"c{i}" for i in range(len(columns))])
+    return Selected(plan.desc, BatchSource(batch), "SHOW")
+
+
+async def discard(session: "Session", plan: Discard, *, alone: bool) -> Completed:
+    """Run DISCARD."""
+    if plan.what in ("all", "plans"):
+        if plan.what == "all":
+            if not alone or session.begin().block:
+                raise ActiveSqlTransaction("DISCARD ALL cannot run inside a transaction block")
+            session.statements.clear()
+            for portal in session.portals.values():
+                portal.close()
+            session.portals.clear()
+            session.variables.reset_all()
+        else:
+            for prepared in session.statements.values():
+                prepared.basis = None
+    return Completed(f"DISCARD {plan.what.upper()}")
+
+
+# --- prepared statements -------------------------------------------------------------------
+
+
+def prepare(session: "Session", plan: Prepare) -> Completed:
+    """Run PREPARE."""
+    if plan.name in session.statements:
+        raise DuplicatePreparedStatement(f'prepared statement "{plan.name}" already exists')
+    syntaxes = parse(plan.sql)
+    if len(syntaxes) != 1:
+        raise SyntaxError_("PREPARE takes one statement")
+    prepared = Prepared(plan.name, syntaxes[0], plan.parameters)
+    session.prepare(prepared)
+    session.statements[plan.name] = prepared
+    return Completed("PREPARE")
+
+
+def named(session: "Session", name: str) -> Prepared:
+    """Return the prepared statement of EXECUTE or DEALLOCATE."""
+    prepared = session.statements.get(name)
+    if prepared is None or not name:
+        raise InvalidSqlStatementName(f'prepared statement "{name}" does not exist')
+    return prepared
+
+
+def execute_args(session: "Session", plan: Execute, prepared: Prepared) -> list[Datum]:
+    """Return the arguments of EXECUTE, as data of the parameters' types."""
+    wanted = prepared.parameters
+    if len(plan.args) != len(wanted):
+        raise SyntaxError_(
+            f'wrong number of parameters for prepared statement "{plan.name}"',
+            detail=f"Expected {len(wanted)} parameters but got {len(plan.args)}.",
+        )
+    return [
+        _argument(session, number, arg, type)
+        for number, (arg, type) in enumerate(zip(plan.args, wanted, strict=True), 1)
+    ]
+
+
+def _argument(session: "Session", number: int, arg: Scalar, type: SqlType) -> Datum:
+    source = type_of(arg)
+    if isinstance(arg, Literal) and source.name == "unknown":
+        value = arg.value
+        return None if value is None else parse_text(str(value), type, zone=session.time_zone)
+    if source == type:
+        return value_of(session, arg, (), 0)
+    cast = resolve_cast(source, type, "assignment")
+    if cast is None:
+        raise DatatypeMismatch(
+            f"parameter ${number} of type {source} cannot be coerced to the expected type {type}"
+        )
+    return value_of(session, Call(cast.key, (arg,), cast.result), (), 0)
+
+
+def deallocate(session: "Session", plan: Deallocate) -> Outcome:
+    """Run DEALLOCATE."""
+    if plan.name is None:
+        session.statements.clear()
+        return Completed("DEALLOCATE ALL")
+    named(session, plan.name)
+    del session.statements[plan.name]
+    return Completed("DEALLOCATE")

@@ -1,0 +1,101 @@
+"""COPY: rows in from the client, all or none; rows out."""
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from foreshore.adapter.client import CopyIn, CopyOut
+from foreshore.adapter.local import evaluate_linear
+from foreshore.adapter.result import Selected, Taking
+from foreshore.adapter.sequence.tables import checked, table_desc
+from foreshore.adapter.substitute import fill_scalar, filler
+from foreshore.errors import DatabaseError
+from foreshore.expr.ir import Get, Map, Project
+from foreshore.ids import GlobalId
+from foreshore.sql.plan import CopyFrom, CopyOptions
+from foreshore.types import RelationDesc
+from foreshore.update import DIFF_FIELD
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session import Session
+
+_GIVEN = GlobalId("t0")  # stands for the rows that the client sends
+
+
+def copy_from(session: "Session", plan: CopyFrom, *, alone: bool) -> CopyIn:
+    """Begin a COPY ... FROM STDIN; the rows come through the target."""
+    transaction = session.begin()
+    transaction.require_writable("COPY FROM")
+    desc = table_desc(session, plan.table)
+    given = RelationDesc(
+        tuple(desc.names[i] for i in plan.columns), tuple(desc.columns[i] for i in plan.columns)
+    )
+    item = session.reader().state.item(plan.table)
+    return CopyIn(item.name, given, plan.options, _Target(session, plan, given, alone=alone))
+
+
+class _Target:
+    """Where the rows of one COPY go: into the transaction, when all of them are there."""
+
+    def __init__(
+        self, session: "Session", plan: CopyFrom, given: RelationDesc, *, alone: bool
+    ) -> None:
+        self._session = session
+        self._plan = plan
+        self._alone = alone
+        self._parts: list[pa.Table] = []
+        self._rows = 0
+        desc = table_desc(session, plan.table)
+        places = {column: place for place, column in enumerate(plan.columns)}
+        replace = filler((), session.environment_values(session.coordinator.oracle.read_ts()))
+        outputs: list[int] = []
+        scalars = []
+        for i in range(len(desc.names)):
+            if i in places:
+                outputs.append(places[i])
+            else:
+                outputs.append(len(plan.columns) + len(scalars))
+                scalars.append(fill_scalar(plan.defaults[i], replace))
+        source = Get(_GIVEN, given.columns)
+        self._relation = Project(Map(source, tuple(scalars)) if scalars else source, tuple(outputs))
+        self._plain = tuple(outputs) == tuple(range(len(plan.columns)))
+
+    async def write(self, batch: pa.RecordBatch) -> None:
+        """Take more rows."""
+        self._session.interrupts.check()
+        ones = pa.repeat(pa.scalar(1, pa.int64()), batch.num_rows)
+        rows = pa.Table.from_arrays(
+            [*batch.columns, ones], schema=pa.schema([*batch.schema, DIFF_FIELD])
+        )
+        if not self._plain:
+            rows = evaluate_linear(self._relation, {_GIVEN: rows})
+        self._parts.append(checked(self._session, self._plan.table, rows))
+        self._rows += batch.num_rows
+
+    async def finish(self) -> str:
+        """Complete the statement."""
+        session = self._session
+        transaction = session.begin()
+        if self._parts:
+            transaction.write(self._plan.table, pa.concat_tables(self._parts).combine_chunks())
+        self._parts = []
+        if self._alone and not transaction.block:
+            await session.commit()
+        return f"COPY {self._rows}"
+
+    async def abort(self, reason: str) -> None:
+        """Forget all rows."""
+        self._parts = []
+        raise DatabaseError(f"COPY from stdin failed: {reason}", sqlstate="57014")
+
+
+def copy_to(session: "Session", options: CopyOptions, selected: Selected) -> CopyOut:
+    """Return the rows of `selected` as a COPY ... TO STDOUT."""
+    taking = Taking(selected, 0, session.interrupts)
+    return CopyOut(
+        selected.desc,
+        options,
+        taking.batches(),
+        lambda count: f"COPY {count}",
+        selected.source.streaming,
+    )

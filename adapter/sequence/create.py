@@ -1,0 +1,252 @@
+"""CREATE: new objects in the transaction's change of the catalog.
+
+Nothing happens yet: shards, dataflows and replicas follow when the transaction has committed.
+"""
+
+from typing import TYPE_CHECKING
+
+from foreshore.adapter.client import Completed
+from foreshore.adapter.coordinator import refuse_system_inputs
+from foreshore.catalog.catalog import Planned
+from foreshore.catalog.item import Cluster, Schema
+from foreshore.compute.cluster import engine_of
+from foreshore.errors import (
+    DependentObjectsStillExist,
+    DuplicateDatabase,
+    DuplicateObject,
+    DuplicateSchema,
+    DuplicateTable,
+    InvalidCatalogName,
+    InvalidColumnDefinition,
+    InvalidSchemaName,
+    UndefinedObject,
+    WrongObjectType,
+)
+from foreshore.expr.ir import Column
+from foreshore.ids import GlobalId
+from foreshore.sql.plan import (
+    CreateCluster,
+    CreateClusterReplica,
+    CreateDatabase,
+    CreateIndex,
+    CreateMaterializedView,
+    CreateSchema,
+    CreateTable,
+    CreateView,
+    Name,
+)
+from foreshore.update import DIFF, TIME
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session import Session
+
+
+def create_database(session: "Session", plan: CreateDatabase) -> Completed:
+    """Run CREATE DATABASE."""
+    try:
+        session.catalog_change().create_database(plan.name, session.role.id)
+    except DuplicateDatabase as error:
+        _skip(session, plan.if_not_exists, error)
+    return Completed("CREATE DATABASE")
+
+
+def create_schema(session: "Session", plan: CreateSchema) -> Completed:
+    """Run CREATE SCHEMA."""
+    change = session.catalog_change()
+    database = change.state.database(plan.database)
+    if database is None:
+        raise InvalidCatalogName(f'database "{plan.database}" does not exist')
+    try:
+        change.create_schema(database.id, plan.name, session.role.id)
+    except DuplicateSchema as error:
+        _skip(session, plan.if_not_exists, error)
+    return Completed("CREATE SCHEMA")
+
+
+def create_table(session: "Session", plan: CreateTable) -> Completed:
+    """Run CREATE TABLE."""
+    for name in (TIME, DIFF):
+        if name in plan.desc.names:
+            raise InvalidColumnDefinition(f'column name "{name}" is reserved')
+    change = session.catalog_change()
+    schema = _schema(session, plan.name)
+    try:
+        change.refuse_taken(schema, plan.name.item)
+    except DuplicateTable as error:
+        _skip(session, plan.if_not_exists, error)
+        return Completed("CREATE TABLE")
+    id = change.allot_item()
+    change.create_item(id, "table", schema, plan.name.item, session.role.id, plan.sql, ())
+    session.begin().planned[id] = Planned(plan.desc, None, plan.defaults)
+    return Completed("CREATE TABLE")
+
+
+def create_view(session: "Session", plan: CreateView) -> Completed:
+    """Run CREATE VIEW."""
+    change = session.catalog_change()
+    schema = _schema(session, plan.name)
+    if plan.or_replace:
+        _make_room(session, schema, plan.name.item, "view")
+    try:
+        change.refuse_taken(schema, plan.name.item)
+    except DuplicateTable as error:
+        _skip(session, plan.if_not_exists, error)
+        return Completed("CREATE VIEW")
+    id = change.allot_item()
+    change.create_item(
+        id, "view", schema, plan.name.item, session.role.id, plan.sql, _items(plan.depends_on)
+    )
+    session.begin().planned[id] = Planned(plan.query.desc, plan.query.relation)
+    return Completed("CREATE VIEW")
+
+
+def create_materialized_view(session: "Session", plan: CreateMaterializedView) -> Completed:
+    """Run CREATE MATERIALIZED VIEW."""
+    refuse_system_inputs(plan.query.relation, "a materialized view")
+    change = session.catalog_change()
+    schema = _schema(session, plan.name)
+    cluster = _cluster(session, plan.cluster)
+    for name in (TIME, DIFF):
+        if name in plan.query.desc.names:
+            raise InvalidColumnDefinition(f'column name "{name}" is reserved')
+    if plan.or_replace:
+        _make_room(session, schema, plan.name.item, "materialized view")
+    try:
+        change.refuse_taken(schema, plan.name.item)
+    except DuplicateTable as error:
+        _skip(session, plan.if_not_exists, error)
+        return Completed("CREATE MATERIALIZED VIEW")
+    id = change.allot_item()
+    change.create_item(
+        id,
+        "materialized view",
+        schema,
+        plan.name.item,
+        session.role.id,
+        plan.sql,
+        _items(plan.depends_on),
+        cluster=cluster.id,
+    )
+    session.begin().planned[id] = Planned(plan.query.desc, plan.query.relation)
+    return Completed("CREATE MATERIALIZED VIEW")
+
+
+def create_index(session: "Session", plan: CreateIndex) -> Completed:
+    """Run CREATE INDEX; without a name it gets one of relation and columns that is free."""
+    change = session.catalog_change()
+    if change.state.get(plan.on) is None:
+        raise WrongObjectType("cannot create an index on a system relation", sqlstate="42501")
+    on = change.state.item(plan.on)
+    planned = session.reader().planned[plan.on]
+    if planned.definition is not None:
+        refuse_system_inputs(planned.definition, "an index")
+    schema = change.state.objects[on.schema]
+    assert isinstance(schema, Schema), schema
+    cluster = _cluster(session, plan.cluster)
+    if plan.name is not None:
+        name = plan.name
+        try:
+            change.refuse_taken(schema, name)
+        except DuplicateTable as error:
+            _skip(session, plan.if_not_exists, error)
+            return Completed("CREATE INDEX")
+    else:
+        parts = [
+            planned.desc.names[key.index] if isinstance(key, Column) else "expr" for key in plan.key
+        ]
+        base = f"{on.name}_primary_idx" if plan.default else f"{'_'.join((on.name, *parts))}_idx"
+        name = change.free_name(schema, base[:60])
+    id = change.allot_item()
+    change.create_item(
+        id,
+        "index",
+        schema,
+        name,
+        session.role.id,
+        plan.sql,
+        (plan.on,),
+        cluster=cluster.id,
+        on=plan.on,
+    )
+    session.begin().planned[id] = Planned(planned.desc, key=plan.key)
+    return Completed("CREATE INDEX")
+
+
+def create_cluster(session: "Session", plan: CreateCluster) -> Completed:
+    """Run CREATE CLUSTER."""
+    replicas = plan.replicas
+    managed = replicas is None
+    if replicas is None:
+        replicas = tuple((f"r{i + 1}", plan.size) for i in range(plan.replication_factor))
+    for size in {plan.size, *(size for _, size in replicas)}:
+        engine_of(size)
+    try:
+        session.catalog_change().create_cluster(
+            plan.name, session.role.id, plan.size, dict(plan.options), replicas, managed=managed
+        )
+    except DuplicateObject as error:
+        _skip(session, plan.if_not_exists, error)
+    return Completed("CREATE CLUSTER")
+
+
+def create_cluster_replica(session: "Session", plan: CreateClusterReplica) -> Completed:
+    """Run CREATE CLUSTER REPLICA."""
+    change = session.catalog_change()
+    cluster = change.state.cluster(plan.cluster)
+    if cluster is None:
+        raise UndefinedObject(f'unknown cluster "{plan.cluster}"')
+    engine_of(plan.size)
+    change.create_replica(cluster, plan.name, session.role.id, plan.size, dict(plan.options))
+    return Completed("CREATE CLUSTER REPLICA")
+
+
+def _skip(session: "Session", if_not_exists: bool, error: DuplicateObject | Exception) -> None:
+    """Say that what IF NOT EXISTS asks for is there already, or raise."""
+    if not if_not_exists:
+        raise error
+    session.notice(f"{error}, skipping", sqlstate=getattr(error, "sqlstate", "00000"))
+
+
+def _schema(session: "Session", name: Name) -> Schema:
+    reader = session.reader()
+    found = reader.schema(name.database or session.database, name.schema or "")
+    if found is None:
+        raise InvalidSchemaName(f'schema "{name.schema}" does not exist')
+    return found
+
+
+def _cluster(session: "Session", name: str | None) -> Cluster:
+    state = session.reader().state
+    found = state.cluster(name if name is not None else session.cluster)
+    if found is None:
+        raise UndefinedObject(f'unknown cluster "{name or session.cluster}"')
+    return found
+
+
+def _items(ids: frozenset[GlobalId]) -> frozenset[GlobalId]:
+    """Return the ids that are the catalog's own: those of builtins are good for one process only."""
+    return frozenset(id for id in ids if not id.startswith("s"))
+
+
+def _make_room(session: "Session", schema: Schema, name: str, kind: str) -> None:
+    """Drop what CREATE OR REPLACE replaces; what others depend on stays."""
+    change = session.catalog_change()
+    old = change.state.item_in(schema.id, name)
+    if old is None:
+        return
+    if old.type != kind:
+        raise WrongObjectType(f'"{name}" is not a {kind}')
+    others = [
+        change.state.item(id)
+        for id in change.state.dependents.get(old.id, frozenset())
+        if change.state.item(id).on != old.id
+    ]
+    if others:
+        raise DependentObjectsStillExist(
+            f"cannot replace {kind} {name} because other objects depend on it",
+            detail="\n".join(
+                f"{each.kind} {each.name} depends on {kind} {name}"
+                for each in sorted(others, key=lambda each: each.oid)
+            ),
+        )
+    change.drop([old], cascade=False, describe=lambda e: e.name, noun=lambda e: e.name)

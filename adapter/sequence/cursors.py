@@ -1,0 +1,103 @@
+"""DECLARE, FETCH, MOVE, CLOSE: results that the client takes a few rows at a time."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from foreshore.adapter.client import Completed
+from foreshore.adapter.result import ALL, BatchSource, Outcome, Selected
+from foreshore.adapter.sequence.peek import rows_of
+from foreshore.adapter.sequence.subscribe import SubscribeSource, subscribe
+from foreshore.adapter.statement import BoundPortal
+from foreshore.errors import DuplicateCursor, InvalidCursorName, NoActiveSqlTransaction
+from foreshore.sql.plan import CloseCursor, Declare, Fetch, Select
+from foreshore.types import Datum, arrow_type
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session import Session
+    from foreshore.adapter.statement import Prepared
+
+
+async def declare(
+    session: "Session",
+    prepared: "Prepared",
+    plan: Declare,
+    args: Sequence[Datum],
+    *,
+    alone: bool,
+) -> Completed:
+    """Run DECLARE: the rows are those of its own time, also when they are fetched later."""
+    if alone and not plan.hold and not session.begin().block:
+        raise NoActiveSqlTransaction("DECLARE CURSOR can only be used in transaction blocks")
+    if plan.name in session.portals:
+        raise DuplicateCursor(f'cursor "{plan.name}" already exists')
+    if isinstance(plan.query, Select):
+        assert prepared.peek is not None
+        rows = await rows_of(session, prepared.peek, args, plan.query.as_of)
+        selected = Selected(plan.query.query.desc, BatchSource(rows), "FETCH")
+    else:
+        selected = await subscribe(session, plan.query, args)
+    session.portals[plan.name] = BoundPortal(
+        plan.name, prepared, result=selected, hold=plan.hold, cursor=True, desc=selected.desc
+    )
+    return Completed("DECLARE CURSOR")
+
+
+async def fetch(session: "Session", plan: Fetch) -> Outcome:
+    """Run FETCH or MOVE."""
+    portal = session.portals.get(plan.name)
+    if portal is None or portal.result is None:
+        raise InvalidCursorName(f'cursor "{plan.name}" does not exist')
+    selected = portal.result
+    count = ALL if plan.count is None else plan.count
+    source = selected.source
+    parts: list[pa.RecordBatch] = []
+    taken = 0
+    deadline = None
+    if plan.timeout_ms is not None:
+        deadline = asyncio.get_running_loop().time() + plan.timeout_ms / 1000
+    while taken < count:
+        if taken and isinstance(source, SubscribeSource) and deadline is None:
+            if not source.has_ready:
+                break
+        try:
+            async with asyncio.timeout_at(deadline):
+                batch = await source.next(count - taken)
+        except TimeoutError:
+            break
+        if batch is None:
+            break
+        parts.append(batch)
+        taken += batch.num_rows
+    if plan.move:
+        return Completed(f"MOVE {taken}")
+    schema = pa.schema(
+        [
+            pa.field(f"c{i}", arrow_type(column.type))
+            for i, column in enumerate(selected.desc.columns)
+        ]
+    )
+    if len(parts) == 1:
+        rows = parts[0]
+    elif parts:
+        rows = pa.concat_batches([part.rename_columns(schema.names) for part in parts])
+    else:
+        rows = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
+    return Selected(selected.desc, BatchSource(rows), "FETCH")
+
+
+def close(session: "Session", plan: CloseCursor) -> Completed:
+    """Run CLOSE."""
+    if plan.name is None:
+        for name, portal in list(session.portals.items()):
+            if portal.cursor:
+                portal.close()
+                del session.portals[name]
+        return Completed("CLOSE CURSOR ALL")
+    portal = session.portals.pop(plan.name, None)
+    if portal is None:
+        raise InvalidCursorName(f'cursor "{plan.name}" does not exist')
+    portal.close()
+    return Completed("CLOSE CURSOR")

@@ -1,0 +1,218 @@
+"""From a plan to what carries it out, for all kinds of statements."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, assert_never
+
+from foreshore.adapter.result import Outcome
+from foreshore.adapter.sequence import control, copy, create, cursors, drop
+from foreshore.adapter.sequence.explain import explain
+from foreshore.adapter.sequence.insert import delete, insert, update
+from foreshore.adapter.sequence.peek import select
+from foreshore.adapter.sequence.subscribe import subscribe
+from foreshore.adapter.variables import split_dotted
+from foreshore.errors import FeatureNotSupported, InvalidTextRepresentation
+from foreshore.sql.parse import Statement as Syntax
+from foreshore.sql.plan import (
+    Begin,
+    CloseCursor,
+    Commit,
+    CopyFrom,
+    CopyTo,
+    CreateCluster,
+    CreateClusterReplica,
+    CreateDatabase,
+    CreateIndex,
+    CreateMaterializedView,
+    CreateSchema,
+    CreateTable,
+    CreateView,
+    Deallocate,
+    Declare,
+    Delete,
+    Discard,
+    Drop,
+    Execute,
+    Explain,
+    Fetch,
+    Insert,
+    Plan,
+    Prepare,
+    Rename,
+    ResetVariable,
+    Rollback,
+    Select,
+    SetTransaction,
+    SetVariable,
+    ShowCreate,
+    ShowVariable,
+    Subscribe,
+    Update,
+)
+from foreshore.types import Datum, RelationDesc
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session import Session
+    from foreshore.adapter.statement import Prepared
+
+
+async def run(
+    session: "Session", prepared: "Prepared", args: Sequence[Datum], *, alone: bool
+) -> Outcome:
+    """Carry out a planned statement; `alone` says that its transaction is its own."""
+    plan = prepared.plan
+    assert plan is not None
+    match plan:
+        case Select():
+            return await select(session, prepared, plan, args)
+        case Insert():
+            return await insert(session, plan, args)
+        case Update():
+            return await update(session, plan, args)
+        case Delete():
+            return await delete(session, plan, args)
+        case Subscribe():
+            return await subscribe(session, plan, args)
+        case Explain():
+            return await explain(session, prepared, plan, args)
+        case CopyFrom():
+            return copy.copy_from(session, plan, alone=alone)
+        case CopyTo(source=Select() as source):
+            selected = await select(session, prepared, source, args)
+            return copy.copy_to(session, plan.options, selected)
+        case CopyTo(source=Subscribe() as source):
+            return copy.copy_to(session, plan.options, await subscribe(session, source, args))
+        case Begin() | Commit() | Rollback() | SetTransaction():
+            return await _transaction(session, plan)
+        case SetVariable():
+            return control.set_variable(session, plan)
+        case ShowVariable():
+            return control.show_variable(session, plan)
+        case ResetVariable():
+            return control.reset_variable(session, plan)
+        case Discard():
+            return await control.discard(session, plan, alone=alone)
+        case Prepare():
+            return control.prepare(session, plan)
+        case Execute():
+            named = control.named(session, plan.name)
+            session.prepare(named)
+            values = control.execute_args(session, plan, named)
+            return await run(session, named, values, alone=alone)
+        case Deallocate():
+            return control.deallocate(session, plan)
+        case Declare():
+            return await cursors.declare(session, prepared, plan, args, alone=alone)
+        case Fetch():
+            return await cursors.fetch(session, plan)
+        case CloseCursor():
+            return cursors.close(session, plan)
+        case ShowCreate():
+            return drop.show_create(session, plan)
+        case _:
+            session.begin().require_writable(_verb(plan))
+            return _define(session, plan)
+
+
+async def _transaction(
+    session: "Session", plan: Begin | Commit | Rollback | SetTransaction
+) -> Outcome:
+    match plan:
+        case Begin():
+            return control.begin(session, plan)
+        case Commit():
+            return await control.commit(session, plan)
+        case Rollback():
+            return await control.rollback(session, plan)
+        case SetTransaction():
+            return control.set_transaction(session, plan)
+
+
+def _define(
+    session: "Session",
+    plan: CreateDatabase
+    | CreateSchema
+    | CreateTable
+    | CreateView
+    | CreateMaterializedView
+    | CreateIndex
+    | CreateCluster
+    | CreateClusterReplica
+    | Drop
+    | Rename,
+) -> Outcome:
+    match plan:
+        case CreateDatabase():
+            return create.create_database(session, plan)
+        case CreateSchema():
+            return create.create_schema(session, plan)
+        case CreateTable():
+            return create.create_table(session, plan)
+        case CreateView():
+            return create.create_view(session, plan)
+        case CreateMaterializedView():
+            return create.create_materialized_view(session, plan)
+        case CreateIndex():
+            return create.create_index(session, plan)
+        case CreateCluster():
+            return create.create_cluster(session, plan)
+        case CreateClusterReplica():
+            return create.create_cluster_replica(session, plan)
+        case Drop():
+            return drop.drop(session, plan)
+        case Rename():
+            return drop.rename(session, plan)
+        case _:
+            assert_never(plan)
+
+
+def _verb(plan: Plan) -> str:
+    name = type(plan).__name__
+    words = "".join(f" {c}" if c.isupper() else c for c in name).strip().upper()
+    return "ALTER" if isinstance(plan, Rename) else words
+
+
+def described(session: "Session", plan: Plan) -> RelationDesc | None:
+    """Return the columns of what only the session knows: FETCH's and EXECUTE's."""
+    match plan:
+        case Fetch(name=name, move=False):
+            portal = session.portals.get(name)
+            return portal.desc if portal is not None else None
+        case Execute(name=name):
+            named = session.statements.get(name)
+            return named.desc if named is not None else None
+        case _:
+            return None
+
+
+def ends_transaction(syntax: Syntax) -> bool:
+    """Whether a statement may run in a failed transaction, because it ends it."""
+    words = syntax.text.split(None, 1)
+    return bool(words) and words[0].rstrip(";").lower() in ("commit", "rollback", "end", "abort")
+
+
+def resolved_args(
+    session: "Session", prepared: "Prepared", args: Sequence[Datum]
+) -> Sequence[Datum]:
+    """Return the arguments with names of objects looked up, where reg* types came as text."""
+    types = prepared.parameters
+    if not any(type.name.startswith("reg") for type in types):
+        return args
+    return [
+        _object_id(session, value, type.name)
+        if isinstance(value, str) and type.name.startswith("reg")
+        else value
+        for value, type in zip(args, types, strict=True)
+    ]
+
+
+def _object_id(session: "Session", name: str, type: str) -> int:
+    if name.isdigit():
+        return int(name)
+    if type != "regclass":
+        raise FeatureNotSupported(f"names as arguments of type {type} are not supported")
+    reader = session.reader()
+    parts = split_dotted(name)
+    found = reader.find(parts)
+    if found is None:
+        raise InvalidTextRepresentation(f'relation "{name}" does not exist', sqlstate="42P01")
+    return found.oid

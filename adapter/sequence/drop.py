@@ -1,0 +1,186 @@
+"""DROP, ALTER ... RENAME, SHOW CREATE: objects found by name and kind."""
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from foreshore.adapter.client import Completed
+from foreshore.adapter.result import BatchSource, Selected
+from foreshore.catalog.builtin.relation import Builtin
+from foreshore.catalog.item import Cluster, Database, Item, Object, Replica, Schema
+from foreshore.catalog.transaction import Transaction as CatalogTransaction
+from foreshore.errors import (
+    DatabaseError,
+    InsufficientPrivilege,
+    InvalidCatalogName,
+    InvalidSchemaName,
+    ObjectNotInPrerequisiteState,
+    UndefinedObject,
+    UndefinedTable,
+    WrongObjectType,
+)
+from foreshore.sql.keywords import quote_identifier
+from foreshore.sql.plan import Drop, Name, ObjectKind, Rename, ShowCreate
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session import Session
+
+_ARTICLES = {"index": "an index", "materialized view": "a materialized view"}
+
+
+def drop(session: "Session", plan: Drop) -> Completed:
+    """Run DROP."""
+    change = session.catalog_change()
+    targets: list[Object] = []
+    for name in plan.names:
+        try:
+            found = find(session, plan.kind, name)
+        except DatabaseError as error:
+            if not plan.if_exists or isinstance(error, WrongObjectType):
+                raise
+            session.notice(f"{error.message}, skipping")
+            continue
+        if isinstance(found, Database) and found.name == session.database:
+            raise ObjectNotInPrerequisiteState(
+                "cannot drop the currently open database", sqlstate="55006"
+            )
+        targets.append(found)
+    dropped = change.drop(
+        targets,
+        cascade=plan.cascade,
+        describe=lambda each: describe(session, each),
+        noun=lambda each: describe(session, each),
+    )
+    transaction = session.begin()
+    for each in dropped.objects:
+        if isinstance(each, Item):
+            transaction.writes.pop(each.id, None)
+            transaction.planned.pop(each.id, None)
+    if len(dropped.cascaded) == 1:
+        session.notice(f"drop cascades to {dropped.cascaded[0]}")
+    elif dropped.cascaded:
+        session.notice(
+            f"drop cascades to {len(dropped.cascaded)} other objects",
+            detail="\n".join(f"drop cascades to {each}" for each in dropped.cascaded),
+        )
+    return Completed(f"DROP {plan.kind.upper()}")
+
+
+def rename(session: "Session", plan: Rename) -> Completed:
+    """Run ALTER ... RENAME TO; what depends on the object is bound to it and not to its name."""
+    change = session.catalog_change()
+    try:
+        found = find(session, plan.kind, plan.name)
+    except DatabaseError as error:
+        if not plan.if_exists or isinstance(error, WrongObjectType):
+            raise
+        session.notice(f"{error.message}, skipping")
+        return Completed(f"ALTER {plan.kind.upper()}")
+    change.rename(found, plan.to)
+    return Completed(f"ALTER {plan.kind.upper()}")
+
+
+def find(session: "Session", kind: ObjectKind, name: Name) -> Object:
+    """Return the object of `kind` that `name` names; raises what PostgreSQL would."""
+    change: CatalogTransaction = session.catalog_change()
+    state = change.state
+    found: Object | None
+    match kind:
+        case "database":
+            found = state.database(name.item)
+            if found is None:
+                raise InvalidCatalogName(f'database "{name.item}" does not exist')
+            return found
+        case "schema":
+            found = session.reader().schema(name.database or session.database, name.item)
+            if found is None:
+                raise InvalidSchemaName(f'schema "{name.item}" does not exist')
+            return found
+        case "cluster":
+            found = state.cluster(name.item)
+            if found is None:
+                raise UndefinedObject(f'unknown cluster "{name.item}"')
+            return found
+        case "cluster replica":
+            cluster = state.cluster(name.schema or "")
+            found = cluster and state.replica(cluster.id, name.item)
+            if found is None:
+                raise UndefinedObject(f'unknown cluster replica "{name.schema}.{name.item}"')
+            return found
+        case _:
+            return _find_item(session, kind, name)
+
+
+def _find_item(session: "Session", kind: ObjectKind, name: Name) -> Item:
+    parts = tuple(part for part in (name.database, name.schema, name.item) if part is not None)
+    found = session.reader().find(parts)
+    if found is None:
+        if kind == "table":
+            raise UndefinedTable(f'table "{name.item}" does not exist')
+        code = "42704" if kind == "index" else "42P01"
+        raise UndefinedObject(f'{kind} "{name.item}" does not exist', sqlstate=code)
+    if isinstance(found, Builtin):
+        raise InsufficientPrivilege(f'permission denied: "{found.name}" is a system catalog')
+    if found.type != kind:
+        article = _ARTICLES.get(kind, f"a {kind}")
+        hints = {
+            "table": "Use DROP TABLE to remove a table.",
+            "view": "Use DROP VIEW to remove a view.",
+            "index": "Use DROP INDEX to remove an index.",
+            "materialized view": "Use DROP MATERIALIZED VIEW to remove a materialized view.",
+        }
+        raise WrongObjectType(f'"{found.name}" is not {article}', hint=hints.get(found.type))
+    return found
+
+
+def describe(session: "Session", each: Object) -> str:
+    """Return what messages call the object: its kind and name, qualified where it has to be."""
+    match each:
+        case Item():
+            reader = session.reader()
+            seen = reader.find((each.name,))
+            if isinstance(seen, Item) and seen.id == each.id:
+                return f"{each.kind} {each.name}"
+            _, schema, item = reader.state.full_name(each)
+            return f"{each.kind} {schema}.{item}"
+        case Schema() | Database() | Cluster() | Replica():
+            return f"{each.kind} {each.name}"
+        case _:
+            return f"role {each.name}"
+
+
+def show_create(session: "Session", plan: ShowCreate) -> Selected:
+    """Run SHOW CREATE."""
+    found = find(session, plan.kind, plan.name)
+    match found:
+        case Item():
+            name = ".".join(session.reader().state.full_name(found))
+            sql = present_sql(session, found)
+        case Cluster():
+            name = found.name
+            sql = (
+                f"CREATE CLUSTER {quote_identifier(found.name)} (SIZE = '{found.size}', "
+                f"REPLICATION FACTOR = {found.replication_factor})"
+            )
+        case _:
+            name = found.name
+            sql = f"CREATE {found.kind.upper()} {quote_identifier(found.name)}"
+    rows = pa.RecordBatch.from_arrays(
+        [pa.array([name], pa.string()), pa.array([sql], pa.string())], names=["c0", "c1"]
+    )
+    return Selected(plan.desc, BatchSource(rows), "SHOW")
+
+
+def present_sql(session: "Session", item: Item) -> str:
+    """Return the item's statement with the names that objects have now."""
+    state = session.reader().state
+    sql = item.create_sql
+    for then, id in item.bound:
+        now = state.full_name(state.item(id))
+        if now != then:
+            sql = sql.replace(_dotted(then), _dotted(now))
+    return sql
+
+
+def _dotted(name: tuple[str, str, str]) -> str:
+    return ".".join(map(quote_identifier, name))

@@ -1,0 +1,155 @@
+"""INSERT, UPDATE, DELETE: what is written is read first, and goes into the transaction.
+
+An INSERT of values reads nothing. The others read at the newest time and are valid only if what they
+read has not changed by the time of the write: outside of a block they take the tables they read
+until they have committed, inside one the commit checks.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from foreshore.adapter.client import Completed
+from foreshore.adapter.local import evaluate_linear, expanded, is_linear, negated, split_diffs
+from foreshore.adapter.peek_plan import plan_peek
+from foreshore.adapter.result import BatchSource, Outcome, Selected
+from foreshore.adapter.sequence.peek import (
+    evaluate_here,
+    filled,
+    read_time,
+    rows_of,
+    tables_below,
+)
+from foreshore.adapter.sequence.tables import checked, count, table_desc
+from foreshore.adapter.substitute import fill, filler
+from foreshore.compute.finish import finish
+from foreshore.errors import FeatureNotSupported
+from foreshore.expr.ir import Finishing, Get, LocalGet, Relation, columns_of, inputs_of, with_inputs
+from foreshore.ids import GlobalId
+from foreshore.sql.plan import Delete, Insert, Query, Update
+from foreshore.types import ColumnType, Datum, RelationDesc
+from foreshore.update import DIFF_FIELD
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session import Session
+
+_CHANGED = GlobalId("t0")  # stands for the rows that a RETURNING list is over
+
+
+async def insert(session: "Session", plan: Insert, args: Sequence[Datum]) -> Outcome:
+    """Run an INSERT."""
+    transaction = session.begin()
+    transaction.require_writable("INSERT")
+    rows = await written_rows(session, plan.source, args, (plan.table,))
+    rows = checked(session, plan.table, rows)
+    transaction.write(plan.table, rows)
+    return await _returned(session, "INSERT 0", plan.returning, rows, args)
+
+
+async def update(session: "Session", plan: Update, args: Sequence[Datum]) -> Outcome:
+    """Run an UPDATE."""
+    transaction = session.begin()
+    transaction.require_writable("UPDATE")
+    both = await written_rows(session, plan.selection, args, (plan.table,), locking=True)
+    columns, diffs = split_diffs(both)
+    width = len(table_desc(session, plan.table).names)
+    old = checked(session, plan.table, _rows(columns[:width], diffs))
+    new = checked(session, plan.table, _rows(columns[width:], diffs))
+    if new.num_rows:
+        transaction.write(plan.table, negated(old))
+        transaction.write(plan.table, new)
+    return await _returned(session, "UPDATE", plan.returning, new, args)
+
+
+async def delete(session: "Session", plan: Delete, args: Sequence[Datum]) -> Outcome:
+    """Run a DELETE."""
+    transaction = session.begin()
+    transaction.require_writable("DELETE")
+    rows = await written_rows(session, plan.selection, args, (plan.table,), locking=True)
+    rows = checked(session, plan.table, rows)
+    transaction.write(plan.table, negated(rows))
+    return await _returned(session, "DELETE", plan.returning, rows, args)
+
+
+def _rows(columns: Sequence[pa.Array], diffs: pa.Array) -> pa.Table:
+    fields = [pa.field(f"c{i}", column.type) for i, column in enumerate(columns)]
+    return pa.Table.from_arrays([*columns, diffs], schema=pa.schema([*fields, DIFF_FIELD]))
+
+
+async def written_rows(
+    session: "Session",
+    relation: Relation,
+    args: Sequence[Datum],
+    targets: Sequence[GlobalId],
+    *,
+    locking: bool = False,
+) -> pa.Table:
+    """Return the rows, with `__diff`, that a statement is about to write."""
+    transaction = session.begin()
+    coordinator = session.coordinator
+    peek = plan_peek(_whole(relation), lambda id: [])
+    if peek.way == "constant":
+        filled_relation, _, _ = filled(session, peek, args, 0)
+        return evaluate_linear(filled_relation)
+    tables = {id for id in tables_below(session, peek.sources) if not id.startswith("s")}
+    if not transaction.block and transaction.time is None:
+        tables |= set(targets) if locking else set()
+        transaction.locked = True
+        await coordinator.locks.acquire(tables & coordinator.state.objects.keys(), transaction)
+    if transaction.reads_own_writes(tables) or peek.way == "local":
+        time = read_time(session, peek.shards, None, args)
+        filled_relation, _, _ = filled(session, peek, args, time)
+        return await evaluate_here(session, filled_relation, time)
+    return _counted(await rows_of(session, peek, args))
+
+
+def _whole(relation: Relation) -> Query:
+    columns = columns_of(relation)
+    width = len(columns)
+    names = tuple(f"c{i}" for i in range(width))
+    finishing = Finishing((), None, 0, tuple(range(width)))
+    return Query(relation, finishing, RelationDesc(names, columns))
+
+
+def _counted(rows: pa.RecordBatch) -> pa.Table:
+    """Return rows, each once, with `__diff`."""
+    ones = pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows)
+    return pa.Table.from_arrays([*rows.columns, ones], schema=pa.schema([*rows.schema, DIFF_FIELD]))
+
+
+async def _returned(
+    session: "Session",
+    verb: str,
+    returning: Query | None,
+    rows: pa.Table,
+    args: Sequence[Datum],
+) -> Outcome:
+    if returning is None:
+        return Completed(f"{verb} {count(rows)}")
+    columns = tuple(ColumnType(each.type) for each in returning_columns(returning.relation))
+    relation = over_rows(returning.relation, columns)
+    replace = filler(args, session.environment_values(session.coordinator.oracle.read_ts()))
+    relation = fill(relation, replace)
+    if not is_linear(relation):
+        raise FeatureNotSupported("subqueries in RETURNING are not supported")
+    result = expanded(evaluate_linear(relation, {_CHANGED: rows}))
+    return Selected(returning.desc, BatchSource(finish(result, returning.finishing)), verb)
+
+
+def returning_columns(relation: Relation) -> tuple[ColumnType, ...]:
+    """Return the columns of the rows that a RETURNING list is over."""
+    stack = [relation]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, LocalGet) and node.number == 0:
+            return node.columns
+        stack.extend(inputs_of(node))
+    return ()
+
+
+def over_rows(relation: Relation, columns: tuple[ColumnType, ...]) -> Relation:
+    """Return `relation` with the changed rows' LocalGet made a Get."""
+    if isinstance(relation, LocalGet) and relation.number == 0:
+        return Get(_CHANGED, columns)
+    return with_inputs(relation, tuple(over_rows(each, columns) for each in inputs_of(relation)))

@@ -1,0 +1,615 @@
+"""A session: one client's statements, portals, variables and transaction.
+
+A statement outside of a block is a transaction of its own; several in one Query message, or between
+two Syncs, are one together, as in PostgreSQL. What a statement writes is kept in the transaction
+until it ends, so nothing is durable or visible before. A statement on its own that loses a race is
+run again, since nobody has seen anything of it.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from foreshore.adapter.client import Completed, CopyIn, CopyOut, EmptyQuery, Execution, Notice
+from foreshore.adapter.coordinator import CatalogChange, Coordinator
+from foreshore.adapter.group_commit import Reads
+from foreshore.adapter.interrupt import Interrupts
+from foreshore.adapter.names import SessionCatalog, effective_path
+from foreshore.adapter.peek_plan import IndexOn, PeekPlan, plan_peek
+from foreshore.adapter.result import Outcome, Selected, Taking
+from foreshore.adapter.sequence import dispatch as sequence
+from foreshore.adapter.statement import Basis, BoundPortal, Prepared
+from foreshore.adapter.timestamp_selection import Isolation
+from foreshore.adapter.transaction import Transaction
+from foreshore.adapter.variables import VERSION, Variables, milliseconds
+from foreshore.catalog.item import Role
+from foreshore.catalog.transaction import Transaction as CatalogTransaction
+from foreshore.errors import (
+    Conflict,
+    DatabaseError,
+    DuplicatePreparedStatement,
+    FeatureNotSupported,
+    InFailedSqlTransaction,
+    InvalidCursorName,
+    InvalidSqlStatementName,
+    ObjectNotInPrerequisiteState,
+    QueryCanceled,
+    SyntaxError_,
+)
+from foreshore.ids import GlobalId
+from foreshore.sql.parse import Statement as Syntax
+from foreshore.sql.parse import parse
+from foreshore.sql.plan import (
+    Commit,
+    CopyTo,
+    Declare,
+    Explain,
+    Plan,
+    Query,
+    Rollback,
+    Select,
+    result_desc,
+)
+from foreshore.sql.planner import plan_statement
+from foreshore.sql.planning import ParameterTypes
+from foreshore.types import Datum, RelationDesc, type_of_oid
+
+if TYPE_CHECKING:
+    from foreshore.adapter.environment import Environment
+
+logger = logging.getLogger(__name__)
+
+ATTEMPTS = 10
+
+
+class Session:
+    """One session; calls come one at a time, but for `interrupt`."""
+
+    def __init__(
+        self,
+        environment: "Environment",
+        pid: int,
+        role: Role,
+        variables: Variables,
+        connected_at: int,
+        peer: str,
+    ) -> None:
+        self.environment = environment
+        self.coordinator: Coordinator = environment.coordinator
+        self.pid = pid
+        self.secret = secrets.randbits(32)
+        self.role = role
+        self.variables = variables
+        self.connected_at = connected_at
+        self.peer = peer
+        self.query = ""
+        self.interrupts = Interrupts()
+        self.transaction: Transaction | None = None
+        self.failed = False
+        self.statements: dict[str, Prepared] = {}
+        self.portals: dict[str, BoundPortal] = {}
+        self._notices: list[Notice] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._path: tuple[object, int, tuple[str, ...]] = (None, -1, ())
+
+    # --- what the client sees ------------------------------------------------------------------
+
+    @property
+    def transaction_status(self) -> str:
+        """I outside of a transaction block, T inside, E inside a failed one."""
+        if self.transaction is None or not self.transaction.block:
+            return "I"
+        return "E" if self.failed else "T"
+
+    @property
+    def state(self) -> str:
+        """What the session is doing, as pg_stat_activity says it."""
+        if self.interrupts.active:
+            return "active"
+        return {"I": "idle", "T": "idle in transaction", "E": "idle in transaction (aborted)"}[
+            self.transaction_status
+        ]
+
+    @property
+    def time_zone(self) -> str:
+        """The session's time zone."""
+        return self.variables["timezone"]
+
+    @property
+    def database(self) -> str:
+        """The session's database."""
+        return self.variables["database"]
+
+    @property
+    def cluster(self) -> str:
+        """The name of the cluster that answers the session's queries."""
+        return self.variables["cluster"]
+
+    def changed_parameters(self) -> Mapping[str, str]:
+        """Return what ParameterStatus has to tell since the last call."""
+        return self.variables.drain_reports()
+
+    def notices(self) -> Sequence[Notice]:
+        """Return the notices since the last call."""
+        notices, self._notices = self._notices, []
+        return notices
+
+    def notice(
+        self,
+        message: str,
+        *,
+        severity: str = "NOTICE",
+        sqlstate: str = "00000",
+        detail: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        """Tell the client something beside its results, if it wants to hear of such things."""
+        ranks = {"debug1": 0, "log": 1, "info": 2, "notice": 3, "warning": 4, "error": 5}
+        wanted = ranks.get(self.variables["client_min_messages"], 0)
+        if ranks[severity.lower()] >= wanted:
+            self._notices.append(Notice(message, severity, sqlstate, detail, hint))
+
+    # --- planning ------------------------------------------------------------------------------
+
+    def reader(
+        self, *, arranged: frozenset[GlobalId] = frozenset(), inline_materialized: bool = False
+    ) -> SessionCatalog:
+        """Return the catalog as the running transaction sees it."""
+        transaction = self.transaction
+        state, planned = self.coordinator.state, self.coordinator.catalog.planned
+        if transaction is not None and transaction.catalog is not None:
+            state = transaction.catalog.state
+            planned = {**planned, **transaction.planned}
+        return SessionCatalog(
+            state, planned, self.database, self.search_path(), arranged, inline_materialized
+        )
+
+    def search_path(self) -> tuple[str, ...]:
+        """Return the schemas searched, in order."""
+        state = self.coordinator.state
+        if self.transaction is not None and self.transaction.catalog is not None:
+            state = self.transaction.catalog.state
+        known_state, known_version, path = self._path
+        if known_state is not state or known_version != self.variables.version:
+            path = effective_path(
+                state, self.database, self.role.name, self.variables["search_path"]
+            )
+            self._path = (state, self.variables.version, path)
+        return path
+
+    def basis(self) -> Basis:
+        """Return what a plan made now would rest on."""
+        transaction = self.transaction
+        state = self.coordinator.state
+        if transaction is not None and transaction.catalog is not None:
+            state = transaction.catalog.state
+        if transaction is not None and transaction.has_effects:
+            return Basis(state, self.variables.version, _NOTHING, True)
+        return Basis(state, self.variables.version, self.coordinator.arranged(self.cluster))
+
+    def prepare(self, prepared: Prepared) -> None:
+        """Make the plan of a statement, or keep the one it has if that is still good."""
+        if prepared.syntax is None:
+            return
+        basis = self.basis()
+        if prepared.basis is not None and prepared.basis.is_still(basis):
+            return
+        types = ParameterTypes(prepared.declared)
+        reader = self.reader(arranged=basis.arranged, inline_materialized=basis.inline)
+        plan = plan_statement(prepared.syntax, reader, types, zone=self.time_zone)
+        peek = self._peek_of(plan, basis)
+        if reader.left_out and (peek is None or peek.way not in ("index", "bulk")):
+            types = ParameterTypes(prepared.declared)
+            plan = plan_statement(prepared.syntax, self.reader(), types, zone=self.time_zone)
+            peek = self._peek_of(plan, basis)
+        desc = self._desc_of(plan)
+        if prepared.basis is not None and _shape(desc) != _shape(prepared.desc):
+            raise FeatureNotSupported("cached plan must not change result type")
+        prepared.plan, prepared.peek, prepared.desc, prepared.basis = plan, peek, desc, basis
+        prepared.parameters = types.resolved()
+
+    def _peek_of(self, plan: Plan, basis: Basis) -> PeekPlan | None:
+        match plan:
+            case Select(query=query) | Explain(query=query):
+                return self.plan_query(query)
+            case CopyTo(source=Select(query=query)) | Declare(query=Select(query=query)):
+                return self.plan_query(query)
+            case _:
+                return None
+
+    def plan_query(self, query: Query) -> PeekPlan:
+        """Return how `query` would be answered on the session's cluster."""
+        planned = self.coordinator.catalog.planned
+        return plan_peek(
+            query,
+            lambda id: [
+                IndexOn(item.id, planned[item.id].key)
+                for item in self.coordinator.index_for(id, self.cluster)
+            ],
+        )
+
+    def _desc_of(self, plan: Plan) -> RelationDesc | None:
+        return sequence.described(self, plan) or result_desc(plan)
+
+    def prepared_of(self, syntax: Syntax) -> Prepared:
+        """Return a statement of a Query message, planned."""
+        prepared = Prepared("", syntax)
+        self.prepare(prepared)
+        if prepared.parameters:
+            raise SyntaxError_("there is no parameter $1", sqlstate="42P02")
+        return prepared
+
+    # --- environment ---------------------------------------------------------------------------
+
+    def environment_values(self, time: int) -> Mapping[str, Callable[[], Datum]]:
+        """Return what plans may ask of the environment, each as a function."""
+        return _EnvironmentValues(self, time)
+
+    # --- transactions --------------------------------------------------------------------------
+
+    def begin(self, *, block: bool = False) -> Transaction:
+        """Return the running transaction, a new one if there is none."""
+        if self.transaction is None:
+            level = self.variables["transaction_isolation"]
+            isolation: Isolation = (
+                "serializable" if level == "serializable" else "strict serializable"
+            )
+            self.transaction = Transaction(
+                isolation,
+                self.variables["transaction_read_only"] == "on",
+                self.coordinator.clock.now() * 1000,
+            )
+        if block:
+            self.transaction.block = True
+        return self.transaction
+
+    def catalog_change(self) -> CatalogTransaction:
+        """Return the running transaction's change of the catalog."""
+        transaction = self.begin()
+        if transaction.catalog is None:
+            transaction.catalog = self.coordinator.catalog.transaction()
+        return transaction.catalog
+
+    async def commit(self) -> None:
+        """Make what the transaction did durable and visible; its end, whatever comes of it."""
+        transaction = self.transaction
+        if transaction is None:
+            return
+        try:
+            if transaction.has_effects:
+                with self.interrupts.sheltered():
+                    await self._commit_effects(transaction)
+        except BaseException:
+            await self.rollback()
+            raise
+        self.transaction = None
+        self.failed = False
+        transaction.release()
+        if transaction.locked:
+            await self.coordinator.locks.release(transaction)
+        self.variables.commit()
+        self._close_portals(keep_holdable=True)
+
+    async def _commit_effects(self, transaction: Transaction) -> None:
+        reads = None
+        if transaction.writes and transaction.read:
+            assert transaction.time is not None
+            tables = frozenset(id for id in transaction.read if id in self.coordinator.group)
+            reads = Reads(tables, transaction.time)
+        change = None
+        if transaction.catalog is not None:
+            change = CatalogChange(transaction.catalog, transaction.planned)
+        await self.coordinator.commit(transaction.writes, reads, change, transaction)
+
+    async def rollback(self) -> None:
+        """Forget what the transaction did."""
+        transaction, self.transaction = self.transaction, None
+        self.failed = False
+        if transaction is not None:
+            transaction.release()
+            if transaction.locked:
+                await self.coordinator.locks.release(transaction)
+        self.variables.rollback()
+        self._close_portals(keep_holdable=True)
+
+    def _close_portals(self, *, keep_holdable: bool) -> None:
+        if not self.portals:
+            return
+        for name, portal in list(self.portals.items()):
+            if not (keep_holdable and portal.hold):
+                portal.close()
+                del self.portals[name]
+
+    async def fail(self) -> None:
+        """Hear of an error: a transaction block becomes failed, an implicit one is rolled back."""
+        self._statement_over()
+        transaction = self.transaction
+        if transaction is None or not transaction.block:
+            await self.rollback()
+            return
+        self.failed = True
+        transaction.release()
+        transaction.writes.clear()
+        transaction.catalog = None
+        if transaction.locked:
+            transaction.locked = False
+            await self.coordinator.locks.release(transaction)
+        self._close_portals(keep_holdable=True)
+
+    # --- running -------------------------------------------------------------------------------
+
+    def interrupt(self, reason: DatabaseError) -> None:
+        """Let the statement that is under way end with `reason`."""
+        self.interrupts.request(reason)
+
+    def _statement_begins(self, text: str) -> None:
+        self.query = text
+        self.interrupts.begin()
+        timeout = self.variables["statement_timeout"]
+        if timeout != "0":
+            ms = milliseconds(timeout) or 0
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(
+                ms / 1000,
+                self.interrupt,
+                QueryCanceled("canceling statement due to statement timeout"),
+            )
+
+    def _statement_over(self) -> None:
+        self.interrupts.end()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def _run(self, prepared: Prepared, args: Sequence[Datum], *, alone: bool) -> Outcome:
+        """Run one statement; if it is `alone`, its transaction ends with it."""
+        assert prepared.plan is not None
+        attempt = 1
+        while True:
+            try:
+                with self.interrupts.running():
+                    outcome = await sequence.run(self, prepared, args, alone=alone)
+                    if (
+                        alone
+                        and self.transaction is not None
+                        and not self.transaction.block
+                        and not isinstance(outcome, CopyIn)
+                        and self.transaction.has_effects
+                    ):
+                        await self.commit()
+                return outcome
+            except Conflict:
+                if not alone or self.transaction_status != "I" or attempt >= ATTEMPTS:
+                    raise
+                attempt += 1
+                await self.rollback()
+                self.prepare(prepared)
+
+    def _check_not_failed(self, plan: Plan | None) -> None:
+        if self.failed and not isinstance(plan, Commit | Rollback):
+            raise InFailedSqlTransaction
+
+    # --- extended protocol ---------------------------------------------------------------------
+
+    async def parse(self, name: str, sql: str, parameter_oids: Sequence[int]) -> Prepared:
+        """Prepare a statement."""
+        if name and name in self.statements:
+            raise DuplicatePreparedStatement(f'prepared statement "{name}" already exists')
+        if not name:
+            self.statements.pop("", None)
+        syntaxes = parse(sql)
+        if len(syntaxes) > 1:
+            raise SyntaxError_("cannot insert multiple commands into a prepared statement")
+        if not syntaxes:
+            prepared = Prepared(name, None)
+        else:
+            declared = tuple(type_of_oid(oid) if oid else None for oid in parameter_oids)
+            prepared = Prepared(name, syntaxes[0], declared)
+            if self.failed and not sequence.ends_transaction(syntaxes[0]):
+                raise InFailedSqlTransaction
+            self.prepare(prepared)
+        self.statements[name] = prepared
+        return prepared
+
+    def statement(self, name: str) -> Prepared:
+        """Return the prepared statement."""
+        prepared = self.statements.get(name)
+        if prepared is None:
+            raise InvalidSqlStatementName(
+                f'prepared statement "{name}" does not exist'
+                if name
+                else "unnamed prepared statement does not exist"
+            )
+        return prepared
+
+    async def bind(
+        self, portal: str, statement: str, args: Sequence[Datum], result_formats: Sequence[int]
+    ) -> BoundPortal:
+        """Make a portal."""
+        prepared = self.statement(statement)
+        if not prepared.is_empty:
+            if self.failed:
+                self._check_not_failed(prepared.plan)
+            else:
+                self.prepare(prepared)
+        old = self.portals.get(portal)
+        if old is not None:
+            if portal:
+                raise InvalidCursorName(f'portal "{portal}" already exists', sqlstate="42P03")
+            old.close()
+        bound = BoundPortal(
+            portal,
+            prepared,
+            sequence.resolved_args(self, prepared, args),
+            result_formats,
+            desc=prepared.desc,
+        )
+        self.portals[portal] = bound
+        return bound
+
+    def portal(self, name: str) -> BoundPortal:
+        """Return the portal."""
+        portal = self.portals.get(name)
+        if portal is None:
+            raise InvalidCursorName(f'portal "{name}" does not exist')
+        return portal
+
+    async def execute(self, portal: str, max_rows: int) -> Execution:
+        """Run the portal, or go on with it, for at most `max_rows` rows (0: all)."""
+        bound = self.portal(portal)
+        prepared = bound.statement
+        if prepared.syntax is None:
+            return EmptyQuery()
+        self._check_not_failed(prepared.plan)
+        if bound.result is not None:
+            return self._rows(bound.result, max_rows)
+        if bound.done:
+            raise ObjectNotInPrerequisiteState(f'portal "{portal}" cannot be run')
+        self._statement_begins(prepared.syntax.text)
+        if not self.failed:
+            self.prepare(prepared)
+            self.begin()
+        bound.done = True
+        outcome = await self._run(prepared, bound.args, alone=False)
+        match outcome:
+            case Selected():
+                bound.result = outcome
+                return self._rows(outcome, max_rows)
+            case Completed():
+                self._statement_over()
+                return outcome
+            case CopyIn() | CopyOut():
+                return outcome
+
+    def _rows(self, selected: Selected, max_rows: int) -> Execution:
+        return Taking(selected, max_rows, self.interrupts).rows(self._statement_over)
+
+    async def close_statement(self, name: str) -> None:
+        """Forget a prepared statement, if there is one."""
+        self.statements.pop(name, None)
+
+    async def close_portal(self, name: str) -> None:
+        """Forget a portal, if there is one."""
+        portal = self.portals.pop(name, None)
+        if portal is not None:
+            portal.close()
+
+    async def sync(self) -> None:
+        """End the implicit transaction, if there is one."""
+        self._statement_over()
+        if self.transaction is not None and not self.transaction.block:
+            await self.commit()
+        elif self.transaction is None and self.portals:
+            self._close_portals(keep_holdable=True)
+
+    # --- simple protocol -----------------------------------------------------------------------
+
+    async def simple(self, sql: str) -> AsyncIterator[Execution]:
+        """Run all statements of `sql` one after the other, up to the first that fails."""
+        self._statement_begins(sql)
+        syntaxes = parse(sql)
+        if not syntaxes:
+            yield EmptyQuery()
+        single = len(syntaxes) == 1
+        for number, syntax in enumerate(syntaxes, 1):
+            if number > 1:
+                self._statement_begins(sql)
+            last = number == len(syntaxes)
+            if self.failed and not sequence.ends_transaction(syntax):
+                raise InFailedSqlTransaction
+            if not self.failed:
+                self.begin()
+            prepared = self.prepared_of(syntax)
+            outcome = await self._run(prepared, (), alone=single)
+            if isinstance(outcome, CopyIn):
+                yield outcome
+            else:
+                if last and self._in_implicit() and self._effects():
+                    await self.commit()
+                match outcome:
+                    case Selected():
+                        rows = Taking(outcome, 0, self.interrupts).rows()
+                        try:
+                            yield rows
+                        finally:
+                            outcome.source.close()
+                    case _:
+                        yield outcome
+            self._statement_over()
+        if self._in_implicit():
+            await self.commit()
+
+    def _in_implicit(self) -> bool:
+        return self.transaction is not None and not self.transaction.block
+
+    def _effects(self) -> bool:
+        return self.transaction is not None and self.transaction.has_effects
+
+    async def close(self) -> None:
+        """End the session and all that it holds."""
+        self._statement_over()
+        await self.rollback()
+        self._close_portals(keep_holdable=False)
+        self.statements.clear()
+        self.environment.forget(self)
+
+
+class _EnvironmentValues(Mapping[str, Callable[[], Datum]]):
+    """What plans may ask of the environment, looked up by name."""
+
+    def __init__(self, session: Session, time: int) -> None:
+        self._session = session
+        self._time = time
+
+    def __getitem__(self, name: str) -> Callable[[], Datum]:
+        return lambda: self._value(name)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and (name in _NAMES or name.startswith("current_setting:"))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_NAMES)
+
+    def __len__(self) -> int:
+        return len(_NAMES)
+
+    def _value(self, name: str) -> Datum:
+        session = self._session
+        match name:
+            case "now":
+                return session.begin().started
+            case "mz_now":
+                return self._time
+            case "current_user" | "session_user":
+                return session.role.name
+            case "current_database":
+                return session.database
+            case "current_schema":
+                explicit = [each for each in session.search_path() if each not in _IMPLICIT]
+                return explicit[0] if explicit else None
+            case "current_schemas:true" | "current_schemas":
+                return session.search_path()
+            case "current_schemas:false":
+                return tuple(each for each in session.search_path() if each not in _IMPLICIT)
+            case "pg_backend_pid":
+                return session.pid
+            case "version":
+                return VERSION
+            case "mz_version":
+                return session.variables["mz_version"]
+            case _:
+                return session.variables.show(name.removeprefix("current_setting:"))
+
+
+_NOTHING: frozenset[GlobalId] = frozenset()
+_IMPLICIT = ("mz_catalog", "pg_catalog")
+_NAMES = frozenset(
+    "now mz_now current_user session_user current_database current_schema current_schemas"
+    " current_schemas:true current_schemas:false pg_backend_pid version mz_version".split()
+)
+
+
+def _shape(desc: RelationDesc | None) -> object:
+    return desc and (desc.names, tuple(column.type for column in desc.columns))

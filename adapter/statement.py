@@ -1,0 +1,80 @@
+"""Prepared statements and portals: what a session keeps between the messages about one query.
+
+A `Prepared` keeps its text's syntax tree and the plan, made once. The plan stays good while what it
+was made from does: the catalog's state, the variables that names and constants depend on, and which
+relations have an index. When one of these changes it is made anew at the next use; a result whose
+columns then differ is refused, as clients rely on what they were told.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from foreshore.adapter.peek_plan import PeekPlan
+from foreshore.adapter.result import Selected
+from foreshore.catalog.state import State
+from foreshore.ids import GlobalId
+from foreshore.sql.parse import Statement as Syntax
+from foreshore.sql.plan import Plan
+from foreshore.types import Datum, RelationDesc, SqlType
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What a plan was made from; compared by identity where that is cheap and enough."""
+
+    state: State
+    variables: int  # the session's version of them
+    arranged: frozenset[GlobalId]
+    inline: bool = (
+        False  # whether the transaction sees its own changes: maintained views are put in
+    )
+
+    def is_still(self, other: "Basis") -> bool:
+        """Whether a plan from this basis is good on `other`."""
+        return (
+            self.state is other.state
+            and self.variables == other.variables
+            and self.arranged is other.arranged
+            and self.inline == other.inline
+        )
+
+
+@dataclass(eq=False, slots=True)
+class Prepared:
+    """A prepared statement; without `syntax` it is empty."""
+
+    name: str
+    syntax: Syntax | None
+    declared: tuple[SqlType | None, ...] = ()
+    parameters: tuple[SqlType, ...] = ()
+    desc: RelationDesc | None = None
+    plan: Plan | None = None
+    basis: Basis | None = None
+    peek: PeekPlan | None = None  # of a plan that reads, compiled
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the text held no statement."""
+        return self.syntax is None
+
+
+@dataclass(eq=False, slots=True)
+class BoundPortal:
+    """A statement with its arguments, and what is left of its result; or a cursor."""
+
+    name: str
+    statement: Prepared
+    args: Sequence[Datum] = ()
+    formats: Sequence[int] = ()
+    result: Selected | None = None
+    done: bool = False
+    hold: bool = False
+    cursor: bool = False
+    desc: RelationDesc | None = field(default=None)
+
+    def close(self) -> None:
+        """Give up what is left of the result."""
+        if self.result is not None:
+            self.result.source.close()
+            self.result = None
+        self.done = True

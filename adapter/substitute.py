@@ -1,0 +1,141 @@
+"""Arguments and environment put into a plan: what it says of the session becomes literals.
+
+A prepared plan is untimed and without arguments. To run it, `Parameter` becomes the argument,
+`Environment` what the adapter knows: the transaction's `now()`, the time of the read as
+`mz_now()`, who asks. Plans without any of these are left as they are.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from foreshore.errors import InternalError
+from foreshore.expr.ir import (
+    Environment,
+    Filter,
+    FlatMap,
+    Join,
+    Literal,
+    Map,
+    OrderKey,
+    Parameter,
+    Reduce,
+    Relation,
+    Scalar,
+    TopK,
+    inputs_of,
+    operands_of,
+    scalars_of,
+    walk_relations,
+    walk_scalars,
+    with_inputs,
+    with_operands,
+)
+from foreshore.types import Datum
+
+Replace = Callable[[Scalar], Scalar | None]
+
+
+def is_open(relation: Relation) -> bool:
+    """Whether something has to be put in before `relation` can run."""
+    return any(
+        is_open_scalar(scalar) for node in walk_relations(relation) for scalar in scalars_of(node)
+    )
+
+
+def is_open_scalar(scalar: Scalar) -> bool:
+    """Whether something has to be put in before `scalar` has a value."""
+    return any(isinstance(each, Parameter | Environment) for each in walk_scalars(scalar))
+
+
+def environment_names(relation: Relation) -> frozenset[str]:
+    """Return what `relation` asks of the environment."""
+    return frozenset(
+        each.name
+        for node in walk_relations(relation)
+        for scalar in scalars_of(node)
+        for each in walk_scalars(scalar)
+        if isinstance(each, Environment)
+    )
+
+
+def filler(args: Sequence[Datum], environment: Mapping[str, Callable[[], Datum]]) -> Replace:
+    """Return what replaces parameters by `args` and the environment's names by their values."""
+
+    def replace(scalar: Scalar) -> Scalar | None:
+        match scalar:
+            case Parameter(number=number, type=type):
+                return Literal(args[number - 1], type)
+            case Environment(name=name, type=type):
+                if name not in environment:
+                    raise InternalError(f"nothing is known of {name} here")
+                return Literal(environment[name](), type)
+            case _:
+                return None
+
+    return replace
+
+
+def fill_scalar(scalar: Scalar, replace: Replace) -> Scalar:
+    """Return `scalar` with what `replace` gives in place of its leaves."""
+    new = replace(scalar)
+    if new is not None:
+        return new
+    operands = operands_of(scalar)
+    if not operands:
+        return scalar
+    filled = tuple(fill_scalar(operand, replace) for operand in operands)
+    if all(a is b for a, b in zip(operands, filled, strict=True)):
+        return scalar
+    return with_operands(scalar, filled)
+
+
+def fill(relation: Relation, replace: Replace) -> Relation:
+    """Return `relation` with what `replace` gives in place of its scalars' leaves."""
+
+    def scalars(values: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
+        return tuple(fill_scalar(value, replace) for value in values)
+
+    def keys(values: tuple[OrderKey, ...]) -> tuple[OrderKey, ...]:
+        return tuple(
+            msgspec.structs.replace(key, expr=fill_scalar(key.expr, replace)) for key in values
+        )
+
+    below = inputs_of(relation)
+    filled = tuple(fill(input, replace) for input in below)
+    if any(a is not b for a, b in zip(below, filled, strict=True)):
+        relation = with_inputs(relation, filled)
+    if not any(is_open_scalar(scalar) for scalar in scalars_of(relation)):
+        return relation
+    match relation:
+        case Map(input=input, scalars=values):
+            return Map(input, scalars(values))
+        case Filter(input=input, predicates=predicates):
+            return Filter(input, scalars(predicates))
+        case FlatMap(args=args):
+            return msgspec.structs.replace(relation, args=scalars(args))
+        case Join(equivalences=equivalences):
+            return msgspec.structs.replace(relation, equivalences=tuple(map(scalars, equivalences)))
+        case Reduce(input=input, group_key=group_key, aggregates=aggregates):
+            return Reduce(
+                input,
+                scalars(group_key),
+                tuple(
+                    msgspec.structs.replace(
+                        aggregate,
+                        args=scalars(aggregate.args),
+                        order_by=keys(aggregate.order_by),
+                        filter=aggregate.filter and fill_scalar(aggregate.filter, replace),
+                    )
+                    for aggregate in aggregates
+                ),
+            )
+        case TopK(order_key=order_key, limit=limit, offset=offset):
+            return msgspec.structs.replace(
+                relation,
+                order_key=keys(order_key),
+                limit=limit and fill_scalar(limit, replace),
+                offset=offset and fill_scalar(offset, replace),
+            )
+        case _:
+            raise InternalError(f"arguments in {type(relation).__name__}")
