@@ -250,10 +250,13 @@ class DuckDbStore:
         assert row is not None
         return int(row[0])
 
-    def commit(self, changed: Sequence[str]) -> None:
-        """End the step."""
+    def clear(self, changed: Sequence[str]) -> None:
+        """Empty tables of changes."""
         for name in changed:
             self._cursor.execute(f"DELETE FROM {name}")
+
+    def commit(self) -> None:
+        """End the step."""
         self._cursor.execute("COMMIT")
 
     def rollback(self) -> None:

@@ -248,7 +248,7 @@ class SparkStore:
         self._contents: dict[str, Contents] = {}
         self._layouts: dict[str, Layout] = {}
         self._changes: dict[str, pa.Table] = {}
-        self._pending: list[tuple[str, pa.Table]] = []
+        self._saved: dict[str, list[pa.Table]] = {}  # tails as they were when the step began
         self._generations = count()
         self._bulk = True
         scratch.mkdir(parents=True)
@@ -279,7 +279,6 @@ class SparkStore:
         if self._bulk:
             _tune(self._session.spark, bulk=False)
             self._bulk = False
-        self._pending = []
 
     def load(self, name: str, updates: pa.Table) -> None:
         """Make the changes `name` those `updates`."""
@@ -297,27 +296,33 @@ class SparkStore:
         return conform(self._sql(select), schema)
 
     def absorb(self, contents: str, changes: str) -> None:
-        """Add changes to contents, when the step ends."""
-        names = self._contents[contents].layout.names
-        self._pending.append((contents, self._changes[changes].select(names)))
+        """Add changes to contents, for good when the step ends."""
+        into = self._contents[contents]
+        self._saved.setdefault(contents, list(into.tail))
+        into.tail.append(self._changes[changes].select(into.layout.names))
+        into.shown = False
 
-    def commit(self, changed: Sequence[str]) -> None:
-        """End the step."""
-        for name, table in self._pending:
+    def clear(self, changed: Sequence[str]) -> None:
+        """Forget changes."""
+        for name in changed:
+            del self._changes[name]
+
+    def commit(self) -> None:
+        """End the step, and write what has become long."""
+        for name in self._saved:
             contents = self._contents[name]
-            contents.tail.append(table)
-            contents.shown = False
             if sum(table.num_rows for table in contents.tail) > TAIL_ENTRIES:
                 self._write_tail(contents)
             if contents.added > TAIL_FILES:
                 self._consolidate(name)
-        self._pending = []
-        for name in changed:
-            del self._changes[name]
+        self._saved.clear()
 
     def rollback(self) -> None:
         """Undo the step."""
-        self._pending = []
+        for name, tail in self._saved.items():
+            self._contents[name].tail = tail
+            self._contents[name].shown = False
+        self._saved.clear()
         self._changes.clear()
 
     def close(self) -> None:

@@ -11,9 +11,11 @@ which changes are only ever added; now and then, when as much has been added as 
 added up.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -30,10 +32,23 @@ from foreshore.compute.delta.changes import (
 from foreshore.compute.delta.differentiate import TickPlan, Trace
 from foreshore.compute.delta.tables import Layout
 from foreshore.compute.engine import ERRORS, Input, Output, output_schema, result_schema
-from foreshore.expr.ir import Get, LocalGet, Relation, columns_of, walk_relations
+from foreshore.expr.ir import (
+    Get,
+    LocalGet,
+    Reduce,
+    Relation,
+    Threshold,
+    TopK,
+    columns_of,
+    walk_relations,
+)
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
 from foreshore.update import DIFF, TIME, TIME_FIELD
+
+
+# A group of rows is evaluated at no more times at once than this: its rows are looked at for each.
+POINTS = 16
 
 
 class Store(Protocol):
@@ -86,8 +101,12 @@ class Store(Protocol):
         """Add changes to contents, and now and then add up their entries."""
         ...
 
-    def commit(self, changed: Sequence[str]) -> None:
-        """End the step: what was done stays, and the changes in the tables `changed` are over."""
+    def clear(self, changed: Sequence[str]) -> None:
+        """Empty the tables of changes `changed`."""
+        ...
+
+    def commit(self) -> None:
+        """End the step: what was done stays."""
         ...
 
     def rollback(self) -> None:
@@ -110,6 +129,13 @@ class TickDataflow:
         self._needs = [tables_of(trace.body, plan.traces) for trace in plan.traces]
         self._output_needs = [tables_of(output, plan.traces) for output in plan.outputs]
         self._statements: dict[tuple[str, int, frozenset[str]], str | None] = {}
+        self._by_rows = any(
+            isinstance(node, Reduce | TopK | Threshold)
+            and isinstance(node.input, LocalGet)
+            and plan.traces[node.input.number].sums is None
+            for relation in (*(trace.body for trace in plan.traces), *plan.outputs)
+            for node in walk_relations(relation)
+        )
         self._empty = Output(_no_updates(plan.outputs[0]), _no_errors())
 
     def hydrate(self, inputs: Mapping[GlobalId, Input]) -> Output:
@@ -146,14 +172,23 @@ class TickDataflow:
             return self._empty
         for id, delta in loaded.items():
             _check_window(id, delta, lower, upper)
+        outputs = []
         self._store.begin()
         try:
-            output, changed = self._run(loaded)
+            for part in self._parts(loaded):
+                output, changed = self._run(part)
+                self._store.clear(changed)
+                outputs.append(output)
         except BaseException:
             self._store.rollback()
             raise
-        self._store.commit(changed)
-        return output
+        self._store.commit()
+        if len(outputs) == 1:
+            return outputs[0]
+        return Output(
+            pa.concat_tables([output.rows for output in outputs]),
+            pa.concat_tables([output.errors for output in outputs]),
+        )
 
     def allow_compaction(self, since: int) -> None:
         """Nothing to do: contents have no times, and changes do not outlive their window."""
@@ -161,6 +196,25 @@ class TickDataflow:
     def close(self) -> None:
         """Free what the dataflow holds."""
         self._store.close()
+
+    def _parts(self, loaded: Mapping[GlobalId, pa.Table]) -> Iterator[Mapping[GlobalId, pa.Table]]:
+        """Cut the window where it has more times than groups of rows are evaluated at at once."""
+        if not self._by_rows:
+            yield loaded
+            return
+        times = pc.unique(pa.concat_arrays([c for d in loaded.values() for c in d[TIME].chunks]))
+        times = np.sort(times.to_numpy())
+        if len(times) <= POINTS:
+            yield loaded
+            return
+        bounds = [*times[::POINTS], times[-1] + 1]
+        for first, beyond in pairwise(bounds):
+            part = {}
+            for id, delta in loaded.items():
+                within = pc.and_(pc.greater_equal(delta[TIME], first), pc.less(delta[TIME], beyond))
+                if pc.any(within).as_py():
+                    part[id] = delta.filter(within)
+            yield part
 
     def _run(self, loaded: Mapping[GlobalId, pa.Table]) -> tuple[Output, list[str]]:
         plan, store = self._plan, self._store

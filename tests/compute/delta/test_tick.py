@@ -1,0 +1,94 @@
+"""Steps happen whole or not at all, and cutting them differently shows nowhere."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foreshore.compute.bulk.duckdb import DuckDbEngine
+from foreshore.compute.protocol import DataflowDescription
+from foreshore.errors import NumericValueOutOfRange
+from foreshore.expr.ir import Aggregate, Column, Get, Reduce, columns_of, count_all
+from foreshore.ids import GlobalId
+from foreshore.types import INT4, INT8, ColumnType, numeric_of_scale
+from tests.compute.cases import START, Case, check_maintained, initial, rows_of, run, updates
+from tests.relations import histories, lowered_relations
+
+T = Get(GlobalId("u1"), (ColumnType(INT4), ColumnType(INT8)))
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[DuckDbEngine]:
+    """One engine for all cases."""
+    engine = DuckDbEngine(threads=1)
+    yield engine
+    engine.close()
+
+
+def least_by_key() -> Reduce:
+    """Return the minimum by key: a group that looks at rows."""
+    return Reduce(T, (Column(0, INT4),), (Aggregate("min", (Column(1, INT8),), INT8),))
+
+
+@settings(deadline=None, max_examples=100)
+@given(lowered_relations(size=4), histories(4), st.sets(st.integers(2, 3)))
+def test_where_a_window_is_cut_changes_nothing(
+    engine: DuckDbEngine, relation: object, history: object, cuts: set[int]
+) -> None:
+    whole, cut = (
+        pa.concat_tables([o.rows for o in run(engine, Case(relation, history, frozenset(c)))])  # type: ignore[arg-type]
+        for c in (set(), cuts)
+    )
+    columns = columns_of(relation)  # type: ignore[arg-type]
+    for i in range(4):
+        assert rows_of(whole, columns, START + i) == rows_of(cut, columns, START + i)
+
+
+def test_a_window_of_many_times_is_exact_at_each(engine: DuckDbEngine) -> None:
+    history = [{T.id: Counter({(k, (i * 7 + k) % 11): 1 for k in range(3)})} for i in range(50)]
+    check_maintained(engine, Case(least_by_key(), history))
+
+
+def test_an_update_and_its_retraction_leave_no_trace(engine: DuckDbEngine) -> None:
+    rows = Counter({(1, 5): 1, (2, 6): 2})
+    history = [{T.id: rows}, {T.id: Counter({(1, 4): 1})}, {T.id: rows}]
+    outputs = run(engine, Case(least_by_key(), history))
+    assert rows_of(outputs[1].rows, columns_of(least_by_key())) == Counter()
+
+
+def test_a_step_that_fails_has_not_happened(engine: DuckDbEngine) -> None:
+    total = numeric_of_scale(0)
+    relation = Reduce(T, (), (Aggregate("sum", (Column(1, INT8),), total), count_all()))
+    case = Case(relation, [{T.id: Counter({(1, 5): 1})}])
+    dataflow = engine.create(
+        DataflowDescription(GlobalId("t1"), relation, (T.id,), (), START),
+        {T.id: pa.schema([("a", pa.int32()), ("b", pa.int64())])},
+    )
+    dataflow.hydrate(initial(case))
+    entries = [((1, 2**62), START + 1, 2**62), ((2, 2**62), START + 1, 2**62)]
+    with pytest.raises(NumericValueOutOfRange):
+        dataflow.step(START + 1, START + 2, {T.id: updates(T.columns, entries)})
+    output = dataflow.step(
+        START + 1, START + 2, {T.id: updates(T.columns, [((1, 7), START + 1, 1)])}
+    )
+    assert rows_of(output.rows, columns_of(relation)) == Counter({("5", 1): -1, ("12", 2): 1})
+    dataflow.close()
+
+
+def test_contents_are_added_up_now_and_then(engine: DuckDbEngine) -> None:
+    relation = least_by_key()
+    case = Case(relation, [{T.id: Counter({(1, 5): 1})}])
+    dataflow = engine.create(
+        DataflowDescription(GlobalId("t1"), relation, (T.id,), (), START),
+        {T.id: pa.schema([("a", pa.int32()), ("b", pa.int64())])},
+    )
+    dataflow.hydrate(initial(case))
+    for i in range(1, 5):
+        sign = 1 if i % 2 else -1
+        entries = [((k, k), START + i, sign) for k in range(3000)]
+        output = dataflow.step(START + i, START + i + 1, {T.id: updates(T.columns, entries)})
+        assert output.rows.num_rows == 3001  # all keys come or go, and 1 changes
+    dataflow.close()
