@@ -137,7 +137,10 @@ class _Splitter:
             rows, below = self.split(input)
             inputs.append(rows)
             errors += below
-        rows, own = self._split_node(_over(relation, inputs))
+        # These two may fail whatever comes of inputs that are empty.
+        whole = isinstance(relation, Join | TopK)
+        node = with_inputs(relation, tuple(inputs)) if whole else _over(relation, inputs)
+        rows, own = self._split_node(node)
         return rows, errors + own
 
     def _split_node(self, node: Relation) -> Split:
