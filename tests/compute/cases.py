@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from random import Random
 
 import pyarrow as pa
 
@@ -19,7 +20,7 @@ from foreshore.ids import GlobalId
 from foreshore.types import TEXT, ColumnType, RelationDesc
 from foreshore.update import DIFF, TIME, update_schema
 from tests.model import Row, Rows, add, evaluate
-from tests.relations import TABLES
+from tests.relations import TABLES, VALUES
 
 START = 100
 Contents = Mapping[GlobalId, Rows]
@@ -134,4 +135,21 @@ def check_maintained(engine: Engine, case: Case) -> None:
         assert rows_of(rows, columns_of(case.relation), START + i) == wanted, f"rows at {i}"
 
 
-TABLE_IDS = tuple(table.id for table in TABLES)
+def random_history(random: Random, times: int = 5, rows: int = 3) -> list[Contents]:
+    """Return what the tables hold at each of so many times."""
+    return [{table.id: _random_rows(random, table, rows) for table in TABLES} for _ in range(times)]
+
+
+def _random_rows(random: Random, table: Get, most: int) -> Rows:
+    rows: Rows = Counter()
+    keys = set()
+    for _ in range(random.randint(0, most)):
+        row = tuple(
+            random.choice((*VALUES[c.type], None) if c.nullable else VALUES[c.type])
+            for c in table.columns
+        )
+        key = tuple(row[i] for key in table.keys for i in key)
+        if not table.keys or key not in keys:
+            rows[row] += 1
+            keys.add(key)
+    return rows

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, settings
 
-
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.errors import DataError, InternalError
 from foreshore.expr.ir import Relation, columns_of

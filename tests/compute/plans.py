@@ -1,0 +1,153 @@
+"""One plan for each operator, over the tables of `tests.relations`, named for what it shows."""
+
+from foreshore.expr.ir import (
+    Aggregate,
+    Column,
+    Constant,
+    Filter,
+    FlatMap,
+    Join,
+    Let,
+    Literal,
+    LocalGet,
+    Map,
+    Negate,
+    OrderKey,
+    Project,
+    Reduce,
+    Relation,
+    Threshold,
+    TopK,
+    Union,
+    columns_of,
+    count_all,
+)
+from foreshore.expr.ir import Call as Function
+from foreshore.types import (
+    BOOL,
+    FLOAT8,
+    INT4,
+    INT8,
+    TEXT,
+    ColumnType,
+    SqlType,
+    array_of,
+    numeric_of_scale,
+)
+from tests.relations import NUMERIC, TABLES
+
+U1, U2, U3 = TABLES
+
+
+def column(index: int, type: SqlType = INT4) -> Column:
+    """Return a column."""
+    return Column(index, type)
+
+
+def _aggregate(name: str, arg: Column, type: SqlType, **options: object) -> Aggregate:
+    return Aggregate(name, (arg,), type, **options)  # type: ignore[arg-type]
+
+
+_ONE = Literal(1, INT4)
+_KEY = (column(0),)
+_MULTIPLES = tuple(
+    aggregate
+    for distinct in (False, True)
+    for aggregate in (
+        _aggregate("count", column(1), INT8, distinct=distinct),
+        _aggregate("sum", column(1), numeric_of_scale(0), distinct=distinct),
+        _aggregate("array_agg", column(2, TEXT), array_of(TEXT), distinct=distinct),
+        Aggregate("string_agg", (column(2, TEXT), Literal("-", TEXT)), TEXT, distinct),
+    )
+)
+_ORDERED = _aggregate(
+    "array_agg",
+    column(2, TEXT),
+    array_of(TEXT),
+    order_by=(OrderKey(column(1), True, True), OrderKey(column(2, TEXT), True, True)),
+)
+_IS_ONE = Function("eq", (column(1), _ONE), BOOL)
+_DIFFERENCE = Union((Project(U1, (0,)), Negate(Project(U2, (1,)))))
+
+PLANS: dict[str, Relation] = {
+    "all of a table": U1,
+    "filter": Filter(U1, (_IS_ONE,)),
+    "map": Map(U1, (_IS_ONE, Function("is_null", (column(3, BOOL),), BOOL))),
+    "project": Project(U1, (2, 0, 2)),
+    "flat map": FlatMap(
+        U1, "generate_series(int4,int4)", (_ONE, column(0)), (ColumnType(INT4, False),)
+    ),
+    "a constant beside a table": Union(
+        (Constant((((1, "x"), 2),), (ColumnType(INT4), ColumnType(TEXT))), Project(U1, (0, 2)))
+    ),
+    "join": Join((U1, U2), ((column(0), column(3)),)),
+    "join in which null equals null": Join((U1, U2), ((column(0), column(4)),), (0,)),
+    "join of three": Join(
+        (U1, U2, U3), ((column(0), column(3)), (column(2, TEXT), column(5, TEXT)))
+    ),
+    "self-join": Join((U1, U1), ((column(0), column(4)),)),
+    "product": Join((Project(U1, (0,)), Project(U2, (0,)))),
+    "distinct": Reduce(U1, (column(0), column(2, TEXT)), ()),
+    "count and sum by key": Reduce(
+        U1,
+        _KEY,
+        (
+            count_all(),
+            _aggregate("count", column(1), INT8, filter=_IS_ONE),
+            _aggregate("sum", column(1), numeric_of_scale(0), filter=_IS_ONE),
+        ),
+    ),
+    "sums of numerics by key": Reduce(
+        U3, (column(0, TEXT),), (_aggregate("sum", column(1, NUMERIC), numeric_of_scale(2)),)
+    ),
+    "sums of floats by key": Reduce(
+        U3, (column(0, TEXT),), (_aggregate("sum_float", column(2, FLOAT8), FLOAT8),)
+    ),
+    "floats as keys": Reduce(U3, (column(2, FLOAT8),), (count_all(),)),
+    "minimum and maximum by key": Reduce(
+        U1, _KEY, (_aggregate("min", column(1), INT4), _aggregate("max", column(2, TEXT), TEXT))
+    ),
+    "lists by key": Reduce(U1, _KEY, (*_MULTIPLES, _ORDERED)),
+    "sums without a key": Reduce(
+        U1, (), (count_all(), _aggregate("sum", column(1), numeric_of_scale(0)))
+    ),
+    "minimum without a key": Reduce(U1, (), (count_all(), _aggregate("min", column(1), INT4))),
+    "top two by key": TopK(U1, (0,), (OrderKey(column(1), True),), Literal(2, INT8)),
+    "top without a key, from the second": TopK(
+        U1, (), (OrderKey(column(2, TEXT)),), Literal(2, INT8), Literal(1, INT8)
+    ),
+    "all but the first by key": TopK(U1, (1,), (), None, Literal(1, INT8)),
+    "except": Threshold(_DIFFERENCE),
+    "negative multiplicities": _DIFFERENCE,
+    "a left join": Let(
+        0,
+        Join((U1, U2), ((column(0), column(3)),)),
+        Union(
+            (
+                LocalGet(0, columns_of(Join((U1, U2)))),
+                Map(
+                    Threshold(
+                        Union(
+                            (
+                                U1,
+                                Negate(Project(LocalGet(0, columns_of(Join((U1, U2)))), (0, 1, 2))),
+                            )
+                        )
+                    ),
+                    (Literal(None, INT4), Literal(None, INT4)),
+                ),
+            )
+        ),
+    ),
+    "group of a group of a join": Reduce(
+        Reduce(Join((U1, U2), ((column(0), column(3)),)), (column(1), column(4)), (count_all(),)),
+        (column(0),),
+        (_aggregate("max", column(2, INT8), INT8),),
+    ),
+    "top of a group": TopK(
+        Reduce(U1, (column(2, TEXT),), (_aggregate("sum", column(1), numeric_of_scale(0)),)),
+        (),
+        (OrderKey(column(1, numeric_of_scale(0)), True),),
+        Literal(1, INT8),
+    ),
+}
