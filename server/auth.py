@@ -9,8 +9,10 @@ tell which roles there are, and all comparisons of secrets take constant time (s
 import hashlib
 import hmac
 import logging
+import re
 import secrets
 from dataclasses import dataclass
+from typing import Any
 
 import scramp
 
@@ -71,7 +73,7 @@ class Authenticator:
         if mechanism != MECHANISM:
             raise message.FramingError("client selected an invalid SASL authentication mechanism")
         try:
-            server.set_client_first(first)
+            _set_client_first(server, first)
             wire.put(message.authentication_sasl_continue(server.get_server_first()))
             wire.flush()
             last = await _password(wire)
@@ -80,6 +82,13 @@ class Authenticator:
             logger.warning("authentication failed", extra={"user": user, "peer": wire.peer})
             raise failure from None
         wire.put(message.authentication_sasl_final(server.get_server_final()))
+
+
+def _set_client_first(server: Any, first: str) -> None:
+    """Give the client's first message to `server`, which takes no empty name, as libpq sends."""
+    binding, name, bare = first.split(",", 2)
+    server.set_client_first(f"{binding},{name}," + re.sub(r"\An=,", "n=-,", bare))
+    server.client_first_bare = bare  # what is signed is what was sent
 
 
 async def _password(wire: Wire) -> bytes:

@@ -25,7 +25,7 @@ from foreshore.types import TYPES, RelationDesc, SqlType, oid_of, typmod_of
 TEXT_FORMAT = 0
 BINARY_FORMAT = 1
 
-FEW = 12  # rows, up to which they are encoded one by one
+FEW = 64  # rows, up to which they are encoded one by one
 CHUNK = 8192  # rows that are encoded at once
 
 _ROW = Struct("!cih")

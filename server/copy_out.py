@@ -23,6 +23,14 @@ _ESCAPES = (
 )  # fmt: skip
 
 
+# Types whose texts are made of these characters only, so that nothing in them needs quotes.
+_PLAIN_CHARACTERS = frozenset("0123456789+-.: abcdefghijklmnopqrstuvwxyzCINTB")
+_PLAIN_TYPES = frozenset((
+    "bool", "int2", "int4", "int8", "oid", "float4", "float8", "numeric", "uuid",
+    "date", "time", "timestamp", "timestamptz", "interval", "mz_timestamp",
+))  # fmt: skip
+
+
 class CopyFormatter:
     """Writes the rows of one COPY TO STDOUT."""
 
@@ -37,6 +45,10 @@ class CopyFormatter:
         self._needs_quotes = f"[{special}{re.escape(options.quote)}\\n\\r]"
         self._needs_escapes = f"[\\\\\\x08\\f\\n\\r\\t\\v{special}]"
         self._signature = BINARY_SIGNATURE if options.format == "binary" else b""  # yet to be sent
+        plain = options.delimiter + options.quote
+        null = options.null if options.format == "csv" else ""
+        safe = not set(plain) & _PLAIN_CHARACTERS and (not null or set(null) - _PLAIN_CHARACTERS)
+        self._plain = [bool(safe) and type.name in _PLAIN_TYPES for type in self._types]
         self._rows: Callable[[pa.RecordBatch], list[pa.Array]] = {
             "text": self._text_rows,
             "csv": self._csv_rows,
@@ -94,12 +106,18 @@ class CopyFormatter:
         line = pc.binary_join_element_wise(*columns, self._options.delimiter)
         return pc.binary_join_element_wise(line, "\n", "").cast(pa.binary())
 
+    def _texts(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        return [
+            text_column(column, type, self._zone)
+            for column, type in zip(batch.columns, self._types, strict=True)
+        ]
+
     def _text_rows(self, batch: pa.RecordBatch) -> list[pa.Array]:
         if not self._types:
             return [pa.array([b"\n"] * batch.num_rows)]
         columns = [
-            pc.fill_null(self._escaped(text_column(c, type, self._zone)), self._options.null)
-            for c, type in zip(batch.columns, self._types, strict=True)
+            pc.fill_null(texts if plain else self._escaped(texts), self._options.null)
+            for texts, plain in zip(self._texts(batch), self._plain, strict=True)
         ]
         return [self._joined(columns)]
 

@@ -1,0 +1,172 @@
+"""Frames: whatever bytes come, in whatever pieces, the reader gives messages or a FramingError."""
+
+import contextlib
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foreshore.errors import DatabaseError
+from foreshore.server import message
+from foreshore.server.message import FramingError, Message
+from foreshore.server.protocol import LIMIT_BEFORE_LOGIN, MessageReader
+
+
+def framed(code: bytes, body: bytes = b"") -> bytes:
+    return code + struct.pack("!i", len(body) + 4) + body
+
+
+def read_all(data: bytes, step: int) -> list[Message]:
+    reader = MessageReader()
+    reader.open()
+    got: list[Message] = []
+    for at in range(0, len(data), step):
+        reader.feed(data[at : at + step])
+        while (received := reader.next()) is not None:
+            got.append(received)
+    assert reader.buffered == 0
+    return got
+
+
+CONVERSATION = [
+    (framed(b"Q", b"select 1\0"), message.Query("select 1")),
+    (
+        framed(b"P", b"s\0select $1\0\0\x01\0\0\0\x17"),
+        message.Parse("s", "select $1", (23,)),
+    ),
+    (
+        framed(b"B", b"p\0s\0\0\x01\0\x01\0\x02\0\0\0\x01x\xff\xff\xff\xff\0\x02\0\0\0\x01"),
+        message.Bind("p", "s", (1,), [b"x", None], (0, 1)),
+    ),
+    (framed(b"B", b"\0\0\0\0\0\0\0\0"), message.Bind("", "", (), [], ())),
+    (framed(b"D", b"Ss\0"), message.Describe("S", "s")),
+    (framed(b"D", b"P\0"), message.Describe("P", "")),
+    (framed(b"E", b"p\0\0\0\0\x05"), message.Execute("p", 5)),
+    (framed(b"C", b"Ps\0"), message.Close("P", "s")),
+    (framed(b"S"), message.SYNC),
+    (framed(b"H"), message.FLUSH),
+    (framed(b"d", b"\0\x01"), message.CopyData(b"\0\x01")),
+    (framed(b"c"), message.COPY_DONE),
+    (framed(b"f", b"why\0"), message.CopyFail("why")),
+    (framed(b"F", b"\0"), message.FUNCTION_CALL),
+    (framed(b"p", b"x\0"), message.Password(b"x\0")),
+    (framed(b"X"), message.TERMINATE),
+]
+
+
+@given(st.lists(st.sampled_from(CONVERSATION)), st.integers(1, 50))
+def test_messages_are_the_same_in_whatever_pieces_they_come(
+    parts: list[tuple[bytes, Message]], step: int
+) -> None:
+    assert read_all(b"".join(data for data, _ in parts), step) == [m for _, m in parts]
+
+
+@given(st.binary(max_size=200), st.integers(1, 64))
+def test_any_bytes_are_messages_or_an_error(data: bytes, step: int) -> None:
+    reader = MessageReader()
+    reader.open()
+    try:
+        for at in range(0, len(data), step):
+            reader.feed(data[at : at + step])
+            while reader.next() is not None:
+                pass
+    except FramingError:
+        pass
+
+
+@given(st.sampled_from(b"QPBDECSHdcfFpX"), st.binary(max_size=60))
+def test_any_body_is_a_message_or_an_error(code: int, body: bytes) -> None:
+    with contextlib.suppress(FramingError):
+        message.parse_message(code, body)
+
+
+@given(st.sampled_from([data for data, m in CONVERSATION if not isinstance(m, message.CopyData)]))
+def test_bytes_left_over_in_a_frame_are_an_error(data: bytes) -> None:
+    body = data[5:] + b"\0"
+    if data[:1] in b"Fp":  # whose bodies are not looked into
+        return
+    with pytest.raises(FramingError):
+        message.parse_message(data[0], body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"p\0s\0\xff\xff",  # 65535 formats, none of them there
+        b"p\0s\0\0\0\xff\xff",  # 65535 values
+        b"p\0s\0\0\0\0\x01\x7f\xff\xff\xff",  # a value of 2 GiB
+        b"p\0s\0\0\0\0\x01\xff\xff\xff\xfe",  # a value of -2 bytes
+        b"p\0s",
+        b"",
+    ],
+)
+def test_counts_and_lengths_stay_within_the_frame(body: bytes) -> None:
+    with pytest.raises(FramingError):
+        message.parse_message(ord("B"), body)
+
+
+@pytest.mark.parametrize("length", [-1, 0, 3, 2**30])
+def test_a_length_out_of_bounds_is_refused_before_anything_is_kept(length: int) -> None:
+    reader = MessageReader()
+    reader.open()
+    reader.feed(b"Q" + struct.pack("!i", length))
+    with pytest.raises(FramingError, match="invalid message length"):
+        reader.next()
+
+
+def test_messages_are_small_until_the_client_is_let_in() -> None:
+    header = b"p" + struct.pack("!i", LIMIT_BEFORE_LOGIN + 1)
+    reader = MessageReader()
+    reader.feed(header)
+    with pytest.raises(FramingError):
+        reader.next()
+    reader = MessageReader()
+    reader.open()
+    reader.feed(header)
+    assert reader.next() is None
+
+
+@pytest.mark.parametrize("length", [-5, 0, 7, 10_001, 2**31 - 1])
+def test_a_startup_packet_has_a_sane_length(length: int) -> None:
+    reader = MessageReader()
+    reader.feed(struct.pack("!i", length))
+    with pytest.raises(FramingError, match="invalid length of startup packet"):
+        reader.opening()
+
+
+def opening(body: bytes) -> object:
+    reader = MessageReader()
+    reader.feed(struct.pack("!i", len(body) + 4) + body)
+    return reader.opening()
+
+
+def test_openings() -> None:
+    assert opening(struct.pack("!i", 80877103)) == message.SslRequest()
+    assert opening(struct.pack("!i", 80877104)) == message.GssRequest()
+    assert opening(struct.pack("!iiI", 80877102, 7, 0xDEADBEEF)) == message.CancelRequest(
+        7, 0xDEADBEEF
+    )
+    started = opening(struct.pack("!i", 3 << 16 | 2) + b"user\0a\0x\0y\0\0")
+    assert started == message.StartupMessage(2, {"user": "a", "x": "y"})
+    with pytest.raises(DatabaseError, match=r"unsupported frontend protocol 2\.0"):
+        opening(struct.pack("!i", 2 << 16) + b"user\0a\0\0")
+    for body in (b"user\0a\0\0x", b"user\0a\0", b"user\0a"):
+        with pytest.raises(FramingError):
+            opening(struct.pack("!i", 3 << 16) + body)
+
+
+def test_text_that_is_no_utf8_is_told_and_not_fatal() -> None:
+    got = message.parse_message(ord("Q"), b"select '\xff'\0")
+    assert isinstance(got, message.Unreadable)
+    assert got.simple
+    assert got.error.sqlstate == "22021"
+    assert got.error.message == 'invalid byte sequence for encoding "UTF8": 0xff'
+
+
+@given(st.binary(max_size=300))
+def test_any_opening_is_one_or_an_error(body: bytes) -> None:
+    reader = MessageReader()
+    reader.feed(struct.pack("!i", len(body) + 4) + body)
+    with contextlib.suppress(DatabaseError):
+        reader.opening()

@@ -1,0 +1,423 @@
+"""The protocol as a client with no library sees it."""
+
+import asyncio
+import struct
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+
+from foreshore.adapter.client import Notice, Rows
+from foreshore.errors import DivisionByZero, SyntaxError_
+from foreshore.server.auth import Authenticator
+from foreshore.types import INT4, TEXT
+from tests.server.fake import FakeSession, desc_of
+from tests.server.serving import Served, serve
+from tests.wire.raw import Raw, fields
+
+X = desc_of(x=INT4)
+PARSE = b"\0one\0\0\0"
+BIND = b"\0\0" + b"\0" * 6
+EXECUTE = b"\0\0\0\0\0"
+
+
+@pytest.fixture
+def talking(served: Served) -> Served:
+    served.client.rows("one", X, {"x": [1]})
+    served.client.rows("five", X, {"x": [1, 2, 3]}, {"x": [4, 5]})
+
+    def fail(session: FakeSession, args: Any) -> Any:
+        raise DivisionByZero("division by zero")
+
+    served.client.does("fail", fail)
+    served.client.does("hang", lambda session, _: session.hang())
+    return served
+
+
+def codes(messages: list[tuple[str, bytes]]) -> str:
+    return "".join(code for code, _ in messages)
+
+
+def test_the_greeting_tells_the_parameters_and_the_key(talking: Served) -> None:
+    raw = Raw(talking.port)
+    assert codes(raw.greeting) == "R" + "S" * 13 + "KZ"
+    told = dict(body.split(b"\0")[:2] for code, body in raw.greeting if code == "S")
+    assert told[b"server_version"] == b"15.0"
+    assert told[b"client_encoding"] == b"UTF8"
+
+
+def test_requests_for_encryption_are_declined_and_the_start_goes_on(talking: Served) -> None:
+    raw = Raw(talking.port, start=False)
+    raw.opening(struct.pack("!i", 80877103))
+    assert raw.exactly(1) == b"N"
+    raw.opening(struct.pack("!i", 80877104))
+    assert raw.exactly(1) == b"N"
+    raw.startup(user="foreshore")
+    assert codes(raw.until("Z")).startswith("RS")
+    assert talking.client.startups[0].database == "foreshore"
+
+
+def test_a_newer_minor_version_is_negotiated_down(talking: Served) -> None:
+    raw = Raw(talking.port, start=False)
+    raw.startup(3 << 16 | 2, user="foreshore", **{"_pq_.x": "1"})
+    code, body = raw.receive()
+    assert (code, body) == ("v", struct.pack("!ii", 3 << 16, 1) + b"_pq_.x\0")
+    assert codes(raw.until("Z"))[0] == "R"
+    assert dict(talking.client.startups[0].parameters) == {}
+
+
+@pytest.mark.parametrize(
+    ("sent", "sqlstate"),
+    [
+        (struct.pack("!ii", 8, 2 << 16), "0A000"),
+        (struct.pack("!i", 7), "08P01"),
+        (struct.pack("!i", 2**30), "08P01"),
+        (b"GET / HTTP/1.1\r\n\r\n", "08P01"),
+        (struct.pack("!ii", 9, 3 << 16) + b"\0", "28000"),
+        (struct.pack("!ii", 23, 3 << 16) + b"user\0a\0replic\0\0", "08P01"),
+    ],
+)
+def test_a_start_that_is_none_ends_with_a_fatal_error(
+    talking: Served, sent: bytes, sqlstate: str
+) -> None:
+    raw = Raw(talking.port, start=False)
+    raw.socket.sendall(sent)
+    code, body = raw.receive()
+    told = fields(body)
+    assert (code, told["S"], told["C"]) == ("E", "FATAL", sqlstate)
+    assert raw.closed()
+
+
+def test_a_connection_without_a_byte_is_no_matter(talking: Served) -> None:
+    for _ in range(10):
+        Raw(talking.port, start=False).socket.close()
+    assert codes(Raw(talking.port).greeting)[-1] == "Z"
+
+
+def test_each_sync_is_answered_once_and_an_error_skips_to_it(talking: Served) -> None:
+    raw = Raw(talking.port)
+    raw.send("P", b"\0fail\0\0\0")
+    raw.send("B", BIND)
+    raw.send("E", EXECUTE)
+    for code, body in (("P", PARSE), ("B", BIND), ("D", b"P\0"), ("E", EXECUTE), ("Q", b"one\0")):
+        raw.send(code, body)
+    raw.send("S")
+    raw.send("P", PARSE)
+    raw.send("B", BIND)
+    raw.send("D", b"P\0")
+    raw.send("E", EXECUTE)
+    raw.send("S")
+    assert codes(raw.until("Z")) == "12EZ"
+    assert codes(raw.until("Z")) == "12TDCZ"
+    raw.send("S")
+    assert raw.receive() == ("Z", b"I")
+
+
+def test_an_error_is_sent_before_the_sync_comes(talking: Served) -> None:
+    raw = Raw(talking.port)
+    raw.send("P", b"\0nothing known\0\0\0")
+    raw.send("H")
+    assert fields(raw.until("E")[-1][1])["C"] == "42601"
+
+
+def test_flush_sends_what_is_there(talking: Served) -> None:
+    raw = Raw(talking.port)
+    raw.send("P", PARSE)
+    raw.send("D", b"S\0")
+    raw.send("H")
+    assert codes(raw.until("T")) == "1tT"
+    raw.send("S")
+    assert raw.receive()[0] == "Z"
+
+
+def test_a_portal_is_suspended_and_goes_on(talking: Served) -> None:
+    raw = Raw(talking.port)
+    raw.send("P", b"\0five\0\0\0")
+    raw.send("B", b"p\0\0" + b"\0" * 6)
+    for _ in range(4):
+        raw.send("E", b"p\0\0\0\0\x02")
+    raw.send("C", b"Pp\0")
+    raw.send("E", b"p\0\0\0\0\x02")
+    raw.send("S")
+    assert codes(raw.until("Z")) == "12DDsDDsDCC3EZ"
+
+
+@pytest.mark.parametrize("name", ["E", "D"])
+def test_unknown_names_are_told(talking: Served, name: str) -> None:
+    raw = Raw(talking.port)
+    raw.send(name, b"nope\0\0\0\0\0" if name == "E" else b"Snope\0")
+    raw.send("S")
+    told = fields(raw.until("Z")[0][1])
+    assert told["C"] == ("34000" if name == "E" else "26000")
+
+
+def test_transactions_show_in_every_ready_for_query(talking: Served) -> None:
+    raw = Raw(talking.port)
+    states = []
+    for sql in (b"begin\0", b"one\0", b"fail\0", b"one\0", b"rollback\0", b"fail; one\0"):
+        raw.send("Q", sql)
+        states.append(raw.until("Z")[-1][1])
+    assert states == [b"T", b"T", b"E", b"E", b"I", b"I"]
+
+
+def test_a_query_stops_at_its_first_error(talking: Served) -> None:
+    raw = Raw(talking.port)
+    raw.send("Q", b"one; fail; one\0")
+    assert codes(raw.until("Z")) == "TDCEZ"
+    raw.send("Q", b"\0")
+    assert codes(raw.until("Z")) == "IZ"
+
+
+def test_function_calls_are_refused_and_a_query_with_bad_text_too(talking: Served) -> None:
+    raw = Raw(talking.port)
+    raw.send("F", b"\0\0\0\x01\0\0\0\0\0\0")
+    got = raw.until("Z")
+    assert codes(got) == "EZ"
+    assert fields(got[0][1])["C"] == "0A000"
+    raw.send("Q", b"select '\xff'\0")
+    got = raw.until("Z")
+    assert fields(got[0][1])["C"] == "22021"
+    raw.send("P", b"\0select '\xff'\0\0\0")
+    raw.send("S")
+    assert codes(raw.until("Z")) == "EZ"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"Q\0\0\0\x03",
+        b"Q\x7f\xff\xff\xff",
+        b"?\0\0\0\x04",
+        b"S\0\0\0\x05x",
+        b"Q\0\0\0\x08one\0",  # cut short: the frame holds no terminator
+        b"p\0\0\0\x05\0",
+        b"B\0\0\0\x0c\0\0\0\0\0\xff\0\0",
+    ],
+)
+def test_a_broken_frame_ends_the_connection(talking: Served, sent: bytes) -> None:
+    raw = Raw(talking.port)
+    sent = b"Q\0\0\0\x07one" if sent.startswith(b"Q\0\0\0\x08") else sent
+    raw.socket.sendall(sent + b"Q\0\0\0\x08one\0")
+    code, body = raw.receive()
+    assert (code, fields(body)["S"], fields(body)["C"]) == ("E", "FATAL", "08P01")
+    assert raw.closed()
+    assert raw._buffer == b""
+
+
+def test_a_thousand_pipelined_statements_come_back_in_order(talking: Served) -> None:
+    talking.client.rows("echo $1", X, lambda x: {"x": [x]}, parameters=(INT4,))
+    raw = Raw(talking.port)
+    batch = bytearray()
+
+    def add(code: bytes, body: bytes) -> None:
+        batch.extend(code + struct.pack("!i", len(body) + 4) + body)
+
+    add(b"P", b"e\0echo $1\0\0\0")
+    for i in range(1000):
+        argument = struct.pack("!ii", 4, i)
+        add(b"B", b"\0e\0\0\x01\0\x01\0\x01" + argument + b"\0\x01\0\x01")
+        add(b"E", EXECUTE)
+    add(b"S", b"")
+    raw.socket.sendall(batch)
+    got = raw.until("Z")
+    assert [body[-4:] for code, body in got if code == "D"] == [
+        struct.pack("!i", i) for i in range(1000)
+    ]
+
+
+def test_a_client_that_does_not_read_holds_nothing_up_and_fills_no_memory(talking: Served) -> None:
+    produced = [0]
+
+    def endless(session: FakeSession, args: Any) -> Rows:
+        batch = pa.RecordBatch.from_pydict({"t": ["x" * 1000] * 1000}, desc.arrow_schema())
+
+        async def give() -> AsyncIterator[pa.RecordBatch]:
+            while True:
+                produced[0] += 1
+                yield batch
+
+        return Rows(desc, give(), lambda count: f"SELECT {count}")
+
+    desc = desc_of(t=TEXT)
+    talking.client.does("endless", endless)
+    raw = Raw(talking.port)
+    raw.send("Q", b"endless\0")
+    raw.exactly(100)
+    assert codes(Raw(talking.port).greeting)[-1] == "Z"
+
+    async def settled() -> None:
+        before = -1
+        while before != produced[0]:
+            before = produced[0]
+            await asyncio.sleep(0.2)
+
+    talking.run(settled())
+    assert produced[0] < 40  # megabytes, in our queue and in the kernel's
+    raw.socket.close()
+    talking.eventually(lambda: len(talking.client.sessions) == 1)
+
+
+def test_a_client_that_leaves_cancels_its_statement(talking: Served) -> None:
+    for sql in (b"hang\0", b"one; hang\0"):
+        raw = Raw(talking.port)
+        raw.send("Q", sql)
+        talking.eventually(lambda: len(talking.client.sessions) == 1)
+        raw.socket.close()
+        talking.eventually(lambda: not talking.client.sessions)
+
+
+def test_a_cancel_request_needs_the_key_and_gets_no_answer(talking: Served) -> None:
+    raw = Raw(talking.port)
+    key = next(body for code, body in raw.greeting if code == "K")
+    raw.send("Q", b"hang\0")
+    for wrong in (key[:4] + b"\0\0\0\0", b"\0\0\0\x01" + key[4:]):
+        other = Raw(talking.port, start=False)
+        other.opening(struct.pack("!i", 80877102) + wrong)
+        assert other.closed()
+    raw.socket.settimeout(0.2)
+    with pytest.raises(TimeoutError):
+        raw.receive()
+    raw.socket.settimeout(20)
+    other = Raw(talking.port, start=False)
+    other.opening(struct.pack("!i", 80877102) + key)
+    assert other.closed()
+    got = raw.until("Z")
+    assert fields(got[0][1])["C"] == "57014"
+    raw.send("Q", b"one\0")
+    assert codes(raw.until("Z")) == "TDCZ"
+
+
+def test_notices_and_changed_parameters_come_with_the_answer(talking: Served) -> None:
+    def tell(session: FakeSession, args: Any) -> Any:
+        session.pending_notices.append(Notice("mind you", detail="d"))
+        session.parameters["TimeZone"] = "Asia/Tokyo"
+        return session._transact("BEGIN")
+
+    talking.client.does("tell", tell)
+    raw = Raw(talking.port)
+    raw.send("Q", b"tell\0")
+    got = raw.until("Z")
+    assert codes(got) == "NCSZ"
+    assert fields(got[0][1])["M"] == "mind you"
+    assert got[2][1] == b"TimeZone\0Asia/Tokyo\0"
+
+
+def test_result_formats_have_to_fit(talking: Served) -> None:
+    raw = Raw(talking.port)
+    raw.send("P", PARSE)
+    for formats in (b"\0\x02\0\0\0\0", b"\0\x01\0\x07"):
+        raw.send("B", b"\0\0\0\0\0\0" + formats)
+        raw.send("S")
+        told = [body for code, body in raw.until("Z") if code == "E"]
+        assert fields(told[0])["C"] in ("08P01", "22023")
+    raw.send("B", b"\0\0\0\0\0\x01\0\0\0\x01x\0\0")
+    raw.send("S")
+    told = [body for code, body in raw.until("Z") if code == "E"]
+    assert "bind message supplies 1 parameters" in fields(told[0])["M"]
+
+
+@pytest.fixture
+def guarded() -> Iterator[Served]:
+    yield from serve(
+        authenticator=Authenticator.of("foreshore", "correct horse"),
+        max_connections=2,
+        login_timeout=0.5,
+    )
+
+
+def test_too_many_connections_are_told_so(guarded: Served) -> None:
+    first, second = Raw(guarded.port), Raw(guarded.port)
+    third = Raw(guarded.port, start=False)
+    third.startup(user="foreshore")
+    assert fields(third.receive()[1])["C"] == "53300"
+    assert third.closed()
+    first.socket.close()
+    guarded.eventually(lambda: len(guarded.client.sessions) == 1)
+    assert codes(Raw(guarded.port).greeting)[-1] == "Z"
+    second.socket.close()
+
+
+def test_who_does_not_log_in_is_shown_out(guarded: Served) -> None:
+    raw = Raw(guarded.port, start=False)
+    began = time.monotonic()
+    raw.socket.sendall(b"\0\0")
+    assert raw.closed()
+    assert time.monotonic() - began < 10
+
+
+@pytest.fixture
+def remote(guarded: Served, monkeypatch: pytest.MonkeyPatch) -> Served:
+    """The guarded server, to which all clients seem to come from elsewhere."""
+    from foreshore.server.wire import Wire
+
+    original = Wire.connection_made
+
+    def made(self: Wire, transport: Any) -> None:
+        original(self, transport)
+        self.loopback = False
+
+    monkeypatch.setattr(Wire, "connection_made", made)
+    return guarded
+
+
+def test_the_password_lets_in_and_nothing_else_does(remote: Served) -> None:
+    with psycopg.connect(remote.dsn(password="'correct horse'")) as connection:
+        assert connection.info.backend_pid
+    for user, password in (("foreshore", "wrong"), ("nobody", "'correct horse'")):
+        with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+            psycopg.connect(remote.dsn(password=password, user=user))
+    assert len(remote.client.startups) == 1
+
+
+def test_without_a_configured_password_strangers_are_refused(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from foreshore.server.wire import Wire
+
+    original = Wire.connection_made
+
+    def made(self: Wire, transport: Any) -> None:
+        original(self, transport)
+        self.loopback = False
+
+    monkeypatch.setattr(Wire, "connection_made", made)
+    with pytest.raises(psycopg.OperationalError, match="no password is configured"):
+        psycopg.connect(served.dsn(password="x"))
+
+
+def test_a_query_in_place_of_the_password_is_not_run(remote: Served) -> None:
+    raw = Raw(remote.port, start=False)
+    raw.startup(user="foreshore")
+    assert raw.receive() == ("R", b"\0\0\0\x0aSCRAM-SHA-256\0\0")
+    raw.send("Q", b"one\0")
+    assert fields(raw.receive()[1])["C"] == "08P01"
+    assert raw.closed()
+
+
+def test_the_end_of_the_server_is_told(talking: Served) -> None:
+    raw = Raw(talking.port)
+    busy = Raw(talking.port)
+    busy.send("Q", b"hang\0")
+    talking.run(talking.listener.close())
+    for client in (raw, busy):
+        assert fields(client.until("E")[-1][1])["C"] == "57P01"
+        assert client.closed()
+
+
+def test_an_error_at_the_commit_is_told_at_the_sync(
+    talking: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(self: FakeSession) -> None:
+        with self._call():
+            raise SyntaxError_("at the commit")
+
+    monkeypatch.setattr(FakeSession, "sync", fail)
+    raw = Raw(talking.port)
+    raw.send("P", PARSE)
+    raw.send("B", BIND)
+    raw.send("E", EXECUTE)
+    raw.send("S")
+    assert codes(raw.until("Z")) == "12DCEZ"
