@@ -1,0 +1,1 @@
+"""HTTP beside the SQL port: health and metrics, from the first moment on."""

@@ -1,0 +1,38 @@
+"""The HTTP port."""
+
+import asyncio
+import urllib.error
+import urllib.request
+
+from foreshore.server.http.app import HttpServer
+
+
+def get(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as response:
+            return response.status, response.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_health_tells_when_the_server_is_ready_and_metrics_are_there_before() -> None:
+    ready = False
+
+    async def go() -> list[tuple[int, str]]:
+        nonlocal ready
+        server = HttpServer(lambda: ready)
+        port = await server.listen("127.0.0.1", 0)
+        got = [await asyncio.to_thread(get, port, "/health")]
+        got.append(await asyncio.to_thread(get, port, "/metrics"))
+        ready = True
+        got.append(await asyncio.to_thread(get, port, "/health"))
+        got.append(await asyncio.to_thread(get, port, "/nothing"))
+        await server.close()
+        return got
+
+    starting, metrics, after, nothing = asyncio.run(go())
+    assert starting == (503, '{"status":"starting"}')
+    assert after == (200, '{"status":"ready"}')
+    assert metrics[0] == 200
+    assert "python_info" in metrics[1]
+    assert nothing[0] == 404
