@@ -1,0 +1,235 @@
+"""The commands. Here, and only here, all layers are built and joined up.
+
+    foreshore serve      the environment: storage, compute, adapter, and the ports to reach it by
+    foreshore replica    a replica on this machine for an environment on another
+    foreshore demo       `serve`, with the live demo loaded and replayed
+
+Every option can also be given in the environment, as FORESHORE_ and its name.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import uvloop
+
+from foreshore import blocking
+from foreshore.adapter.environment import Environment
+from foreshore.clock import SystemClock
+from foreshore.compute.replica import start as start_replica
+from foreshore.errors import DatabaseError
+from foreshore.server.auth import Authenticator
+from foreshore.server.http.app import HttpServer
+from foreshore.server.listener import Listener
+from foreshore.storage.controller import StorageController
+
+logger = logging.getLogger(__name__)
+
+FC = TypeVar("FC", bound=Callable[..., Any])
+
+ROLE = "foreshore"  # the first role, and the first database
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """What `foreshore serve` was asked for."""
+
+    data_dir: Path
+    pg_listen: str
+    http_listen: str
+    blob: str | None
+    consensus: str | None
+    spark_master: str
+    max_connections: int
+    password: str | None
+
+
+def address(text: str) -> tuple[str, int]:
+    """Return host and port of `HOST:PORT`; an IPv6 host may stand in brackets."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or not int(port) < 65536:
+        raise click.BadParameter(f"{text!r} is not HOST:PORT")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+async def serve(options: ServeOptions) -> None:
+    """Serve until SIGTERM or SIGINT, or until the environment can no longer write."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    ready = False
+    http = HttpServer(lambda: ready)
+    await http.listen(*address(options.http_listen))
+    storage = await StorageController.open(
+        data_dir=options.data_dir,
+        blob=options.blob,
+        consensus=options.consensus,
+        clock=SystemClock(),
+    )
+    try:
+        environment = await Environment.open(
+            storage=storage,
+            clock=SystemClock(),
+            data_dir=options.data_dir,
+            engine_options={"master": options.spark_master},
+        )
+        try:
+            authenticator = await blocking.run(None, Authenticator.of, ROLE, options.password)
+            listener = Listener(environment, authenticator, options.max_connections)
+            host, port = address(options.pg_listen)
+            port = await listener.listen(host, port)
+            ready = True
+            shown = f"[{host}]" if ":" in host else host
+            print(f"foreshore ready: postgres://{ROLE}@{shown}:{port}/{ROLE}", flush=True)
+            await _until_stopped(stop, environment)
+            ready = False
+            await listener.close()
+        finally:
+            await environment.close()
+    finally:
+        await storage.close()
+        await http.close()
+
+
+async def _until_stopped(stop: asyncio.Event, environment: Environment) -> None:
+    while not stop.is_set():
+        try:
+            async with asyncio.timeout(1):
+                await stop.wait()
+        except TimeoutError:
+            if (failure := environment.failed) is not None:
+                raise failure from None
+
+
+@click.group()
+@click.version_option(package_name="foreshore")
+def main() -> None:
+    """Foreshore keeps the answers to SQL queries up to date while the data changes."""
+
+
+def _option(name: str, **attributes: Any) -> Callable[[FC], FC]:
+    """Return an option that can also be given in the environment."""
+    variable = f"FORESHORE_{name.upper().replace('-', '_')}"
+    return click.option(f"--{name}", envvar=variable, show_default=True, **attributes)
+
+
+_OPTIONS = (
+    _option("data-dir", type=click.Path(path_type=Path), default="data", help="The data's place."),
+    _option("pg-listen", default="127.0.0.1:6875", metavar="HOST:PORT", help="For SQL."),
+    _option(
+        "http-listen",
+        default="127.0.0.1:6876",
+        metavar="HOST:PORT",
+        help="For /health and /metrics.",
+    ),
+    _option("blob", metavar="URI", help="The blob store; by default in the data's place."),
+    _option("consensus", metavar="URI", help="The consensus; by default in the data's place."),
+    _option("spark-master", default="local[*]", metavar="URI", help="For clusters of size spark."),
+    _option("max-connections", type=click.IntRange(1), default=1000, help="Sessions at once."),
+)
+
+
+def _serve_options(command: FC) -> FC:
+    """Add the options of serving to a command."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@main.command("serve")
+@_serve_options
+def serve_command(
+    data_dir: Path,
+    pg_listen: str,
+    http_listen: str,
+    blob: str | None,
+    consensus: str | None,
+    spark_master: str,
+    max_connections: int,
+) -> None:
+    """Serve a database. FORESHORE_PASSWORD sets the first role's password."""
+    options = ServeOptions(
+        data_dir,
+        pg_listen,
+        http_listen,
+        blob,
+        consensus,
+        spark_master,
+        max_connections,
+        os.environ.pop("FORESHORE_PASSWORD", None) or None,
+    )
+    address(pg_listen)
+    address(http_listen)
+    logging.basicConfig(
+        level=os.environ.get("FORESHORE_LOG_LEVEL", "INFO"),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    sys.setswitchinterval(0.001)  # a thread of pure Python holds the loop up no longer than this
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(serve(options))
+    except DatabaseError as error:
+        logger.critical("%s%s", error.message, "" if error.detail is None else f"; {error.detail}")
+        sys.exit(1)
+    except OSError as error:
+        logger.critical("%s", error)
+        sys.exit(1)
+
+
+@main.command("replica")
+@click.option(
+    "--listen", required=True, metavar="HOST:PORT", help="Where the environment connects."
+)
+def replica_command(listen: str) -> None:
+    """Run a replica, to be named in CREATE CLUSTER REPLICA on another machine."""
+    address(listen)
+    start_replica(listen, lifeline=False)
+
+
+@main.command("demo")
+@_serve_options
+@_option(
+    "start", type=click.DateTime(), default="2013-07-01", help="Until when flights are loaded."
+)
+@_option(
+    "speed",
+    type=click.FloatRange(0, min_open=True),
+    default=600.0,
+    help="Seconds of 2013 each second.",
+)
+@_option("tick-interval", default="10s", help="Between the changes of views on Spark.")
+@click.option("--spark/--no-spark", default=True, envvar="FORESHORE_SPARK", help="Views on Spark.")
+@click.pass_context
+def demo_command(
+    context: click.Context,
+    /,
+    start: datetime,
+    speed: float,
+    tick_interval: str,
+    spark: bool,
+    **serving: object,
+) -> None:
+    """Serve, load the flights of 2013, and replay them as they happened."""
+    from foreshore.server.demo.run import run_demo
+
+    arguments: list[str] = []
+    for name, value in serving.items():
+        if value is not None:
+            arguments += [f"--{name.replace('_', '-')}", str(value)]
+    context.exit(
+        run_demo(arguments, start=start, speed=speed, tick_interval=tick_interval, spark=spark)
+    )
+
+
+if __name__ == "__main__":
+    main()
