@@ -68,11 +68,13 @@ from foreshore.expr.ir import (
     columns_of,
     count_all,
     operands_of,
+    scalars_of,
     walk_relations,
     with_operands,
 )
 from foreshore.expr.share import allow_depth, share
-from foreshore.expr.split import Test, can_fail, may_fail
+from foreshore.expr.split import Test, can_fail, may_fail, shift
+from foreshore.sql.lower_equi import EquiCondition, Pulled, equi_condition, pull
 from foreshore.sql.lower_outer import (
     Reference,
     Scopes,
@@ -81,7 +83,9 @@ from foreshore.sql.lower_outer import (
     may_fail_within,
     put_in,
 )
+from foreshore.sql.lower_truth import call, existence, for_truth
 from foreshore.sql.optimize.properties import is_unique
+from foreshore.sql.optimize.scalars import conjunction, conjuncts
 from foreshore.types import BOOL, INT8, ColumnType, SqlType
 
 
@@ -137,94 +141,6 @@ class _Row:
 
     def identity(self) -> tuple[int, ...]:
         return tuple(range(len(self.types)))
-
-
-def _call(function: str, *args: Scalar) -> Call:
-    return Call(function, args, BOOL)
-
-
-def _conjunction(predicates: Sequence[Scalar]) -> Scalar:
-    return predicates[0] if len(predicates) == 1 else And(tuple(predicates))
-
-
-def _conjuncts(predicates: Sequence[Scalar]) -> list[Scalar]:
-    """Return the operands of the conjunction of `predicates`."""
-    result: list[Scalar] = []
-    stack = list(reversed(predicates))
-    while stack:
-        predicate = stack.pop()
-        if isinstance(predicate, And):
-            stack.extend(reversed(predicate.args))
-        elif predicate != TRUE:
-            result.append(predicate)
-    return result
-
-
-def _for_truth(scalar: Scalar) -> Scalar:
-    """Return what is TRUE exactly where `scalar` is, with IN as EXISTS where that is enough."""
-    if not has_subquery(scalar):
-        return scalar
-    match scalar:
-        case AnySubquery(predicate=predicate, relation=relation):
-            return Exists(Filter(relation, (predicate,)))
-        case And(args=args) | Or(args=args):
-            return with_operands(scalar, tuple(map(_for_truth, args)))
-        case Call(function="not", args=(arg,)):
-            return _for_falsity(arg)
-        case _:
-            return scalar
-
-
-def _for_falsity(scalar: Scalar) -> Scalar:
-    """Return what is TRUE exactly where `scalar` is FALSE."""
-    match scalar:
-        case AnySubquery(predicate=predicate, relation=relation) if has_subquery(scalar):
-            return _call("not", Exists(_not_false(relation, predicate)))
-        case Call(function="not", args=(arg,)):
-            return _for_truth(arg)
-        case And(args=args):
-            return Or(tuple(map(_for_falsity, args)))
-        case Or(args=args):
-            return And(tuple(map(_for_falsity, args)))
-        case _:
-            return _call("not", scalar)
-
-
-def _not_false(relation: Relation, predicate: Scalar) -> Relation:
-    """Return rows that are there if `predicate` is not FALSE for some row of `relation`.
-
-    An equality is taken apart, so that what remains are joins on it and tests of one side.
-    """
-    match predicate:
-        case Call(function="eq", args=(a, b)) if not has_subquery(predicate):
-            parts = [Filter(relation, (predicate,))]
-            parts += [
-                Filter(relation, (_call("is_null", side),)) for side in (a, b) if _nullable(side)
-            ]
-            return parts[0] if len(parts) == 1 else Union(tuple(parts))
-        case _:
-            return Filter(relation, (_call("is_not_false", predicate),))
-
-
-def _nullable(scalar: Scalar) -> bool:
-    match scalar:
-        case Column(nullable=nullable) | OuterColumn(nullable=nullable):
-            return nullable
-        case Literal(value=value):
-            return value is None
-        case _:
-            return True
-
-
-def _existence(predicate: Scalar) -> tuple[Relation, bool] | None:
-    """Return the relation that `predicate` says is not empty, or with True that it is empty."""
-    match predicate:
-        case Exists(relation=relation):
-            return relation, False
-        case Call(function="not", args=(Exists(relation=relation),)):
-            return relation, True
-        case _:
-            return None
 
 
 def _filter(relation: Relation, predicates: Sequence[Scalar]) -> Relation:
@@ -342,11 +258,8 @@ class _Lowering:
             return result
         groups = self.let(result)
         width = outer.width
-        defaults = tuple(
-            Literal(0 if a.function == "count" else None, a.type) for a in reduce.aggregates
-        )
         missing = self.without(outer, Project(groups, tuple(range(width))))
-        return Union((groups, Map(missing, defaults)))
+        return Union((groups, Map(missing, _over_nothing(reduce.aggregates))))
 
     def without(self, outer: _Outer, found: Relation) -> Relation:
         """Return the keys that are not among `found`, which holds each key once at most."""
@@ -423,14 +336,12 @@ class _Lowering:
         types = columns_of(rows)
         width = len(types)
         equivalences = []
-        null_safe = []
         for i, place in enumerate(places):
             column = types[place]
-            if column.nullable:
-                null_safe.append(i)
             ours = Column(place, column.type, column.nullable)
             equivalences.append((ours, Column(width + i, column.type, column.nullable)))
-        joined = Join((rows, keyed), tuple(equivalences), tuple(null_safe))
+        null_safe = tuple(range(len(places)))
+        joined = Join((rows, keyed), tuple(equivalences), null_safe)
         total = width + len(columns_of(keyed))
         return Project(joined, (*range(width), *range(width + len(places), total)))
 
@@ -450,6 +361,9 @@ class _Lowering:
             row.columns = list(range(width, len(row.types)))
             depends = {*on_left, *on_outer, *places}
         else:
+            condition = equi_condition(join.on, left_width, self.fallible) if not on_outer else None
+            if condition is not None and join.kind != "inner":
+                return self.equi_outer_join(join, left, condition, outer)
             correlated = bool(self.scopes.of_relation(join.right)) or (
                 bool(width) and join.kind in ("right", "full")
             )
@@ -484,13 +398,54 @@ class _Lowering:
             parts.append(Project(padded, order))
         return Union(tuple(parts))
 
+    def equi_outer_join(
+        self, join: JoinOn, left: Relation, condition: EquiCondition, outer: _Outer
+    ) -> Relation:
+        """Return an outer join on equalities: what has no partner is told by the keys alone."""
+        width = outer.width
+        correlated = bool(self.scopes.of_relation(join.right)) or (width and join.kind != "left")
+        right = self.let(self.apply(join.right, outer if correlated else _NOTHING_OUTSIDE))
+        shared = width if correlated else 0
+        keys = outer.columns()[:shared]
+        left_keys = (*keys, *(shift(a, width) for a, _ in condition.pairs))
+        right_keys = (*keys, *(shift(b, shared) for _, b in condition.pairs))
+        lefts = self.let(_filter(left, [shift(p, width) for p in condition.left]))
+        rights = self.let(_filter(right, [shift(p, shared) for p in condition.right]))
+        left_width, right_width = len(columns_of(left)), len(columns_of(right))
+        inner = Project(
+            _equi_join(lefts, left_keys, rights, right_keys, shared),
+            (*range(left_width), *range(left_width + shared, left_width + right_width)),
+        )
+        parts: list[Relation] = [inner]
+        if join.kind in ("left", "full"):
+            found = self.distinct(rights, right_keys)
+            matched = Project(
+                _equi_join(lefts, left_keys, found, None, shared), tuple(range(left_width))
+            )
+            nulls = tuple(Literal(None, c.type) for c in columns_of(right)[shared:])
+            parts.append(Map(Union((left, Negate(matched))), nulls))
+        if join.kind in ("right", "full"):
+            found = self.distinct(lefts, left_keys)
+            matched = Project(
+                _equi_join(rights, right_keys, found, None, shared), tuple(range(right_width))
+            )
+            nulls = tuple(Literal(None, c.type) for c in columns_of(left)[width:])
+            padded = Map(Union((right, Negate(matched))), nulls)
+            own = range(right_width, right_width + len(nulls))
+            parts.append(Project(padded, (*range(shared), *own, *range(shared, right_width))))
+        return Union(tuple(parts))
+
+    def distinct(self, rows: Relation, keys: Sequence[Scalar]) -> Relation:
+        """Return the values of `keys` in `rows`, each once."""
+        return Reduce(rows, tuple(keys), ())
+
     def unmatched(
         self, rows: Relation, inner: Relation, places: Sequence[int], in_inner: Sequence[int]
     ) -> Relation:
         """Return those of `rows` that no row of `inner` agrees with in the columns at `places`."""
         if not places:
             some = Reduce(Project(inner, ()), (), (count_all(),))
-            none = Filter(some, (_call("eq", Column(0, INT8, False), Literal(0, INT8)),))
+            none = Filter(some, (call("eq", Column(0, INT8, False), Literal(0, INT8)),))
             return Join((rows, Project(none, ())))
         types = columns_of(rows)
         keys = tuple(
@@ -511,8 +466,8 @@ class _Lowering:
         early: list[Scalar] = []
         joins: list[Scalar] = []
         late: list[Scalar] = []
-        for predicate in _conjuncts([_for_truth(p) for p in _conjuncts(predicates)]):
-            if _existence(predicate) is not None:
+        for predicate in conjuncts([for_truth(p) for p in conjuncts(predicates)]):
+            if existence(predicate) is not None:
                 joins.append(predicate)
             elif has_subquery(predicate) or can_fail(predicate, self.fallible):
                 late.append(predicate)
@@ -521,12 +476,12 @@ class _Lowering:
         lowered = [self.scalar(row, predicate, ()) for predicate in early]
         row.relation = _filter(row.relation, lowered)
         for predicate in joins:
-            found = _existence(predicate)
+            found = existence(predicate)
             assert found is not None
             self.exists_filter(row, *found)
         if late:
-            final = self.scalar(row, _conjunction(late), ())
-            row.relation = _filter(row.relation, _conjuncts([final]))
+            final = self.scalar(row, conjunction(late), ())
+            row.relation = _filter(row.relation, conjuncts([final]))
 
     def exists_filter(self, row: _Row, relation: Relation, negated: bool) -> None:
         """Keep the rows for which `relation` has a row, or those for which it has none."""
@@ -534,8 +489,13 @@ class _Lowering:
             counted = Reduce(
                 self.apply(Project(relation, ()), _NOTHING_OUTSIDE), (), (count_all(),)
             )
-            test = _call("eq" if negated else "gt", Column(0, INT8, False), Literal(0, INT8))
+            test = call("eq" if negated else "gt", Column(0, INT8, False), Literal(0, INT8))
             row.relation = Join((row.relation, Project(Filter(counted, (test,)), ())))
+            return
+        pulled = pull(relation, self.scopes, self.fallible)
+        if pulled is not None:
+            matched, missing, _ = self.pulled(row, self.pulled_keys(pulled), pulled)
+            row.relation = missing if negated else matched
             return
         row.relation = self.let(row.relation)
         places, keys = self.keys(row, relation)
@@ -543,6 +503,31 @@ class _Lowering:
         if negated:
             found = self.without(keys, found)
         row.relation = self.rejoin(row.relation, places, found)
+
+    def pulled_keys(self, pulled: Pulled) -> Relation:
+        """Return the values, each once, for which a pulled relation has rows."""
+        applied = self.apply(pulled.relation, _NOTHING_OUTSIDE)
+        types = columns_of(applied)
+        first = len(types) - len(pulled.outer)
+        return Reduce(applied, _columns(types)[first:], ())
+
+    def pulled(self, row: _Row, keyed: Relation, pulled: Pulled) -> tuple[Relation, Relation, int]:
+        """Return the rows of `row` beside those of `keyed` for them, and those that have none.
+
+        The last columns of `keyed`, unique in it, are the pulled ones. Also returns how many it has
+        before these; they come after the row's.
+        """
+        row.relation = self.let(row.relation)
+        width = len(row.types)
+        ours = tuple(self.scalar(row, scalar, ()) for scalar in pulled.outer)
+        types = columns_of(keyed)
+        values = len(types) - len(ours)
+        theirs = _columns(types)[values:]
+        equivalences = tuple((a, shift(b, width)) for a, b in zip(ours, theirs, strict=True))
+        joined = Join((row.relation, keyed), equivalences)
+        matched = self.let(Project(joined, tuple(range(width + values))))
+        found = Project(matched, tuple(range(width)))
+        return matched, Union((row.relation, Negate(found))), values
 
     def found(self, relation: Relation, keys: _Outer) -> Relation:
         """Return the keys for which `relation` has a row."""
@@ -571,9 +556,9 @@ class _Lowering:
             case Case(branches=branches, otherwise=otherwise, type=type):
                 lowered: list[tuple[Scalar, Scalar]] = []
                 for condition, result in branches:
-                    test = self.scalar(row, _for_truth(condition), guards)
+                    test = self.scalar(row, for_truth(condition), guards)
                     lowered.append((test, self.scalar(row, result, (*guards, test))))
-                    guards = (*guards, _call("is_not_true", test))
+                    guards = (*guards, call("is_not_true", test))
                 return Case(tuple(lowered), self.scalar(row, otherwise, guards), type)
             case And(args=args):
                 return And(self.connected(row, args, guards, "is_not_false"))
@@ -583,7 +568,7 @@ class _Lowering:
                 values: list[Scalar] = []
                 for arg in args:
                     values.append(self.scalar(row, arg, guards))
-                    guards = (*guards, _call("is_null", values[-1]))
+                    guards = (*guards, call("is_null", values[-1]))
                 return Call("coalesce", tuple(values), type)
             case Call() | ErrorOf():
                 operands = tuple(self.scalar(row, o, guards) for o in operands_of(scalar))
@@ -596,7 +581,7 @@ class _Lowering:
     ) -> tuple[Scalar, ...]:
         """Lower the operands of And or Or, those with subqueries where the others leave it open."""
         plain = {i: self.scalar(row, a, guards) for i, a in enumerate(args) if not has_subquery(a)}
-        inner = (*guards, *(_call(test, value) for value in plain.values()))
+        inner = (*guards, *(call(test, value) for value in plain.values()))
         return tuple(
             plain[i] if i in plain else self.scalar(row, arg, inner) for i, arg in enumerate(args)
         )
@@ -637,7 +622,7 @@ class _Lowering:
         if guards and not may_fail_within(relation, self.fallible):
             guards = ()
         if guards:
-            test = _conjunction(guards)
+            test = conjunction(guards)
             whole = self.let(row.relation)
             row.relation = self.let(Filter(whole, guards))
         else:
@@ -648,16 +633,22 @@ class _Lowering:
         else:
             looked_up = Join((row.relation, table(_NOTHING_OUTSIDE)))
         if guards:
-            others = Filter(whole, (_call("is_not_true", test),))
+            others = Filter(whole, (call("is_not_true", test),))
             looked_up = Union((looked_up, Map(others, (Literal(None, column.type),))))
             column = ColumnType(column.type)
         return row.append(looked_up, column)
 
     def exists(self, row: _Row, relation: Relation, guards: tuple[Scalar, ...]) -> Scalar:
+        pulled = pull(relation, self.scopes, self.fallible)
+        if pulled is not None:
+            matched, missing, _ = self.pulled(row, self.pulled_keys(pulled), pulled)
+            both = Union((Map(matched, (TRUE,)), Map(missing, (FALSE,))))
+            return row.append(both, ColumnType(BOOL, False))
+
         def table(keys: _Outer) -> Relation:
             if not keys.width:
                 counted = Reduce(self.apply(Project(relation, ()), keys), (), (count_all(),))
-                some = _call("gt", Column(0, INT8, False), Literal(0, INT8))
+                some = call("gt", Column(0, INT8, False), Literal(0, INT8))
                 return Project(Map(counted, (some,)), (1,))
             found = self.let(self.found(relation, keys))
             return Union((Map(found, (TRUE,)), Map(self.without(keys, found), (FALSE,))))
@@ -671,7 +662,7 @@ class _Lowering:
         def table(keys: _Outer) -> Relation:
             applied = self.apply(tested, keys)
             verdict = Column(keys.width, BOOL)
-            open = Filter(applied, (_call("is_not_false", verdict),))
+            open = Filter(applied, (call("is_not_false", verdict),))
             counts = (
                 count_all(),
                 Aggregate("count", (), INT8, filter=verdict),
@@ -680,8 +671,8 @@ class _Lowering:
             any, true = (Column(keys.width + i, INT8, False) for i in range(2))
             zero = Literal(0, INT8)
             branches = (
-                (_call("gt", true, zero), TRUE),
-                (_call("gt", any, zero), Literal(None, BOOL)),
+                (call("gt", true, zero), TRUE),
+                (call("gt", any, zero), Literal(None, BOOL)),
             )
             outputs = (*range(keys.width), keys.width + 2)
             present = Project(Map(groups, (Case(branches, FALSE, BOOL),)), outputs)
@@ -695,6 +686,10 @@ class _Lowering:
     def scalar_subquery(
         self, row: _Row, relation: Relation, type: SqlType, guards: tuple[Scalar, ...]
     ) -> Scalar:
+        looked_up = self.pulled_value(row, relation, type)
+        if looked_up is not None:
+            return looked_up
+
         def table(keys: _Outer) -> Relation:
             applied = self.apply(relation, keys)
             if _always_one_row(relation):
@@ -707,18 +702,83 @@ class _Lowering:
                 checked = values
             else:
                 groups = self.let(Reduce(values, keys.columns(), (count_all(),)))
-                check = _call("single_row_check", Column(width, INT8, False))
+                check = call("single_row_check", Column(width, INT8, False))
                 failing = Project(Filter(groups, (check,)), places)
                 null = (Literal(None, type),)
                 checked = Union((values, Map(failing, null)))
                 found = Project(groups, places)
                 if not width:  # this group is there also where no row is
-                    some = _call("gt", Column(0, INT8, False), Literal(0, INT8))
+                    some = call("gt", Column(0, INT8, False), Literal(0, INT8))
                     found = Project(Filter(groups, (some,)), ())
             missing = self.without(keys, found)
             return Union((checked, Map(missing, (Literal(None, type),))))
 
         return self.value(row, relation, guards, ColumnType(type), table)
+
+    def pulled_value(self, row: _Row, relation: Relation, type: SqlType) -> Scalar | None:
+        """Return the value of a scalar subquery whose correlation can be pulled up, else None."""
+        above: list[Map | Project] = []
+        inner = relation
+        while isinstance(inner, Map | Project):
+            above.append(inner)
+            inner = inner.input
+        if isinstance(inner, Reduce) and not inner.group_key:
+            if any(has_subquery(s) for node in (*above, inner) for s in scalars_of(node)):
+                return None
+            if any(level for s in scalars_of(inner) for level, _ in self.scopes.of_scalar(s)):
+                return None
+            return self.pulled_aggregate(row, above, inner)
+        pulled = pull(relation, self.scopes, self.fallible)
+        if pulled is None:
+            return None
+        keyed = self.let(self.apply(pulled.relation, _NOTHING_OUTSIDE))
+        if not is_unique(keyed, range(1, 1 + len(pulled.outer)), self.values):
+            return None
+        matched, missing, _ = self.pulled(row, keyed, pulled)
+        both = Union((matched, Map(missing, (Literal(None, type),))))
+        return row.append(both, ColumnType(type))
+
+    def pulled_aggregate(
+        self, row: _Row, above: Sequence[Map | Project], reduce: Reduce
+    ) -> Scalar | None:
+        """Return the value of an aggregate over all rows, and what is computed of it.
+
+        It is computed for each row, as a scalar; so it fails only where it is evaluated.
+        """
+        pulled = pull(reduce.input, self.scopes, self.fallible)
+        scalars = [*scalars_of(reduce)]
+        if pulled is None or any(can_fail(scalar, self.fallible) for scalar in scalars):
+            return None
+        applied = self.apply(pulled.relation, _NOTHING_OUTSIDE)
+        types = columns_of(applied)
+        keys = len(pulled.outer)
+        grouped = Reduce(applied, _columns(types)[len(types) - keys :], reduce.aggregates)
+        total = keys + len(reduce.aggregates)
+        keyed = Project(grouped, (*range(keys, total), *range(keys)))
+        matched, missing, _ = self.pulled(row, keyed, pulled)
+        both = Union((matched, Map(missing, _over_nothing(reduce.aggregates))))
+        columns: list[Scalar] = []
+        row.relation = both
+        for column in columns_of(both)[len(row.types) :]:
+            columns.append(row.append(both, column))
+        for node in reversed(above):
+            if isinstance(node, Project):
+                columns = [columns[i] for i in node.outputs]
+            else:
+                for scalar in node.scalars:
+                    columns.append(self.over(row, scalar, columns))
+        return columns[0]
+
+    def over(self, row: _Row, scalar: Scalar, columns: Sequence[Scalar]) -> Scalar:
+        """Return a scalar within a subquery, whose own columns are `columns` of the row outside."""
+        match scalar:
+            case Column(index=index):
+                return columns[index]
+            case OuterColumn(level=level, index=index, type=type, nullable=nullable):
+                return Column(row.place((level, index)), type, nullable)
+            case _:
+                operands = tuple(self.over(row, o, columns) for o in operands_of(scalar))
+                return with_operands(scalar, operands)
 
 
 def _always_one_row(relation: Relation) -> bool:
@@ -726,3 +786,26 @@ def _always_one_row(relation: Relation) -> bool:
     while isinstance(relation, Map | Project):
         relation = relation.input
     return isinstance(relation, Reduce) and not relation.group_key
+
+
+def _over_nothing(aggregates: Sequence[Aggregate]) -> tuple[Literal, ...]:
+    """Return what the aggregates are over no rows."""
+    return tuple(Literal(0 if a.function == "count" else None, a.type) for a in aggregates)
+
+
+def _columns(types: Sequence[ColumnType]) -> tuple[Column, ...]:
+    return tuple(Column(i, c.type, c.nullable) for i, c in enumerate(types))
+
+
+def _equi_join(
+    rows: Relation,
+    keys: Sequence[Scalar],
+    others: Relation,
+    other_keys: Sequence[Scalar] | None,
+    shared: int,
+) -> Relation:
+    """Join on `keys` and `other_keys` (None: all columns), the first `shared` NULL-safe."""
+    start = len(columns_of(rows))
+    theirs = _columns(columns_of(others)) if other_keys is None else other_keys
+    equivalences = tuple((a, shift(b, start)) for a, b in zip(keys, theirs, strict=True))
+    return Join((rows, others), equivalences, tuple(range(shared)))

@@ -32,7 +32,7 @@ from foreshore.expr.ir import (
     with_scalars,
 )
 from foreshore.expr.split import Test, can_fail, columns_used
-from foreshore.sql.optimize.scalars import conjuncts, is_never_true, remap
+from foreshore.sql.optimize.scalars import conjuncts, is_never_true, put_in, remap
 from foreshore.types import BOOL, ColumnType
 
 UNIT = Join(())
@@ -117,6 +117,11 @@ def filter_(input: Relation, predicates: Sequence[Scalar], fallible: Test) -> Re
         case Project(input=inner, outputs=outputs):
             moved = [remap(predicate, outputs) for predicate in wanted]
             return project(filter_(inner, moved, fallible), outputs)
+        case Map(input=inner, scalars=scalars):
+            width = len(columns_of(inner))
+            known = [None] * width + [s if isinstance(s, Literal) else None for s in scalars]
+            if any(known):
+                wanted = [put_in(predicate, known) for predicate in wanted]
         case Filter(input=inner, predicates=first):
             # Beside a predicate that is NULL a later one that fails would be an error anew.
             if not any(can_fail(predicate, fallible) for predicate in wanted):

@@ -58,7 +58,7 @@ class _Pushdown:
                 free = [p for p in parts if not can_fail(p, self.fallible)]
                 stuck = [p for p in parts if can_fail(p, self.fallible)]
                 filtered = self.push(input, [*free, *predicates])
-                return self.connect(build.filter_(filtered, stuck, self.fallible))
+                return self.stuck(filtered, stuck)
             case Map(input=input, scalars=scalars):
                 return self.through_map(input, scalars, predicates)
             case Project(input=input, outputs=outputs):
@@ -103,6 +103,16 @@ class _Pushdown:
 
     def above(self, relation: Relation, predicates: Sequence[Scalar]) -> Relation:
         return build.filter_(relation, predicates, self.fallible)
+
+    def stuck(self, relation: Relation, predicates: list[Scalar]) -> Relation:
+        """Return Filter(relation, predicates), of which each may fail: so not before other rows go.
+
+        The sides of a Union are the same rows as the Union.
+        """
+        match relation:
+            case Union(inputs=inputs) if not any(isinstance(input, Negate) for input in inputs):
+                return build.union([self.stuck(input, predicates) for input in inputs])
+        return self.connect(build.filter_(relation, predicates, self.fallible))
 
     def through_map(
         self, input: Relation, scalars: tuple[Scalar, ...], predicates: list[Scalar]

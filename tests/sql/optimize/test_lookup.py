@@ -69,7 +69,10 @@ def test_lists_give_a_key_for_each_choice() -> None:
 
 
 def test_definitions_are_seen_through() -> None:
-    plan = Filter(Map(Project(T, (2, 1)), (Call("coalesce", (Column(0, TEXT), Literal("", TEXT)), TEXT),)), (eq(B, four(1)),))
+    plan = Filter(
+        Map(Project(T, (2, 1)), (Call("coalesce", (Column(0, TEXT), Literal("", TEXT)), TEXT),)),
+        (eq(B, four(1)),),
+    )
     assert found(plan, B).keys == ((four(1),),)
     expression = Call("add(int4,int4)", (A, B), INT4)
     assert found(Filter(T, (eq(expression, four(3)),)), expression).residual == T
