@@ -41,6 +41,7 @@ from foreshore.compute.protocol import (
     SubscribeExport,
     SubscribeResponse,
 )
+from foreshore.errors import InternalError
 from foreshore.expr.ir import Column, Scalar, columns_of, type_of
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
@@ -246,10 +247,13 @@ class Running:
         """Return what has to be added to the persisted rows for them to be `rows`, at as_of."""
         as_of = self.description.as_of
         schema = output_schema(self._columns)
-        held = [
-            conform(table, schema)
-            for table in persisted.until(min(as_of, persisted.snapshot.upper - 1))
-        ]
+        time = min(as_of, persisted.snapshot.upper - 1)
+        if persisted.snapshot.upper and time < persisted.snapshot.since:
+            raise InternalError(
+                f"shard {persisted.snapshot.id} cannot be corrected as of {time},"
+                f" as it is readable from {persisted.snapshot.since}"
+            )
+        held = [conform(table, schema) for table in persisted.until(time)]
         negated = [
             table.set_column(
                 table.num_columns - 1, schema[-1], pc.negate(table.column(table.num_columns - 1))

@@ -1,7 +1,8 @@
 """A replica: a process that runs a cluster's dataflows and answers peeks, as a controller commands.
 
     loop      the socket; queues and frontiers of dataflows; look-ups in indexes
-    steps     one thread: the engine's steps, insertion into arrangements, merging
+    steps     two threads: the engine's steps, insertion into arrangements, merging; one
+              dataflow is on one of them at a time
     hydration one thread: one dataflow at a time, so that the peak of memory is that of one
     queries   a few threads: peeks that the engine evaluates
 
@@ -68,7 +69,9 @@ from foreshore.ids import GlobalId
 logger = logging.getLogger(__name__)
 
 STATUS_SECONDS = 5.0
+RESTART_SECONDS = 30.0
 QUERY_THREADS = 4
+STEP_THREADS = 2
 RETRY_SECONDS = (0.2, 1.0, 5.0, 30.0)
 
 EngineFactory = Callable[[Mapping[str, str]], Engine]
@@ -124,7 +127,8 @@ class Replica:
         self._evaluations: dict[int, Cancellation] = {}
         self._moved: dict[GlobalId, int] = {}
         self._flushing = False
-        self._steps = ThreadPoolExecutor(1, "steps")
+        self._steps = ThreadPoolExecutor(STEP_THREADS, "steps")
+        self._step_slots = asyncio.Semaphore(STEP_THREADS)
         self._hydration = ThreadPoolExecutor(1, "hydration")
         self._queries = ThreadPoolExecutor(QUERY_THREADS, "queries")
         self._work = asyncio.Event()
@@ -216,21 +220,24 @@ class Replica:
             self._spawn(asyncio.get_running_loop().create_task(self._start_engine(command)))
 
     async def _start_engine(self, command: CreateInstance) -> None:
-        try:
-            factory = self._engines.get(command.engine)
-            if factory is None:
-                raise InvalidParameterValue(f'unknown engine "{command.engine}"')
-            self._engine = await blocking.run(self._hydration, factory, command.options)
-        except Exception as error:
-            logger.exception("the engine does not start")
-            self._failure = str(error)
+        """Start the engine, however often it takes."""
+        factory = self._engines.get(command.engine)
+        while self._engine is None:
+            try:
+                if factory is None:
+                    raise InvalidParameterValue(f'unknown engine "{command.engine}"')
+                self._engine = await blocking.run(self._hydration, factory, command.options)
+                self._failure = None
+            except Exception as error:
+                logger.exception("the engine does not start")
+                self._failure = str(error)
             self._send_status()
-            return
+            for number in list(self._waiting):
+                self._try_peek(number)
+            if self._engine is None:
+                await asyncio.sleep(RESTART_SECONDS)
         gc.freeze()
-        self._send_status()
         self._hydrations.set()
-        for number in list(self._waiting):
-            self._try_peek(number)
 
     # --- dataflows
 
@@ -382,10 +389,11 @@ class Replica:
                 if self._tick_seconds and due > loop.time():
                     wait = min(wait or due, due)
                     continue
-                await self._step(running)
+                running.busy = True
+                self._spawn(loop.create_task(self._step(running)))
             if self._work.is_set():
                 continue
-            if await self._maintain():
+            if not self._step_slots.locked() and await self._maintain():
                 continue
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(wait):
@@ -401,14 +409,15 @@ class Replica:
         )
 
     async def _step(self, running: Running) -> None:
-        running.busy = True
-        running.begin_step()
-        try:
-            sent = await blocking.run(self._steps, running.step)
-        except Exception as error:
-            self._failed(running, error, "running")
-        else:
-            self._went_well(running, sent)
+        async with self._step_slots:
+            running.begin_step()  # now, so that what arrived meanwhile is in the window
+            try:
+                sent = await blocking.run(self._steps, running.step)
+            except Exception as error:
+                self._failed(running, error, "running")
+            else:
+                self._went_well(running, sent)
+        self._work.set()
 
     async def _maintain(self) -> bool:
         """Do a slice of some arrangement's merging; return whether there was any."""
