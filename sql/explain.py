@@ -98,8 +98,11 @@ def _head(relation: Relation) -> str:
             return f"Project ({', '.join(f'#{i}' for i in outputs)})"
         case FlatMap(function=function, args=args):
             return f"FlatMap {function}({_list(args)})"
-        case Join(equivalences=equivalences):
-            on = ", ".join(" = ".join(map(_scalar, each)) for each in equivalences)
+        case Join(equivalences=equivalences, null_safe=null_safe):
+            on = ", ".join(
+                (" is " if i in null_safe else " = ").join(map(_scalar, each))
+                for i, each in enumerate(equivalences)
+            )
             return f"Join on=({on})" if on else "Join"
         case Reduce(group_key=group_key, aggregates=aggregates):
             if not aggregates:

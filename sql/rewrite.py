@@ -100,8 +100,8 @@ def map_relation(relation: Relation, replace: Replace, depth: int) -> Relation:
             return Filter(input, tuple(map(one, predicates)))
         case FlatMap(input=input, function=function, args=args, columns=columns):
             return FlatMap(input, function, tuple(map(one, args)), columns)
-        case Join(inputs=joined, equivalences=equivalences):
-            return Join(joined, tuple(tuple(map(one, each)) for each in equivalences))
+        case Join(inputs=joined, equivalences=equivalences, null_safe=null_safe):
+            return Join(joined, tuple(tuple(map(one, each)) for each in equivalences), null_safe)
         case Reduce(input=input, group_key=group_key, aggregates=aggregates):
             return Reduce(input, tuple(map(one, group_key)), tuple(map(aggregate, aggregates)))
         case TopK(input=input, group_key=group, order_key=order, limit=limit, offset=offset):
