@@ -164,9 +164,7 @@ def register_spark(session: Any, functions: Sequence[ArrowFunction]) -> None:
         if function.name not in known:
             body = _of_arity(function, len(function.types.args))
             returned = type_name(function.result)
-            session.udf.register(
-                function.name, arrow_udf(body, returned, ArrowUDFType.SCALAR)
-            )
+            session.udf.register(function.name, arrow_udf(body, returned, ArrowUDFType.SCALAR))
             known.add(function.name)
 
 

@@ -147,14 +147,15 @@ def _try_spark(name: str) -> Rendering:
     return render
 
 
-def _spark_divide(dialect: Renderer, types: Signature, args: Sequence[str]) -> str:
-    # Spark's div is bigint's; -2**63 div -1 overflows there and is the one case not in range here.
+def _spark_divide(dialect: Renderer, types: Signature, args: Sequence[str]) -> str | None:
+    # Spark's div is bigint's, and -2**63 div -1 an error there.
     name = dialect.type_name(types.result)
-    a, b = args
-    body = f"CAST({a} AS DECIMAL(20,0)) div nullif(CAST({b} AS DECIMAL(20,0)), 0)"
+    a, b = (f"CAST({arg} AS BIGINT)" for arg in args)
     if types.result.name != "int8":
-        body = f"CAST({a} AS BIGINT) div nullif(CAST({b} AS BIGINT), 0)"
-    return f"TRY_CAST(({body}) AS {name})"
+        return f"TRY_CAST(({a} div nullif({b}, 0)) AS {name})"
+    if len(a) + len(b) > 300:
+        return None
+    return f"IF({b} = -1, try_subtract(CAST(0 AS BIGINT), {a}), {a} div nullif({b}, 0))"
 
 
 def _spark_modulo(dialect: Renderer, types: Signature, args: Sequence[str]) -> str:

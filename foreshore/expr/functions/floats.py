@@ -108,7 +108,7 @@ def _finite(dialect: Renderer, sql: str) -> str:
 
 def _binary_error(kind: str) -> Rendering:
     def render(dialect: Renderer, types: Signature, args: Sequence[str]) -> str | None:
-        if sum(map(len, args)) > LONG:
+        if not _renders(dialect, kind, types, args):
             return None
         a, b = args
         body = _body(dialect, kind, types, args)
@@ -130,6 +130,13 @@ def _binary_error(kind: str) -> Rendering:
     return render
 
 
+def _renders(dialect: Renderer, kind: str, types: Signature, args: Sequence[str]) -> bool:
+    """Whether the operation has a rendering; Spark divides reals as doubles."""
+    if types.result.name == "float4" and kind == "/" and dialect.name == "spark":
+        return False
+    return sum(map(len, args)) <= LONG
+
+
 def _body(dialect: Renderer, kind: str, types: Signature, args: Sequence[str]) -> str:
     if kind != "/":
         return f"({args[0]} {kind} {args[1]})"
@@ -141,10 +148,8 @@ def _binary_sql(kind: str) -> Rendering:
     error = _binary_error(kind)
 
     def render(dialect: Renderer, types: Signature, args: Sequence[str]) -> str | None:
-        if sum(map(len, args)) > LONG:
+        if not _renders(dialect, kind, types, args):
             return None
-        if types.result.name == "float4" and kind == "/" and dialect.name == "spark":
-            return None  # Spark divides reals as doubles
         body = _body(dialect, kind, types, args)
         if kind == "/":
             name = dialect.type_name(types.result)

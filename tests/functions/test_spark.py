@@ -1,0 +1,74 @@
+"""Every function gives PostgreSQL's recorded answers as SQL of Spark, in a few jobs of one session.
+
+The rows of many cases stand side by side in one wide table, short ones padded with NULL.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from foreshore.compute.bulk.spark_dialect import SparkDialect, register_spark, spark_form
+from foreshore.compute.spark_session import SparkOptions, find_java, start_spark, stop_spark
+from foreshore.errors import Unavailable
+from foreshore.expr.ir import ErrorOf, type_of
+from foreshore.types import arrow_type
+from tests.functions.parity import Group, differences, groups
+
+PACKED = 60  # cases in one job
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    try:
+        find_java()
+    except Unavailable as missing:
+        pytest.skip(str(missing))
+    scratch: Path = tmp_path_factory.mktemp("spark")
+    session = start_spark(SparkOptions(scratch / "s", master="local[2]"))
+    yield session
+    stop_spark()
+
+
+def padded(column: pa.Array, rows: int) -> pa.Array:
+    missing = pa.nulls(rows - len(column), column.type)
+    return pa.concat_arrays([column, missing])
+
+
+def to_spark(column: pa.Array) -> pa.Array:
+    form = spark_form(column.type)
+    return column if form == column.type else column.cast(form)
+
+
+def run(spark: Any, batch: Sequence[Group]) -> list[str]:
+    rows = max(len(group.rows) for group in batch)
+    dialect = SparkDialect()
+    columns: list[pa.Array] = [pa.array(range(rows), pa.int32())]
+    selects = ["c0 AS n"]
+    for i, group in enumerate(batch):
+        names = [f"c{len(columns) + j}" for j in range(len(group.columns))]
+        columns += [padded(to_spark(column), rows) for column in group.columns]
+        selects.append(f"{dialect.scalar(group.scalar, names)} AS v{i}")
+        selects.append(f"{dialect.scalar(ErrorOf(group.scalar), names)} AS e{i}")
+    table = pa.table(columns, names=[f"c{i}" for i in range(len(columns))])
+    register_spark(spark, list(dialect.used.values()))
+    spark.createDataFrame(table).coalesce(1).createOrReplaceTempView("cases")
+    got = spark.sql(f"SELECT {', '.join(selects)} FROM cases").toArrow().sort_by("n")
+    found: list[str] = []
+    for i, group in enumerate(batch):
+        wanted = arrow_type(type_of(group.scalar))
+        values = got[f"v{i}"].combine_chunks().slice(0, len(group.rows))
+        errors = got[f"e{i}"].combine_chunks().slice(0, len(group.rows))
+        assert spark_form(wanted) == values.type or pa.types.is_nested(wanted), group.id
+        found += differences(group, values.cast(wanted), errors)
+    return found
+
+
+def test_spark_answers_as_postgresql(spark: Any) -> None:
+    every = groups()
+    found: list[str] = []
+    for start in range(0, len(every), PACKED):
+        found += run(spark, every[start : start + PACKED])
+    assert not found, "\n".join(found)
