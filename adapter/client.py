@@ -71,9 +71,9 @@ def _never() -> bool:
 class Rows:
     """Rows, in `desc`'s columns, and then the tag for their number.
 
-    In the extended protocol at most as many come as `execute` was asked for, and `suspended()` tells
-    then whether the portal has more. `streaming` asks that each batch be sent at once: the next may
-    be a long time coming (SUBSCRIBE).
+    In the extended protocol at most as many come as `execute` was asked for, and `suspended()`
+    tells then whether the portal has more. `streaming` asks that each batch be sent at once: the
+    next may be a long time coming (SUBSCRIBE).
     """
 
     desc: RelationDesc

@@ -1,10 +1,10 @@
 """The coordinator: the one owner of the catalog, of times, and of what is maintained.
 
-All its state belongs to the event loop and changes between two awaits, so that a command sees all of
-another or nothing. Changes of the catalog go one at a time: shards are created, then the catalog's
-rows and what the transaction writes become durable in one append, and at that same moment the new
-state is shown; dataflows and replicas follow from the difference of the two states. Slow work is
-handed off to storage, to replicas and to threads.
+All its state belongs to the event loop and changes between two awaits, so that a command sees all
+of another or nothing. Changes of the catalog go one at a time: shards are created, then the
+catalog's rows and what the transaction writes become durable in one append, and at that same moment
+the new state is shown; dataflows and replicas follow from the difference of the two states. Slow
+work is handed off to storage, to replicas and to threads.
 """
 
 import asyncio

@@ -7,6 +7,7 @@ catalog when the last process ended is dropped.
 
 import asyncio
 import logging
+import os
 import struct
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -123,15 +124,13 @@ class Environment:
                 logger.warning("dropping a shard that is in no catalog", extra={"shard": id})
                 await storage.drop(id)
                 del capabilities[id]
-        directory = str(data_dir.absolute())
+        directory = os.path.abspath(data_dir)  # noqa: ASYNC240 - looks at no file
         options = {"directories": directory, **(engine_options or {})}
         compute = ComputeController(
             storage, lambda id: coordinator.capabilities[id][0], options=options
         )
         executor = ThreadPoolExecutor(THREADS, "query")
-        engine = await blocking.run(
-            None, lambda: DuckDbEngine(directories=[directory], threads=2)
-        )
+        engine = await blocking.run(None, lambda: DuckDbEngine(directories=[directory], threads=2))
         coordinator = Coordinator(
             clock=clock,
             storage=storage,
@@ -307,7 +306,7 @@ def plan_item(state: State, planned: Mapping[GlobalId, Planned], item: Item) -> 
 
 
 def _options(text: str) -> dict[str, str]:
-    """Return the settings of a startup packet's `options`: -c k=v, -ck=v, --k=v; `\\ ` escapes."""
+    """Return the settings of a startup packet's `options`: -c k=v, -ck=v or --k=v."""
     words: list[str] = [""]
     escaped = False
     for character in text:

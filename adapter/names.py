@@ -87,7 +87,7 @@ class SessionCatalog:
         if builtin is not None:
             return builtin
         found = self.schema(database, schema)
-        return found and self.state.item_in(found.id, name)
+        return None if found is None else self.state.item_in(found.id, name)
 
     def schema(self, database: str, name: str) -> Schema | None:
         """Return the schema `name` as seen from `database`."""
@@ -151,7 +151,7 @@ class DefinitionCatalog(SessionCatalog):
 
     def find(self, parts: tuple[str, ...]) -> Item | Builtin | None:
         """Return the object that `parts` named when the statement was made."""
-        id = self._bound.get(parts) if len(parts) == 3 else None  # type: ignore[call-overload]
+        id = self._bound.get(parts) if len(parts) == 3 else None
         return super().find(parts) if id is None else self.state.item(id)
 
     def resolve_new(self, parts: tuple[str, ...]) -> Name:

@@ -1,7 +1,7 @@
 """Results on their way to the client: rows from a table at hand, or from a stream.
 
-A `RowSource` gives batches, each of no more rows than asked for, until it has no more. It belongs to
-one portal or cursor, which may ask for a few rows at a time.
+A `RowSource` gives batches, each of no more rows than asked for, until it has no more. It belongs
+to one portal or cursor, which may ask for a few rows at a time.
 """
 
 from collections.abc import AsyncIterator, Callable

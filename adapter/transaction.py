@@ -1,9 +1,10 @@
 """Transactions: what one has read, written and changed, until all of it takes effect at one time.
 
-A transaction reads at one time, chosen by its first read, and holds its inputs there. What it writes
-is kept here, rows with `__diff` for each table, and so are its changes of the catalog; its own later
-statements see both. At commit everything becomes durable at one time, provided that nothing it has
-read has changed in between; otherwise nothing happens and the client hears of a conflict.
+A transaction reads at one time, chosen by its first read, and holds its inputs there. What it
+writes is kept here, rows with `__diff` for each table, and so are its changes of the catalog; its
+own later statements see both. At commit everything becomes durable at one time, provided that
+nothing it has read has changed in between; otherwise nothing happens and the client hears of a
+conflict.
 """
 
 from collections.abc import Iterable

@@ -10,7 +10,7 @@ from foreshore.adapter.result import Selected, Taking
 from foreshore.adapter.sequence.tables import checked, table_desc
 from foreshore.adapter.substitute import fill_scalar, filler
 from foreshore.errors import DatabaseError
-from foreshore.expr.ir import Get, Map, Project
+from foreshore.expr.ir import Get, Map, Project, Scalar
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import CopyFrom, CopyOptions
 from foreshore.types import RelationDesc
@@ -49,7 +49,7 @@ class _Target:
         places = {column: place for place, column in enumerate(plan.columns)}
         replace = filler((), session.environment_values(session.coordinator.oracle.read_ts()))
         outputs: list[int] = []
-        scalars = []
+        scalars: list[Scalar] = []
         for i in range(len(desc.names)):
             if i in places:
                 outputs.append(places[i])

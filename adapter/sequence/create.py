@@ -224,7 +224,7 @@ def _cluster(session: "Session", name: str | None) -> Cluster:
 
 
 def _items(ids: frozenset[GlobalId]) -> frozenset[GlobalId]:
-    """Return the ids that are the catalog's own: those of builtins are good for one process only."""
+    """Return the ids that may be kept: those of builtins are good for one process only."""
     return frozenset(id for id in ids if not id.startswith("s"))
 
 

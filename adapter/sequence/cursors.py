@@ -59,9 +59,13 @@ async def fetch(session: "Session", plan: Fetch) -> Outcome:
     if plan.timeout_ms is not None:
         deadline = asyncio.get_running_loop().time() + plan.timeout_ms / 1000
     while taken < count:
-        if taken and isinstance(source, SubscribeSource) and deadline is None:
-            if not source.has_ready:
-                break
+        if (
+            isinstance(source, SubscribeSource)
+            and taken
+            and deadline is None
+            and not source.has_ready
+        ):
+            break
         try:
             async with asyncio.timeout_at(deadline):
                 batch = await source.next(count - taken)
@@ -96,8 +100,7 @@ def close(session: "Session", plan: CloseCursor) -> Completed:
                 portal.close()
                 del session.portals[name]
         return Completed("CLOSE CURSOR ALL")
-    portal = session.portals.pop(plan.name, None)
-    if portal is None:
+    if plan.name not in session.portals:
         raise InvalidCursorName(f'cursor "{plan.name}" does not exist')
-    portal.close()
+    session.portals.pop(plan.name).close()
     return Completed("CLOSE CURSOR")

@@ -76,11 +76,13 @@ async def run(
             return await explain(session, prepared, plan, args)
         case CopyFrom():
             return copy.copy_from(session, plan, alone=alone)
-        case CopyTo(source=Select() as source):
-            selected = await select(session, prepared, source, args)
-            return copy.copy_to(session, plan.options, selected)
-        case CopyTo(source=Subscribe() as source):
-            return copy.copy_to(session, plan.options, await subscribe(session, source, args))
+        case CopyTo(source=source, options=options):
+            selected = (
+                await select(session, prepared, source, args)
+                if isinstance(source, Select)
+                else await subscribe(session, source, args)
+            )
+            return copy.copy_to(session, options, selected)
         case Begin() | Commit() | Rollback() | SetTransaction():
             return await _transaction(session, plan)
         case SetVariable():

@@ -9,7 +9,7 @@ import pyarrow as pa
 from foreshore import blocking
 from foreshore.adapter.peek_plan import PeekPlan
 from foreshore.adapter.result import BatchSource, Selected
-from foreshore.adapter.sequence.peek import choose, filled
+from foreshore.adapter.sequence.peek import choose, filled, index_of
 from foreshore.catalog.item import Item
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import EXPLAIN_DESC, Explain
@@ -47,12 +47,7 @@ def _name(session: "Session", id: GlobalId) -> str:
 
 def _timestamp(session: "Session", peek: PeekPlan, plan: Explain, args: Sequence[Datum]) -> str:
     ids = [peek.lookup.index] if peek.lookup is not None else sorted(peek.shards)
-    ids = [
-        id if id in session.coordinator.holds.collections else index.id
-        for id in ids
-        for index in [*session.coordinator.index_for(id, session.cluster), None][:1]
-        if id in session.coordinator.holds.collections or index is not None
-    ]
+    ids = [index_of(session, id) for id in ids]
     chosen = choose(session, ids, plan.as_of, args)
     lines = [
         f"                query timestamp: {chosen.time:>13}",

@@ -1,8 +1,8 @@
 """INSERT, UPDATE, DELETE: what is written is read first, and goes into the transaction.
 
-An INSERT of values reads nothing. The others read at the newest time and are valid only if what they
-read has not changed by the time of the write: outside of a block they take the tables they read
-until they have committed, inside one the commit checks.
+An INSERT of values reads nothing. The others read at the newest time and are valid only if what
+they read has not changed by the time of the write: outside of a block they take the tables they
+read until they have committed, inside one the commit checks.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""SELECT: a time is chosen, arguments are put in, and the rows come from where they are had cheapest."""
+"""SELECT: a time is chosen, arguments are put in, and rows come from where they cost least."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -25,7 +25,7 @@ from foreshore.errors import (
     ObjectNotInPrerequisiteState,
     UndefinedObject,
 )
-from foreshore.expr.evaluate import constant, fold
+from foreshore.expr.evaluate import constant
 from foreshore.expr.ir import Finishing, Literal, Relation, Scalar, sources_of, type_of
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import AsOf, Select
@@ -61,7 +61,7 @@ async def rows_of(
         ids = set(peek.shards)
         if peek.lookup is not None:
             ids = {peek.lookup.index}
-        ids = {_index_of(session, id) for id in ids}
+        ids = {index_of(session, id) for id in ids}
         time = read_time(session, ids, as_of, args, also=peek.shards)
     relation, finishing, replace = filled(session, peek, args, time)
     match peek.way:
@@ -78,7 +78,7 @@ async def rows_of(
                     return _no_rows(peek)
             request = PeekRequest(time, relation, finishing, peek.lookup.index, keys)
         case "bulk":
-            indexes = {id: index for id in peek.shards if (index := _index_of(session, id)) != id}
+            indexes = {id: index for id in peek.shards if (index := index_of(session, id)) != id}
             request = PeekRequest(
                 time,
                 relation,
@@ -117,7 +117,7 @@ def _no_rows(peek: PeekPlan) -> pa.RecordBatch:
     )
 
 
-def _index_of(session: "Session", id: GlobalId) -> GlobalId:
+def index_of(session: "Session", id: GlobalId) -> GlobalId:
     """Return what stands for a source in a cluster: for a view its index, else itself."""
     coordinator = session.coordinator
     if (
@@ -275,24 +275,23 @@ def _bound(session: "Session", scalar: Scalar, args: Sequence[Datum], word: str)
 def _literal_keys(
     keys: tuple[tuple[Scalar, ...], ...], replace: Replace
 ) -> tuple[tuple[Literal, ...], ...]:
-    """Return the keys as literals; those with a NULL equal nothing."""
+    """Return the keys as literals; those with a NULL, or out of range, equal nothing."""
     found: dict[tuple[Literal, ...], None] = {}
     for key in keys:
-        literals = tuple(_literal(scalar, replace) for scalar in key)
-        if all(literal.value is not None for literal in literals):
-            found[literals] = None
+        literals = [_literal(scalar, replace) for scalar in key]
+        present = tuple(each for each in literals if each is not None and each.value is not None)
+        if len(present) == len(literals):
+            found[present] = None
     return tuple(found)
 
 
-def _literal(scalar: Scalar, replace: Replace) -> Literal:
+def _literal(scalar: Scalar, replace: Replace) -> Literal | None:
+    """Return the value of a part of a key; None if it is out of the type's range."""
     value = fill_scalar(scalar, replace)
-    if not isinstance(value, Literal):
-        value = fold(value)
-        if not isinstance(value, Literal):
-            failed = constant(value)
-            assert isinstance(failed, str), value
-            raise DataError.parse(failed)
-    return value
+    if isinstance(value, Literal):
+        return value
+    found = constant(value)
+    return None if isinstance(found, str) else found
 
 
 # --- here ----------------------------------------------------------------------------------

@@ -5,7 +5,8 @@
 
 The rows of the answer are the residual's over the rows that the index has under these keys. Keys
 may turn out to be the same, or to hold a NULL, when parameters are put in: each is to be looked up
-once, and one with a NULL not at all (`=` is not TRUE of it).
+once, and one with a NULL not at all (`=` is not TRUE of it). A parameter of another integer type than
+the key stands below a cast; where that fails the key is out of the type's range and finds nothing.
 """
 
 from collections.abc import Sequence
@@ -33,7 +34,7 @@ from foreshore.types import SqlType
 
 MOST_KEYS = 1000
 
-Constant = Literal | Parameter
+Constant = Literal | Parameter | Call  # a call is a cast between integers
 Key = tuple[Constant, ...]
 
 RANGES = {"int2": 15, "int4": 31, "int8": 63}
@@ -136,10 +137,10 @@ def _alternatives(predicate: Scalar, part: Scalar) -> tuple[Constant, ...] | Non
                     return None
                 found.update(dict.fromkeys(values))
             return tuple(found)
-        case Call(function="eq", args=(a, (Literal() | Parameter()) as value)):
-            constant = _constant(a, value, part)
-        case Call(function="eq", args=((Literal() | Parameter()) as value, a)):
-            constant = _constant(a, value, part)
+        case Call(function="eq", args=(a, value)) if (bare := _bare(value)) is not None:
+            constant = _constant(a, bare, part)
+        case Call(function="eq", args=(value, a)) if (bare := _bare(value)) is not None:
+            constant = _constant(a, bare, part)
         case Column() if predicate == part:  # a boolean column by itself
             return (Literal(True, predicate.type),)
         case _:
@@ -147,7 +148,14 @@ def _alternatives(predicate: Scalar, part: Scalar) -> tuple[Constant, ...] | Non
     return None if constant is None else (constant,)
 
 
-def _constant(scalar: Scalar, value: Constant, part: Scalar) -> Constant | None:
+def _bare(value: Scalar) -> Literal | Parameter | None:
+    """Return the literal or parameter that `value` is but for a widening."""
+    while isinstance(value, Call) and _widens(value.function):
+        (value,) = value.args
+    return value if isinstance(value, Literal | Parameter) else None
+
+
+def _constant(scalar: Scalar, value: Literal | Parameter, part: Scalar) -> Constant | None:
     """Return `value` as one of `part`'s type, if `scalar` is `part` but for a widening."""
     while scalar != part:
         match scalar:
@@ -167,11 +175,15 @@ def _widens(function: str) -> bool:
     )
 
 
-def _of_type(value: Constant, type: SqlType) -> Constant | None:
+def _of_type(value: Literal | Parameter, type: SqlType) -> Constant | None:
     """Return the value of `type` that equals `value`; None if that is not known to exist."""
     if value.type == type:
         return value
-    if isinstance(value, Parameter) or value.value is None:
+    if isinstance(value, Parameter):
+        if value.type.name in RANGES and type.name in RANGES:
+            return Call(f"cast({value.type.name},{type.name})", (value,), type)
+        return None
+    if value.value is None:
         return None
     match value.type.name, type.name:
         case (("int2" | "int4" | "int8"), ("int2" | "int4" | "int8")):
