@@ -23,24 +23,10 @@ from foreshore.compute.arrange.arrangement import Arrangement
 from foreshore.compute.engine import Cancellation, Engine, Input, rows_schema
 from foreshore.compute.finish import finish
 from foreshore.compute.inputs import Contents, with_times
+from foreshore.compute.linear import Rows, apply
 from foreshore.compute.protocol import Failure, Peek
 from foreshore.errors import DatabaseError, DataError, InternalError, QueryCanceled
-from foreshore.expr.ir import (
-    Column,
-    Filter,
-    Get,
-    Let,
-    Literal,
-    LocalGet,
-    Map,
-    Negate,
-    Project,
-    Relation,
-    Scalar,
-    Threshold,
-    Union,
-    columns_of,
-)
+from foreshore.expr.ir import Get, Literal, Relation, columns_of
 from foreshore.expr.split import split_errors
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType, Datum
@@ -83,10 +69,10 @@ def answer_from_index(peek: Peek, index: LocalIndex) -> pa.Table:
     if not isinstance(peek.relation, Get):
         plan, errors = _split(peek.relation)
         if errors is not None:
-            texts = _evaluate(errors, rows, {}).column(0)
+            texts = _apply(errors, rows).column(0)
             if len(texts):
                 raise DataError.parse(pc.min(texts).as_py())
-        rows = _evaluate(plan, rows, {})
+        rows = _apply(plan, rows)
     if peek.finishing is not None:
         rows = finish(rows, peek.finishing)
     return pa.Table.from_batches([rows])
@@ -140,58 +126,10 @@ def _split(relation: Relation) -> tuple[Relation, Relation | None]:
     return split_errors(relation)
 
 
-def _evaluate(
-    relation: Relation, rows: pa.RecordBatch, locals: Mapping[int, pa.RecordBatch]
-) -> pa.RecordBatch:
+def _apply(relation: Relation, rows: pa.RecordBatch) -> pa.RecordBatch:
     """Return what the linear `relation` makes of the rows of the one collection that it reads."""
-    match relation:
-        case Get():
-            return rows
-        case LocalGet(number=number):
-            return locals[number]
-        case Let(number=number, value=value, body=body):
-            return _evaluate(body, rows, {**locals, number: _evaluate(value, rows, locals)})
-        case Map(input=input, scalars=scalars):
-            batch = _evaluate(input, rows, locals)
-            columns = list(batch.columns)
-            for scalar in scalars:
-                columns.append(_scalar(scalar, columns, batch.num_rows))
-            return _batch(columns, relation)
-        case Filter(input=input, predicates=predicates):
-            batch = _evaluate(input, rows, locals)
-            for predicate in predicates:
-                if not batch.num_rows:
-                    break
-                kept = _scalar(predicate, batch.columns, batch.num_rows)
-                batch = batch.filter(kept)
-            return batch
-        case Project(input=input, outputs=outputs):
-            batch = _evaluate(input, rows, locals)
-            return _batch([batch.column(i) for i in outputs], relation)
-        case Threshold(input=Negate(input=input)):
-            return _evaluate(input, rows, locals).slice(0, 0)
-        case Threshold(input=input):  # of rows, whose multiplicities are positive
-            return _evaluate(input, rows, locals)
-        case Union(inputs=inputs):
-            batches = [_evaluate(input, rows, locals) for input in inputs]
-            schema = rows_schema(columns_of(relation))
-            named = [pa.RecordBatch.from_arrays(b.columns, schema=schema) for b in batches]
-            return pa.concat_batches(named)
-        case _:
-            raise InternalError(f"a look-up cannot compute {type(relation).__name__}")
-
-
-def _scalar(scalar: Scalar, columns: list[pa.Array], rows: int) -> pa.Array:
-    if isinstance(scalar, Column):
-        return columns[scalar.index]
-    from foreshore.expr.evaluate import evaluate
-
-    value = evaluate(scalar, columns, rows)
-    return value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
-
-
-def _batch(columns: list[pa.Array], relation: Relation) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(columns, schema=rows_schema(columns_of(relation)))
+    given = Rows.of_batch(rows)
+    return apply(relation, lambda _: given).batch(columns_of(relation))
 
 
 def failure_of(error: BaseException) -> Failure:

@@ -32,6 +32,7 @@ from foreshore import blocking
 from foreshore.compute.dataflow import Running, Sent
 from foreshore.compute.engine import Cancellation, Engine
 from foreshore.compute.inputs import arrived
+from foreshore.compute.linear import LinearFirst
 from foreshore.compute.peek import (
     LocalIndex,
     answer_by_engine,
@@ -81,10 +82,12 @@ def duckdb_engine(options: Mapping[str, str]) -> Engine:
     """Return the embedded engine, which may read files below `directories`."""
     from foreshore.compute.bulk.duckdb import DuckDbEngine
 
-    return DuckDbEngine(
-        directories=[d for d in options.get("directories", "").split(os.pathsep) if d],
-        memory_limit=options.get("memory_limit", "2GB"),
-        threads=int(options.get("threads", "2")),
+    return LinearFirst(
+        DuckDbEngine(
+            directories=[d for d in options.get("directories", "").split(os.pathsep) if d],
+            memory_limit=options.get("memory_limit", "2GB"),
+            threads=int(options.get("threads", "2")),
+        )
     )
 
 

@@ -356,3 +356,39 @@ def test_what_is_dropped_leaves_nothing_behind(tmp_path: Path) -> None:
             assert env.storage.since(id_("u1")) == second > held
 
     run(scenario)
+
+
+def test_replicas_read_batch_files(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with environment(tmp_path) as env:
+            env.compute.create_cluster("c")
+            env.compute.create_replica("c", "r1")
+            await env.create("u1")
+            await env.create("u9", schema=COUNT_SCHEMA)
+            relation = counts_of(*table("u1"))
+            first = await env.write({"u1": [((1, "a"), 1), ((2, "b"), 1)]})
+            second = await env.write({"u1": [((2, "b"), -1)]})
+            await env.storage.settle()
+            third = await env.write({"u1": [((3, "c"), 1)]})
+            # as of a time before some of the files' updates, and the tail
+            exports = SinkExport(id_("u9")), index_on("u7", 0, of=relation)
+            await env.maintain("c", "u8", relation, *exports, as_of=first)
+            history: dict[int, Counter[Row]] = {
+                first: Counter({("a", 1): 1, ("b", 1): 1}),
+                second: Counter({("a", 1): 1}),
+                third: Counter({("a", 1): 1, ("c", 1): 1}),
+            }
+            for time, rows in history.items():
+                assert await env.index_rows("c", "u7", relation, time) == rows
+                assert await env.shard_rows("u9", time) == rows
+                assert await env.query("c", relation, time) == rows
+            await env.storage.settle()
+            (pid,) = await connected(env, 1)
+            os.kill(pid, signal.SIGKILL)
+            fourth = await env.write({"u1": [((4, "c"), 1)]})
+            history[fourth] = Counter({("a", 1): 1, ("c", 2): 1})
+            for time, rows in history.items():
+                assert await env.shard_rows("u9", time) == rows
+                assert await env.index_rows("c", "u7", relation, time) == rows
+
+    run(scenario)
