@@ -3,7 +3,7 @@
 All Lets are put in where they are used and found anew, as the parts of the plan that occur more
 than once: so a Let that is used once disappears, equal parts become one, and Lets stand at the very
 top, each using only those above it. What merely reads a collection, column by column and row by
-row, is not worth the name and stays where it is.
+row, is not worth the name and stays where it is; so does a product without a condition.
 """
 
 import sys
@@ -15,6 +15,7 @@ from foreshore.expr.ir import (
     Constant,
     Filter,
     Get,
+    Join,
     Let,
     LocalGet,
     Map,
@@ -131,7 +132,13 @@ def _bottom_up(roots: Sequence[Relation]) -> list[Relation]:
 
 
 def _is_plain(relation: Relation) -> bool:
-    """Whether `relation` is a collection, read row by row."""
+    """Whether `relation` is a collection, read row by row, or a product that waits for its use.
+
+    A product is shared by its inputs: what is to become of it differs with what is asked of it.
+    """
+    inner = relation.input if isinstance(relation, Project) else relation
+    if isinstance(inner, Join) and not inner.equivalences:
+        return True
     while isinstance(relation, Map | Filter | Project):
         relation = relation.input
     return isinstance(relation, Get | Constant | LocalGet)

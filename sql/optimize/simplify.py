@@ -27,7 +27,22 @@ from foreshore.sql.optimize.nullability import may_be_null
 from foreshore.types import BOOL, TEXT
 
 NULL_TRUTH = Literal(None, BOOL)
-NEGATED = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
+NEGATED = {
+    "eq": "ne",
+    "ne": "eq",
+    "lt": "ge",
+    "ge": "lt",
+    "gt": "le",
+    "le": "gt",
+    "is_null": "is_not_null",
+    "is_not_null": "is_null",
+    "is_true": "is_not_true",
+    "is_not_true": "is_true",
+    "is_false": "is_not_false",
+    "is_not_false": "is_false",
+    "is_distinct": "is_not_distinct",
+    "is_not_distinct": "is_distinct",
+}
 
 
 def simplify(scalar: Scalar, nullable: Sequence[bool], fallible: Test) -> Scalar:
@@ -114,16 +129,31 @@ def _call(call: Call, nullable: Sequence[bool], fallible: Test) -> Scalar:
             if len(kept) == 1 and type_of(kept[0]) == call.type:
                 return kept[0]
             return Call("coalesce", tuple(kept), call.type)
-        case Call(function="not", args=(Call(function="not", args=(inner,)),)):
-            return inner
-        case Call(function="not", args=(Call(function=name, args=args),)) if name in NEGATED:
-            return Call(NEGATED[name], args, BOOL)
+        case Call(function="not", args=(And() | Or() | Call() as arg,)):
+            negated = _negated(arg)
+            if negated is not None:
+                return simplify(negated, nullable, fallible)
     if _is_null_by_strictness(call, fallible):
         return Literal(None, call.type)
     if all(isinstance(arg, Literal) for arg in call.args) and is_constant(call):
         value = constant(call)
         return call if isinstance(value, str) else value
     return call
+
+
+def _negated(scalar: And | Or | Call) -> Scalar | None:
+    """Return NOT `scalar` with the NOT further in; None where it stays."""
+    match scalar:
+        case And(args=args):
+            return Or(tuple(Call("not", (arg,), BOOL) for arg in args))
+        case Or(args=args):
+            return And(tuple(Call("not", (arg,), BOOL) for arg in args))
+        case Call(function="not", args=(inner,)):
+            return inner
+        case Call(function=name, args=args) if name in NEGATED:
+            return Call(NEGATED[name], args, BOOL)
+        case _:
+            return None
 
 
 def _is_null_by_strictness(call: Call, fallible: Test) -> bool:

@@ -1,0 +1,65 @@
+"""Each rule shown at work: statements, and the plan after the rule and those before it."""
+
+from pathlib import Path
+
+import pytest
+
+from foreshore.expr.ir import Relation, check_lowered
+from foreshore.expr.share import share
+from foreshore.expr.split import may_fail, split_errors
+from foreshore.sql.bind.query import bind_query, plain_relation
+from foreshore.sql.explain import explain_relation
+from foreshore.sql.lower import lower
+from foreshore.sql.optimize.distinct import drop_distinct
+from foreshore.sql.optimize.fold import fold
+from foreshore.sql.optimize.pipeline import optimize
+from foreshore.sql.optimize.projection import narrow
+from foreshore.sql.optimize.pushdown import push_predicates
+from foreshore.sql.parse import ast, parse
+from foreshore.sql.planner import ParameterTypes
+from foreshore.sql.planning import Planning
+from tests.golden import run_golden
+from tests.sql.catalog import TestCatalog
+
+GOLDEN = Path(__file__).parent / "golden"
+CATALOG = TestCatalog(
+    "create table t (a int not null, b int, c text)",
+    "create table u (a int, d int, e text)",
+    "create table v (f int not null, g text, h float8)",
+)
+
+
+def bound(sql: str) -> Relation:
+    """Return the bound form of a SELECT."""
+    (statement,) = parse(sql)
+    assert isinstance(statement.ast, ast.SelectStatement)
+    planning = Planning(CATALOG, sql, ParameterTypes())
+    return plain_relation(bind_query(planning, statement.ast.query, None))
+
+
+def outcome(command: str, sql: str) -> str:
+    """Return the plan of `sql` as it is after the rule `command`."""
+    plan = lower(bound(sql))
+    if command == "lower":
+        return explain_relation(plan)
+    if command == "optimize":
+        return explain_relation(optimize(plan))
+    if command == "split":
+        rows, errors = split_errors(optimize(plan))
+        return f"{explain_relation(rows)}\nerrors:\n" + (
+            explain_relation(errors) if errors is not None else "none"
+        )
+    plan = fold(share(plan), may_fail)
+    if command in ("pushdown", "distinct", "projection"):
+        plan = push_predicates(plan, may_fail)
+    if command in ("distinct", "projection"):
+        plan = drop_distinct(plan)
+    if command == "projection":
+        plan = narrow(plan)
+    check_lowered(plan)
+    return explain_relation(plan)
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.golden")), ids=lambda p: p.stem)
+def test_golden(path: Path) -> None:
+    run_golden(path, lambda command, _, text: outcome(command, text))
