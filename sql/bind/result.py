@@ -1,30 +1,42 @@
 """From bound queries to the queries of plans: lowered, optimised, with what finishes them."""
 
-from foreshore.expr.ir import Finishing, Literal, Relation, Scalar, columns_of
+from foreshore.expr.ir import (
+    Finishing,
+    Literal,
+    OrderKey,
+    Project,
+    Relation,
+    Scalar,
+    columns_of,
+)
+from foreshore.expr.split import columns_used
 from foreshore.sql.bind.query import BoundQuery, plain_relation
 from foreshore.sql.lower import lower
+from foreshore.sql.optimize.pipeline import optimize
+from foreshore.sql.optimize.scalars import remap
 from foreshore.sql.plan import Query
 from foreshore.types import RelationDesc
 
 
 def lowered(relation: Relation) -> Relation:
     """Return a bound relation as engines take it."""
-    try:
-        from foreshore.sql.optimize.pipeline import optimize
-    except ModuleNotFoundError:  # until the optimiser lands
-        return lower(relation)
     return optimize(lower(relation))
 
 
 def finished_query(bound: BoundQuery) -> Query:
     """Return the query with ORDER BY and LIMIT left to be done with its result."""
-    relation = lowered(bound.relation)
     columns = columns_of(bound.relation)
     desc = RelationDesc(bound.names, tuple(columns[i] for i in bound.project))
+    used = sorted({*bound.project, *(i for key in bound.order_by for i in columns_used(key.expr))})
+    places = {column: place for place, column in enumerate(used)}
+    narrowed = Project(bound.relation, tuple(used)) if len(used) < len(columns) else bound.relation
+    order_by = tuple(
+        OrderKey(remap(key.expr, places), key.descending, key.nulls_first) for key in bound.order_by
+    )
     limit, limit_later = _bound(bound.limit)
     offset, offset_later = _bound(bound.offset)
-    finishing = Finishing(bound.order_by, limit, offset or 0, bound.project)
-    return Query(relation, finishing, desc, limit_later, offset_later)
+    finishing = Finishing(order_by, limit, offset or 0, tuple(places[i] for i in bound.project))
+    return Query(lowered(narrowed), finishing, desc, limit_later, offset_later)
 
 
 def _bound(scalar: Scalar | None) -> tuple[int | None, Scalar | None]:

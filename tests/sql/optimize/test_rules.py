@@ -6,7 +6,7 @@ import pytest
 
 from foreshore.expr.ir import Relation, check_lowered
 from foreshore.expr.share import share
-from foreshore.expr.split import may_fail, split_errors
+from foreshore.expr.split import columns_used, may_fail, split_errors
 from foreshore.sql.bind.query import bind_query, plain_relation
 from foreshore.sql.explain import explain_relation
 from foreshore.sql.lower import lower
@@ -16,7 +16,8 @@ from foreshore.sql.optimize.pipeline import optimize
 from foreshore.sql.optimize.projection import narrow
 from foreshore.sql.optimize.pushdown import push_predicates
 from foreshore.sql.parse import ast, parse
-from foreshore.sql.planner import ParameterTypes
+from foreshore.sql.plan import Select
+from foreshore.sql.planner import ParameterTypes, plan_statement
 from foreshore.sql.planning import Planning
 from tests.golden import run_golden
 from tests.sql.catalog import TestCatalog
@@ -63,3 +64,13 @@ def outcome(command: str, sql: str) -> str:
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.golden")), ids=lambda p: p.stem)
 def test_golden(path: Path) -> None:
     run_golden(path, lambda command, _, text: outcome(command, text))
+
+
+def test_a_query_carries_what_it_shows_and_is_ordered_by() -> None:
+    (statement,) = parse("select c from t order by b limit 1")
+    plan = plan_statement(statement, CATALOG)
+    assert isinstance(plan, Select)
+    assert explain_relation(plan.query.relation) == "Project (#1, #2)\n  Get u1"
+    assert plan.query.finishing.project == (1,)
+    (key,) = plan.query.finishing.order_by
+    assert columns_used(key.expr) == {0}
