@@ -15,6 +15,7 @@ from foreshore.expr.ir import (
     Join,
     JoinOn,
     Let,
+    Literal,
     LocalGet,
     Map,
     Negate,
@@ -26,14 +27,17 @@ from foreshore.expr.ir import (
     TopK,
     Union,
     inputs_of,
+    type_of,
     with_scalars,
 )
 from foreshore.expr.split import Test
 from foreshore.sql.optimize import build
 from foreshore.sql.optimize.nullability import Nullable, may_be_null, nullable_above
-from foreshore.sql.optimize.scalars import replace_columns
+from foreshore.sql.optimize.scalars import conjunction, put_in, replace_columns
 from foreshore.sql.optimize.simplify import simplify
 from foreshore.types import ColumnType
+
+MOST_VALUES = 1000  # that are computed here, where more are an engine's work
 
 
 def fold(relation: Relation, fallible: Test) -> Relation:
@@ -87,8 +91,12 @@ class _Fold:
         """Return `node` over `inputs` in the plain form."""
         match node:
             case Map(scalars=scalars):
-                return build.map_(inputs[0], scalars)
+                known = self.of_constant(inputs[0], scalars)
+                return known or build.map_(inputs[0], scalars)
             case Filter(predicates=predicates):
+                known = self.of_constant(inputs[0], (conjunction(predicates),))
+                if known is not None:
+                    return _true_rows(known)
                 return build.filter_(inputs[0], predicates, self.fallible)
             case Project(outputs=outputs):
                 return build.project(inputs[0], outputs)
@@ -112,6 +120,30 @@ class _Fold:
                 return node
             case Let() | JoinOn():
                 raise AssertionError(f"not here: {node}")
+
+    def of_constant(self, input: Relation, scalars: Sequence[Scalar]) -> Constant | None:
+        """Return Map(input, scalars) if `input` is constant and all values can be computed."""
+        if not isinstance(input, Constant) or len(input.rows) * len(scalars) > MOST_VALUES:
+            return None
+        rows = []
+        for row, count in input.rows:
+            literals: list[Scalar] = [
+                Literal(datum, column.type)
+                for datum, column in zip(row, input.columns, strict=True)
+            ]
+            for scalar in scalars:
+                literals.append(simplify(put_in(scalar, literals), (), self.fallible))
+                if not isinstance(literals[-1], Literal):
+                    return None
+            rows.append((tuple(s.value for s in literals if isinstance(s, Literal)), count))
+        types = tuple(ColumnType(type_of(scalar)) for scalar in scalars)
+        return Constant(tuple(rows), (*input.columns, *types))
+
+
+def _true_rows(tested: Constant) -> Constant:
+    """Return the rows whose last column is TRUE, without it."""
+    kept = tuple((row[:-1], count) for row, count in tested.rows if row[-1] is True)
+    return Constant(kept, tested.columns[:-1])
 
 
 def _noted(node: LocalGet, columns: tuple[ColumnType, ...], nullable: Nullable | None) -> LocalGet:

@@ -5,8 +5,9 @@
 
 The rows of the answer are the residual's over the rows that the index has under these keys. Keys
 may turn out to be the same, or to hold a NULL, when parameters are put in: each is to be looked up
-once, and one with a NULL not at all (`=` is not TRUE of it). A parameter of another integer type than
-the key stands below a cast; where that fails the key is out of the type's range and finds nothing.
+once, and one with a NULL not at all (`=` is not TRUE of it). A parameter of another integer type
+than the key stands below a cast; where that fails the key is out of the type's range and finds
+nothing.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What can be said of a relation without running it: its unique keys, its NULLs, its signs.
+"""What can be said of a relation without running it: its unique keys, and whether it only grows.
 
 A *unique key* is a set of columns of which no two rows of the relation agree in all, NULLs counting
 as equal; the empty set says that there is one row at most. All analyses err on the safe side, and
@@ -32,7 +32,9 @@ from foreshore.expr.ir import (
     TopK,
     Union,
     columns_of,
+    inputs_of,
 )
+from foreshore.ids import GlobalId
 
 Key = frozenset[int]
 Keys = tuple[Key, ...]
@@ -58,6 +60,31 @@ def default_key(relation: Relation) -> tuple[int, ...]:
         if key:
             return tuple(sorted(key))
     return tuple(range(len(columns_of(relation))))
+
+
+def is_monotonic(relation: Relation, append_only: Callable[[GlobalId], bool]) -> bool:
+    """Whether rows of `relation` are never taken away while those of its inputs are not."""
+    monotonic: dict[int, bool] = {}
+
+    def check(node: Relation) -> bool:
+        match node:
+            case Get(id=id):
+                return append_only(id)
+            case LocalGet(number=number):
+                return monotonic.get(number, False)
+            case Let(number=number, value=value, body=body):
+                monotonic[number] = check(value)
+                return check(body)
+            case Constant() | Map() | Filter() | Project() | FlatMap() | Join() | Union():
+                return all(map(check, inputs_of(node)))
+            case Reduce(group_key=key, aggregates=()) if key:
+                return check(node.input)
+            case Threshold(input=input):
+                return check(input)
+            case Reduce() | TopK() | Negate() | JoinOn():
+                return False
+
+    return check(relation)
 
 
 def _smallest(keys: Iterable[Key]) -> Keys:

@@ -7,6 +7,7 @@ import pytest
 from foreshore.expr.ir import Relation, check_lowered
 from foreshore.expr.share import share
 from foreshore.expr.split import columns_used, may_fail, split_errors
+from foreshore.sql import ast
 from foreshore.sql.bind.query import bind_query, plain_relation
 from foreshore.sql.explain import explain_relation
 from foreshore.sql.lower import lower
@@ -15,7 +16,7 @@ from foreshore.sql.optimize.fold import fold
 from foreshore.sql.optimize.pipeline import optimize
 from foreshore.sql.optimize.projection import narrow
 from foreshore.sql.optimize.pushdown import push_predicates
-from foreshore.sql.parse import ast, parse
+from foreshore.sql.parse import parse
 from foreshore.sql.plan import Select
 from foreshore.sql.planner import ParameterTypes, plan_statement
 from foreshore.sql.planning import Planning

@@ -1,0 +1,100 @@
+"""What is said of a relation is true of it, whatever its inputs hold."""
+
+from collections import Counter
+
+from hypothesis import given, settings
+
+from foreshore.expr.ir import (
+    Call,
+    Column,
+    Filter,
+    Get,
+    Join,
+    Literal,
+    Map,
+    Negate,
+    Project,
+    Reduce,
+    Relation,
+    TopK,
+    Union,
+    count_all,
+)
+from foreshore.ids import GlobalId
+from foreshore.sql.optimize.nullability import nullable_columns, rejects_null
+from foreshore.sql.optimize.properties import (
+    default_key,
+    is_monotonic,
+    is_unique,
+    unique_keys,
+)
+from foreshore.types import BOOL, INT4, INT8
+from tests.model import Rows, evaluate
+from tests.relations import TABLES, contents, lowered_relations
+
+T, U, _ = TABLES
+A, B = Column(0, INT4), Column(1, INT4)
+ONE = Literal(1, INT4)
+
+
+@settings(max_examples=300, deadline=None)
+@given(lowered_relations(size=5), contents(3))
+def test_nothing_said_is_untrue(relation: Relation, tables: dict[GlobalId, Rows]) -> None:
+    rows, _ = evaluate(relation, tables)
+    for column, nullable in enumerate(nullable_columns(relation)):
+        assert nullable or all(row[column] is not None for row in rows)
+    if all(count > 0 for count in rows.values()):
+        for key in unique_keys(relation):
+            seen = Counter(tuple(row[i] for i in sorted(key)) for row in rows.elements())
+            assert all(count == 1 for count in seen.values()), (key, rows)
+
+
+def keys(relation: Relation) -> list[set[int]]:
+    return [set(key) for key in unique_keys(relation)]
+
+
+def test_keys_go_through_plans() -> None:
+    assert keys(U) == [{0}]
+    assert keys(Project(U, (1, 0))) == [{1}]
+    assert keys(Project(U, (1,))) == []
+    assert keys(Filter(U, (Call("eq", (A, ONE), BOOL),))) == [set()]
+    assert keys(Reduce(T, (A, B), (count_all(),))) == [{0, 1}]
+    assert keys(Reduce(T, (), (count_all(),))) == [set()]
+    assert keys(Reduce(U, (B, A), ())) == [{1}]
+    assert keys(TopK(T, (1,), (), Literal(1, INT8))) == [{1}]
+    assert keys(TopK(T, (1,), (), Literal(2, INT8))) == []
+
+
+def test_a_join_on_a_key_multiplies_nothing() -> None:
+    self_join = Join((U, U), ((B, Column(2, INT4)),))
+    assert keys(self_join) == [{0}]
+    assert keys(Join((U, U))) == [{0, 2}]
+    assert keys(Join((T, U), ((A, Column(3, INT4)),))) == []
+    fixed = Join((U, Reduce(T, (), (count_all(),))))
+    assert keys(fixed) == [{0}]
+
+
+def test_default_index_keys() -> None:
+    assert default_key(U) == (0,)
+    assert default_key(T) == (0, 1, 2)
+    assert default_key(Reduce(T, (), (count_all(),))) == (0,)
+    assert is_unique(Map(U, (ONE,)), [0, 2])
+
+
+def test_which_predicates_no_null_passes() -> None:
+    assert rejects_null(Call("lt", (A, ONE), BOOL), 0)
+    assert not rejects_null(Call("is_null", (A,), BOOL), 0)
+    assert not rejects_null(Call("eq", (Call("coalesce", (A, ONE), INT4), ONE), BOOL), 0)
+    assert not rejects_null(Call("is_distinct", (A, ONE), BOOL), 0)
+
+
+def test_what_only_grows() -> None:
+    def append_only(id: GlobalId) -> bool:
+        return id == T.id
+
+    assert is_monotonic(Filter(T, ()), append_only)
+    assert not is_monotonic(Filter(U, ()), append_only)
+    assert not is_monotonic(Union((T, Negate(T))), append_only)
+    assert is_monotonic(Reduce(T, (A,), ()), append_only)
+    assert not is_monotonic(Reduce(T, (A,), (count_all(),)), append_only)
+    assert not is_monotonic(Join((T, Get(GlobalId("u9"), T.columns))), append_only)
