@@ -1,9 +1,10 @@
-"""Linear plans by the kernels alone: Map, Filter, Project, Union and Negate of rows that are at hand.
+"""Linear plans by the kernels alone: Map, Filter, Project, Union and Negate of rows at hand.
 
-A linear plan's changes are the plan applied to its inputs' changes, times and diffs unchanged, so that
-no state is needed. For a few rows the kernels take microseconds where a bulk engine takes a
-millisecond to begin: look-ups compute what remains of their plan this way, and dataflows whose whole
-plan is linear are stepped this way. Hydration, which is of many rows, is left to the bulk engine.
+A linear plan's changes are the plan applied to its inputs' changes, times and diffs unchanged, so
+that no state is needed. For a few rows the kernels take microseconds where a bulk engine takes a
+millisecond to begin: look-ups compute what remains of their plan this way, and dataflows whose
+whole plan is linear are stepped this way. Hydration, which is of many rows, is left to the bulk
+engine.
 """
 
 from collections.abc import Callable, Mapping, Sequence

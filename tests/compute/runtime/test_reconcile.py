@@ -44,7 +44,7 @@ async def work_of(env: Environment, dataflow: str) -> tuple[int, int]:
             for each in status["dataflows"]:
                 if each["id"] == dataflow and each["state"] == "running":
                     return each["steps"], len(status["dataflows"])
-        await asyncio.sleep(0.02)  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
 
 
 def test_a_controller_that_connects_anew_finds_the_indexes_warm(
