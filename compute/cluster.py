@@ -26,7 +26,7 @@ from foreshore.compute.protocol import (
     Status,
 )
 from foreshore.compute.transport import Connection, Tables, encode_frame
-from foreshore.errors import InvalidParameterValue
+from foreshore.errors import DatabaseError, InvalidParameterValue
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import ListenEvent, Snapshot
 from foreshore.update import Timestamp
@@ -133,7 +133,14 @@ class Cluster:
     def _create_on(self, replica: Replica, entry: Entry) -> None:
         assert replica.connection is not None
         description = entry.current()
-        imports, persisted = self._snapshots(description)
+        try:
+            imports, persisted = self._snapshots(description)
+        except DatabaseError:
+            # the other dataflows go on; this one stands still, and its status is that it is not there
+            logger.exception(
+                "a dataflow cannot be begun", extra={"dataflow": description.id, "cluster": self.id}
+            )
+            return
         replica.leases[description.id] = [*imports[0], *persisted[0]]
         command = CreateDataflow(description, imports[1], persisted[1])
         replica.connection.send(command, [*imports[2], *persisted[2]])

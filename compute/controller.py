@@ -59,7 +59,7 @@ from foreshore.update import Timestamp
 
 logger = logging.getLogger(__name__)
 
-HOLDS_SECONDS = 1.0
+HOLDS_SECONDS = 5.0
 
 Capabilities = Callable[[GlobalId], ReadCapability]
 
@@ -280,7 +280,8 @@ class ComputeController:
         for id in description.imports:
             self._feed_from(id, dataflow)
         dataflow.cluster.create(dataflow.entry)
-        dataflow.created.set_result(None)
+        if not dataflow.created.done():
+            dataflow.created.set_result(None)
 
     async def _run_writer(self, writer: SinkWriter) -> None:
         try:

@@ -108,12 +108,17 @@ class SinkWriter:
 
     def __init__(self, id: GlobalId, storage: StorageController, moved: Moved) -> None:
         self.id = id
-        self.corrected = False  # what the shard holds before its upper is right
         self.errors = ErrorLog()
         self._storage = storage
+        self._found = storage.upper(id)
         self._moved = moved
         self._items: list[_Item] = []
         self._wake = asyncio.Event()
+
+    @property
+    def corrected(self) -> bool:
+        """Whether what the shard holds is known to be right: what is wrong is corrected first."""
+        return self._storage.upper(self.id) > self._found
 
     def put(self, lower: Timestamp, upper: Timestamp, rows: pa.Table) -> None:
         """Take the updates in [lower, upper) from some replica."""
@@ -158,7 +163,6 @@ class SinkWriter:
                     break
                 case UpperMismatch(upper=upper):
                     logger.warning("sink upper mismatch", extra={"shard": self.id, "upper": upper})
-        self.corrected = True
         self.errors.compact(self._storage.since(self.id))
         self._moved(self.id, self._storage.upper(self.id))
 

@@ -75,6 +75,8 @@ class ReplicaLink:
                     await self._converse(self.address, secret, asyncio.Event())
             except OSError as error:
                 logger.warning("replica unreachable", extra={"replica": self.name, "error": error})
+            except Exception:
+                logger.exception("replica given up for now", extra={"replica": self.name})
             if loop.time() - began > HEALTHY_SECONDS:
                 wait = 0.1
             self.state = "waiting"

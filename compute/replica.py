@@ -201,7 +201,8 @@ class Replica:
                 assert_never(command)
 
     def _send(self, message: Response | Message, tables: Tables = ()) -> None:
-        if self._connection is not None:
+        # nothing of what ran before is said to a controller whose history is still being told
+        if self._connection is not None and self._history is None:
             self._connection.send(message, tables)
 
     def _spawn(self, work: asyncio.Task[None]) -> None:
@@ -279,6 +280,7 @@ class Replica:
             del self._dataflows[running.id]
         for export in [e for e, r in self._exporters.items() if r is running]:
             del self._exporters[export]
+            self._moved.pop(export, None)
         for id in running.queues:
             importers = self._importers.get(id, [])
             if running in importers:
@@ -352,7 +354,7 @@ class Replica:
 
     def _flush(self) -> None:
         self._flushing = False
-        if self._moved:
+        if self._moved and self._history is None:
             self._send(Frontiers(self._moved))
             self._moved = {}
 

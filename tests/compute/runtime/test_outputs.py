@@ -1,0 +1,109 @@
+"""What several replicas say becomes one stream: each update once, no gap, no more than a bound."""
+
+import asyncio
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foreshore.compute import outputs
+from foreshore.compute.engine import ERRORS, output_schema
+from foreshore.compute.outputs import ErrorLog, Subscription, new_part
+from foreshore.errors import DatabaseError, DataError, InternalError
+from foreshore.types import INT4, ColumnType
+from tests.compute.runtime.harness import id_
+
+SCHEMA = output_schema((ColumnType(INT4),))
+NO_ERRORS = output_schema(ERRORS).empty_table()
+
+
+def updates(*times: int) -> pa.Table:
+    return pa.table([[t * 10 for t in times], list(times), [1] * len(times)], schema=SCHEMA)
+
+
+def errors(*changes: tuple[str, int, int]) -> pa.Table:
+    return pa.table([list(c) for c in zip(*changes, strict=True)], schema=output_schema(ERRORS))
+
+
+def times(table: pa.Table | None) -> list[int]:
+    return [] if table is None else table.column("__time").to_pylist()
+
+
+@given(
+    st.lists(st.lists(st.integers(1, 4), min_size=3, max_size=8), min_size=1, max_size=3), st.data()
+)
+def test_each_update_counts_once_whatever_the_windows(
+    sizes: list[list[int]], data: st.DataObject
+) -> None:
+    pending = []
+    for steps in sizes:
+        bounds = [sum(steps[:i]) for i in range(len(steps) + 1)]
+        pending.append(list(zip(bounds, bounds[1:], strict=False)))
+    reached = 0
+    seen: list[int] = []
+    while any(pending):
+        which = data.draw(st.sampled_from([i for i, windows in enumerate(pending) if windows]))
+        lower, upper = pending[which].pop(0)
+        seen += times(new_part(lower, upper, updates(*range(lower, upper)), reached))
+        reached = max(reached, upper)
+    assert seen == list(range(reached))
+
+
+def test_a_gap_is_a_bug_and_not_passed_over() -> None:
+    with pytest.raises(InternalError, match="gap"):
+        new_part(5, 8, updates(6), 4)
+
+
+def test_errors_are_known_at_each_time() -> None:
+    log = ErrorLog()
+    log.add(3, 4, errors(("22012 early", 3, 1)), initial=False)
+    assert log.upper is None  # what was before is not known yet
+    log.add(0, 4, errors(("22012 x", 3, 1), ("22003 a", 3, 2)), initial=True)
+    log.add(0, 4, errors(("22012 x", 3, 1)), initial=True)  # of another replica
+    log.add(4, 8, errors(("22003 a", 5, -2), ("22012 x", 7, -1)), initial=False)
+    assert [log.at(t) for t in (2, 3, 5, 7)] == [None, "22003 a", "22012 x", None]
+    for n in range(100):
+        log.add(8 + n, 9 + n, errors(("22012 y", 8 + n, 1 if n % 2 == 0 else -1)), initial=False)
+    log.compact(100)
+    assert [log.at(t) for t in (106, 107)] == ["22012 y", None]
+    assert len(log._updates) < 20
+
+
+def test_a_subscription_ends_where_it_is_to_end() -> None:
+    async def scenario() -> None:
+        subscription = Subscription(id_("t1"), 5, 8)
+        subscription.put(0, 6, updates(5), NO_ERRORS)
+        subscription.put(6, 10, updates(6, 7, 8, 9), NO_ERRORS)
+        got: Counter[int] = Counter()
+        async for batch in subscription:
+            got.update(times(batch.updates))
+        assert got == {5: 1, 6: 1, 7: 1}
+        assert batch.upper == 8
+
+    asyncio.run(scenario())
+
+
+def test_a_subscription_fails_with_the_error_in_the_data() -> None:
+    async def scenario() -> None:
+        subscription = Subscription(id_("t1"), 5, None)
+        subscription.put(0, 6, updates(5), errors(("22012 division by zero", 5, 1)))
+        with pytest.raises(DataError, match="division by zero"):
+            await anext(subscription)
+
+    asyncio.run(scenario())
+
+
+def test_a_reader_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outputs, "MAX_PENDING_BYTES", 1000)
+
+    async def scenario() -> None:
+        subscription = Subscription(id_("t1"), 0, None)
+        for n in range(100):
+            subscription.put(n, n + 1, updates(n), NO_ERRORS)
+        with pytest.raises(DatabaseError, match="keep up") as error:
+            await anext(subscription)
+        assert error.value.sqlstate == "53400"
+
+    asyncio.run(scenario())
