@@ -76,6 +76,7 @@ _CONFIGURATION = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.adaptive.enabled": "false",
+    "spark.sql.timeType.enabled": "true",
     "spark.scheduler.mode": "FAIR",
     "spark.locality.wait": "0",
     "spark.cleaner.referenceTracking.cleanCheckpoints": "true",

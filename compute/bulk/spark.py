@@ -27,7 +27,7 @@ from foreshore.compute.bulk.dialect import Dialect
 from foreshore.compute.bulk.evaluate import check_result, plans_of, raise_least
 from foreshore.compute.bulk.exact import sum_float_lists
 from foreshore.compute.bulk.render import Renderer
-from foreshore.compute.bulk.spark_dialect import SparkDialect, register_spark
+from foreshore.compute.bulk.spark_dialect import SparkDialect, configure_spark, register_spark
 from foreshore.compute.delta.describe import describe_plan
 from foreshore.compute.delta.differentiate import differentiate
 from foreshore.compute.delta.tables import Layout, by_position, conform, consolidate_select
@@ -153,6 +153,7 @@ class Session:
         self.idioms: Idioms = SparkIdioms()
         self._registered = 0
         self._views: set[str] = set()
+        configure_spark(spark)
         spark.udf.register(SUM_FLOAT, _sum_float_function())
 
     def sql(self, text: str) -> Any:

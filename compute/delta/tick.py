@@ -46,7 +46,6 @@ from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
 from foreshore.update import DIFF, TIME, TIME_FIELD
 
-
 # A group of rows is evaluated at no more times at once than this: its rows are looked at for each.
 POINTS = 16
 

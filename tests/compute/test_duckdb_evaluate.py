@@ -1,14 +1,22 @@
 """Evaluated once by DuckDB, a random plan gives what it means, or the least of its errors."""
 
 from collections.abc import Iterator
+from pathlib import Path
+from threading import Timer
 
+import duckdb
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
-from foreshore.errors import DataError, InternalError
-from foreshore.expr.ir import Relation, columns_of
-from tests.compute.cases import START, Case, Contents, initial, rows_of
+from foreshore.compute.engine import Cancellation, Input
+from foreshore.errors import DataError, InternalError, QueryCanceled
+from foreshore.expr.ir import FlatMap, Get, Join, Literal, Reduce, Relation, columns_of, count_all
+from foreshore.ids import GlobalId
+from foreshore.types import INT4, ColumnType
+from tests.compute.cases import START, Case, Contents, initial, rows_of, schema_of, updates
+from tests.compute.physical import check_every_type
 from tests.model import evaluate
 from tests.relations import histories, lowered_relations
 
@@ -38,3 +46,35 @@ def test_an_evaluation_is_what_the_plan_means(
     else:
         result = engine.evaluate(case.relation, initial(case), START)
         assert rows_of(result, columns_of(case.relation)) == rows
+
+
+def test_values_of_every_type_come_back_unchanged(tmp_path: Path) -> None:
+    engine = DuckDbEngine(directories=[str(tmp_path)])
+    check_every_type(engine, tmp_path)
+    engine.close()
+
+
+def test_files_elsewhere_are_out_of_reach(tmp_path: Path) -> None:
+    table = Get(GlobalId("u1"), (ColumnType(INT4),))
+    file = tmp_path / "secret.parquet"
+    pq.write_table(updates(table.columns, [((1,), 0, 1)]), file)
+    engine = DuckDbEngine(directories=[str(tmp_path / "blob")])
+    with pytest.raises(duckdb.PermissionException):
+        engine.evaluate(table, {table.id: Input(schema_of(table.columns), (str(file),))}, START)
+    engine.close()
+
+
+def test_an_evaluation_can_be_cancelled(engine: DuckDbEngine) -> None:
+    numbers = FlatMap(
+        Join(()), "generate_series(int4,int4)", (Literal(1, INT4), Literal(100_000, INT4)), _NUMBER
+    )
+    endless = Reduce(Join((numbers, numbers, numbers)), (), (count_all(),))
+    cancellation = Cancellation()
+    Timer(0.2, cancellation.cancel).start()
+    with pytest.raises(QueryCanceled):
+        engine.evaluate(endless, {}, START, cancellation)
+    with pytest.raises(QueryCanceled):  # and one that is cancelled before it starts does not
+        engine.evaluate(endless, {}, START, cancellation)
+
+
+_NUMBER = (ColumnType(INT4, False),)

@@ -1,0 +1,84 @@
+"""A table with a column of each type, and rows at the ends of their ranges."""
+
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from foreshore.compute.engine import Engine, Input
+from foreshore.compute.protocol import DataflowDescription
+from foreshore.expr.ir import Get, columns_of
+from foreshore.ids import GlobalId
+from foreshore.types import (
+    BOOL,
+    BYTEA,
+    DATE,
+    FLOAT4,
+    FLOAT8,
+    INT2,
+    INT4,
+    INT8,
+    INTERVAL,
+    JSONB,
+    NUMERIC,
+    TEXT,
+    TIME_OF_DAY,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    UUID,
+    ColumnType,
+    array_of,
+    numeric,
+)
+from tests.compute.cases import START, rows_of, schema_of, updates
+from tests.model import Row
+
+_INFINITY = float("inf")
+_MOST = 2**63 - 1
+
+# For each type the least, the greatest and an ordinary value.
+VALUES = {
+    BOOL: (False, True, True),
+    BYTEA: (b"", b"\xff\x00", b"abc"),
+    INT2: (-(2**15), 2**15 - 1, 7),
+    INT4: (-(2**31), 2**31 - 1, 7),
+    INT8: (-(2**63), _MOST, 7),
+    FLOAT4: (-_INFINITY, _INFINITY, 1.5),
+    FLOAT8: (-_INFINITY, 1.7976931348623157e308, 0.1),
+    numeric(10, 2): ("-99999999.99", "99999999.99", "0.10"),
+    NUMERIC: ("-999999999999999999", "999999999999999999.99999999999999999999", "0.1"),
+    TEXT: ("", "\U0010ffff'\\$\n", "äß"),
+    DATE: (-(2**31), 2**31 - 1, -719_162),
+    TIME_OF_DAY: (0, 86_399_999_999, 3_600_000_000),
+    TIMESTAMP: (-(2**63), _MOST, -62_135_596_800_000_000),
+    TIMESTAMPTZ: (-(2**63), _MOST, 1_700_000_000_000_001),
+    INTERVAL: ((-(2**31), -1, -(2**62)), (2**31 - 1, 1, 2**62), (1, -2, 3)),
+    UUID: (bytes(16), b"\xff" * 16, bytes(range(16))),
+    JSONB: ("null", '{"a": [1.0, "\\u00e4"]}', "1"),
+    array_of(INT4): ((), (1, None, 2), (0,)),
+    array_of(TEXT): ((None,), ("", "b"), ("a",)),
+}
+COLUMNS = tuple(ColumnType(type) for type in VALUES)
+TABLE = Get(GlobalId("u1"), COLUMNS)
+ROWS: list[Row] = [
+    *(tuple(values[i] for values in VALUES.values()) for i in range(3)),
+    (None,) * len(VALUES),
+]
+
+
+def check_every_type(engine: Engine, directory: Path) -> None:
+    """Assert that values of all types go through files, tables, contents and back unchanged."""
+    file = str(directory / "batch.parquet")
+    pq.write_table(updates(COLUMNS, [(row, START, 2) for row in ROWS]), file)
+    entries = [(row, START, -1) for row in ROWS] + [(ROWS[0], START + 5, 1)]
+    input = Input(schema_of(COLUMNS), (file,), (updates(COLUMNS, entries),))
+    wanted = Counter(dict.fromkeys(ROWS, 1))
+    result = engine.evaluate(TABLE, {TABLE.id: input}, START)
+    assert rows_of(result, columns_of(TABLE)) == wanted
+    description = DataflowDescription(GlobalId("t1"), TABLE, (TABLE.id,), (), START)
+    dataflow = engine.create(description, {TABLE.id: schema_of(COLUMNS)})
+    assert rows_of(dataflow.hydrate({TABLE.id: input}).rows, COLUMNS) == wanted
+    delta = updates(COLUMNS, [(row, START + 1, -1) for row in ROWS])
+    output = dataflow.step(START + 1, START + 2, {TABLE.id: delta})
+    assert rows_of(output.rows, COLUMNS) == Counter(dict.fromkeys(ROWS, -1))
+    dataflow.close()

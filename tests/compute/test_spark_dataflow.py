@@ -1,0 +1,83 @@
+"""Maintained by Spark, plans are exact at every time: hundreds of cases in a few jobs."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from threading import Timer
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from foreshore.compute.bulk.spark import SparkEngine
+from foreshore.compute.engine import Cancellation
+from foreshore.compute.spark_session import SparkOptions, find_java, stop_spark
+from foreshore.errors import DataError, QueryCanceled, Unavailable
+from foreshore.expr.ir import FlatMap, Join, Literal, Reduce, Relation, columns_of, count_all
+from foreshore.types import INT4, ColumnType
+from tests.compute.cases import START, Case, initial, random_history, rows_of
+from tests.compute.packing import check_packed
+from tests.compute.physical import check_every_type
+from tests.compute.plans import PLANS
+from tests.model import evaluate
+from tests.relations import lowered_relations
+
+CASES = 25
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkEngine]:
+    """One Spark for all cases; skips where there is no Java."""
+    try:
+        find_java()
+    except Unavailable as error:
+        pytest.skip(str(error))
+    engine = SparkEngine(SparkOptions(tmp_path_factory.mktemp("spark"), "local[2]", 1024))
+    yield engine
+    engine.close()
+    stop_spark()
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_each_operator_is_exact_at_every_time(engine: SparkEngine, name: str) -> None:
+    check_packed(engine, PLANS[name], Random(name), CASES)
+
+
+def test_values_of_every_type_come_back_unchanged(engine: SparkEngine, tmp_path: Path) -> None:
+    check_every_type(engine, tmp_path)
+
+
+def test_an_evaluation_can_be_cancelled(engine: SparkEngine) -> None:
+    column = (ColumnType(INT4, False),)
+    numbers = FlatMap(
+        Join(()), "generate_series(int4,int4)", (Literal(1, INT4), Literal(100_000, INT4)), column
+    )
+    endless = Reduce(Join((numbers, numbers, numbers)), (), (count_all(),))
+    cancellation = Cancellation()
+    Timer(3, cancellation.cancel).start()
+    with pytest.raises(QueryCanceled):
+        engine.evaluate(endless, {}, START, cancellation)
+
+
+@settings(deadline=None, max_examples=15, phases=[Phase.generate], derandomize=True)
+@given(lowered_relations(size=5), st.randoms(use_true_random=False))
+def test_a_random_plan_is_exact_at_every_time(
+    engine: SparkEngine, relation: Relation, random: Random
+) -> None:
+    check_packed(engine, relation, random, CASES)
+
+
+@settings(deadline=None, max_examples=15, phases=[Phase.generate], derandomize=True)
+@given(lowered_relations(size=4, failing=True), st.randoms(use_true_random=False))
+def test_an_evaluation_is_what_the_plan_means(
+    engine: SparkEngine, relation: Relation, random: Random
+) -> None:
+    case = Case(relation, random_history(random, 1))
+    rows, errors = evaluate(relation, case.history[0])
+    if errors:
+        with pytest.raises(DataError) as raised:
+            engine.evaluate(relation, initial(case), START)
+        assert f"{raised.value.sqlstate} {raised.value.message}" == min(errors)
+    elif min(rows.values(), default=1) > 0:
+        result = engine.evaluate(relation, initial(case), START)
+        assert rows_of(result, columns_of(relation)) == rows
