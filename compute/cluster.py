@@ -136,7 +136,7 @@ class Cluster:
         try:
             imports, persisted = self._snapshots(description)
         except DatabaseError:
-            # the other dataflows go on; this one stands still, and its status is that it is not there
+            # the others go on; this one stands still until the replica connects again
             logger.exception(
                 "a dataflow cannot be begun", extra={"dataflow": description.id, "cluster": self.id}
             )

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from itertools import pairwise
 
 import pyarrow as pa
 import pytest
@@ -40,7 +41,7 @@ def test_each_update_counts_once_whatever_the_windows(
     pending = []
     for steps in sizes:
         bounds = [sum(steps[:i]) for i in range(len(steps) + 1)]
-        pending.append(list(zip(bounds, bounds[1:], strict=False)))
+        pending.append(list(pairwise(bounds)))
     reached = 0
     seen: list[int] = []
     while any(pending):

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,12 @@ async def two_replicas(env: Environment) -> None:
     env.compute.create_cluster("c")
     for name in ("r1", "r2"):
         env.compute.create_replica("c", name)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until what a status says is so; statuses come when they come."""
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
 
 
 async def connected(env: Environment, count: int = 2) -> list[int]:
@@ -271,8 +278,7 @@ def test_a_query_that_is_given_up_stops(tmp_path: Path) -> None:
             first = await env.write({"u1": [((n, "a"), 1) for n in range(1000)]})
             heavy = counts_of(Join((one,) * 4, ()))
             asked = asyncio.create_task(env.query("c", heavy, first))
-            while not any(s["ready"] for s in env.compute.status()):
-                await asyncio.sleep(0.02)
+            await until(lambda: any(s["ready"] for s in env.compute.status()))
             await asyncio.sleep(0.5)
             asked.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -348,8 +354,7 @@ def test_what_is_dropped_leaves_nothing_behind(tmp_path: Path) -> None:
             assert not cluster.history.dataflows
             assert not cluster.history.peeks
             assert not cluster.peek_tables
-            while any(s["dataflows"] for s in env.compute.status()):
-                await asyncio.sleep(0.05)
+            await until(lambda: not any(s["dataflows"] for s in env.compute.status()))
             second = await env.write({"u1": [((1, "b"), 1)]})
             read = env.reads[id_("u1")]
             env.reads[id_("u1")] = await env.storage.downgrade_capability(read, second)
