@@ -9,7 +9,6 @@ from foreshore.adapter.local import evaluate_linear
 from foreshore.adapter.result import Selected, Taking
 from foreshore.adapter.sequence.tables import checked, table_desc
 from foreshore.adapter.substitute import fill_scalar, filler
-from foreshore.errors import DatabaseError
 from foreshore.expr.ir import Get, Map, Project, Scalar
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import CopyFrom, CopyOptions
@@ -86,7 +85,6 @@ class _Target:
     async def abort(self, reason: str) -> None:
         """Forget all rows."""
         self._parts = []
-        raise DatabaseError(f"COPY from stdin failed: {reason}", sqlstate="57014")
 
 
 def copy_to(session: "Session", options: CopyOptions, selected: Selected) -> CopyOut:
