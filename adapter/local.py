@@ -13,15 +13,18 @@ import pyarrow.compute as pc
 
 from foreshore.errors import DataError, InternalError
 from foreshore.expr.datum import to_array
-from foreshore.expr.evaluate import outcome
+from foreshore.expr.evaluate import fold, outcome
 from foreshore.expr.ir import (
     And,
+    Call,
     Column,
     Constant,
     Filter,
+    FlatMap,
     Get,
     Join,
     Let,
+    Literal,
     LocalGet,
     Map,
     Project,
@@ -32,10 +35,12 @@ from foreshore.expr.ir import (
     walk_relations,
 )
 from foreshore.ids import GlobalId
-from foreshore.types import ColumnType, arrow_type
+from foreshore.types import ColumnType, array_of, arrow_type
 from foreshore.update import DIFF, DIFF_FIELD
 
 Columns = list[pa.Array]
+
+FEW_ROWS = 10_000  # of a table function
 
 
 def is_linear(relation: Relation) -> bool:
@@ -43,8 +48,20 @@ def is_linear(relation: Relation) -> bool:
     return all(
         isinstance(node, Constant | Get | LocalGet | Let | Map | Filter | Project | Union)
         or (isinstance(node, Join) and not node.inputs)
+        or (isinstance(node, FlatMap) and _gives_few(node))
         for node in walk_relations(relation)
     )
+
+
+def _gives_few(node: FlatMap) -> bool:
+    """Whether a table function gives so few rows for each that they need no engine."""
+    if not node.function.startswith("generate_series"):
+        return True  # as many as there are elements in its argument
+    bounds = [fold(arg) for arg in node.args]
+    if not all(isinstance(bound, Literal) and isinstance(bound.value, int) for bound in bounds):
+        return False
+    start, stop, *step = (bound.value for bound in bounds)  # type: ignore[union-attr]
+    return bool(abs(stop - start) <= FEW_ROWS and step != [0])
 
 
 def evaluate_linear(
@@ -135,6 +152,12 @@ def _evaluate(
         case Project(input=input, outputs=outputs):
             columns, diffs = _evaluate(input, given)
             return [columns[i] for i in outputs], diffs
+        case FlatMap(input=input, function=function, args=args, columns=added):
+            columns, diffs = _evaluate(input, given)
+            lists = _scalar(Call(function, args, array_of(added[0].type)), columns, diffs)
+            places = pc.list_parent_indices(lists)
+            repeated = [column.take(places) for column in columns]
+            return [*repeated, pc.list_flatten(lists)], diffs.take(places)
         case Union():
             parts = [_evaluate(input, given) for input in inputs_of(relation)]
             return (

@@ -49,6 +49,7 @@ from foreshore.sql.plan import (
     Plan,
     Query,
     Rollback,
+    Savepoint,
     Select,
     result_desc,
 )
@@ -330,6 +331,8 @@ class Session:
             await self.rollback()
             return
         self.failed = True
+        if transaction.savepoints:  # it may go on from one of them
+            return
         transaction.release()
         transaction.writes.clear()
         transaction.catalog = None
@@ -388,7 +391,7 @@ class Session:
                 self.prepare(prepared)
 
     def _check_not_failed(self, plan: Plan | None) -> None:
-        if self.failed and not isinstance(plan, Commit | Rollback):
+        if self.failed and not isinstance(plan, Commit | Rollback | Savepoint):
             raise InFailedSqlTransaction
 
     # --- extended protocol ---------------------------------------------------------------------
@@ -469,8 +472,8 @@ class Session:
             raise ObjectNotInPrerequisiteState(f'portal "{portal}" cannot be run')
         self._statement_begins(prepared.syntax.text)
         if not self.failed:
-            self.prepare(prepared)
             self.begin()
+            self.prepare(prepared)
         bound.done = True
         outcome = await self._run(prepared, bound.args, alone=False)
         match outcome:

@@ -15,10 +15,22 @@ import pyarrow as pa
 from foreshore.adapter.read_holds import Hold
 from foreshore.adapter.timestamp_selection import Isolation
 from foreshore.catalog.catalog import Planned
+from foreshore.catalog.state import State
 from foreshore.catalog.transaction import Transaction as CatalogTransaction
-from foreshore.errors import ReadOnlySqlTransaction
+from foreshore.errors import InvalidSavepoint, ReadOnlySqlTransaction
 from foreshore.ids import GlobalId
 from foreshore.update import Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoint:
+    """What a transaction had done when the savepoint was set."""
+
+    name: str
+    writes: dict[GlobalId, list[pa.Table]]
+    catalog: State | None  # as the transaction had changed it
+    planned: dict[GlobalId, Planned]
+    variables: tuple[dict[str, str], dict[str, str]]
 
 
 @dataclass(eq=False, slots=True)
@@ -36,6 +48,7 @@ class Transaction:
     catalog: CatalogTransaction | None = None
     planned: dict[GlobalId, Planned] = field(default_factory=dict)
     locked: bool = False  # whether it holds write locks
+    savepoints: list[Savepoint] = field(default_factory=list)
 
     @property
     def has_effects(self) -> bool:
@@ -58,6 +71,38 @@ class Transaction:
             self.catalog is not None
             and any(self.catalog.base.get(id) is None for id in shards if id.startswith("u"))
         )
+
+    def save(self, name: str, variables: tuple[dict[str, str], dict[str, str]]) -> None:
+        """Set a savepoint."""
+        self.savepoints.append(
+            Savepoint(
+                name,
+                {id: list(parts) for id, parts in self.writes.items()},
+                None if self.catalog is None else self.catalog.state,
+                dict(self.planned),
+                variables,
+            )
+        )
+
+    def find_savepoint(self, name: str) -> int:
+        """Return the place of the latest savepoint `name`."""
+        for place in reversed(range(len(self.savepoints))):
+            if self.savepoints[place].name == name:
+                return place
+        raise InvalidSavepoint(f'savepoint "{name}" does not exist')
+
+    def return_to(self, place: int) -> Savepoint:
+        """Forget what was done since a savepoint, which stays."""
+        savepoint = self.savepoints[place]
+        del self.savepoints[place + 1 :]
+        self.writes = {id: list(parts) for id, parts in savepoint.writes.items()}
+        self.planned = dict(savepoint.planned)
+        if savepoint.catalog is None:
+            self.catalog = None
+        else:
+            assert self.catalog is not None
+            self.catalog.state = savepoint.catalog
+        return savepoint
 
     def release(self) -> None:
         """Let go of what it holds."""

@@ -361,6 +361,16 @@ class Variables:
             self._set = dict(self._values)
             self.commit()
 
+    def mark(self) -> tuple[dict[str, str], dict[str, str]]:
+        """Return what `return_to` needs to come back to the present values."""
+        return dict(self._set), dict(self._current)
+
+    def return_to(self, mark: tuple[dict[str, str], dict[str, str]]) -> None:
+        """Take back what was set since `mark`, in the same transaction."""
+        self._set, self._current = dict(mark[0]), dict(mark[1])
+        self._touched = True
+        self.version += 1
+
     def drain_reports(self) -> dict[str, str]:
         """Return the reported variables whose value the client does not know yet."""
         changed = {}

@@ -165,6 +165,10 @@ class InvalidCursorName(UserError):
     sqlstate = "34000"
 
 
+class InvalidSavepoint(UserError):
+    sqlstate = "3B001"
+
+
 class InvalidCatalogName(UserError):
     sqlstate = "3D000"
 

@@ -651,6 +651,13 @@ class TransactionStatement(Syntax):
     chain: bool = False
 
 
+class SavepointStatement(Syntax):
+    """SAVEPOINT, RELEASE and ROLLBACK TO."""
+
+    kind: OneOf["savepoint", "release", "rollback to"]
+    name: str
+
+
 class PrepareStatement(Syntax):
     """PREPARE; `start` is where the statement's text starts."""
 
@@ -731,6 +738,7 @@ StatementSyntax: TypeAlias = (
     | ShowVariableStatement
     | ResetStatement
     | TransactionStatement
+    | SavepointStatement
     | PrepareStatement
     | ExecuteStatement
     | DeallocateStatement

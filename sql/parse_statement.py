@@ -31,9 +31,7 @@ _NOT_OURS = frozenset(
         "reassign",
         "refresh",
         "reindex",
-        "release",
         "revoke",
-        "savepoint",
         "security",
         "truncate",
         "unlisten",
@@ -393,8 +391,9 @@ class StatementParser(ObjectParser):
             self.unsupported("two-phase commit")
         if not self.accept("work"):
             self.accept("transaction")
-        if token.value == "rollback" and self.at_word("to"):
-            self.unsupported("SAVEPOINT")
+        if token.value == "rollback" and self.accept("to"):
+            self.accept("savepoint")
+            return ast.SavepointStatement("rollback to", self.name())
         chain = False
         if self.accept("and"):
             chain = not self.accept("no")
@@ -403,6 +402,15 @@ class StatementParser(ObjectParser):
             "commit" if token.value in ("commit", "end") else "rollback"
         )
         return ast.TransactionStatement(kind, chain=chain)
+
+    def _savepoint(self) -> ast.StatementSyntax:
+        self.expect("savepoint")
+        return ast.SavepointStatement("savepoint", self.name())
+
+    def _release(self) -> ast.StatementSyntax:
+        self.expect("release")
+        self.accept("savepoint")
+        return ast.SavepointStatement("release", self.name())
 
     def _prepare(self) -> ast.StatementSyntax:
         self.expect("prepare")
@@ -514,6 +522,8 @@ _STATEMENTS: dict[str, Parse] = {
     "end": StatementParser._commit,
     "rollback": StatementParser._commit,
     "abort": StatementParser._commit,
+    "savepoint": StatementParser._savepoint,
+    "release": StatementParser._release,
     "prepare": StatementParser._prepare,
     "execute": StatementParser._execute,
     "deallocate": StatementParser._deallocate,

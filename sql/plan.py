@@ -283,6 +283,14 @@ class Rollback:
 
 
 @dataclass(frozen=True, slots=True)
+class Savepoint:
+    """SAVEPOINT, RELEASE and ROLLBACK TO a savepoint."""
+
+    kind: OneOf["savepoint", "release", "rollback to"]
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Prepare:
     name: str
     parameters: tuple[SqlType, ...]
@@ -352,6 +360,7 @@ Plan: TypeAlias = (
     | SetTransaction
     | Commit
     | Rollback
+    | Savepoint
     | Prepare
     | Execute
     | Deallocate

@@ -38,6 +38,7 @@ from foreshore.sql.plan import (
     Query,
     ResetVariable,
     Rollback,
+    Savepoint,
     Select,
     SetTransaction,
     SetVariable,
@@ -137,6 +138,8 @@ def _session(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return ResetVariable(name)
         case ast.TransactionStatement():
             return _transaction(tree)
+        case ast.SavepointStatement(kind=kind, name=name):
+            return Savepoint(kind, name)
         case ast.PrepareStatement(name=name, types=types, start=start, end=end):
             declared = tuple(type_of_name(type) for type in types)
             return Prepare(name, declared, planning.text[start:end])

@@ -12,7 +12,9 @@ from foreshore.errors import (
     ActiveSqlTransaction,
     DatatypeMismatch,
     DuplicatePreparedStatement,
+    InFailedSqlTransaction,
     InvalidSqlStatementName,
+    NoActiveSqlTransaction,
     SyntaxError_,
 )
 from foreshore.expr.functions.registry import resolve_cast
@@ -27,6 +29,7 @@ from foreshore.sql.plan import (
     Prepare,
     ResetVariable,
     Rollback,
+    Savepoint,
     SetTransaction,
     SetVariable,
     ShowVariable,
@@ -80,6 +83,30 @@ async def rollback(session: "Session", plan: Rollback) -> Completed:
 
 def _no_transaction(session: "Session") -> None:
     session.notice("there is no transaction in progress", severity="WARNING", sqlstate="25P01")
+
+
+def savepoint(session: "Session", plan: Savepoint) -> Completed:
+    """Run SAVEPOINT, RELEASE or ROLLBACK TO."""
+    transaction = session.begin()
+    what = "ROLLBACK TO SAVEPOINT" if plan.kind == "rollback to" else plan.kind.upper()
+    if not transaction.block:
+        what = "RELEASE SAVEPOINT" if plan.kind == "release" else what
+        raise NoActiveSqlTransaction(f"{what} can only be used in transaction blocks")
+    match plan.kind:
+        case "savepoint":
+            if session.failed:
+                raise InFailedSqlTransaction
+            transaction.save(plan.name, session.variables.mark())
+        case "release":
+            if session.failed:
+                raise InFailedSqlTransaction
+            del transaction.savepoints[transaction.find_savepoint(plan.name) :]
+        case "rollback to":
+            place = transaction.find_savepoint(plan.name)
+            session.variables.return_to(transaction.return_to(place).variables)
+            session.failed = False
+            return Completed("ROLLBACK")
+    return Completed(plan.kind.upper())
 
 
 def set_transaction(session: "Session", plan: SetTransaction) -> Completed:

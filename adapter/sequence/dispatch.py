@@ -40,6 +40,7 @@ from foreshore.sql.plan import (
     Rename,
     ResetVariable,
     Rollback,
+    Savepoint,
     Select,
     SetTransaction,
     SetVariable,
@@ -83,7 +84,7 @@ async def run(
                 else await subscribe(session, source, args)
             )
             return copy.copy_to(session, options, selected)
-        case Begin() | Commit() | Rollback() | SetTransaction():
+        case Begin() | Commit() | Rollback() | SetTransaction() | Savepoint():
             return await _transaction(session, plan)
         case SetVariable():
             return control.set_variable(session, plan)
@@ -116,7 +117,7 @@ async def run(
 
 
 async def _transaction(
-    session: "Session", plan: Begin | Commit | Rollback | SetTransaction
+    session: "Session", plan: Begin | Commit | Rollback | SetTransaction | Savepoint
 ) -> Outcome:
     match plan:
         case Begin():
@@ -125,6 +126,8 @@ async def _transaction(
             return await control.commit(session, plan)
         case Rollback():
             return await control.rollback(session, plan)
+        case Savepoint():
+            return control.savepoint(session, plan)
         case SetTransaction():
             return control.set_transaction(session, plan)
 
