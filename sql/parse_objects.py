@@ -164,6 +164,10 @@ class ObjectParser(QueryParser):
             if not self.accept_symbol(","):
                 break
         self.expect_symbol(")")
+        if self.at_words("with") and self.peek(2).value == "fillfactor":
+            # How full to leave pages that we do not have.
+            self.advance()
+            self._options()
         if self.at_word("inherits", "partition", "using", "with", "without", "on", "tablespace"):
             self.unsupported(f"CREATE TABLE ... {self.token.value.upper()}")
         return ast.CreateTableStatement(name, tuple(columns), if_not_exists, self._refused)

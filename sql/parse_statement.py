@@ -313,7 +313,9 @@ class StatementParser(ObjectParser):
             if self.accept("default") or (self.at_word("local") and self.accept("local")):
                 return ast.SetStatement("timezone", None, local)
             return ast.SetStatement("timezone", (self._zone(),), local)
-        if self.at_word("role") or self.at_words("session", "authorization"):
+        if session and self.accept("authorization", "default"):
+            return ast.SetStatement("session_authorization", None, local)
+        if self.at_word("role", "authorization") and self.peek().value not in ("=", "to"):
             self.unsupported("SET ROLE")
         if self.at_word("names", "schema") and self.peek().value not in ("=", "to"):
             name = {"names": "client_encoding", "schema": "search_path"}[self.advance().value]
@@ -326,8 +328,10 @@ class StatementParser(ObjectParser):
         return ast.SetStatement(name, self.list_of(self._setting), local)
 
     def _zone(self) -> str:
-        if self.at_word("interval"):
-            self.unsupported("SET TIME ZONE INTERVAL")
+        if self.accept("interval"):
+            zone = self.string()
+            self._interval_fields()
+            return zone
         return self._setting()
 
     def _variable(self) -> str:

@@ -10,7 +10,7 @@ in. An array on the right takes the same road where its elements are not written
 from typing import assert_never
 
 from foreshore.errors import FeatureNotSupported, SyntaxError_, WrongObjectType
-from foreshore.expr.functions.registry import resolve_table
+from foreshore.expr.functions.registry import resolve, resolve_table
 from foreshore.expr.ir import (
     Aggregate,
     AnySubquery,
@@ -38,6 +38,7 @@ from foreshore.sql.bind.expression import (
     disjunction,
 )
 from foreshore.sql.coerce import coerce, is_unknown
+from foreshore.sql.planning import located
 from foreshore.sql.rewrite import push_down
 from foreshore.types import BOOL, TEXT, SqlType, array_of
 
@@ -208,6 +209,9 @@ def _over_elements(
 ) -> Scalar:
     """Return ANY or ALL over the elements of an array that is known only at run time."""
     all_ = expr.kind == "all"
+    simple = _comparison(binder, expr, left, array)
+    if simple is not None:
+        return simple
     found = resolve_table("unnest", (type_of(array),))
     elements = FlatMap(Join(()), found.key, (push_down(array),), (found.element,))
     element = Column(0, found.element.type)
@@ -220,3 +224,25 @@ def _over_elements(
         test = _not(test)
     # Over a NULL array the answer is NULL, not that over no elements.
     return Case(((Call("is_null", (array,), BOOL), Literal(None, BOOL)),), test, BOOL)
+
+
+_COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
+
+
+def _comparison(
+    binder: ExpressionBinder, expr: ast.Quantified, left: Scalar, array: Scalar
+) -> Scalar | None:
+    """Return the function that does it for a comparison of one type; None for other operators."""
+    element = type_of(array).element
+    assert element is not None
+    with located(expr.at):
+        found = resolve(expr.operator, (type_of(left), element))
+    target = found.arg_types[0]
+    if found.key not in _COMPARISONS or found.arg_types[1].name != target.name:
+        return None
+    key = f"{found.key}_{expr.kind}"
+    whole = coerce(binder.planning, array, array_of(found.arg_types[1]), "implicit", expr.at)
+    if whole is None:
+        return None
+    (value,) = binder.coerced((left,), (target,), (at_of(expr.left),))
+    return Call(key, (value, whole), BOOL)
