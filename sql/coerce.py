@@ -18,8 +18,17 @@ from foreshore.expr.functions.registry import (
 from foreshore.expr.ir import Call, Environment, Literal, Parameter, Scalar, type_of
 from foreshore.sql.planning import Planning, located
 from foreshore.text import INTEGERS, REG_NAMES, parse_text
-from foreshore.types import NUMERIC, TEXT, TIMESTAMPTZ, UNKNOWN, SqlType
+from foreshore.types import (
+    NUMERIC,
+    TEXT,
+    TIMESTAMPTZ,
+    UNKNOWN,
+    SqlType,
+    array_of,
+    category_of,
+)
 
+_VECTORS = {"int2vector": "int2", "oidvector": "oid"}
 _MOMENTS = frozenset(("now", "today", "tomorrow", "yesterday"))
 _DAYS = {"today": 0, "tomorrow": 1, "yesterday": -1}
 
@@ -52,6 +61,20 @@ def coerce(
             source = scalar.type
             if source == target:
                 return scalar
+    if source.name in _VECTORS and target.element is not None:
+        # A vector is an array whose subscripts start at 0, and lies there as one.
+        source = array_of(SqlType(_VECTORS[source.name]))
+        scalar = Call("relabel", (scalar,), source)
+        if source == target:
+            return scalar
+    if source.name in REG_NAMES and category_of(target) == "S":
+        from foreshore.sql.sql_functions import reg_name
+
+        return None if context == "implicit" else reg_name(planning, scalar, target, at)
+    if target.name in REG_NAMES and category_of(source) == "S":
+        from foreshore.sql.sql_functions import reg_of_text
+
+        return None if context == "assignment" else reg_of_text(planning, scalar, target, at)
     resolved = resolve_cast(source, target, context)
     if resolved is None:
         return None

@@ -32,8 +32,6 @@ def _figure(expr: ast.Expression) -> tuple[str | None, int]:
         case ast.CaseWhen(otherwise=otherwise):
             name, strength = (None, 0) if otherwise is None else _figure(otherwise)
             return (name, strength) if strength > 1 else ("case", 1)
-        case ast.Boolean():
-            return "bool", 1
         case ast.ArrayOf():
             return "array", 2
         case ast.Row():

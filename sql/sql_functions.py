@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from foreshore.errors import FeatureNotSupported
 from foreshore.expr.functions.registry import resolve_cast
-from foreshore.expr.ir import Column, OuterColumn, Scalar
+from foreshore.expr.ir import Call, Column, Literal, OuterColumn, Scalar, type_of
 from foreshore.sql import ast
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.rewrite import map_scalar, push_down
@@ -148,17 +148,26 @@ def inline(planning: Planning, function: SqlFunction, values: tuple[Scalar, ...]
 
 # --- names to oids and back ------------------------------------------------------------------
 
+# A name of two parts, or of one (then NULL and it), which the search path finds.
+define(
+    "_relation_oid",
+    "text text",
+    REGCLASS,
+    """(SELECT c.oid FROM pg_catalog.pg_class c
+        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        WHERE c.relname = $2
+          AND CASE WHEN $1 IS NULL THEN n.nspname = ANY (current_schemas(true))
+                   ELSE n.nspname = $1 END
+        ORDER BY array_position(current_schemas(true), n.nspname) LIMIT 1)""",
+)
 define(
     "to_regclass",
     "text",
     REGCLASS,
-    """(SELECT c.oid FROM pg_catalog.pg_class c
-        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-        WHERE c.relname = (parse_ident($1))[cardinality(parse_ident($1))]
-          AND CASE WHEN cardinality(parse_ident($1)) = 1
-                THEN n.nspname = ANY (current_schemas(true))
-                ELSE n.nspname = (parse_ident($1))[cardinality(parse_ident($1)) - 1] END
-        ORDER BY array_position(current_schemas(true), n.nspname) LIMIT 1)""",
+    """CASE WHEN $1 ~ '^[0-9]+$' THEN CAST($1::oid AS regclass)
+            WHEN strpos($1, '.') = 0 THEN _relation_oid(NULL, btrim($1, '"'))
+            ELSE _relation_oid(btrim(split_part($1, '.', 1), '"'),
+                               btrim(split_part($1, '.', 2), '"')) END""",
 )
 define(
     "to_regtype",
@@ -273,14 +282,33 @@ define("txid_current", "", INT8, "mz_now()::int8")
 for _name in ("pg_total_relation_size", "pg_relation_size", "pg_table_size", "pg_indexes_size"):
     define(_name, "regclass", INT8, "0::int8")
 define("pg_database_size", "oid", INT8, "0::int8")
+define("pg_database_size", "name", INT8, "0::int8")
 define("pg_tablespace_location", "oid", TEXT, "''")
 
-_REG_LOOKUPS = {
-    "regclass": ("to_regclass", "42P01", 'relation "{}" does not exist'),
-    "regtype": ("to_regtype", "42704", 'type "{}" does not exist'),
-    "regnamespace": ("to_regnamespace", "3F000", 'schema "{}" does not exist'),
-    "regproc": ("to_regproc", "42883", 'function "{}" does not exist'),
-}
+define(
+    "_regclass_name",
+    "oid",
+    TEXT,
+    """coalesce((SELECT CASE WHEN n.nspname = ANY (current_schemas(true)) THEN ''
+                       ELSE quote_ident(n.nspname) || '.' END || quote_ident(c.relname)
+        FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        WHERE c.oid = $1), CASE WHEN $1 = 0 THEN '-' ELSE $1::text END)""",
+)
+define("_regtype_name", "oid", TEXT, "CASE WHEN $1 = 0 THEN '-' ELSE format_type($1, NULL) END")
+define(
+    "_regnamespace_name",
+    "oid",
+    TEXT,
+    """coalesce((SELECT quote_ident(n.nspname) FROM pg_catalog.pg_namespace n WHERE n.oid = $1),
+        CASE WHEN $1 = 0 THEN '-' ELSE $1::text END)""",
+)
+define(
+    "_regproc_name",
+    "oid",
+    TEXT,
+    """coalesce((SELECT p.proname::text FROM pg_catalog.pg_proc p WHERE p.oid = $1),
+        CASE WHEN $1 = 0 THEN '-' ELSE $1::text END)""",
+)
 
 
 def reg_constant(planning: Planning, text: str, target: SqlType, at: int) -> Scalar:
@@ -290,16 +318,41 @@ def reg_constant(planning: Planning, text: str, target: SqlType, at: int) -> Sca
     """
     from foreshore.sql.coerce import literal_of
 
-    name = _REG_LOOKUPS[target.name][0]
     if text == "-":
         return literal_of(planning, "0", target, "explicit", at)
     with located(at):
-        if target.name == "regclass":
-            planning.catalog.resolve_item(_parts(text))
-        (function,) = _FUNCTIONS[name]
-        from foreshore.expr.ir import Literal
+        if target.name != "regclass":
+            return _looked_up(planning, Literal(text, TEXT), target)
+        parts = _parts(text)
+        planning.catalog.resolve_item(parts)
+        schema = Literal(parts[-2] if len(parts) > 1 else None, TEXT)
+        (function,) = _FUNCTIONS["_relation_oid"]
+        return inline(planning, function, (schema, Literal(parts[-1], TEXT)))
 
-        return inline(planning, function, (Literal(text, TEXT),))
+
+def reg_of_text(planning: Planning, scalar: Scalar, target: SqlType, at: int) -> Scalar:
+    """Return the oid of the object that a text names, NULL where there is none."""
+    from foreshore.sql.coerce import coerce
+
+    text = coerce(planning, scalar, TEXT, "implicit", at)
+    assert text is not None
+    with located(at):
+        return _looked_up(planning, text, target)
+
+
+def _looked_up(planning: Planning, text: Scalar, target: SqlType) -> Scalar:
+    (function,) = _FUNCTIONS[f"to_{target.name}"]
+    return inline(planning, function, (text,))
+
+
+def reg_name(planning: Planning, scalar: Scalar, target: SqlType, at: int) -> Scalar:
+    """Return the name of the object that a `reg*` value is the oid of."""
+    from foreshore.sql.coerce import cast
+
+    (function,) = _FUNCTIONS[f"_{type_of(scalar).name}_name"]
+    with located(at):
+        oid = Call("relabel", (scalar,), OID)
+        return cast(planning, inline(planning, function, (oid,)), target, at)
 
 
 def _parts(text: str) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ within a scope that is the left side's row, one level out. If it turns out not t
 join is an ordinary one and the level is taken out again.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal as OneOf
 from typing import assert_never
@@ -276,16 +277,42 @@ def _outputs(found: ResolvedTable, args: tuple[Scalar, ...], element: Scalar) ->
 def _with_ordinality(
     binder: ExpressionBinder, found: ResolvedTable, args: tuple[Scalar, ...], at: int
 ) -> tuple[Relation, tuple[Scalar, ...]]:
-    """Return the function's rows numbered: subscripts of its array, and the elements at them."""
-    array: Scalar = Call(found.key, args, found.result)
-    length = binder.call("cardinality", (array,), at)
-    series = resolve_table("generate_series", (INT8, INT8))
-    numbers = binder.coerced((Literal(1, INT8), length), series.arg_types, (at, at))
-    relation = FlatMap(UNIT, series.key, numbers, (series.element,))
-    number = Column(0, INT8, False)
-    subscript = binder.coerced((number,), (INT4,), (at,))[0]
-    element = binder.call("array_subscript", (array, subscript), at)
-    return relation, (*_outputs(found, args, element), number)
+    """Return the function's rows numbered."""
+    relation, number, elements = _numbered(binder, UNIT, [(found, args)], at)
+    return relation, (*_outputs(found, args, elements[0]), number)
+
+
+def in_step(
+    binder: ExpressionBinder,
+    input: Relation,
+    calls: Sequence[tuple[ResolvedTable, tuple[Scalar, ...]]],
+    at: int,
+) -> tuple[Relation, tuple[Scalar, ...]]:
+    """Return `input` beside the rows of several functions, NULL where one has no more."""
+    relation, _, elements = _numbered(binder, input, calls, at)
+    return relation, elements
+
+
+def _numbered(
+    binder: ExpressionBinder,
+    input: Relation,
+    calls: Sequence[tuple[ResolvedTable, tuple[Scalar, ...]]],
+    at: int,
+) -> tuple[Relation, Scalar, tuple[Scalar, ...]]:
+    """Return `input` beside the numbers of the functions' rows, that number, and the elements.
+
+    A function's rows are the elements of an array, so numbers are subscripts.
+    """
+    arrays = [Call(found.key, args, found.result) for found, args in calls]
+    lengths = [binder.call("cardinality", (array,), at) for array in arrays]
+    length = lengths[0] if len(lengths) == 1 else binder.call("greatest", lengths, at)
+    series = resolve_table("generate_series", (INT4, INT4))
+    bounds = binder.coerced((Literal(1, INT4), length), series.arg_types, (at, at))
+    width = len(columns_of(input))
+    relation = FlatMap(input, series.key, bounds, (series.element,))
+    number = Column(width, INT4, False)
+    elements = tuple(binder.call("array_subscript", (array, number), at) for array in arrays)
+    return relation, Call("cast(int4,int8)", (number,), INT8), elements
 
 
 # --- joins ---------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ from foreshore.expr.ir import (
 from foreshore.sql import ast
 from foreshore.sql.bind.aggregates import Aggregates, CoreRef, Grouping, SetRef
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, SetCall, at_of
-from foreshore.sql.bind.from_clause import UNIT, bind_from, flat_map
+from foreshore.sql.bind.from_clause import UNIT, bind_from, flat_map, in_step
 from foreshore.sql.coerce import coerce, common_type, is_unknown, to_common, to_known
 from foreshore.sql.names import column_name
 from foreshore.sql.planning import CommonTable, Planning
@@ -638,17 +638,19 @@ class _SelectBinder:
         """Put the rows of set-returning calls beside the query's; return `others` over that."""
         if not self.sets:
             return others
-        if len(self.sets) > 1:
-            raise FeatureNotSupported(
-                "more than one set-returning function in a select list is not supported",
-                position=self.select.at + 1,
-            )
-        (call,) = self.sets
-        self.relation, (value,) = flat_map(self.relation, call.function, call.args)
+        values: tuple[Scalar, ...]
+        if len(self.sets) == 1:
+            (call,) = self.sets
+            self.relation, values = flat_map(self.relation, call.function, call.args)
+        else:
+            binder = self._binder("SELECT", aggregates=False)
+            calls = [(call.function, call.args) for call in self.sets]
+            self.relation, values = in_step(binder, self.relation, calls, self.select.at)
 
         def replace(node: Scalar, depth: int) -> Scalar | None:
             if not isinstance(node, SetRef):
                 return None
+            value = values[node.index]
             return push_down(value, depth) if depth else value
 
         self.targets = [map_scalar(scalar, replace) for scalar in self.targets]

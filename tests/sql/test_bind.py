@@ -30,9 +30,7 @@ def outcome(catalog: TestCatalog, sql: str) -> str:
             plan_statement(statement, catalog)
             columns = ", ".join(
                 f"{name} {format_type(column.type)}"
-                for name, column in zip(
-                    bound.names, plan_columns(statement, catalog), strict=True
-                )
+                for name, column in zip(bound.names, plan_columns(statement, catalog), strict=True)
             )
             text += f"\n-> ({columns})"
         else:
