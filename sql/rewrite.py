@@ -130,16 +130,16 @@ def push_down(scalar: Scalar, levels: int = 1) -> Scalar:
     return map_scalar(scalar, replace)
 
 
-def uses_row(scalar: Scalar) -> bool:
-    """Whether the scalar uses a column of the row at hand or one farther out."""
+def uses_row(scalar: Scalar, levels: int = 1000) -> bool:
+    """Whether the scalar uses a column of the row at hand, or of one up to `levels` farther out."""
     found = False
 
     def look(node: Scalar, depth: int) -> Scalar | None:
         nonlocal found
-        if (isinstance(node, Column) and depth == 0) or (
-            isinstance(node, OuterColumn) and node.level >= depth
-        ):
-            found = True
+        if isinstance(node, Column):
+            found = found or depth == 0
+        elif isinstance(node, OuterColumn):
+            found = found or 0 <= node.level - depth <= levels
         return None
 
     map_scalar(scalar, look)

@@ -29,6 +29,8 @@ class Table:
     schema: str | None  # where it is named without an alias, its schema
     slots: tuple[Slot, ...]
     outer: bool = False  # on the null-extended side of an outer join
+    scalar: bool = False  # of a function: the name alone is its column
+    hidden_name: str | None = None  # the relation's own name, where an alias hides it
 
 
 @dataclass(slots=True)
@@ -50,15 +52,13 @@ class Scope:
         type = self.columns[index]
         return Column(index, type.type, type.nullable)
 
-    def add_table(self, table: Table, at: int) -> None:
+    def add_table(self, table: Table) -> None:
         """Let `table` be seen; its alias must be new."""
         for other in self.tables:
             if other.alias == table.alias and (
                 other.schema is None or table.schema is None or other.schema == table.schema
             ):
-                raise DuplicateAlias(
-                    f'table name "{table.alias}" specified more than once', position=at + 1
-                )
+                raise DuplicateAlias(f'table name "{table.alias}" specified more than once')
         self.tables.append(table)
 
     def find_table(self, alias: str, schema: str | None) -> Table | None:
@@ -128,8 +128,15 @@ def resolve_table(
             return table, level, current
         level, current = level + 1, current.parent
     current = scope
-    shown = ".".join(qualifier)
+    shown = alias
     while current is not None:
+        for table in current.tables:
+            if table.hidden_name == alias:
+                raise UndefinedTable(
+                    f'invalid reference to FROM-clause entry for table "{shown}"',
+                    hint=f'Perhaps you meant to reference the table alias "{table.alias}".',
+                    position=at + 1,
+                )
         if any(table.alias == alias for table in current.hidden):
             raise UndefinedTable(
                 f'invalid reference to FROM-clause entry for table "{shown}"',

@@ -105,9 +105,7 @@ def bind_create_table(planning: Planning, statement: ast.CreateTableStatement) -
     planning.in_view = True  # no parameters
     for column in statement.columns:
         if column.name in seen:
-            raise DuplicateColumn(
-                f'column "{column.name}" specified more than once', position=column.at + 1
-            )
+            raise DuplicateColumn(f'column "{column.name}" specified more than once')
         seen.add(column.name)
         type = type_of_name(column.type)
         if (type.element or type).name in _NOT_STORED:

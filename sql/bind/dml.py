@@ -158,8 +158,9 @@ def _source(
     given: dict[int, Scalar] = {}
     for i, (position, column) in enumerate(zip(positions, columns, strict=False)):
         scalar = Column(i, column.type, column.nullable)
+        at = bound.ats[i] if bound.ats else query.at
         given[position] = assign(
-            planning, scalar, item.desc.columns[position].type, item.desc.names[position], query.at
+            planning, scalar, item.desc.columns[position].type, item.desc.names[position], at
         )
     return _filled(item, relation, given)
 
@@ -325,9 +326,7 @@ def _assignments(
         for position, (scalar, at) in zip(positions, values, strict=True):
             name = item.desc.names[position]
             if position in given:
-                raise SyntaxError_(
-                    f'multiple assignments to same column "{name}"', position=assignment.at + 1
-                )
+                raise SyntaxError_(f'multiple assignments to same column "{name}"')
             given[position] = assign(planning, scalar, item.desc.columns[position].type, name, at)
     return given
 

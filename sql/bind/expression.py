@@ -197,7 +197,10 @@ class ExpressionBinder:
         try:
             return resolve_column(self.scope, parts, expr.at)
         except UndefinedColumn:
-            if len(parts) == 1 and self._whole_row(parts, expr.at) is not None:
+            table = self._whole_row(parts, expr.at) if len(parts) == 1 else None
+            if table is not None and table.scalar:
+                return resolve_column(self.scope, (*parts, table.slots[0].name), expr.at)
+            if table is not None:
                 raise FeatureNotSupported(
                     "a whole row as a value is not supported", position=expr.at + 1
                 ) from None
@@ -535,14 +538,14 @@ class ExpressionBinder:
 
     def add_set(self, found: "ResolvedTable", args: tuple[Scalar, ...], at: int) -> Scalar:
         """Return the reference to a set-returning call in a select list."""
-        if self.clause.sets is None:
-            raise FeatureNotSupported(
-                f"set-returning functions are not allowed in {self.clause.name}", position=at + 1
-            )
         if self.clause.nested:
             raise FeatureNotSupported(
                 "aggregate function calls cannot contain set-returning function calls",
                 position=at + 1,
+            )
+        if self.clause.sets is None:
+            raise FeatureNotSupported(
+                f"set-returning functions are not allowed in {self.clause.name}", position=at + 1
             )
         self.clause.sets.append(SetCall(found, args))
         if len(found.outputs) != 1:

@@ -6,7 +6,7 @@ join is an ordinary one and the level is taken out again.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal as OneOf
 from typing import assert_never
 
@@ -165,17 +165,21 @@ def _named(
     schema: str | None,
 ) -> Part:
     """Return the relation under its alias, with the column names that the alias gives."""
+    hidden = None
     if item.alias is not None:
+        if isinstance(item, ast.TableRef) and alias != item.alias:
+            hidden = alias
         alias, schema = item.alias, None
     if len(item.columns) > len(names):
         raise InvalidColumnReference(
             f'table "{alias}" has {len(names)} columns available '
-            f"but {len(item.columns)} columns specified",
-            position=item.at + 1,
+            f"but {len(item.columns)} columns specified"
         )
     names = item.columns + names[len(item.columns) :]
     slots = tuple(Slot(name, i) for i, name in enumerate(names))
-    return Part(relation, columns, [Table(alias, schema, slots)], list(slots))
+    scalar = isinstance(item, ast.FunctionRef) and len(slots) == 1
+    table = Table(alias, schema, slots, scalar=scalar, hidden_name=hidden)
+    return Part(relation, columns, [table], list(slots))
 
 
 def _subquery(planning: Planning, item: ast.SubqueryRef, parent: Scope | None) -> Part:
@@ -242,7 +246,8 @@ def _table_function(
     args = binder.coerced(args, found.arg_types, ats)
     names = found.names
     if len(names) == 1:
-        names = (item.alias or (name if names[0] in (name, "") else names[0]),)
+        # A column that the function itself names keeps that name under an alias.
+        names = ((item.alias or name) if names[0] == name else names[0],)
     if item.ordinality:
         relation, outputs = _with_ordinality(binder, found, args, call.at)
         names += ("ordinality",)
@@ -268,10 +273,10 @@ def flat_map(
 def _outputs(found: ResolvedTable, args: tuple[Scalar, ...], element: Scalar) -> tuple[Scalar, ...]:
     values = (*args, element)
 
-    def replace(node: Scalar, depth: int) -> Scalar | None:
+    def filled(node: Scalar, depth: int) -> Scalar | None:
         return values[node.index] if isinstance(node, Column) and depth == 0 else None
 
-    return tuple(map_scalar(output, replace) for output in found.outputs)
+    return tuple(map_scalar(output, filled) for output in found.outputs)
 
 
 def _with_ordinality(
@@ -376,9 +381,9 @@ def side_by_side(
     part = Part(relation, lefts + rights, [], [])
     scope = Scope()
     for table in left.tables:
-        scope.add_table(_outer(table, kind in ("right", "full")), at)
+        scope.add_table(_outer(table, kind in ("right", "full")))
     for table in right.tables:
-        scope.add_table(_outer(_moved(table, width), kind in ("left", "full")), at)
+        scope.add_table(_outer(_moved(table, width), kind in ("left", "full")))
     part.tables = scope.tables
     part.visible = left.visible + [Slot(s.name, s.index + width) for s in right.visible]
     return part
@@ -393,11 +398,11 @@ def _factors(relation: Relation) -> tuple[Relation, ...]:
 
 def _moved(table: Table, by: int) -> Table:
     slots = tuple(Slot(slot.name, slot.index + by) for slot in table.slots)
-    return Table(table.alias, table.schema, slots, table.outer)
+    return replace(table, slots=slots)
 
 
 def _outer(table: Table, outer: bool) -> Table:
-    return Table(table.alias, table.schema, table.slots, True) if outer else table
+    return replace(table, outer=True) if outer else table
 
 
 def _join(planning: Planning, item: ast.JoinRef, parent: Scope | None) -> Part:
@@ -511,12 +516,10 @@ def _common(part: Part, name: str, side: str, at: int) -> int:
     matching = [slot for slot in part.visible if slot.name == name]
     if not matching:
         raise UndefinedColumn(
-            f'column "{name}" specified in USING clause does not exist in {side} table',
-            position=at + 1,
+            f'column "{name}" specified in USING clause does not exist in {side} table'
         )
     if len(matching) > 1:
         raise AmbiguousColumn(
-            f'common column name "{name}" appears more than once in {side} table',
-            position=at + 1,
+            f'common column name "{name}" appears more than once in {side} table'
         )
     return matching[0].index

@@ -45,7 +45,7 @@ from foreshore.sql.bind.from_clause import UNIT, bind_from, flat_map, in_step
 from foreshore.sql.coerce import coerce, common_type, is_unknown, to_common, to_known
 from foreshore.sql.names import column_name
 from foreshore.sql.planning import CommonTable, Planning
-from foreshore.sql.rewrite import map_scalar, push_down
+from foreshore.sql.rewrite import map_scalar, push_down, uses_row
 from foreshore.sql.scope import Scope, Slot, Table, resolve_table
 from foreshore.types import INT8, ColumnType, SqlType
 
@@ -63,6 +63,8 @@ class BoundQuery:
     order_by: tuple[OrderKey, ...] = ()
     limit: Scalar | None = None
     offset: Scalar | None = None
+    ats: tuple[int, ...] = ()  # where the output columns stand, if they stand anywhere
+    scope: Scope | None = None  # what LIMIT must not use
 
 
 @dataclass
@@ -159,8 +161,12 @@ def _limit(planning: Planning, query: ast.Query, bound: BoundQuery, parent: Scop
     def one(expr: ast.Expression | None, what: str) -> Scalar | None:
         if expr is None:
             return None
-        binder = ExpressionBinder(planning, Scope(parent=parent), Clause(what))
+        binder = ExpressionBinder(planning, bound.scope or Scope(parent=parent), Clause(what))
         scalar = binder.bind(expr)
+        if uses_row(scalar, 0):
+            raise InvalidColumnReference(
+                f"argument of {what} must not contain variables", position=at_of(expr) + 1
+            )
         result = coerce(planning, scalar, INT8, "assignment", at_of(expr))
         if result is None:
             raise InvalidColumnReference(
@@ -699,7 +705,9 @@ class _SelectBinder:
             relation = TopK(
                 relation, tuple(dict.fromkeys(on_positions)), placed, Literal(1, INT8), None
             )
-        return BoundQuery(relation, project, names, placed)
+        return BoundQuery(
+            relation, project, names, placed, ats=tuple(self.ats), scope=self.scope
+        )
 
     def _check_distinct_on(
         self, ons: list[int], keys: list[int], order_by: tuple[ast.SortKey, ...]
@@ -709,9 +717,10 @@ class _SelectBinder:
             if not wanted - set(keys[:i]):
                 return
             if position not in wanted:
+                assert isinstance(self.select.distinct, tuple)
                 raise InvalidColumnReference(
                     "SELECT DISTINCT ON expressions must match initial ORDER BY expressions",
-                    position=order_by[i].at + 1,
+                    position=at_of(self.select.distinct[0]) + 1,
                 )
 
 

@@ -1,5 +1,6 @@
 """A catalog for tests of binding: a few tables, in memory."""
 
+from foreshore.catalog.builtin.registry import all_builtins
 from foreshore.errors import InvalidSchemaName, UndefinedTable
 from foreshore.expr.ir import Literal, Relation, Scalar
 from foreshore.ids import GlobalId
@@ -85,6 +86,18 @@ class TestCatalog:
     def cluster_exists(self, name: str) -> bool:
         """Whether there is that cluster."""
         return name == "quickstart"
+
+
+def builtin_catalog(*statements: str) -> TestCatalog:
+    """Return a catalog that has the builtin relations, too."""
+    catalog = TestCatalog()
+    catalog.schemas |= {"information_schema", "mz_internal"}
+    for each in all_builtins():
+        name = Name(None, each.schema, each.name)
+        catalog.items[each.schema, each.name] = ItemView(each.id, "builtin", name, each.desc)
+    for statement in statements:
+        catalog.run(statement)
+    return catalog
 
 
 TABLES = """

@@ -1,16 +1,21 @@
 """Statements and the plans they are bound to, and the errors of those that mean nothing."""
 
+from dataclasses import fields
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from foreshore.errors import DatabaseError
 from foreshore.sql.bind.query import bind_query, plain_relation
-from foreshore.sql.explain import explain_relation
-from foreshore.sql.parse import ast, parse
+from foreshore.expr.ir import Relation, Scalar
+from foreshore.sql import ast
+from foreshore.sql.explain import explain_relation, explain_scalar
+from foreshore.sql.parse import parse
+from foreshore.sql.plan import Plan, Query, result_desc
 from foreshore.sql.planner import ParameterTypes, plan_statement
 from foreshore.sql.planning import Planning
-from foreshore.types import format_type
+from foreshore.types import RelationDesc, format_type
 from tests.golden import run_golden
 from tests.sql.catalog import TABLES, TestCatalog
 
@@ -19,22 +24,19 @@ GOLDEN = Path(__file__).parent / "golden"
 
 def outcome(catalog: TestCatalog, sql: str) -> str:
     """Return what the statement is bound to, as text."""
+    parameters = ParameterTypes()
     try:
         (statement,) = parse(sql)
-        parameters = ParameterTypes()
-        planning = Planning(catalog, sql, parameters)
-        tree = statement.ast
-        if isinstance(tree, ast.SelectStatement):
-            bound = bind_query(planning, tree.query, None)
+        plan = plan_statement(statement, catalog, parameters)
+        if isinstance(statement.ast, ast.SelectStatement):
+            bound = bind_query(Planning(catalog, sql), statement.ast.query, None)
             text = explain_relation(plain_relation(bound))
-            plan_statement(statement, catalog)
-            columns = ", ".join(
-                f"{name} {format_type(column.type)}"
-                for name, column in zip(bound.names, plan_columns(statement, catalog), strict=True)
-            )
-            text += f"\n-> ({columns})"
         else:
-            text = repr(plan_statement(statement, catalog, parameters))
+            text = shown(plan)
+        desc = result_desc(plan)
+        if desc is not None:
+            columns = zip(desc.names, desc.columns, strict=True)
+            text += f"\n-> ({', '.join(f'{n} {format_type(c.type)}' for n, c in columns)})"
         if parameters.count:
             text += f"\nparameters: {', '.join(map(format_type, parameters.resolved()))}"
     except DatabaseError as error:
@@ -45,9 +47,29 @@ def outcome(catalog: TestCatalog, sql: str) -> str:
     return text
 
 
-def plan_columns(statement, catalog):
-    """Return the columns that the client sees."""
-    return plan_statement(statement, catalog).query.desc.columns
+def shown(plan: Plan) -> str:
+    """Return a plan as text: its fields one a line, relations as trees."""
+    lines = [type(plan).__name__]
+    for field in fields(plan):
+        value = getattr(plan, field.name)
+        if isinstance(value, Query):
+            value = value.relation
+        if isinstance(value, get_args(Relation)):
+            tree = explain_relation(value).replace("\n", "\n    ")
+            lines.append(f"  {field.name}:\n    {tree}")
+        elif isinstance(value, RelationDesc):
+            columns = zip(value.names, value.columns, strict=True)
+            text = ", ".join(
+                f"{n} {format_type(c.type)}{'' if c.nullable else ' not null'}" for n, c in columns
+            )
+            lines.append(f"  {field.name}: ({text})")
+        elif isinstance(value, tuple) and value and isinstance(value[0], get_args(Scalar)):
+            lines.append(f"  {field.name}: {', '.join(map(explain_scalar, value))}")
+        elif isinstance(value, frozenset):
+            lines.append(f"  {field.name}: {' '.join(sorted(value))}")
+        else:
+            lines.append(f"  {field.name}: {value}")
+    return "\n".join(lines)
 
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.golden")), ids=lambda p: p.stem)

@@ -1,0 +1,141 @@
+"""Text to statements: where they end, what they say, and what is refused before it can do harm."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foreshore.errors import DatabaseError, StatementTooComplex, SyntaxError_
+from foreshore.sql import ast
+from foreshore.sql.lexer import END, tokenize
+from foreshore.sql.parse import parse, parse_expression
+
+
+def test_a_text_splits_at_the_semicolons_that_are_none_of_a_string_or_comment() -> None:
+    text = "select ';' ; -- ; x\n ;; /* ; /* ; */ */ select $q$;$q$; select \";\" from t"
+    assert [(s.text, s.position) for s in parse(text)] == [
+        ("select ';'", 0),
+        ("select $q$;$q$", text.index("select $q$")),
+        ('select ";" from t', text.index('select ";"')),
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "  ", ";", " ; ;", "-- x", "/* x */ ;"])
+def test_nothing_is_no_statement(text: str) -> None:
+    assert parse(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select " + "(" * 100_000,
+        "select " + "(" * 5000 + "1" + ")" * 5000,
+        "select " + "((select " * 3000 + "1" + "))" * 3000,
+        "select " + "1 + " * 100_000 + "1",
+        "select " + "not " * 50_000 + "true",
+        "select " + "- " * 50_000 + "1",
+        "select 1" + "::int" * 50_000,
+        "select " + "case when true then " * 3000 + "1" + " end" * 3000,
+        "select * from " + "(" * 3000 + "t" + ")" * 3000,
+        "select 1" + " union select 1 except select 1" * 3000,
+        "select " + "array[" * 3000 + "1" + "]" * 3000,
+        "select * from t" + " join t on true" * 3000,
+        "select " + "f(" * 3000 + "1" + ")" * 3000,
+        "select * from a join " * 2000 + "b",
+    ],
+    ids=lambda text: text[:30],
+)
+def test_nesting_without_end_is_an_error_and_no_crash(text: str) -> None:
+    with pytest.raises((StatementTooComplex, SyntaxError_)):
+        parse(text)
+
+
+def test_long_lists_are_no_nesting() -> None:
+    parse(f"select * from t where a in ({', '.join(map(str, range(20_000)))})")
+    parse("insert into t values " + ", ".join(["(1, 'x')"] * 20_000))
+    parse("select 1" + " union all select 1" * 5_000)
+    parse("select * from t where " + " or ".join(["a = 1"] * 20_000))
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("a or b and not c", "(a or (b and (not c)))"),
+        ("not a = b", "(not (a = b))"),
+        ("a = b is null", "((a = b) is null)"),
+        ("a < b + c * d ^ e", "(a < (b + (c * (d ^ e))))"),
+        ("-2 ^ 2", "(-2 ^ 2)"),
+        ("- a ^ 2", "((- a) ^ 2)"),
+        ("a - b - c", "((a - b) - c)"),
+        ("a || b = c || d", "((a || b) = (c || d))"),
+        ("a -> b -> c + d", "((a -> b) -> (c + d))"),
+        ("a <-1", "(a < -1)"),
+        ("a @-1", "(a @- 1)"),
+        ("- a::int", "(- (a :: int4))"),
+        ("a::int[1]", "(a :: int4[])"),
+        ("a like b || c and d", "((a like (b || c)) and d)"),
+        ("a between b and c and d", "((a between b c) and d)"),
+        ("a in (1) = b", "((a in 1) = b)"),
+        ("a operator(pg_catalog.+) b * c", "(a + (b * c))"),
+        ("a at time zone b", "timezone(b, a)"),
+    ],
+)
+def test_operators_bind_as_in_postgresql(text: str, meaning: str) -> None:
+    assert shown(parse_expression(text)) == meaning
+
+
+def shown(expr: object) -> str:
+    """Return the tree with all its parentheses."""
+    match expr:
+        case ast.ColumnRef(parts=parts):
+            return ".".join(parts)
+        case ast.Number(text=text):
+            return text
+        case ast.Operation(operator=operator, left=None, right=right):
+            return f"({operator} {shown(right)})"
+        case ast.Operation(operator=operator, left=left, right=right):
+            return f"({shown(left)} {operator} {shown(right)})"
+        case ast.Connective(kind=kind, args=args):
+            return "(" + f" {kind} ".join(map(shown, args)) + ")"
+        case ast.Not(arg=arg):
+            return f"(not {shown(arg)})"
+        case ast.Is(arg=arg, what=what):
+            return f"({shown(arg)} is {what})"
+        case ast.Like(left=left, right=right):
+            return f"({shown(left)} like {shown(right)})"
+        case ast.Between(arg=arg, low=low, high=high):
+            return f"({shown(arg)} between {shown(low)} {shown(high)})"
+        case ast.InList(arg=arg, items=items):
+            return f"({shown(arg)} in {' '.join(map(shown, items))})"
+        case ast.CastTo(arg=arg, type=type_):
+            return f"({shown(arg)} :: {type_.name[-1]}{'[]' * type_.dimensions})"
+        case ast.FunctionCall(name=name, args=args):
+            return f"{name[-1]}({', '.join(map(shown, args))})"
+        case _:
+            raise AssertionError(expr)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("'it''s'", "it's"),
+        (r"E'a\n\x41\101\u00e9\\'", "a\nAA\u00e9\\"),
+        (r"U&'d\0061t\+000061'", "data"),
+        ("'a'\n  'b'", "ab"),
+        ("$$a'b$$", "a'b"),
+        ("$x$ $$ $x$", " $$ "),
+    ],
+)
+def test_strings_are_decoded(text: str, value: str) -> None:
+    assert [(t.kind, t.value) for t in tokenize(text)] == [("string", value), (END, "")]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(alphabet="ab1 '\"$();,.:-+*/<>=\\\n%[]éE&xU", max_size=40))
+def test_any_text_is_statements_or_an_error(text: str) -> None:
+    try:
+        statements = parse("select " + text)
+    except DatabaseError as error:
+        assert error.sqlstate[:2] in ("42", "0A", "54", "22")
+        assert error.position is None or 1 <= error.position <= len(text) + 8
+    else:
+        assert all(s.whole[s.position :].startswith(s.text) for s in statements)
