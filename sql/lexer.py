@@ -57,7 +57,8 @@ _WORDS = re.compile(r"\S+")
 # Where quoting and comments start, and how they end.
 _QUOTED = re.compile(
     r"""--[^\n]*|/\*(?:[^*]|\*(?!/))*(?P<comment>\*/|\Z)|"(?:[^"]|"")*(?P<name>"|\Z)"""
-    r"""|[eE]'(?:[^'\\]|\\.|'')*(?P<escaped>'|\Z)|'(?:[^']|'')*(?P<string>'|\Z)""",
+    r"""|[eE]'(?:[^'\\]|\\.|'')*(?P<escaped>'|\Z)|'(?:[^']|'')*(?P<string>'|\Z)"""
+    r"""|\$(?P<tag>(?:[A-Za-z_]\w*)?)\$.*?(?P<dollar>\$(?P=tag)\$|\Z)""",
     re.DOTALL,
 )
 
@@ -72,6 +73,12 @@ def tokenize(text: str) -> tuple[list[Token], list[SqlglotToken]]:
     for token in found:
         kind = _KINDS.get(token.token_type)
         value, start, end = token.text, token.start, token.end + 1
+        if tokens and start == tokens[-1].end and tokens[-1].kind == NUMBER:
+            _check_number(text, tokens[-1], kind, value, end)
+        if kind == QUOTED and not value:
+            raise SyntaxError_(
+                'zero-length delimited identifier at or near """"', position=start + 1
+            )
         if kind is not None:
             tokens.append(Token(kind, value, start, end))
         elif value[0].isalpha() or value[0] == "_" or not value[0].isascii():
@@ -85,6 +92,15 @@ def tokenize(text: str) -> tuple[list[Token], list[SqlglotToken]]:
             tokens.append(Token(OPERATOR, "<>" if value == "!=" else value, start, end))
     tokens.append(Token(END, "", len(text), len(text)))
     return tokens, found
+
+
+def _check_number(text: str, number: Token, kind: str | None, value: str, end: int) -> None:
+    """Raise an error if what follows a number at once is part of a word."""
+    if kind is None and (value[0].isalpha() or value[0] == "_"):
+        near = text[number.start : end]
+        raise SyntaxError_(
+            f'trailing junk after numeric literal at or near "{near}"', position=number.start + 1
+        )
 
 
 def fold(word: str) -> str:
@@ -102,6 +118,7 @@ def _unterminated(text: str) -> SyntaxError_:
         "name": "quoted identifier",
         "string": "quoted string",
         "escaped": "quoted string",
+        "dollar": "dollar-quoted string",
     }
     for match in _QUOTED.finditer(text):
         kind = match.lastgroup

@@ -15,11 +15,14 @@ import msgspec
 from foreshore.errors import StatementTooComplex
 from foreshore.sql import ast
 from foreshore.sql.grammar.base import too_deep
-from foreshore.sql.lexer import END, tokenize
+from foreshore.sql.lexer import END, WORD, Token, tokenize
 from foreshore.sql.parse_statement import StatementParser
 
 # Characters; more than a driver's largest batch of INSERTs, less than what would hold up a session.
 MAX_LENGTH = 32 << 20
+# How often a statement may say UNION, EXCEPT, INTERSECT, JOIN, each.
+MAX_COMBINED = 400
+_CHAINS = ("union", "except", "intersect", "join")
 
 
 class Statement(msgspec.Struct, frozen=True):
@@ -40,7 +43,9 @@ def parse(text: str) -> list[Statement]:
         raise StatementTooComplex(f"the statement is longer than {MAX_LENGTH} characters")
     if "\x00" in text:
         text = text[: text.index("\x00")]
-    parser = StatementParser(text, *tokenize(text))
+    tokens, found = tokenize(text)
+    _check_chains(tokens)
+    parser = StatementParser(text, tokens, found)
     statements: list[Statement] = []
     while True:
         while parser.accept_symbol(";"):
@@ -54,6 +59,20 @@ def parse(text: str) -> list[Statement]:
         except RecursionError:
             raise too_deep() from None
         statements.append(Statement(text[start : parser.last_end], start, tree, text))
+
+
+def _check_chains(tokens: list[Token]) -> None:
+    """Raise an error if a statement combines so many queries or tables that it would take long."""
+    counts = dict.fromkeys(_CHAINS, 0)
+    for token in tokens:
+        if token.value == ";":
+            counts = dict.fromkeys(_CHAINS, 0)
+        elif token.kind == WORD and token.value in counts:
+            counts[token.value] += 1
+            if counts[token.value] > MAX_COMBINED:
+                raise StatementTooComplex(
+                    f"the statement has more than {MAX_COMBINED} times {token.value.upper()}"
+                )
 
 
 def parse_expression(text: str) -> ast.Expression:

@@ -58,6 +58,31 @@ class Parser(ExpressionParser):
             query.meta["at"] = token.start
         return query
 
+    def _parse_csv(self, parse_method: Any, *args: Any, **kwargs: Any) -> list[Any]:
+        """Parse a list; behind a comma there must be an item."""
+        items: list[Any] = []
+        item = parse_method()
+        while item is not None:
+            items.append(item)
+            if not self._match(TokenType.COMMA):
+                break
+            item = parse_method()
+            if item is None:
+                self.fail(self._curr)
+        return items
+
+    def _parse_group(self, *args: Any, **kwargs: Any) -> exp.Group | None:
+        group = super()._parse_group(*args, **kwargs)
+        if group is not None and first_word(self._prev) in ("group", "by"):
+            self.fail(self._curr)
+        return group
+
+    def _parse_limit(self, this: Any = None, *args: Any, **kwargs: Any) -> Any:
+        token = self._curr
+        if this is None and self._take("limit", "all"):
+            return located(exp.Limit(expression=located(exp.Null(), token)), token)
+        return super()._parse_limit(this, *args, **kwargs)
+
     def _parse_join(self, *args: Any, **kwargs: Any) -> exp.Join | None:
         token = self._curr
         join = super()._parse_join(*args, **kwargs)
