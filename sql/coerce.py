@@ -96,6 +96,8 @@ def _fold(literal: Literal, target: SqlType) -> Literal | None:
         if target.name in INTEGERS:
             low, high = INTEGERS[target.name]
             return Literal(value, target) if low <= value <= high else None
+        if target.name == "mz_timestamp" and value >= 0:
+            return Literal(value, target)
         if target.name == "float8" and abs(value) < 2**53:
             return Literal(float(value), target)
     if target.name == "numeric" and (source in INTEGERS or source == "numeric"):

@@ -109,8 +109,7 @@ class Converter:
     _bytestring = _rawstring = _national = _heredoc = _string
 
     def _unicodestring(self, node: exp.Expr) -> ast.Expression:
-        text = str(node.this)
-        return ast.String(text.encode().decode("unicode_escape"), self.at(node))
+        return ast.String(decode_unicode(str(node.this), self.at(node)), self.at(node))
 
     def _concat(self, node: exp.Concat) -> ast.Expression:
         # String constants on successive lines, which are one.
@@ -647,3 +646,20 @@ def _is_query(node: exp.Expr) -> bool:
 
 def _is_comma(join: exp.Join) -> bool:
     return not any(join.args.get(key) for key in ("kind", "side", "method", "on", "using"))
+
+
+_UNICODE = re.compile(r"\\(?:(\\)|\+([0-9A-Fa-f]{6})|([0-9A-Fa-f]{4}))|\\")
+
+
+def decode_unicode(body: str, at: int) -> str:
+    """Return what is written in U&'...': characters by their code points."""
+
+    def one(match: re.Match[str]) -> str:
+        if match.group(1):
+            return "\\"
+        code = int(match.group(2) or match.group(3) or "0", 16)
+        if code == 0 or code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
+            raise SyntaxError_("invalid Unicode escape value", position=at + 1)
+        return chr(code)
+
+    return _UNICODE.sub(one, body)

@@ -19,10 +19,9 @@ from foreshore.errors import (
 )
 from foreshore.expr.ir import (
     TRUE,
-    And,
     Column,
     Get,
-    JoinOn,
+    Join,
     Literal,
     LocalGet,
     Map,
@@ -272,23 +271,16 @@ def _matched(
     return relation, scope
 
 
-def _beside_rows(planning: Planning, item: ItemView, matches: Relation) -> Relation:
+def _beside_rows(item: ItemView, matches: Relation) -> Relation:
     """Return the table's rows, each beside its row of `matches`, which starts with its columns."""
     columns = item.desc.columns
     width = len(columns)
-    binder = ExpressionBinder(planning, Scope(), Clause("WHERE"))
-    on = And(
-        tuple(
-            binder.call(
-                "is not distinct from" if c.nullable else "=",
-                (Column(i, c.type, c.nullable), Column(width + i, c.type, c.nullable)),
-                0,
-            )
-            for i, c in enumerate(columns)
-        )
+    equal = tuple(
+        (Column(i, c.type, c.nullable), Column(width + i, c.type, c.nullable))
+        for i, c in enumerate(columns)
     )
-    table = Get(item.id, columns, item.desc.keys)
-    joined = JoinOn(table, matches, "inner", on)
+    nullable = tuple(i for i, c in enumerate(columns) if c.nullable)
+    joined = Join((Get(item.id, columns, item.desc.keys), matches), equal, nullable)
     return Project(joined, tuple(range(width, width + len(columns_of(matches)))))
 
 
@@ -307,7 +299,7 @@ def bind_update(planning: Planning, statement: ast.UpdateStatement) -> Update:
     )
     if statement.from_:
         once = TopK(relation, tuple(range(width)), (), Literal(1, INT8), None)
-        relation = _beside_rows(planning, item, once)
+        relation = _beside_rows(item, once)
     return Update(
         item.id,
         lowered(relation),
@@ -375,7 +367,7 @@ def bind_delete(planning: Planning, statement: ast.DeleteStatement) -> Delete:
     if statement.using:
         width = len(item.desc.names)
         once = distinct(Project(relation, tuple(range(width))))
-        relation = _beside_rows(planning, item, once)
+        relation = _beside_rows(item, once)
     return Delete(
         item.id,
         lowered(relation),

@@ -519,7 +519,5 @@ def _common(part: Part, name: str, side: str, at: int) -> int:
             f'column "{name}" specified in USING clause does not exist in {side} table'
         )
     if len(matching) > 1:
-        raise AmbiguousColumn(
-            f'common column name "{name}" appears more than once in {side} table'
-        )
+        raise AmbiguousColumn(f'common column name "{name}" appears more than once in {side} table')
     return matching[0].index

@@ -705,9 +705,7 @@ class _SelectBinder:
             relation = TopK(
                 relation, tuple(dict.fromkeys(on_positions)), placed, Literal(1, INT8), None
             )
-        return BoundQuery(
-            relation, project, names, placed, ats=tuple(self.ats), scope=self.scope
-        )
+        return BoundQuery(relation, project, names, placed, ats=tuple(self.ats), scope=self.scope)
 
     def _check_distinct_on(
         self, ons: list[int], keys: list[int], order_by: tuple[ast.SortKey, ...]

@@ -58,7 +58,8 @@ class TestCatalog:
     ) -> None:
         """Put an item into the catalog."""
         assert name.schema is not None
-        id = GlobalId(f"u{len(self.items) + 1}")
+        user = sum(item.kind != "builtin" for item in self.items.values())
+        id = GlobalId(f"u{user + 1}")
         defaults = defaults or tuple(Literal(None, c.type) for c in desc.columns)
         self.items[name.schema, name.item] = ItemView(id, kind, name, desc, definition, defaults)
 

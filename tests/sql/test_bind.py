@@ -7,17 +7,17 @@ from typing import get_args
 import pytest
 
 from foreshore.errors import DatabaseError
-from foreshore.sql.bind.query import bind_query, plain_relation
 from foreshore.expr.ir import Relation, Scalar
 from foreshore.sql import ast
+from foreshore.sql.bind.query import bind_query, plain_relation
 from foreshore.sql.explain import explain_relation, explain_scalar
 from foreshore.sql.parse import parse
-from foreshore.sql.plan import Plan, Query, result_desc
+from foreshore.sql.plan import Plan, Query, Select, Subscribe, result_desc
 from foreshore.sql.planner import ParameterTypes, plan_statement
 from foreshore.sql.planning import Planning
 from foreshore.types import RelationDesc, format_type
 from tests.golden import run_golden
-from tests.sql.catalog import TABLES, TestCatalog
+from tests.sql.catalog import TABLES, TestCatalog, builtin_catalog
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -52,6 +52,8 @@ def shown(plan: Plan) -> str:
     lines = [type(plan).__name__]
     for field in fields(plan):
         value = getattr(plan, field.name)
+        if isinstance(value, Select | Subscribe):
+            value = value.query
         if isinstance(value, Query):
             value = value.relation
         if isinstance(value, get_args(Relation)):
@@ -74,5 +76,5 @@ def shown(plan: Plan) -> str:
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.golden")), ids=lambda p: p.stem)
 def test_golden(path: Path) -> None:
-    catalog = TestCatalog(TABLES)
+    catalog = builtin_catalog(TABLES)
     run_golden(path, lambda command, _, text: outcome(catalog, text))
