@@ -35,7 +35,7 @@ Key = tuple[Datum, ...]
 KeyColumns = Callable[[pa.RecordBatch], list[pa.Array]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class State:
     """All that a reader needs, never changed."""
 
@@ -111,7 +111,8 @@ class Arrangement:
                 return False
         merged = self._merge.work(budget)
         if merged is not None:
-            at = state.runs.index(self._merge.newer)
+            newer = self._merge.newer
+            at = next(i for i, run in enumerate(state.runs) if run is newer)
             runs = (*state.runs[:at], merged, *state.runs[at + 2 :])
             self._state = State(runs, state.tail, state.tail_hashes, state.upper)
             self._merge = None

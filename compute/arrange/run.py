@@ -19,7 +19,7 @@ from foreshore.update import Timestamp
 Ints = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Updates:
     """Updates in columns, in any order: a row's place is the same in all of them."""
 
@@ -97,7 +97,7 @@ def sort_and_consolidate(updates: Updates, since: Timestamp) -> Updates:
     return Updates(batch, keys[starts], rows[starts], times[starts], diffs)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Run:
     """Sorted, consolidated updates with lower <= time < upper, but for those moved to since."""
 
