@@ -16,7 +16,7 @@ key that is not among them is run by `foreshore.expr.evaluate` on one row.
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import product
@@ -258,9 +258,10 @@ class Scope:
     locals: Mapping[int, Rows]
     outer: tuple[Row, ...]
     total: bool
+    used: set[int]  # the numbers of the locals that have been read
 
     def within(self, row: Row) -> "Scope":
-        return Scope(self.inputs, self.locals, (row, *self.outer), self.total)
+        return replace(self, outer=(row, *self.outer))
 
 
 def compute(scalar: Scalar, row: Row, scope: Scope) -> Datum:
@@ -326,7 +327,7 @@ def compute(scalar: Scalar, row: Row, scope: Scope) -> Datum:
 def error_of(scalar: Scalar, row: Row, scope: Scope) -> str | None:
     """Return the error of evaluating `scalar`, or None."""
     try:
-        compute(scalar, row, Scope(scope.inputs, scope.locals, scope.outer, False))
+        compute(scalar, row, replace(scope, total=False))
     except Failure as failure:
         return str(failure)
     return None
@@ -481,7 +482,7 @@ def evaluate(
 
     `total` is for plans that `split_errors` has made: what fails in them is NULL, and no error.
     """
-    return _evaluate(relation, Scope(inputs, {}, (), total))
+    return _evaluate(relation, Scope(inputs, {}, (), total, set()))
 
 
 def _evaluate(relation: Relation, scope: Scope) -> tuple[Rows, Errors]:
@@ -492,18 +493,25 @@ def _evaluate(relation: Relation, scope: Scope) -> tuple[Rows, Errors]:
 def _rows(relation: Relation, scope: Scope, errors: Errors) -> Rows:
     """Return the rows of `relation`, and add to `errors` those of it and of all below it."""
     match relation:
-        case Constant(rows=rows):
+        case Constant(rows=given):
             result: Rows = Counter()
-            for row, count in rows:
+            for row, count in given:
                 add(result, {row: count})
             return result
         case Get(id=id):
             return Counter(scope.inputs[id])
         case LocalGet(number=number):
+            scope.used.add(number)
             return Counter(scope.locals[number])
         case Let(number=number, value=value, body=body):
-            bound = {**scope.locals, number: _rows(value, scope, errors)}
-            return _rows(body, Scope(scope.inputs, bound, scope.outer, scope.total), errors)
+            rows, failed = _evaluate(value, scope)
+            used: set[int] = set()
+            inner = replace(scope, locals={**scope.locals, number: rows}, used=used)
+            result = _rows(body, inner, errors)
+            if number in used:  # what nobody reads is not computed, and so does not fail
+                add(errors, failed)
+            scope.used.update(used - {number})
+            return result
         case Map(input=input, scalars=scalars):
 
             def extend(row: Row) -> list[Row]:

@@ -230,7 +230,10 @@ class LocalGet(Node, frozen=True, cache_hash=True):
 
 
 class Let(Node, frozen=True, cache_hash=True):
-    """`body`, in which `LocalGet(number)` stands for `value`. Numbers are unique within a plan."""
+    """`body`, in which `LocalGet(number)` stands for `value`. Numbers are unique within a plan.
+
+    What is not read in `body` is not computed, and so cannot fail.
+    """
 
     number: int
     value: "Relation"

@@ -43,6 +43,7 @@ from foreshore.expr.ir import (
     inputs_of,
     operands_of,
     type_of,
+    walk_relations,
     walk_scalars,
     with_inputs,
     with_operands,
@@ -126,6 +127,8 @@ class _Splitter:
         """Return the rows of `relation`, and the plans of errors in it."""
         if isinstance(relation, Let):
             value, errors = self.split(relation.value)
+            if not _reads(relation.body, relation.number):
+                return self.split(relation.body)  # what nobody reads does not fail
             self.negative[relation.number] = self._may_be_negative(value)
             body, inner = self.split(relation.body)
             if inner:
@@ -266,6 +269,12 @@ def _belongs(scalar: Scalar, start: int, end: int, number: int) -> bool:
     """Whether `scalar` is over columns from `start` to `end`; constants are the first input's."""
     used = columns_used(scalar)
     return start <= min(used) < end if used else number == 0
+
+
+def _reads(relation: Relation, number: int) -> bool:
+    return any(
+        isinstance(node, LocalGet) and node.number == number for node in walk_relations(relation)
+    )
 
 
 def _is_empty(relation: Relation) -> bool:
