@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal as OneOf
 
+from foreshore.adapter.effects import calls_in
 from foreshore.adapter.local import is_linear
 from foreshore.adapter.substitute import environment_names, is_open
 from foreshore.expr.ir import Filter, Get, Map, Project, Relation, Scalar, sources_of
@@ -43,6 +44,7 @@ class PeekPlan:
     way: Way
     open: bool  # whether arguments or the environment go in
     is_timed: bool  # whether the answer depends on the time of the read
+    acts: bool  # whether it calls functions that act on the session
     lookup: IndexLookup | None = None
 
 
@@ -80,6 +82,7 @@ def plan_peek(query: Query, indexes: Callable[[GlobalId], Sequence[IndexOn]]) ->
         way,
         is_open(relation) or query.limit is not None or query.offset is not None,
         bool(shards) or "mz_now" in environment,
+        bool(calls_in(relation)),
         lookup,
     )
 

@@ -370,6 +370,7 @@ class Session:
         """Run one statement; if it is `alone`, its transaction ends with it."""
         assert prepared.plan is not None
         attempt = 1
+        retryable = alone and self.transaction_status == "I"
         while True:
             try:
                 with self.interrupts.running():
@@ -384,7 +385,7 @@ class Session:
                         await self.commit()
                 return outcome
             except Conflict:
-                if not alone or self.transaction_status != "I" or attempt >= ATTEMPTS:
+                if not retryable or attempt >= ATTEMPTS:
                     raise
                 attempt += 1
                 await self.rollback()

@@ -90,8 +90,11 @@ def fill_scalar(scalar: Scalar, replace: Replace) -> Scalar:
     return with_operands(scalar, filled)
 
 
-def fill(relation: Relation, replace: Replace) -> Relation:
-    """Return `relation` with what `replace` gives in place of its scalars' leaves."""
+def fill(relation: Relation, replace: Replace, *, every: bool = False) -> Relation:
+    """Return `relation` with what `replace` gives in place of its scalars' leaves.
+
+    Looked at are the scalars that are open, or `every` one.
+    """
 
     def scalars(values: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
         return tuple(fill_scalar(value, replace) for value in values)
@@ -102,10 +105,10 @@ def fill(relation: Relation, replace: Replace) -> Relation:
         )
 
     below = inputs_of(relation)
-    filled = tuple(fill(input, replace) for input in below)
+    filled = tuple(fill(input, replace, every=every) for input in below)
     if any(a is not b for a, b in zip(below, filled, strict=True)):
         relation = with_inputs(relation, filled)
-    if not any(is_open_scalar(scalar) for scalar in scalars_of(relation)):
+    if not every and not any(is_open_scalar(scalar) for scalar in scalars_of(relation)):
         return relation
     match relation:
         case Map(input=input, scalars=values):
@@ -137,5 +140,7 @@ def fill(relation: Relation, replace: Replace) -> Relation:
                 limit=limit and fill_scalar(limit, replace),
                 offset=offset and fill_scalar(offset, replace),
             )
+        case _ if every:
+            return relation
         case _:
             raise InternalError(f"arguments in {type(relation).__name__}")

@@ -267,10 +267,9 @@ class Transaction:
                     ),
                     hint=CASCADE_HINT,
                 )
+        described = tuple(describe(each) for each, _ in cascaded.values())
         self.state = with_objects(self.state, dict.fromkeys(order))
-        return Dropped(
-            tuple(order.values()), tuple(describe(each) for each, _ in cascaded.values())
-        )
+        return Dropped(tuple(order.values()), described)
 
     def _dependents(self, each: Object) -> list[tuple[Object, bool]]:
         """Return what goes when `each` goes, and whether silently."""

@@ -8,6 +8,7 @@ import msgspec
 import pyarrow as pa
 
 from foreshore import blocking
+from foreshore.adapter.effects import calls_in, carried_out
 from foreshore.adapter.introspection import builtin_rows
 from foreshore.adapter.local import evaluate_linear, expanded
 from foreshore.adapter.names import BUILTINS
@@ -64,6 +65,9 @@ async def rows_of(
         ids = {index_of(session, id) for id in ids}
         time = read_time(session, ids, as_of, args, also=peek.shards)
     relation, finishing, replace = filled(session, peek, args, time)
+    if peek.acts:
+        values = await carried_out(session, calls_in(relation))
+        relation = fill(relation, values.get, every=True)
     match peek.way:
         case "constant":
             return finish(expanded(evaluate_linear(relation)), finishing)
@@ -300,7 +304,7 @@ def _literal(scalar: Scalar, replace: Replace) -> Literal | None:
 async def own_rows(
     session: "Session", peek: PeekPlan, args: Sequence[Datum]
 ) -> tuple[pa.Table, Finishing]:
-    """Return the rows of a query that sees what its transaction has written, and what finishes them.
+    """Return the rows of a query that sees what its transaction has written; and its finishing.
 
     Nothing that is maintained knows of it; the plan is over tables only (`Basis.inline`).
     """

@@ -72,3 +72,15 @@ hidden(
     duckdb=lambda d, t, a: f"(CASE WHEN {a[0]} <= 1 THEN FALSE END)",
     spark=lambda d, t, a: f"(CASE WHEN {a[0]} <= 1 THEN FALSE END)",
 )
+
+
+def _only_above(types: Signature, *args: pa.Array) -> Outcome:
+    """Fail: these act on the session, which carries them out itself where it can."""
+    failed = data_error("0A000", "a function that acts on the session cannot be used here")
+    return pa.nulls(len(args[0]), pa.string()), pa.array([failed] * len(args[0]), pa.string())
+
+
+declare(
+    "set_config", "text text bool", "text", _only_above, fallible=True, volatility="volatile"
+)
+declare("pg_sleep", "float8", "void", _only_above, fallible=True, volatility="volatile")

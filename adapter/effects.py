@@ -1,0 +1,76 @@
+"""Functions that act on the session: carried out once, before the query that calls them.
+
+    set_config(name, value, is_local)    SET, as a function; its value is the new setting
+    pg_sleep(seconds)                    the statement waits
+
+They stand in a query's plan as calls of volatile functions that no engine can run. Their arguments
+have to be constants; each call becomes a literal.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from foreshore.errors import DataError, FeatureNotSupported
+from foreshore.expr.evaluate import constant, is_constant
+from foreshore.expr.ir import (
+    Call,
+    Literal,
+    Relation,
+    Scalar,
+    scalars_of,
+    type_of,
+    walk_relations,
+    walk_scalars,
+)
+from foreshore.types import Datum
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session import Session
+
+SET_CONFIG = "set_config(text,text,bool)"
+SLEEP = "pg_sleep(float8)"
+
+
+def calls_in(relation: Relation) -> list[Call]:
+    """Return the calls in `relation` that act on the session, each once, in order."""
+    found = {
+        each: None
+        for node in walk_relations(relation)
+        for scalar in scalars_of(node)
+        for each in walk_scalars(scalar)
+        if isinstance(each, Call) and each.function in (SET_CONFIG, SLEEP)
+    }
+    return list(found)
+
+
+async def carried_out(session: "Session", calls: list[Call]) -> dict[Scalar, Scalar]:
+    """Carry out `calls`, whose arguments are filled in; return what stands for each."""
+    values: dict[Scalar, Scalar] = {}
+    for call in calls:
+        values[call] = Literal(await _value(session, call), type_of(call))
+    return values
+
+
+async def _value(session: "Session", call: Call) -> Datum:
+    args = [_argument(arg) for arg in call.args]
+    if call.function == SLEEP:
+        if args[0] is not None:
+            await asyncio.sleep(float(str(args[0])))
+        return ""
+    name, value, local = args
+    if name is None:
+        return None
+    session.variables.set(str(name), None if value is None else (str(value),), local=local is True)
+    return session.variables.show(str(name))
+
+
+def _argument(arg: Scalar) -> Datum:
+    if not is_constant(arg):
+        raise FeatureNotSupported(
+            "the arguments of a function that acts on the session have to be constants"
+        )
+    found = constant(arg)
+    if isinstance(found, str):
+        raise DataError.parse(found)
+    value: Datum = found.value
+    return value

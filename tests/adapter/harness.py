@@ -1,0 +1,90 @@
+"""An environment in this process, with its replicas, and sessions that answer in text."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from foreshore.adapter.client import Completed, CopyOut, Rows, Startup
+from foreshore.adapter.environment import Environment
+from foreshore.adapter.session import Session
+from foreshore.clock import SystemClock
+from foreshore.errors import DatabaseError
+from foreshore.expr.datum import from_array
+from foreshore.storage.controller import StorageController
+from foreshore.text import format_text
+
+
+class House:
+    """Storage and environment over one data directory, opened and closed by hand."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.data_dir = data_dir
+        self.sessions: dict[str, Session] = {}
+
+    async def open(self) -> None:
+        self.storage = await StorageController.open(
+            data_dir=self.data_dir, blob=None, consensus=None, clock=SystemClock()
+        )
+        self.environment = await Environment.open(
+            storage=self.storage, clock=SystemClock(), data_dir=self.data_dir
+        )
+
+    async def close(self) -> None:
+        self.environment.coordinator.check_consistency()
+        await self.environment.close()
+        await self.storage.close()
+        self.sessions.clear()
+
+    async def session(self, name: str) -> Session:
+        if name not in self.sessions:
+            self.sessions[name] = await self.environment.connect(
+                Startup("foreshore", "foreshore", {})
+            )
+        return self.sessions[name]
+
+    async def query(self, name: str, sql: str) -> str:
+        """Return what `sql` gives as text: rows, tags, notices, errors, and the session's state."""
+        session = await self.session(name)
+        lines: list[str] = []
+        try:
+            async for execution in session.simple(sql):
+                match execution:
+                    case (
+                        Rows(desc=desc, batches=batches, tag=tag)
+                        | CopyOut(desc=desc, batches=batches, tag=tag)
+                    ):
+                        count = 0
+                        async for batch in batches:
+                            count += batch.num_rows
+                            columns = [
+                                from_array(column, each.type)
+                                for column, each in zip(batch.columns, desc.columns, strict=True)
+                            ]
+                            lines += [
+                                "|".join(
+                                    "NULL" if datum is None else format_text(datum, each.type)
+                                    for datum, each in zip(row, desc.columns, strict=True)
+                                )
+                                for row in zip(*columns, strict=True)
+                            ]
+                        lines.append(tag(count))
+                    case Completed(tag=done):
+                        lines.append(done)
+                    case _:
+                        lines.append(type(execution).__name__)
+        except DatabaseError as error:
+            await session.fail()
+            lines.append(f"ERROR {error.sqlstate}: {error.message}")
+            lines += [f"DETAIL: {each}" for each in (error.detail or "").splitlines()]
+            lines += [f"HINT: {error.hint}"] if error.hint else []
+        lines += [f"{each.severity}: {each.message}" for each in session.notices()]
+        lines += [session.transaction_status] if session.transaction_status != "I" else []
+        self.environment.coordinator.check_consistency()
+        return "\n".join(lines)
+
+
+async def until(condition: Callable[[], bool], seconds: float = 30) -> None:
+    """Wait for `condition`."""
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.01)

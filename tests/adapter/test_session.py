@@ -1,0 +1,41 @@
+"""Sessions as conversations: golden scripts against an environment with its replica."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.adapter.harness import House
+from tests.golden import run_golden
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[asyncio.Runner]:
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@pytest.fixture(scope="module")
+def house(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    house = House(tmp_path_factory.mktemp("house"))
+    runner.run(house.open())
+    yield house
+    runner.run(house.close())
+
+
+@pytest.mark.parametrize("script", sorted(GOLDEN.glob("*.golden")), ids=lambda path: path.stem)
+def test_conversation(runner: asyncio.Runner, house: House, script: Path) -> None:
+    schema = script.stem
+
+    def handle(session: str, _: dict[str, str], text: str) -> str:
+        name = f"{schema}.{session}"
+        if name not in house.sessions:
+            setup = f"CREATE SCHEMA IF NOT EXISTS {schema}; SET search_path = {schema}"
+            runner.run(house.query(name, setup))
+            runner.run(house.query(name, "SELECT 1"))  # drains the notice
+        return runner.run(house.query(name, text))
+
+    run_golden(script, handle)
