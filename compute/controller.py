@@ -454,10 +454,10 @@ class ComputeController:
         for dataflow in self._dataflows.values():
             history = dataflow.cluster.history
             for shard, (writer, _) in dataflow.writers.items():
-                if writer.corrected:
-                    upper = self._storage.upper(shard)
-                    reached = min([upper, *(self._storage.upper(i) for i in dataflow.holds)])
-                    history.allow_compaction(shard, reached - 1)
+                shards = [shard, *dataflow.holds]
+                # one that is dropped takes the dataflow with it, in a moment
+                if all(map(self._storage.exists, shards)) and writer.corrected:
+                    history.allow_compaction(shard, min(map(self._storage.upper, shards)) - 1)
             for id, subscription in dataflow.subscriptions.items():
                 history.allow_compaction(id, subscription.since)
 

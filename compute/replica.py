@@ -489,9 +489,8 @@ class Replica:
         indexes: dict[GlobalId, LocalIndex] = {}
         for id in wanted:
             running = self._exporters.get(id)
-            if running is None:
-                if self._history is None:
-                    self._refuse(number, Failure("55000", f'index "{id}" does not exist'))
+            if running is None or id not in running.indexes:
+                self._refuse(number, Failure("55000", f'index "{id}" does not exist'))
                 return
             index = running.indexes[id].rows
             if running.state == "failed" and running.failures > 1 and index.upper <= peek.as_of:

@@ -14,9 +14,20 @@ import pytest
 from foreshore.compute.controller import PeekRequest
 from foreshore.compute.protocol import DataflowDescription, SinkExport, SubscribeExport
 from foreshore.errors import DatabaseError, UndefinedObject
-from foreshore.expr.ir import Call, Column, Finishing, Get, Join, Literal, Map, OrderKey, columns_of
+from foreshore.expr.ir import (
+    Call,
+    Column,
+    Constant,
+    Finishing,
+    Get,
+    Join,
+    Literal,
+    Map,
+    OrderKey,
+    columns_of,
+)
 from foreshore.storage.controller import ShardWrite
-from foreshore.types import INT4, TEXT
+from foreshore.types import INT4, INT8, TEXT, ColumnType
 from tests.compute.runtime.harness import (
     COUNT_SCHEMA,
     Environment,
@@ -395,5 +406,43 @@ def test_replicas_read_batch_files(tmp_path: Path) -> None:
             for time, rows in history.items():
                 assert await env.shard_rows("u9", time) == rows
                 assert await env.index_rows("c", "u7", relation, time) == rows
+
+    run(scenario)
+
+
+def test_a_shard_that_is_dropped_under_a_dataflow_does_no_harm(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with environment(tmp_path) as env:
+            await two_replicas(env)
+            await env.create("u1", "u2")
+            for shard in ("u8", "u9"):
+                await env.create(shard, schema=COUNT_SCHEMA)
+            first = await env.write({"u1": [((1, "a"), 1)], "u2": [((1, "a"), 1)]})
+            for source, shard in (("u1", "u8"), ("u2", "u9")):
+                relation = counts_of(*table(source))
+                await env.maintain("c", f"{shard}0", relation, SinkExport(id_(shard)), as_of=first)
+                assert await env.shard_rows(shard, first) == {("a", 1): 1}
+            await env.storage.drop(id_("u1"))
+            env.tables.remove(id_("u1"))
+            pids = await connected(env)
+            os.kill(pids[0], signal.SIGKILL)
+            os.kill(pids[1], signal.SIGKILL)
+            second = await env.write({"u2": [((2, "a"), 1)]})
+            assert await env.shard_rows("u9", second) == {("a", 2): 1}
+            env.compute.drop_dataflow(id_("u80"))
+
+    run(scenario)
+
+
+def test_a_view_of_constants_is_complete_at_once(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with environment(tmp_path) as env:
+            await two_replicas(env)
+            await env.create("u9", schema=COUNT_SCHEMA)
+            relation = Constant(((("a", 1), 2),), (ColumnType(TEXT), ColumnType(INT8)))
+            exports = SinkExport(id_("u9")), index_on("u7", 0, of=relation)
+            await env.maintain("c", "u8", relation, *exports, as_of=5)
+            assert await env.index_rows("c", "u7", relation, 1 << 50) == {("a", 1): 2}
+            assert await env.shard_rows("u9", 1 << 50) == {("a", 1): 2}
 
     run(scenario)
