@@ -1,7 +1,7 @@
 """Planning: from a statement to what it means.
 
-`plan_statement` is all that the adapter calls. It is pure: the same statement, catalog and parameter
-types give the same plan. `ParameterTypes` is filled in on the way, so that what a statement's
+`plan_statement` is all that the adapter calls. It is pure: the same statement, catalog and
+parameter types give the same plan. `ParameterTypes` is filled in on the way, so that what a statement's
 parameters are is known as soon as it is planned.
 """
 
@@ -74,9 +74,9 @@ def plan_statement(
 ) -> Plan:
     """Return what `statement` means.
 
-    `parameters` are the types declared for `$1`, `$2`, ..., None or unknown for those to be inferred;
-    given as `ParameterTypes`, it has all of them afterwards (`resolved`). `zone` is the session's time
-    zone, in which constants of type timestamptz are read.
+    `parameters` are the types declared for `$1`, `$2`, ..., None or unknown for those to be
+    inferred; given as `ParameterTypes`, it has all of them afterwards (`resolved`). `zone` is the
+    session's time zone, in which constants of type timestamptz are read.
     """
     if not isinstance(parameters, ParameterTypes):
         parameters = ParameterTypes(parameters)

@@ -40,7 +40,7 @@ class ParameterTypes:
         return Parameter(number, bare)
 
     def resolved(self) -> tuple[SqlType, ...]:
-        """Return the types of all parameters; raises IndeterminateDatatype for one never learned."""
+        """Return the types of all parameters; raises IndeterminateDatatype if one is not known."""
         for i, type in enumerate(self._types, 1):
             if type is None:
                 raise IndeterminateDatatype(f"could not determine data type of parameter ${i}")

@@ -2,8 +2,8 @@
 
 A scalar of a query may hold subqueries, and in those stand references to the query's own row, as
 `OuterColumn` of a level that grows by one with each boundary crossed: a subquery's relation, the
-predicate of an `AnySubquery`, the right side of a lateral join. `map_scalar` and `map_relation` give
-each node to a function together with that depth.
+predicate of an `AnySubquery`, the right side of a lateral join. `map_scalar` and `map_relation`
+give each node to a function together with that depth.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
 """Grouping: from scalars over the rows of FROM to scalars over groups.
 
 An aggregate call is bound, where it stands, to a scalar over `CoreRef`s, the results of core
-aggregates that are gathered on the side. Once the whole query is bound, `Grouping.over_groups` turns
-each of its scalars into one over the rows of the `Reduce`: what equals an expression of GROUP BY
+aggregates that are gathered on the side. When the whole query is bound, `Grouping.over_groups`
+turns each of its scalars into one over the rows of the `Reduce`: what equals an expression of GROUP BY
 becomes its column, a `CoreRef` the column of its aggregate, and any other column of FROM is
 PostgreSQL's error 42803.
 """
@@ -119,6 +119,7 @@ class Grouping:
                 f'subquery uses ungrouped column "{shown}" from outer query', position=position
             )
         return GroupingError(
-            f'column "{shown}" must appear in the GROUP BY clause or be used in an aggregate function',
+            f'column "{shown}" must appear in the GROUP BY clause '
+            "or be used in an aggregate function",
             position=position,
         )

@@ -1,7 +1,7 @@
 """CREATE, DROP, ALTER ... RENAME: what is to be made, checked as far as the statement can say.
 
-The `sql` of a plan is the statement in one fixed form with all names of relations qualified; planning
-it again at another time, in another session, means the same.
+The `sql` of a plan is the statement in one fixed form with all names of relations qualified;
+planning it again at another time, in another session, means the same.
 """
 
 from foreshore.errors import (

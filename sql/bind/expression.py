@@ -5,6 +5,7 @@ their operands' types, operands are coerced, and each error says where. A litera
 type unknown until its place decides.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
@@ -47,7 +48,8 @@ from foreshore.sql.coerce import (
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.scope import Scope, Table, resolve_column, resolve_table
 from foreshore.sql.type_names import type_of_name
-from foreshore.types import BOOL, INT4, TEXT, UNKNOWN, SqlType, array_of
+from foreshore.text import parse_text
+from foreshore.types import BOOL, INT4, INTERVAL, TEXT, UNKNOWN, SqlType, array_of
 
 if TYPE_CHECKING:
     from foreshore.expr.functions.registry import ResolvedTable
@@ -56,7 +58,7 @@ _MIRRORED = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 
 
 class RowValue:
-    """A row constructor that has been bound: not a scalar, and only of use where it is taken apart."""
+    """A row constructor once bound: no scalar, and only of use where it is taken apart."""
 
     def __init__(self, items: tuple[Scalar, ...], ats: tuple[int, ...], at: int) -> None:
         self.items, self.ats, self.at = items, ats, at
@@ -447,10 +449,8 @@ class ExpressionBinder:
         if isinstance(expr.arg, ast.ArrayOf) and target.element is not None:
             return cast(self.planning, self._array(expr.arg, target.element), target, expr.at)
         if isinstance(expr.arg, ast.String) and expr.type.fields is not None:
-            text = interval_text(expr.arg.value, expr.type.fields)
-            scalar: Scalar = Literal(text, UNKNOWN)
-        else:
-            scalar = self.bind(expr.arg)
+            return interval_of(expr.arg.value, expr.type.fields, expr.arg.at)
+        scalar = self.bind(expr.arg)
         literal = isinstance(expr.arg, ast.String)
         return cast(self.planning, scalar, target, expr.arg.at if literal else expr.at)
 
@@ -608,17 +608,33 @@ def make_array(scalars: tuple[Scalar, ...], element: SqlType) -> Scalar:
     return Call("array", scalars, type)
 
 
-def interval_text(text: str, fields: str) -> str:
-    """Return the text of an INTERVAL constant with a field behind it as one without.
+_FIELDS = ("year", "month", "day", "hour", "minute", "second")
 
-    `INTERVAL '1' DAY` is a number of the last field; anything longer says its units itself.
+
+def interval_of(text: str, fields: str, at: int) -> Literal:
+    """Return an INTERVAL constant with fields behind it: `INTERVAL '1' DAY`, `... YEAR TO MONTH`.
+
+    A mere number is one of the last field; of anything else what is below the last field goes.
     """
+    *_, last = fields.split(" to ")
     stripped = text.strip()
     if stripped.lstrip("+-").replace(".", "", 1).isdigit():
-        return f"{stripped} {fields.rsplit(' ', 1)[-1]}"
-    if " " in fields or not any(c.isalpha() for c in stripped):
-        raise FeatureNotSupported(f"INTERVAL with the fields {fields.upper()} is not supported")
-    return text
+        stripped = f"{stripped} {last}"
+    elif fields == "minute to second" and stripped.count(":") == 1:
+        sign = "-" if stripped.startswith("-") else ""
+        stripped = f"{sign}00:{stripped.lstrip('+-')}"
+    with located(at):
+        value = parse_text(stripped, INTERVAL)
+    assert isinstance(value, tuple)
+    months, days, micros = (int(part) for part in value)
+    kept = _FIELDS.index(last)
+    if kept < 1:
+        months -= int(math.fmod(months, 12))
+    if kept < 2:
+        days = 0
+    unit = {3: 3_600_000_000, 4: 60_000_000, 5: 1}.get(kept)
+    micros = 0 if unit is None else micros - int(math.fmod(micros, unit))
+    return Literal((months, days, micros), INTERVAL)
 
 
 def undefined_function(name: str, types: Sequence[SqlType], at: int) -> UndefinedFunction:

@@ -1,6 +1,6 @@
-"""Record what PostgreSQL says of the statements beside this file: columns and parameters, or an error.
+"""Record what PostgreSQL says of the statements beside this file, and answers to the queries.
 
-    python tests/sql/recorded/record.py postgres://postgres@127.0.0.1:5432/postgres
+python tests/sql/recorded/record.py postgres://postgres@127.0.0.1:5432/postgres
 """
 
 import json
@@ -42,6 +42,31 @@ def describe(connection: psycopg.Connection, sql: str) -> dict[str, object]:
     }
 
 
+CONTENTS = """
+INSERT INTO t VALUES (1, 'x', 1.50, '2020-01-01', true), (1, 'x', 1.50, '2020-01-01', true),
+    (2, 'y', 2.25, '2021-06-15', false), (3, null, null, null, null),
+    (null, 'z', -4.00, '1999-12-31', true), (4, 'x y', 10.00, '2020-02-29', false);
+INSERT INTO u VALUES (1, 1.5, '2020-01-01 10:00+00', '{1,2}', '{"a":1,"b":[1,2]}', 'q'),
+    (1, -2.5, null, '{}', '[]', 'x'), (2, 'NaN', '2021-01-01 00:00+00', null, null, 'yy'),
+    (5, 0, 'infinity', '{3,null}', '"s"', 'z');
+"""
+
+
+def answer(connection: psycopg.Connection, sql: str) -> dict[str, object]:
+    """Return the rows of a query as text, in order of that text, or its error."""
+    raw = connection.pgconn.exec_(sql.encode())
+    if raw.status == psycopg.pq.ExecStatus.FATAL_ERROR:
+        field = psycopg.pq.DiagnosticField
+        message = (raw.error_field(field.MESSAGE_PRIMARY) or b"").decode()
+        return {
+            "sql": sql,
+            "error": (raw.error_field(field.SQLSTATE) or b"").decode() + " " + message,
+        }
+    values = [[raw.get_value(i, j) for j in range(raw.nfields)] for i in range(raw.ntuples)]
+    rows = [[None if value is None else value.decode() for value in row] for row in values]
+    return {"sql": sql, "rows": sorted(rows, key=str)}
+
+
 def main() -> None:
     """Record all statements."""
     with psycopg.connect(sys.argv[1], autocommit=True) as connection:
@@ -49,8 +74,18 @@ def main() -> None:
         connection.execute(TABLES)
         lines = (HERE / "statements.sql").read_text().splitlines()
         answers = [describe(connection, line) for line in lines if line]
-    text = ",\n".join(json.dumps(answer) for answer in answers)
-    (HERE / "postgresql15.json").write_text(f"[\n{text}\n]\n")
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute(CONTENTS)
+        queries = (HERE / "queries.sql").read_text().splitlines()
+        _write("answers.json", [answer(connection, line) for line in queries if line])
+        tables = [answer(connection, f"select * from {name}") for name in ("t", "u")]
+        _write("contents.json", tables)
+    _write("postgresql15.json", answers)
+
+
+def _write(name: str, lines: list[dict[str, object]]) -> None:
+    text = ",\n".join(json.dumps(line) for line in lines)
+    (HERE / name).write_text(f"[\n{text}\n]\n")
 
 
 if __name__ == "__main__":
