@@ -100,6 +100,8 @@ class CopyParser:
 
     def take(self, *, final: bool) -> pa.RecordBatch | None:
         """Return the whole records fed so far; if `final`, what is left is one too."""
+        if self.ended:
+            return None
         data = b"".join(self._rest)
         end = len(data) if final else self._end_of_records(data)
         self._rest = [data[end:]] if end < len(data) else []
@@ -148,6 +150,8 @@ class CopyParser:
         if plain is None:
             return None
         quoted = self._csv and self._quote in plain
+        if not plain.endswith(b"\n"):
+            plain += b"\n"  # without it Arrow takes an empty last field for a quoted one
         try:
             table = pyarrow.csv.read_csv(
                 pa.py_buffer(plain),

@@ -20,6 +20,7 @@ from foreshore.text import OID_NAMES, format_text
 from foreshore.types import NUMERIC_DIGITS, SqlType
 
 _YEAR_1 = calendar.days_from_civil(1, 1, 1)
+_YEAR_2037 = calendar.days_from_civil(2037, 1, 1)
 _YEAR_10000 = calendar.days_from_civil(10_000, 1, 1)
 
 Texts: TypeAlias = pa.Array  # of strings
@@ -123,9 +124,11 @@ def _timestamp(column: pa.Array, type: SqlType, zone: str) -> Texts:
 
 def _timestamptz(column: pa.Array, type: SqlType, zone: str) -> Texts:
     micros = column.view(pa.int64())
-    # A day less on either side, so that local times are in range as well.
-    plain = _between(micros, (_YEAR_1 + 1) * calendar.DAY, (_YEAR_10000 - 1) * calendar.DAY)
     place = calendar.zone_named(zone)
+    # A day less on either side, so that local times are in range as well. Arrow knows the rules of
+    # a place no further than its table of transitions goes.
+    end = _YEAR_2037 if isinstance(place, ZoneInfo) else _YEAR_10000
+    plain = _between(micros, (_YEAR_1 + 1) * calendar.DAY, (end - 1) * calendar.DAY)
     if place is UTC:
         local = column.cast(pa.timestamp("us"))
         suffix: pa.Scalar | pa.Array = pa.scalar("+00")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from foreshore.adapter.client import CopyIn, CopyOptions
@@ -134,6 +134,8 @@ def test_what_was_copied_out_can_be_copied_in(
     assert read(desc, options, data, step, bulk=False) == wanted
 
 
+@example('"",', "csv", 1)
+@example("\\.\r1\n\t", "text", 2)
 @given(st.text('a1,"\\\n\r\t.', max_size=14), st.sampled_from(["text", "csv"]), st.integers(1, 15))
 def test_the_bulk_reader_and_the_exact_one_read_the_same(sent: str, format: str, step: int) -> None:
     desc = desc_of(a=TEXT, b=TEXT)
@@ -142,4 +144,4 @@ def test_the_bulk_reader_and_the_exact_one_read_the_same(sent: str, format: str,
     in_bulk = read(desc, options, data, 1000, bulk=True)
     assert in_bulk == read(desc, options, data, 1000, bulk=False)
     in_pieces = read(desc, options, data, step, bulk=True)
-    assert in_pieces == in_bulk or {in_pieces[0], in_bulk[0]} == {"!"}
+    assert in_pieces == in_bulk or {*in_pieces[:1], *in_bulk[:1]} == {"!"}
