@@ -9,6 +9,7 @@ does not have as PostgreSQL means them are registered once, as Arrow functions o
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from threading import Lock
 
@@ -28,12 +29,13 @@ from foreshore.compute.delta.tables import (
     by_position,
     conform,
     consolidate_select,
+    constant_table,
 )
 from foreshore.compute.delta.tick import TickDataflow
 from foreshore.compute.engine import Cancellation, Dataflow, Input, result_schema
 from foreshore.compute.protocol import DataflowDescription
-from foreshore.errors import NumericValueOutOfRange, QueryCanceled, Unavailable
-from foreshore.expr.ir import Relation, columns_of, sources_of
+from foreshore.errors import NumericValueOutOfRange, QueryCanceled, StatementTooComplex, Unavailable
+from foreshore.expr.ir import Constant, Relation, columns_of, sources_of
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
 from foreshore.update import DIFF, TIME, update_schema
@@ -80,6 +82,7 @@ class DuckDbEngine:
         self._connection.execute(f"SET GLOBAL allowed_directories = [{names}]")
         self._connection.execute("SET GLOBAL enable_external_access = false")
         self._connection.execute("SET GLOBAL lock_configuration = true")
+        self._functions = Functions(self._connection)
         self._schemas = count()
         self._lock = Lock()
         self._running: set[Cancellation] = set()
@@ -92,7 +95,7 @@ class DuckDbEngine:
         missing = set(plan.inputs) - set(schemas)
         assert not missing, f"no schema of {missing}"
         cursor = self._connection.cursor()
-        store = DuckDbStore(self._connection, cursor, f"dataflow{next(self._schemas)}")
+        store = DuckDbStore(self._functions, cursor, f"dataflow{next(self._schemas)}")
         return TickDataflow(plan, store, description.as_of)
 
     def evaluate(
@@ -151,10 +154,25 @@ class DuckDbEngine:
         needed = {id: inputs[id] for id in sources_of(relation)}
         sources = register_inputs(cursor, needed, as_of)
         dialect = DuckDbDialect()
-        select = Renderer(dialect, DuckDbIdioms(), sources).consolidated(relation)
-        register_duckdb(self._connection, list(dialect.used.values()))
+        constants = partial(register_constant, cursor)
+        renderer = Renderer(dialect, DuckDbIdioms(), sources, constant=constants)
+        select = renderer.consolidated(relation)
+        self._functions.register(dialect)
         result = cursor.execute(select).to_arrow_table()
         return conform(result, result_schema(columns_of(relation)))
+
+
+class Functions:
+    """The Arrow functions of the database, which all its cursors share."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+        self._lock = Lock()
+
+    def register(self, dialect: Dialect) -> None:
+        """Make callable what the statements of `dialect` call."""
+        with self._lock:
+            register_duckdb(self._connection, list(dialect.used.values()))
 
 
 class DuckDbStore:
@@ -162,14 +180,15 @@ class DuckDbStore:
 
     def __init__(
         self,
-        connection: duckdb.DuckDBPyConnection,
+        functions: "Functions",
         cursor: duckdb.DuckDBPyConnection,
         schema: str,
     ) -> None:
         self.dialect: Dialect = DuckDbDialect()
         self.idioms: Idioms = DuckDbIdioms()
-        self._connection = connection
+        self._functions = functions
         self._cursor = cursor
+        self._inputs: list[str] = []  # what is registered while hydrating
         self._registered = 0
         self._sizes: dict[str, tuple[int, int]] = {}  # entries when added up, and come since
         self._schema = schema
@@ -184,7 +203,14 @@ class DuckDbStore:
         as_of: int,
     ) -> Mapping[GlobalId, str]:
         """Return a FROM item for each input."""
+        self._inputs = [f"tail_{id}" for id in columns]
         return register_inputs(self._cursor, {id: inputs[id] for id in columns}, as_of)
+
+    def constant(self, constant: Constant) -> str:
+        """Return a FROM item for a constant."""
+        name = register_constant(self._cursor, constant)
+        self._inputs.append(name)
+        return name
 
     def hold(self, name: str, layout: Layout, select: str) -> None:
         """Make the contents `name` what `select` gives."""
@@ -194,6 +220,12 @@ class DuckDbStore:
             row = self._execute(f"INSERT INTO {name} {select}").fetchone()
         assert row is not None
         self._sizes[name] = (int(row[0]), 0)
+
+    def release(self) -> None:
+        """Let go of inputs and constants."""
+        for name in self._inputs:
+            self._cursor.unregister(name)
+        self._inputs = []
 
     def forget(self, name: str) -> None:
         """Drop the contents `name`."""
@@ -272,13 +304,24 @@ class DuckDbStore:
     def _execute(self, sql: str) -> duckdb.DuckDBPyConnection:
         """Run a rendered statement, with the functions registered that it may call."""
         if len(self.dialect.used) > self._registered:
-            register_duckdb(self._connection, list(self.dialect.used.values()))
+            self._functions.register(self.dialect)
             self._registered = len(self.dialect.used)
         return self._cursor.execute(sql)
 
     def _create(self, name: str, layout: Layout) -> None:
         columns = ", ".join(f"{column} {type}" for column, type in (*layout.rows, *layout.sums))
         self._cursor.execute(f"CREATE TABLE {name} ({columns})")
+
+
+_constants = count()
+
+
+def register_constant(cursor: duckdb.DuckDBPyConnection, constant: Constant) -> str:
+    """Return a FROM item for a constant: c0, ..., d."""
+    table = constant_table(constant)
+    name = f"constant{next(_constants)}"
+    cursor.register(name, table)
+    return name
 
 
 def register_inputs(
@@ -326,5 +369,9 @@ def _faults() -> Iterator[None]:
         raise QueryCanceled from error
     except duckdb.OutOfMemoryException as error:
         raise Unavailable("out of memory", sqlstate="53200", detail=str(error)) from error
+    except (duckdb.ParserException, duckdb.BinderException) as error:
+        if "depth" not in str(error):
+            raise
+        raise StatementTooComplex("the statement is nested too deeply") from error
     except (duckdb.OutOfRangeException, duckdb.ConversionException) as error:
         raise NumericValueOutOfRange("value out of range") from error

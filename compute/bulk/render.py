@@ -11,7 +11,7 @@ others, by name, that go along with each row and separate groups: the renderer o
 ones.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -47,6 +47,8 @@ from foreshore.expr.ir import (
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType, SqlType, array_of
 
+# Constants of more rows are not written into statements.
+SHORT_CONSTANT = 4
 MAX_ROWS = 2**62  # more than there can be; twice as many is still a BIGINT
 
 
@@ -65,8 +67,9 @@ class Frame:
 class Renderer:
     """Renders relations over named tables into one statement.
 
-    `sources` are FROM items for collections, `tables` for what `LocalGet` names; all have the
-    columns `c0`, ..., those of `carry`, and `d`.
+    `sources` are FROM items for collections, `tables` for what `LocalGet` names, `constant` gives
+    them for constants of many rows, which would be slow as text; all have the columns `c0`, ...,
+    those of `carry`, and `d`.
     """
 
     def __init__(
@@ -76,11 +79,13 @@ class Renderer:
         sources: Mapping[GlobalId, str],
         tables: Mapping[int, str] | None = None,
         carry: tuple[str, ...] = (),
+        constant: Callable[[Constant], str] | None = None,
     ) -> None:
         self.dialect = dialect
         self.idioms = idioms
         self.carry = carry
         self._sources = sources
+        self._long_constant = constant
         self._tables = dict(tables or {})
         self._names = 0
         self._ctes: list[tuple[str, str]] = []
@@ -190,6 +195,8 @@ class Renderer:
 
     def _constant(self, constant: Constant) -> Frame:
         width = len(constant.columns)
+        if self._long_constant is not None and len(constant.rows) > SHORT_CONSTANT:
+            return self.table(self._long_constant(constant), width)
         selects = []
         for row, count in constant.rows:
             items = [

@@ -30,13 +30,19 @@ from foreshore.compute.bulk.render import Renderer
 from foreshore.compute.bulk.spark_dialect import SparkDialect, configure_spark, register_spark
 from foreshore.compute.delta.describe import describe_plan
 from foreshore.compute.delta.differentiate import differentiate
-from foreshore.compute.delta.tables import Layout, by_position, conform, consolidate_select
+from foreshore.compute.delta.tables import (
+    Layout,
+    by_position,
+    conform,
+    consolidate_select,
+    constant_table,
+)
 from foreshore.compute.delta.tick import TickDataflow
 from foreshore.compute.engine import Cancellation, Dataflow, Input, result_schema
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.compute.spark_session import SparkOptions, start_spark
 from foreshore.errors import NumericValueOutOfRange, QueryCanceled
-from foreshore.expr.ir import Get, Relation, columns_of, sources_of, walk_relations
+from foreshore.expr.ir import Constant, Get, Relation, columns_of, sources_of, walk_relations
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
 from foreshore.update import DIFF, TIME
@@ -141,7 +147,7 @@ def _evaluate(
     columns = {n.id: n.columns for n in walk_relations(relation) if isinstance(n, Get)}
     needed = {id: inputs[id] for id in sources_of(relation)}
     sources = session.register_inputs(needed, columns, as_of)
-    renderer = Renderer(session.dialect, session.idioms, sources)
+    renderer = Renderer(session.dialect, session.idioms, sources, constant=session.constant)
     select = renderer.consolidated(relation)
     return conform(session.sql(select).toArrow(), result_schema(columns_of(relation)))
 
@@ -155,6 +161,7 @@ class Session:
         self.idioms: Idioms = SparkIdioms()
         self._registered = 0
         self._views: set[str] = set()
+        self._constants = count()
         configure_spark(spark)
         spark.udf.register(SUM_FLOAT, _sum_float_function())
 
@@ -173,6 +180,14 @@ class Session:
     def frame(self, table: pa.Table, columns: Sequence[tuple[str, str]]) -> Any:
         """Return an Arrow table as a data frame with columns of these names and types."""
         return self.spark.createDataFrame(table, schema=_schema(columns))
+
+    def constant(self, constant: Constant) -> str:
+        """Return a FROM item for a constant: c0, ..., d."""
+        name = f"constant{next(self._constants)}"
+        types = [self.dialect.type_name(column.type) for column in constant.columns]
+        columns = [(f"c{i}", type) for i, type in enumerate(types)]
+        self.show(name, self.frame(constant_table(constant), [*columns, ("d", "BIGINT")]))
+        return name
 
     def files(self, paths: Sequence[str], columns: Sequence[tuple[str, str]]) -> Any:
         """Return Parquet files of one schema as a data frame."""
@@ -218,9 +233,13 @@ class Session:
 
     def close(self) -> None:
         """Drop the views."""
-        for name in self._views:
+        self.hide(("",))
+
+    def hide(self, prefixes: tuple[str, ...]) -> None:
+        """Drop the views whose names begin with one of `prefixes`."""
+        for name in [name for name in self._views if name.startswith(prefixes)]:
             self.spark.catalog.dropTempView(name)
-        self._views.clear()
+            self._views.remove(name)
 
 
 @dataclass(slots=True)
@@ -265,9 +284,17 @@ class SparkStore:
         """Return a FROM item for each input."""
         return self._session.register_inputs({id: inputs[id] for id in columns}, columns, as_of)
 
+    def constant(self, constant: Constant) -> str:
+        """Return a FROM item for a constant."""
+        return self._session.constant(constant)
+
     def hold(self, name: str, layout: Layout, select: str) -> None:
         """Make the contents `name` what `select` gives, written by a job."""
         self._contents[name] = self._write(layout, select)
+
+    def release(self) -> None:
+        """Let go of inputs and constants."""
+        self._session.hide(("files_", "tail_", "constant"))
 
     def forget(self, name: str) -> None:
         """Drop the contents `name`."""

@@ -15,7 +15,7 @@ whose inputs has changed does not change, and is not rendered at all.
 The time "before" is written as -1: it is before every other.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from foreshore.compute.bulk.aggregates import Idioms, weight
 from foreshore.compute.bulk.dialect import Dialect
@@ -83,9 +83,10 @@ class TraceRenderer(Renderer):
         sources: Mapping[GlobalId, str],
         traces: Sequence[Trace],
         carry: tuple[str, ...] = (),
+        constant: Callable[[Constant], str] | None = None,
     ) -> None:
         tables = {trace.number: state_table(trace) for trace in traces}
-        super().__init__(dialect, idioms, sources, tables, carry)
+        super().__init__(dialect, idioms, sources, tables, carry, constant)
         self.traces = traces
 
     def frame(self, relation: Relation) -> Frame:
@@ -181,7 +182,11 @@ class ChangeRenderer(TraceRenderer):
     def changes(self, relation: Relation) -> str | None:
         """Return the statement for the updates of an output, None if there are none."""
         frame = self.change(relation)
-        return None if frame is None else self.with_ctes(self.consolidate(frame))
+        if frame is None:
+            return None
+        if isinstance(relation, Reduce | TopK | Threshold):  # its changes have been added up
+            return self.with_ctes(self.select(frame))
+        return self.with_ctes(self.consolidate(frame))
 
     def trace_changes(self, trace: Trace) -> str | None:
         """Return the statement for the updates of a trace, None if there are none."""

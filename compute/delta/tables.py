@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from foreshore.expr.datum import to_array
+from foreshore.expr.ir import Constant
 from foreshore.update import DIFF, TIME
 
 
@@ -34,6 +36,16 @@ def by_position(updates: pa.Table) -> pa.Table:
     width = updates.num_columns - 2
     assert updates.column_names[width:] == [TIME, DIFF], updates.schema
     return updates.rename_columns([*(f"c{i}" for i in range(width)), "t", "d"])
+
+
+def constant_table(constant: Constant) -> pa.Table:
+    """Return the rows of a constant with their multiplicities: c0, ..., d."""
+    arrays = [
+        to_array([row[i] for row, _ in constant.rows], column.type)
+        for i, column in enumerate(constant.columns)
+    ]
+    arrays.append(pa.array([count for _, count in constant.rows], pa.int64()))
+    return pa.Table.from_arrays(arrays, [*(f"c{i}" for i in range(len(arrays) - 1)), "d"])
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:

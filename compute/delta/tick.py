@@ -33,6 +33,7 @@ from foreshore.compute.delta.differentiate import TickPlan, Trace
 from foreshore.compute.delta.tables import Layout
 from foreshore.compute.engine import ERRORS, Input, Output, output_schema, result_schema
 from foreshore.expr.ir import (
+    Constant,
     Get,
     LocalGet,
     Reduce,
@@ -68,8 +69,16 @@ class Store(Protocol):
         """Return a FROM item for each input, its columns c0, ... and d, as of a time."""
         ...
 
+    def constant(self, constant: Constant) -> str:
+        """Return a FROM item for a constant, its columns c0, ... and d."""
+        ...
+
     def hold(self, name: str, layout: Layout, select: str) -> None:
         """Make the contents `name` what `select` gives."""
+        ...
+
+    def release(self) -> None:
+        """Let go of inputs and constants; what was made of them is held."""
         ...
 
     def forget(self, name: str) -> None:
@@ -142,15 +151,16 @@ class TickDataflow:
         plan, store = self._plan, self._store
         sources = store.sources(inputs, plan.inputs, self._as_of)
         for trace in plan.traces:
-            renderer = TraceRenderer(store.dialect, store.idioms, sources, plan.traces)
+            renderer = self._renderer(sources)
             store.hold(
                 state_table(trace), layout_of(trace, store, timed=False), renderer.contents(trace)
             )
         outputs = []
         for output in plan.outputs:
-            renderer = TraceRenderer(store.dialect, store.idioms, sources, plan.traces)
+            renderer = self._renderer(sources)
             rows = store.read(renderer.consolidated(output), result_schema(columns_of(output)))
             outputs.append(_at(rows, self._as_of))
+        store.release()
         for trace in plan.traces:
             if not trace.kept:
                 store.forget(state_table(trace))
@@ -195,6 +205,12 @@ class TickDataflow:
     def close(self) -> None:
         """Free what the dataflow holds."""
         self._store.close()
+
+    def _renderer(self, sources: Mapping[GlobalId, str]) -> TraceRenderer:
+        store = self._store
+        return TraceRenderer(
+            store.dialect, store.idioms, sources, self._plan.traces, (), store.constant
+        )
 
     def _parts(self, loaded: Mapping[GlobalId, pa.Table]) -> Iterator[Mapping[GlobalId, pa.Table]]:
         """Cut the window where it has more times than groups of rows are evaluated at at once."""

@@ -80,6 +80,16 @@ PLANS: dict[str, Relation] = {
     "a constant beside a table": Union(
         (Constant((((1, "x"), 2),), (ColumnType(INT4), ColumnType(TEXT))), Project(U1, (0, 2)))
     ),
+    "a long constant in a join": Join(
+        (
+            U1,
+            Constant(
+                tuple(((i % 4, "ab"[i % 2]), i % 3 + 1) for i in range(9)),
+                (ColumnType(INT4), ColumnType(TEXT)),
+            ),
+        ),
+        ((column(0), column(3)),),
+    ),
     "join": Join((U1, U2), ((column(0), column(3)),)),
     "join in which null equals null": Join((U1, U2), ((column(0), column(4)),), (0,)),
     "join of three": Join(
