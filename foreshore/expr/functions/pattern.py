@@ -305,7 +305,8 @@ for _name, _stem, _negated, _insensitive in (
 for _name in ("~~", "!~~", "~~*", "!~~*", "~", "!~", "~*", "!~*"):
     from foreshore.expr.functions.function import SCALARS
 
-    _function = SCALARS[_name][0].function
+    # Not the first of that name: `~` is an operator of integers, too.
+    _function = next(o.function for o in SCALARS[_name] if o.patterns == ("text", "text"))
     for _t in ("name", "bpchar"):
         overload(_name, f"{_t} text", _function)
 

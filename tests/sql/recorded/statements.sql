@@ -323,3 +323,5 @@ select to_char(d, 'YYYY'), to_char(c, '99'), to_date('2020', 'YYYY') from t
 select s = 'x', s || 'y', s like 'x%', length(s) from u
 select int4(1.5), text(1), float8(1), date('2020-01-01')
 select cast(null as int), null::text
+select relname from pg_catalog.pg_class where relname operator(pg_catalog.~) '^(t)$' collate pg_catalog.default and pg_catalog.pg_table_is_visible(oid)
+select relname::text ~ 'x', relname !~ '^pg_', 'a'::char(3) ~ 'a' from pg_class
