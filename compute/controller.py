@@ -656,7 +656,7 @@ class ComputeController:
                 "ready": replica.status is not None and replica.status.ready,
                 "failure": replica.status.failure if replica.status is not None else None,
                 "uppers": dict(replica.uppers),
-                "dataflows": [msgspec.structs.asdict(d) for d in replica.status.dataflows]
+                "dataflows": msgspec.to_builtins(replica.status.dataflows)
                 if replica.status is not None
                 else [],
             }

@@ -1,6 +1,7 @@
 """An arrangement at each readable time holds what its updates add up to, whatever it does inside."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ def arrangement(since: int = 0) -> Arrangement:
     return Arrangement("u1", SCHEMA, (INT4,), lambda rows: [rows.column(0)], since)
 
 
-def table(updates: list[tuple[int | None, str | None, int, int]]) -> pa.Table:
+def table(updates: Sequence[tuple[int | None, str | None, int, int]]) -> pa.Table:
     columns = list(zip(*updates, strict=True)) or [(), (), (), ()]
     schema = update_schema(SCHEMA)
     return pa.Table.from_arrays(

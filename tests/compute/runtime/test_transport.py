@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 from foreshore.compute import transport
 from foreshore.compute.protocol import Command, Feed, Frontiers, Hello, Message, Response
 from foreshore.compute.transport import Connection, FrameError, Frames, encode_frame
+from foreshore.ids import GlobalId
+
+U1 = GlobalId("u1")
 
 
 def table(rows: int) -> pa.Table:
@@ -29,7 +32,7 @@ def test_frames_are_the_same_however_the_bytes_are_cut(
     shape: list[tuple[int, int]], data: st.DataObject
 ) -> None:
     sent = [
-        (Frontiers({f"u{i}": i}), tuple(table(rows + k) for k in range(count)))
+        (Frontiers({GlobalId(f"u{i}"): i}), tuple(table(rows + k) for k in range(count)))
         for i, (count, rows) in enumerate(shape)
     ]
     stream = b"".join(bytes_of(message, *tables) for message, tables in sent)
@@ -56,13 +59,13 @@ def test_what_follows_a_hello_at_once_may_be_large() -> None:
     connection: Connection[Message] = Connection(
         Command, lambda _, message, __: got.append(message), lambda _: None, "secret"
     )
-    feed = Feed((("u1", 0, 1, True),))
+    feed = Feed(((U1, 0, 1, True),))
     connection.data_received(bytes_of(Hello("secret", "r1")) + bytes_of(feed, table(5000)))
     assert got == [Hello("secret", "r1"), feed]
 
 
 def test_leftover_bytes_are_an_error() -> None:
-    frame = bytearray(bytes_of(Frontiers({"u1": 1}), table(3)) + b"\0" * 8)
+    frame = bytearray(bytes_of(Frontiers({U1: 1}), table(3)) + b"\0" * 8)
     frame[:4] = (len(frame) - 4).to_bytes(4, "little")
     lost: list[bool] = []
     got: list[Message] = []
@@ -75,7 +78,7 @@ def test_leftover_bytes_are_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    "first", [Feed((("u1", 0, 1, False),)), Hello("guess", "r1"), Hello("x" * 5000, "r1")]
+    "first", [Feed(((U1, 0, 1, False),)), Hello("guess", "r1"), Hello("x" * 5000, "r1")]
 )
 def test_nothing_is_delivered_to_who_does_not_know_the_secret(first: Message) -> None:
     async def scenario() -> None:
@@ -87,12 +90,10 @@ def test_nothing_is_delivered_to_who_does_not_know_the_secret(first: Message) ->
             "127.0.0.1",
             0,
         )
-        _, client = await loop.create_connection(
-            lambda: Connection(Response, lambda *_: None, lambda _: lost.set()),
-            *server.sockets[0].getsockname(),
-        )
+        client: Connection[Message] = Connection(Response, lambda *_: None, lambda _: lost.set())
+        await loop.create_connection(lambda: client, *server.sockets[0].getsockname())
         client.send(first)
-        client.send(Feed((("u1", 0, 1, False),)))
+        client.send(Feed(((U1, 0, 1, False),)))
         await asyncio.wait_for(lost.wait(), 10)
         server.close()
         assert got == []
@@ -101,5 +102,5 @@ def test_nothing_is_delivered_to_who_does_not_know_the_secret(first: Message) ->
 
 
 def test_messages_decode_as_they_were() -> None:
-    command = Feed((("u1", 0, 5, True), ("u2", 3, 4, False)))
+    command = Feed(((U1, 0, 5, True), (GlobalId("u2"), 3, 4, False)))
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(command), type=Command) == command
