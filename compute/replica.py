@@ -16,6 +16,7 @@ import contextlib
 import gc
 import logging
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -600,6 +601,9 @@ async def serve(
     else:
         await task
     server.close()
+    scratch = os.environ.get(SCRATCH_VARIABLE)
+    if lifeline and scratch:
+        shutil.rmtree(scratch, ignore_errors=True)  # who would have done it may have been killed
     os._exit(0)  # engines' threads do not hold a replica that nobody needs
 
 

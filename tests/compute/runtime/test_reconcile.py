@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from foreshore.compute.transport import SECRET_VARIABLE
+from foreshore.compute.transport import SCRATCH_VARIABLE, SECRET_VARIABLE
 from tests.compute.runtime.harness import (
     Environment,
     counts_of,
@@ -111,5 +111,29 @@ def test_a_controller_that_connects_anew_finds_the_indexes_warm(
             await first_life()
             await second_life()
             await third_life()
+
+    run(scenario)
+
+
+def test_a_replica_ends_with_its_environment_and_leaves_nothing(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        scratch = tmp_path / "scratch"
+        scratch.mkdir()
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "foreshore.compute.replica"),
+            *("--listen", f"unix:{scratch / 'socket'}", "--lifeline"),
+            stdin=asyncio.subprocess.PIPE,
+            env={
+                **os.environ,
+                SECRET_VARIABLE: secrets.token_hex(),
+                SCRATCH_VARIABLE: str(scratch),
+            },
+        )
+        while not (scratch / "socket").exists():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        assert process.stdin is not None
+        process.stdin.close()  # as the end of the environment would, however it ends
+        assert await process.wait() == 0
+        assert not scratch.exists()
 
     run(scenario)
