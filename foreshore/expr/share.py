@@ -64,7 +64,7 @@ def share_all(
         if uses[id(node)] > 1 and not _is_plain(node):
             number = next(numbers)
             bindings.append((number, built))
-            built = LocalGet(number, columns_of(node))
+            built = LocalGet(number, columns_of(built))
         done[id(node)] = built
     return bindings, [done[id(root)] for root in roots]
 

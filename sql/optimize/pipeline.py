@@ -20,7 +20,7 @@ from foreshore.sql.optimize.fold import fold
 from foreshore.sql.optimize.projection import narrow
 from foreshore.sql.optimize.pushdown import push_predicates
 
-MOST_ROUNDS = 5
+MOST_ROUNDS = 20  # two or three as a rule; one for each outer join that turns out to be inner
 
 
 def optimize(relation: Relation, fallible: Test = may_fail) -> Relation:

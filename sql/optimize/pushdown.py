@@ -13,6 +13,7 @@ from typing import assert_never
 
 from foreshore.expr.ir import (
     Call,
+    Column,
     Constant,
     Filter,
     FlatMap,
@@ -35,7 +36,7 @@ from foreshore.expr.ir import (
     columns_of,
     type_of,
 )
-from foreshore.expr.split import Test, can_fail, columns_used, shift
+from foreshore.expr.split import Test, can_fail, columns_used, is_not_null, shift
 from foreshore.sql.optimize import build
 from foreshore.sql.optimize.scalars import MOST_NODES, conjuncts, put_in, remap, size_of
 from foreshore.types import BOOL
@@ -169,6 +170,13 @@ class _Pushdown:
                             continue
                         moved = shift(other, widths[side] - ends[side])
                         each[side].append(Call("eq", (moved, value), BOOL))
+        for position, equivalence in enumerate(classes):
+            for scalar in equivalence if position not in join.null_safe else ():
+                side = build.owner_of(scalar, ends)
+                if isinstance(scalar, Column) and side is not None:
+                    moved = shift(scalar, widths[side] - ends[side])
+                    if isinstance(moved, Column) and _pads(join.inputs[side], moved.index):
+                        each[side].append(is_not_null(moved))  # the padding finds no partner
         inputs = [
             self.push(input, list(dict.fromkeys(own)))
             for input, own in zip(join.inputs, each, strict=True)
@@ -217,6 +225,37 @@ class _Pushdown:
             return relation
         joined = build.join(join.inputs, classes, join.null_safe, self.fallible)
         return build.filter_(joined, rest, self.fallible)
+
+
+def _pads(relation: Relation, column: int) -> bool:
+    """Whether some side of a Union has nothing but NULL in `column`, as an outer join's has."""
+    match relation:
+        case Project(input=input, outputs=outputs):
+            return _pads(input, outputs[column])
+        case Filter(input=input):
+            return _pads(input, column)
+        case Map(input=input):
+            return column < len(columns_of(input)) and _pads(input, column)
+        case Union(inputs=inputs):
+            return any(_is_null_in(input, column) or _pads(input, column) for input in inputs)
+        case _:
+            return False
+
+
+def _is_null_in(relation: Relation, column: int) -> bool:
+    match relation:
+        case Project(input=input, outputs=outputs):
+            return _is_null_in(input, outputs[column])
+        case Filter(input=input):
+            return _is_null_in(input, column)
+        case Map(input=input, scalars=scalars):
+            width = len(columns_of(input))
+            if column < width:
+                return _is_null_in(input, column)
+            scalar = scalars[column - width]
+            return isinstance(scalar, Literal) and scalar.value is None
+        case _:
+            return False
 
 
 def _divide(
