@@ -1,0 +1,39 @@
+"""The plan of changes, as EXPLAIN PHYSICAL PLAN shows it."""
+
+from foreshore.compute.bulk.evaluate import plans_of
+from foreshore.compute.delta.describe import describe_plan
+from foreshore.compute.delta.differentiate import differentiate
+from foreshore.expr.ir import Aggregate, Call, Join, Map, Reduce, count_all
+from foreshore.types import INT4, TEXT, numeric_of_scale
+from tests.compute.plans import U1, U2, column
+
+WANTED = """\
+Engine: duckdb
+Trace #0: rows (integer, integer, text)
+  Get u1
+Trace #1: rows (integer, integer)
+  Get u2
+Trace #2: accumulators (rows, count, sum) by (text)
+  Project (c5, c6)
+    Map (2 scalars)
+      Delta join of 2 on 1 equivalences
+        #0
+        #1
+Rows:
+  Reduce by 1 keys: count, sum
+    #2"""
+
+
+def test_a_join_and_a_group_have_three_traces() -> None:
+    join = Join((U1, U2), ((column(0), column(3)),))
+    total = Aggregate("sum", (column(4),), numeric_of_scale(0))
+    view = Reduce(join, (column(2, TEXT),), (count_all(), total))
+    assert describe_plan("duckdb", differentiate(plans_of(view).all)) == WANTED
+
+
+def test_equal_inputs_share_a_trace_also_with_the_errors() -> None:
+    failing = Call("divide(int4,int4)", (column(0), column(1)), INT4)
+    view = Map(Join((U1, U1), ((column(0), column(3)),)), (failing,))
+    plan = differentiate(plans_of(view).all)
+    assert len(plan.outputs) == 2
+    assert [trace.leaf for trace in plan.traces] == ["u1"]
