@@ -174,7 +174,6 @@ def serve_command(
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
     sys.setswitchinterval(0.001)  # a thread of pure Python holds the loop up no longer than this
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

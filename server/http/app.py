@@ -41,7 +41,11 @@ class HttpServer:
 
     def __init__(self, is_ready: Callable[[], bool]) -> None:
         config = uvicorn.Config(
-            application(is_ready), log_config=None, lifespan="off", access_log=False
+            application(is_ready),
+            log_config=None,
+            log_level="warning",
+            lifespan="off",
+            access_log=False,
         )
         self._server = _Server(config)
         self._task: asyncio.Task[None] | None = None
