@@ -235,6 +235,7 @@ class Conversation:
             )
 
     def _complete(self, tag: str) -> None:
+        metrics.STATEMENTS.inc()
         self._notices()
         self._wire.put(message.command_complete(tag))
 
