@@ -239,3 +239,60 @@ select lower(b) as l from t where b is not null order by l desc limit 1
 select (z)[1], (array[4,5,6])[2:3], z[5] from u
 select exists (select * from t where a = t.a), (select b from t where a = 2)
 select interval '1 day 02:03:04' day, interval '1 year 5 days' month, interval '10:20:30' hour to minute, interval '-3' month
+select t1.a, x.m from t t1, lateral (select max(t2.a) m from t t2 where t2.a < t1.a) x where x.m is not null
+select a, (select (select count(*) from u u2 where u2.a = u1.a and u2.a = t.a) from u u1 where u1.a = t.a limit 1) from t
+select t.a, s.k from t left join lateral (select u.a + t.a as k from u where u.a > t.a) s on s.k > 4
+select t.a, g1, g2 from t, generate_series(1, t.a) g1, generate_series(g1, t.a) g2 where t.a = 2
+select t.a from t, (values (1), (2)) v(x) where v.x = t.a group by t.a having count(*) >= (select count(*) from u where u.a = t.a)
+select a from t where a in (select a from u where u.a = t.a and u.x in (select x from u u2 where u2.a = t.a))
+select count(*) from t where (select b from u where u.a = t.a limit 1) = b
+select sum(a) filter (where exists (select 1 from u where u.a = t.a)) from t
+select array(select array_length(z, 1) from u order by a, x)
+select b, array(select distinct t2.a from t t2 where t2.b = t.b) from t group by b
+select * from (select a, count(*) over_n from t group by a) q where over_n > 1
+select t.a + u.a as s, count(*) from t, u group by s order by s nulls first
+select coalesce(t.a, u.a) as k, count(*) from t full join u using (a) group by 1 order by 1 nulls last
+select a, count(*) from t join u using (a) group by a
+select u.a, count(*) from t right join u using (a) group by u.a
+select a.x, b.x from (select 1 x) a cross join lateral (select a.x + 1 as x) b
+select * from t natural left join u where a = 3
+select (select a from t where false) is null, (select count(*) from t where false)
+select 1 from t having true
+select 1 from t having count(*) > 100
+select a, b from t group by a, b having max(c) = min(c) and a < 3
+select string_agg(x::text, '' order by x desc) from (values (1), (3), (2)) v(x)
+select max(x) from (select count(*) as x from t group by b) q
+select (select a from (values (1), (2)) v(a) order by a desc limit 1)
+select x from (values (1), (2), (3), (4)) v(x) order by x desc offset 1 limit 2
+(select a from t order by a desc nulls last limit 1) union all (select a from u order by a limit 1)
+select * from ((select 1 as a) union (select 2)) q order by a
+select 1 as a, 2 as b union all select 3, 4 order by b desc, a
+select a from t union select 'NaN'::float8
+select null as n union all select 1
+select case when a > 2 then null else a end from t
+select x = any (select a from u) from (values (1), (9), (null)) v(x)
+select x <> all (select a from u) from (values (1), (9), (null)) v(x)
+select (x, 'q') in (select a, s from u) from (values (1), (9), (null)) v(x)
+select exists (select 1 from u where u.a = v.x) from (values (1), (9), (null)) v(x)
+select t.a, case when exists (select 1 from u where u.a = t.a) then 'yes' else 'no' end from t
+select a from t order by (select count(*) from u where u.a = t.a) desc, a nulls last
+select a from t group by a order by (select count(*) from u where u.a = t.a) desc, a
+select a, b from t where (a is null) = (b = 'z')
+select 'a' = any('{a,b}'), 1 = any('{1,2}'), 3 = all('{3}')
+select (array['x','y'])[a] from t
+select a from t where b in (select unnest(array['x', 'y']))
+select extract(epoch from timestamp '2020-01-01 00:00:01.5'), extract(isodow from date '2024-05-19')
+select count(distinct a + 1), sum(distinct a), avg(distinct a), min(distinct a) from t
+select a, sum(a) + 1 as s from t group by a having sum(a) + 1 > 2
+select least(a, 2) l, count(*) from t group by l order by l
+select upper(s) || lower(s) u2 from u order by u2
+select sum(a), sum(a) + 1, sum(a) * 2 from t
+select avg(a) from t group by b = 'x'
+select not e, e = true, e <> false, e::int + 1 from t
+select max(a), b from t where b is not null group by b order by max(a) desc, b
+select t.* from t join (select max(a) m from t) q on t.a = q.m
+select 1 / (select count(*) from t)
+select c::int8, c::float8, x::int, x::numeric(5,1) from t join u using (a) where x > 0 and x < 100
+select z || array[9], array_append(z, 1), array_cat(z, z) from u
+select d, d + a, d - a from t
+select (d + 1)::text, to_timestamp(1.5) from t where a = 1
