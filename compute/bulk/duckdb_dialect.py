@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from foreshore.compute.bulk.dialect import ArrowFunction, Dialect
 from foreshore.expr.functions.comparison import PLAIN, interval_key
-from foreshore.expr.functions.function import Rendering, ScalarFunction
-from foreshore.types import NUMERIC_DIGITS, Datum, SqlType
+from foreshore.expr.functions.function import Rendering, ScalarFunction, Signature
+from foreshore.types import INT8, NUMERIC_DIGITS, Datum, SqlType
 
 _TYPES = {
     "bool": "BOOLEAN",
@@ -38,6 +38,14 @@ _TYPES = {
     "mz_timestamp": "BIGINT",
     "int2vector": "SMALLINT[]",
     "oidvector": "BIGINT[]",
+}
+
+
+_STAMPS = frozenset({-(2**63), 2**63 - 1})
+_EXTREMES = {
+    "date": frozenset({-(2**31), 2**31 - 1}),
+    "timestamp": _STAMPS,
+    "timestamptz": _STAMPS,
 }
 
 
@@ -76,6 +84,10 @@ class DuckDbDialect(Dialect):
                 return f"CAST([{', '.join(map(str, datum))}] AS {name})"
             case float():
                 return f"CAST('{datum!r}' AS {name})"
+            case int() if type.name in _EXTREMES and datum in _EXTREMES[type.name]:
+                # DuckDB has infinities of its own; ours are the extremes of the integer.
+                raw = Signature((INT8,), type)
+                return self.arrow_call("of_integer(int8)", raw, [f"CAST({datum} AS BIGINT)"])
             case int():
                 return _integral(datum, type, name)
             case str() if type.name == "numeric":
@@ -109,7 +121,7 @@ def _integral(datum: int, type: SqlType, name: str) -> str:
         case "timestamptz":
             return f"CAST(make_timestamp(CAST({datum} AS BIGINT)) AS TIMESTAMPTZ)"
         case _:
-            return f"CAST({datum} AS {name})"
+            return f"CAST('{datum}' AS {name})" if datum < 0 else f"CAST({datum} AS {name})"
 
 
 def type_name(type: SqlType) -> str:
@@ -165,4 +177,5 @@ def _of_arity(function: ArrowFunction, count: int) -> Callable[..., pa.Array]:
     """Return `function` with as many parameters as DuckDB will count."""
     names = ", ".join(f"a{i}" for i in range(count))
     scope: dict[str, Any] = {"function": function}
-    return eval(f"lambda {names}: function({names})", scope)  # names only, none of a user's
+    made: Callable[..., pa.Array] = eval(f"lambda {names}: function({names})", scope)
+    return made  # of names only, none of a user's

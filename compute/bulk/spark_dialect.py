@@ -178,4 +178,5 @@ def _of_arity(function: ArrowFunction, count: int) -> Callable[..., pa.Array]:
         return values if values.type == returned else values.cast(returned)
 
     scope: dict[str, Any] = {"function": call}
-    return eval(f"lambda {names}: function({names})", scope)  # names only, none of a user's
+    made: Callable[..., pa.Array] = eval(f"lambda {names}: function({names})", scope)
+    return made  # of names only, none of a user's

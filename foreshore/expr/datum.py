@@ -67,16 +67,16 @@ def from_array(array: pa.Array, type: SqlType) -> list[Datum]:
         case "numeric":
             return [None if v is None else numeric_datum(v, type) for v in array.to_pylist()]
         case "date":
-            return array.view(pa.int32()).to_pylist()
+            return list(array.view(pa.int32()).to_pylist())
         case "time" | "timestamp" | "timestamptz":
-            return array.view(pa.int64()).to_pylist()
+            return list(array.view(pa.int64()).to_pylist())
         case "interval":
             return [
                 None if v is None else (v["months"], v["days"], v["micros"])
                 for v in array.to_pylist()
             ]
         case _:
-            return array.to_pylist()
+            return list(array.to_pylist())
 
 
 def numeric_datum(value: Decimal, type: SqlType) -> str:

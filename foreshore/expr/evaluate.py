@@ -12,13 +12,14 @@ over the rows that reach them, if they may fail or are costly.
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.expr import datum
-from foreshore.expr.functions.function import apply
+from foreshore.expr.functions.function import ScalarFunction, Signature, apply
 from foreshore.expr.functions.registry import scalar_function, signature
 from foreshore.expr.ir import (
     And,
@@ -33,9 +34,9 @@ from foreshore.expr.ir import (
     type_of,
     with_operands,
 )
-from foreshore.types import TEXT, arrow_type
+from foreshore.types import arrow_type
 
-Errors = pa.Array | None
+Errors: TypeAlias = pa.Array | None
 NO_TEXT = pa.scalar(None, pa.string())
 
 
@@ -67,12 +68,18 @@ def fallible(scalar: Scalar) -> bool:
 
 
 @lru_cache(65_536)
-def _plan(call: Call) -> tuple[object, object]:
+def _plan(call: Call) -> tuple[ScalarFunction, Signature]:
     return scalar_function(call.function), signature(call)
 
 
+class _Columns(Protocol):
+    """What an evaluation needs of its columns."""
+
+    def __getitem__(self, index: int, /) -> pa.Array: ...
+
+
 class _Evaluation:
-    def __init__(self, columns: Sequence[pa.Array], rows: int) -> None:
+    def __init__(self, columns: _Columns, rows: int) -> None:
         self.columns = columns
         self.rows = rows
 
@@ -116,12 +123,12 @@ class _Evaluation:
                 failed if errors is None else errors if failed is None else _first(errors, failed)
             )
         if not arrays:
-            values, _ = apply(function, types, ())  # type: ignore[arg-type]
+            values, _ = apply(function, types, ())
             return (values if self.rows == 1 else pa.repeat(values[0], self.rows)), None
-        values, failed = apply(function, types, arrays)  # type: ignore[arg-type]
+        values, failed = apply(function, types, arrays)
         if errors is None:
             return values, failed
-        if not function.strict:  # type: ignore[attr-defined]
+        if not function.strict:
             values = pc.if_else(errors.is_null(), values, pa.scalar(None, values.type))
         return values, errors if failed is None else _first(errors, failed)
 
@@ -207,18 +214,15 @@ class _Evaluation:
         return _Evaluation(_Taken(self.columns, indices), len(where))
 
 
-class _Taken(Sequence[pa.Array]):
+class _Taken:
     """Columns at some rows, taken when they are asked for."""
 
-    def __init__(self, columns: Sequence[pa.Array], indices: pa.Array) -> None:
+    def __init__(self, columns: _Columns, indices: pa.Array) -> None:
         self.columns = columns
         self.indices = indices
         self.taken: dict[int, pa.Array] = {}
 
-    def __len__(self) -> int:
-        return len(self.columns)
-
-    def __getitem__(self, index: int) -> pa.Array:  # type: ignore[override]
+    def __getitem__(self, index: int) -> pa.Array:
         if index not in self.taken:
             self.taken[index] = self.columns[index].take(self.indices)
         return self.taken[index]
@@ -265,6 +269,3 @@ def fold(scalar: Scalar) -> Scalar:
         return scalar
     value = constant(scalar)
     return scalar if isinstance(value, str) else value
-
-
-__all__ = ["TEXT", "constant", "evaluate", "fallible", "fold", "is_constant", "outcome"]

@@ -35,7 +35,7 @@ def sql_of(case: Case) -> str:
 
 def answer(connection: "psycopg.Connection[tuple[str | None]]", sql: str, row: object) -> object:
     try:
-        found = connection.execute(f"SELECT ({sql})::text", row).fetchone()  # type: ignore[arg-type,call-overload]
+        found = connection.execute(f"SELECT ({sql})::text", row).fetchone()  # type: ignore[call-overload]
     except psycopg.Error as error:
         return {"error": f"{error.sqlstate} {error.diag.message_primary}"}
     assert found is not None

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foreshore.expr.functions.decimals import text_where
 from foreshore.expr.functions.function import (
     Kernel,
     Outcome,
@@ -85,7 +86,7 @@ def _modulo(types: Signature, a: pa.Array, b: pa.Array) -> Outcome:
     values = pa.array(np.fmod(x, safe).astype(x.dtype, copy=False), arrow, mask=zero)
     if not zero.any():
         return values
-    return values, pa.array(np.where(zero, DIVISION_BY_ZERO, None), pa.string())
+    return values, text_where(zero, DIVISION_BY_ZERO)
 
 
 def _negate(types: Signature, a: pa.Array) -> Outcome:
@@ -241,7 +242,7 @@ for _t in WIDTHS:
         stem="negate",
         fallible=True,
         error=_range_error,
-        duckdb=lambda d, t, a: f"TRY(-({a[0]}))",
+        duckdb=lambda d, t, a: f"TRY({d.literal(0, t.result)} - {a[0]})",
         spark=lambda d, t, a: (
             f"TRY_CAST(-CAST({a[0]} AS DECIMAL(20,0)) AS {d.type_name(t.result)})"
         ),

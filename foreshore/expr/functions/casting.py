@@ -15,14 +15,20 @@ from foreshore.errors import data_error
 from foreshore.expr.datum import from_array
 from foreshore.expr.functions.casts import STRINGS, resolve_cast
 from foreshore.expr.functions.conditional import template
-from foreshore.expr.functions.decimals import divide_half_up, pack, rescale, unscaled, valid_of
+from foreshore.expr.functions.decimals import (
+    divide_half_up,
+    pack,
+    rescale,
+    text_where,
+    unscaled,
+    valid_of,
+)
 from foreshore.expr.functions.floats import floats
 from foreshore.expr.functions.function import (
     BY_KEY,
     Kernel,
     Outcome,
     Renderer,
-    Rendering,
     Signature,
     apply,
     hidden,
@@ -70,7 +76,7 @@ def _bounded(types: Signature, values: Any, valid: pa.Array | None) -> Outcome:
     if not outside.any():
         return pa.array(kept, pa.int64(), mask=mask).cast(arrow)
     missing = outside if mask is None else outside | mask
-    errors = pa.array(np.where(outside, out_of_range(types.result), None), pa.string())
+    errors = text_where(outside, out_of_range(types.result))
     return pa.array(kept, pa.int64(), mask=missing).cast(arrow), errors
 
 
@@ -94,7 +100,7 @@ def _float_to_integer(types: Signature, a: pa.Array) -> Outcome:
     result = pa.array(kept, pa.int64(), mask=mask).cast(arrow_type(types.result))
     if not outside.any():
         return result
-    return result, pa.array(np.where(outside, out_of_range(types.result), None), pa.string())
+    return result, text_where(outside, out_of_range(types.result))
 
 
 def _numeric_to_integer(types: Signature, a: pa.Array) -> Outcome:
@@ -175,7 +181,7 @@ def _numeric_to_float(types: Signature, a: pa.Array) -> Outcome:
 
 
 def _ratio(value: int, scale: int) -> float:
-    return value / 10**scale  # Python divides integers with one correct rounding
+    return float(value / 10**scale)  # Python divides integers with one correct rounding
 
 
 def _text(value: int, scale: int) -> str:
@@ -316,7 +322,7 @@ def _oid(types: Signature, a: pa.Array) -> Outcome:
     outside = (values < 0) | (values > 0xFFFFFFFF)
     mask = _mask(a)
     missing = outside if mask is None else outside | mask
-    errors = pa.array(np.where(outside, OID_RANGE, None), pa.string())
+    errors = text_where(outside, OID_RANGE)
     return pa.array(values, pa.int64(), mask=missing), errors
 
 
@@ -368,7 +374,7 @@ hidden("cast(bool,int4)", "bool", "int4", _widening, duckdb=plain, spark=plain)
 def text_of(array: pa.Array, type: SqlType) -> list[str | None]:
     """Return what casting each value to text gives."""
     if type.name in INTEGERS or type.name in ("oid", "mz_timestamp"):
-        return array.cast(pa.string()).to_pylist()
+        return list(array.cast(pa.string()).to_pylist())
     if type.name in STRINGS:
         return list(array.to_pylist())
     if type.name == "bool":
@@ -464,7 +470,8 @@ _declare_text_casts()
 def _cast_array(context: Any) -> Kernel:
     def kernel(types: Signature, a: pa.Array) -> Outcome:
         source, target = types.args[0].element, types.result.element
-        assert source is not None and target is not None, types
+        assert source is not None, types
+        assert target is not None, types
         step = resolve_cast(source, target, context)
         assert step is not None, types
         parents = pc.list_parent_indices(a)
@@ -495,7 +502,8 @@ def _nulls(a: pa.Array) -> Any:
 
 def _array_may_fail(types: Signature) -> bool:
     source, target = types.args[0].element, types.result.element
-    assert source is not None and target is not None, types
+    assert source is not None, types
+    assert target is not None, types
     step = resolve_cast(source, target, "explicit")
     return step is None or BY_KEY[step.key].may_fail(Signature((source,), step.result))
 

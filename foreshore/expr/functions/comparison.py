@@ -100,11 +100,11 @@ def order_keys(array: pa.Array, type: SqlType) -> list[Any]:
     if type.name == "interval":
         totals = interval_totals(array).tolist()
         return [t if v else None for t, v in zip(totals, array.is_valid().to_pylist(), strict=True)]
-    return [None if v is None else order_key(v, type) for v in array.to_pylist()]
+    return [None if d is None else order_key(d, type) for d in from_array(array, type)]
 
 
 def order_key(value: Any, type: SqlType) -> Any:
-    """Return the key of one value in Arrow's Python form (not NULL)."""
+    """Return the key of one datum (not NULL)."""
     if type.element is not None:
         element = type.element
         return tuple((1, 0) if v is None else (0, order_key(v, element)) for v in value)
@@ -112,9 +112,9 @@ def order_key(value: Any, type: SqlType) -> Any:
         case "float4" | "float8":
             return (1, 0.0) if value != value else (0, value + 0.0)
         case "interval":
-            if isinstance(value, dict):
-                value = (value["months"], value["days"], value["micros"])
             return (value[0] * 30 + value[1]) * DAY + value[2]
+        case "numeric":
+            return Decimal(value)
         case "jsonb":
             from foreshore.expr.functions.jsontext import json_order_key
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from foreshore import calendar
 from foreshore.errors import DatabaseError, data_error
 from foreshore.expr.datum import from_array, to_array
-from foreshore.expr.functions.decimals import pack
+from foreshore.expr.functions.decimals import pack, text_where
 from foreshore.expr.functions.function import (
     NO_LITERAL,
     Kernel,
@@ -74,7 +74,7 @@ def _faulty(types: Signature, values: Any, mask: Any, outside: Any, text: str) -
         return column(values, arrow, mask)
     missing = outside if mask is None else outside | mask
     kept = np.where(missing, 0, values)
-    return column(kept, arrow, missing), pa.array(np.where(outside, text, None), pa.string())
+    return column(kept, arrow, missing), text_where(outside, text)
 
 
 # --- intervals ---------------------------------------------------------------------------------
@@ -199,7 +199,8 @@ def _justify_interval(a: Interval) -> Interval:
 
 
 def _make_interval(*parts: Any) -> Interval:
-    years, months, weeks, days, hours, minutes, seconds = (*parts, *(0,) * (7 - len(parts)))
+    given = [*parts, 0, 0, 0, 0, 0, 0]
+    years, months, weeks, days, hours, minutes, seconds = given[:7]
     micros = hours * HOUR + minutes * MINUTE + int(np.rint(seconds * 1e6))
     return checked_interval(years * 12 + months, weeks * 7 + days, micros)
 
@@ -297,9 +298,7 @@ def _difference(types: Signature, a: pa.Array, b: pa.Array) -> Outcome:
     if not outside.any():
         return result
     text = data_error("22008", "cannot subtract infinite timestamps")
-    return result, pa.array(
-        np.where(infinite, text, np.where(outside, INTERVAL_RANGE, None)), pa.string()
-    )
+    return result, pc.coalesce(text_where(infinite, text), text_where(outside, INTERVAL_RANGE))
 
 
 def intervals(months: Any, days: Any, micros: Any, mask: Any = None) -> pa.Array:
@@ -340,7 +339,7 @@ def _date_minus_date(types: Signature, a: pa.Array, b: pa.Array) -> Outcome:
     if not infinite.any():
         return result
     text = data_error("22008", "cannot subtract infinite dates")
-    return result, pa.array(np.where(infinite, text, None), pa.string())
+    return result, text_where(infinite, text)
 
 
 def _swapped(kernel: Kernel) -> Kernel:
@@ -498,7 +497,7 @@ def _truncate(unit: str, values: Any) -> Any:
     return np.where(infinite, values, out)
 
 
-def _by_unit(one: Callable[[Signature, str, pa.Array], Outcome]) -> Kernel:
+def _by_unit(one: Callable[..., Outcome]) -> Kernel:
     """Return the kernel of a function whose first argument names a unit, mostly one for all rows."""
 
     def kernel(types: Signature, units: pa.Array, a: pa.Array, *rest: pa.Array) -> Outcome:
@@ -506,22 +505,24 @@ def _by_unit(one: Callable[[Signature, str, pa.Array], Outcome]) -> Kernel:
         single = only_value(units)
         if single is not None:
             return _try_unit(one, types, single, a, *rest)
-        values: list[Any] = [pa.scalar(None, arrow)] * len(a)
-        errors: list[str | None] = [None] * len(a)
+        pieces: list[pa.Array] = [pa.nulls(1, arrow)]
+        failures: list[pa.Array] = [pa.nulls(1, pa.string())]
+        places = np.zeros(len(a), dtype=np.int64)  # where each row is in the pieces; 0 is NULL
+        size = 1
         for unit in units.unique().to_pylist():
             if unit is None:
                 continue
-            where = np.flatnonzero(
-                pc.equal(units, unit).fill_null(False).to_numpy(zero_copy_only=False)
-            )
+            same = pc.equal(units, unit).fill_null(False).to_numpy(zero_copy_only=False)
+            where = np.flatnonzero(same)
             taken = [x.take(pa.array(where)) for x in (a, *rest)]
             outcome = _try_unit(one, types, unit, *taken)
             got, failed = outcome if isinstance(outcome, tuple) else (outcome, None)
-            for i, row in enumerate(where.tolist()):
-                values[row] = got[i]
-                errors[row] = failed[i].as_py() if failed is not None else None
-        data = [None if v is None or not v.is_valid else v.as_py() for v in values]
-        return pa.array(data, arrow), pa.array(errors, pa.string())
+            places[where] = size + np.arange(len(where))
+            size += len(where)
+            pieces.append(got)
+            failures.append(pa.nulls(len(where), pa.string()) if failed is None else failed)
+        order = pa.array(places)
+        return pa.concat_arrays(pieces).take(order), pa.concat_arrays(failures).take(order)
 
     return kernel
 
@@ -762,7 +763,7 @@ def _extract(types: Signature, name: str, a: pa.Array) -> Outcome:
     result, _ = pack(values, pa.array(~missing) if missing.any() else None, target)
     if not failing.any():
         return result
-    return result, pa.array(np.where(failing, _INFINITE, None), pa.string())
+    return result, text_where(failing, _INFINITE)
 
 
 def _date_part(types: Signature, name: str, a: pa.Array) -> Outcome:
@@ -972,9 +973,7 @@ def _millis(types: Signature, a: pa.Array) -> Outcome:
     outside = outside if mask is None else outside & ~mask
     missing = outside if mask is None else outside | mask
     result = pa.array(np.where(missing, 0, values // 1000), pa.int64(), mask=missing)
-    return (
-        (result, pa.array(np.where(outside, text, None), pa.string())) if outside.any() else result
-    )
+    return (result, text_where(outside, text)) if outside.any() else result
 
 
 def _from_millis(types: Signature, a: pa.Array) -> Outcome:
@@ -1007,6 +1006,12 @@ def _isfinite(types: Signature, a: pa.Array) -> Outcome:
     return pa.array(~infinite)
 
 
+hidden(
+    "of_integer(int8)",
+    "int8",
+    "any",
+    lambda types, a: column(integers(a), arrow_type(types.result), nulls(a)),
+)
 declare("+", "interval interval", "interval", data_rows(_add_intervals), stem="add", fallible=True)
 declare(
     "-",

@@ -130,8 +130,13 @@ def valid_of(*arrays: pa.Array) -> pa.Array | None:
     return valid
 
 
+def text_where(mask: Any, text: str) -> pa.Array:
+    """Return an array of `text` where the NumPy `mask` is set, of NULL elsewhere."""
+    values = np.full(len(mask), None, dtype=object)
+    values[np.asarray(mask, dtype=bool)] = text
+    return pa.array(values, pa.string())
+
+
 def errors_where(mask: Any, text: str) -> pa.Array | None:
-    """Return an array of `text` where the NumPy `mask` is set; None where it never is."""
-    if not mask.any():
-        return None
-    return pa.array(np.where(mask, text, None), pa.string())
+    """Return `text_where`; None where the mask is set nowhere."""
+    return text_where(mask, text) if mask.any() else None

@@ -232,14 +232,13 @@ def _substring_regex(text: str, pattern: str) -> str | None:
 
 
 def regexp_split(text: str, pattern: str, flags: str = "") -> tuple[str, ...]:
-    """Return what lies between the matches; empty matches at an end or after a match do not count."""
+    """Return what lies between the matches; empty matches at an end do not count."""
     regex = compile_regex(pattern, _flags_of(flags, allow_global=True))
     out: list[str] = []
     at = 0
     for begin, end in find_all(regex, text):
-        if begin == end and (begin >= len(text) or (begin == at and begin != 0) or begin == 0):
-            if begin == 0 or begin >= len(text):
-                continue
+        if begin == end and begin in (0, len(text)):
+            continue
         out.append(text[at:begin])
         at = end
     out.append(text[at:])

@@ -420,7 +420,7 @@ def find(regex: Regex, text: str, start: int = 0) -> tuple[int, int] | None:
 
 
 def _whole(regex: Regex, text: str, begin: int, end: int) -> "re.Match[str] | None":
-    """Return the match of exactly [begin, end), with all of `text` in view.
+    r"""Return the match of exactly [begin, end), with all of `text` in view.
 
     The end is given by an assertion, not by cutting the text, for `$` and \\b look beyond it.
     """

@@ -338,6 +338,7 @@ def spelled(name: str, types: Sequence[SqlType]) -> str:
 
 
 def undefined(name: str, types: tuple[SqlType, ...]) -> UndefinedFunction:
+    """Return the error that there is no such function or operator over these types."""
     if not is_operator(name):
         return UndefinedFunction(
             f"function {spelled(name, types)} does not exist",
