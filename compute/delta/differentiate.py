@@ -18,6 +18,7 @@ Traces are of four uses, and one trace may serve several:
 Equal relations become one trace, so two joins on the same input share it.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
@@ -46,6 +47,7 @@ from foreshore.expr.ir import (
     Union,
     columns_of,
     inputs_of,
+    walk_relations,
     with_inputs,
 )
 from foreshore.ids import GlobalId
@@ -91,7 +93,8 @@ def differentiate(relations: Sequence[Relation]) -> TickPlan:
     """Return the plan of the changes of several relations, which share what they can."""
     builder = _Builder()
     outputs = tuple(builder.flat(relation, {}) for relation in relations)
-    return TickPlan(builder.inputs, tuple(builder.traces), outputs)
+    sharing = _Sharing(builder.traces, outputs)
+    return TickPlan(builder.inputs, tuple(sharing.traces), sharing.outputs)
 
 
 @dataclass(slots=True)
@@ -181,6 +184,46 @@ class _Builder:
             trace.kept = True
             return Reduce(self._get(trace), over.group_key, over.aggregates)
         return Reduce(self._keep(body), over.group_key, over.aggregates)
+
+
+class _Sharing:
+    """Makes traces of the joins and groups that stand in several places, to compute them once."""
+
+    def __init__(self, traces: Sequence[Trace], outputs: Sequence[Relation]) -> None:
+        found = Counter(
+            node
+            for body in (*(trace.body for trace in traces), *outputs)
+            for node in walk_relations(body)
+            if isinstance(node, Join | Reduce | TopK | Threshold)
+        )
+        self._shared = {node for node, count in found.items() if count > 1}
+        self._placed: dict[Relation, int] = {}
+        self._numbers: dict[int, int] = {}
+        self.traces: list[Trace] = []
+        for trace in traces:
+            body = self._rewrite(trace.body)
+            if isinstance(body, LocalGet) and trace.sums is None:
+                self.traces[body.number].kept |= trace.kept
+                self._numbers[trace.number] = body.number
+            else:
+                self._numbers[trace.number] = self._place(body, trace.sums, kept=trace.kept)
+        self.outputs = tuple(map(self._rewrite, outputs))
+
+    def _place(self, body: Relation, sums: Reduce | None = None, *, kept: bool = False) -> int:
+        self.traces.append(Trace(len(self.traces), body, sums, kept))
+        return len(self.traces) - 1
+
+    def _rewrite(self, body: Relation) -> Relation:
+        """Return `body` over the traces as they are numbered now."""
+        if isinstance(body, LocalGet):
+            return LocalGet(self._numbers[body.number], body.columns)
+        inputs = tuple(map(self._rewrite, inputs_of(body)))
+        rewritten = with_inputs(body, inputs) if inputs else body
+        if body not in self._shared:
+            return rewritten
+        if body not in self._placed:
+            self._placed[body] = self._place(rewritten)
+        return LocalGet(self._placed[body], columns_of(body))
 
 
 def _hole(body: Relation) -> LocalGet:

@@ -36,4 +36,8 @@ def test_equal_inputs_share_a_trace_also_with_the_errors() -> None:
     view = Map(Join((U1, U1), ((column(0), column(3)),)), (failing,))
     plan = differentiate(plans_of(view).all)
     assert len(plan.outputs) == 2
-    assert [trace.leaf for trace in plan.traces] == ["u1"]
+    leaf, join = plan.traces
+    assert leaf.leaf == "u1"
+    assert leaf.kept
+    assert isinstance(join.body, Join)
+    assert not join.kept
