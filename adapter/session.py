@@ -23,7 +23,7 @@ from foreshore.adapter.sequence import dispatch as sequence
 from foreshore.adapter.statement import Basis, BoundPortal, Prepared
 from foreshore.adapter.timestamp_selection import Isolation
 from foreshore.adapter.transaction import Transaction
-from foreshore.adapter.variables import VERSION, Variables, milliseconds
+from foreshore.adapter.variables import VERSION, Variables, milliseconds, split_list
 from foreshore.catalog.item import Role
 from foreshore.catalog.transaction import Transaction as CatalogTransaction
 from foreshore.errors import (
@@ -594,7 +594,10 @@ class _EnvironmentValues(Mapping[str, Callable[[], Datum]]):
                 explicit = [each for each in session.search_path() if each not in _IMPLICIT]
                 return explicit[0] if explicit else None
             case "current_schemas:true" | "current_schemas":
-                return session.search_path()
+                # mz_catalog is searched too, but tools list all that is visible beside pg_catalog
+                named = split_list(session.variables["search_path"])
+                hidden = () if "mz_catalog" in named else ("mz_catalog",)
+                return tuple(each for each in session.search_path() if each not in hidden)
             case "current_schemas:false":
                 return tuple(each for each in session.search_path() if each not in _IMPLICIT)
             case "pg_backend_pid":

@@ -1,0 +1,171 @@
+"""Sessions at once: nothing lost, nothing half done, everybody's reads in one order."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from foreshore.errors import QueryCanceled
+from foreshore.ids import GlobalId
+from tests.adapter.harness import House, until
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[asyncio.Runner]:
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@pytest.fixture(scope="module")
+def house(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    house = House(tmp_path_factory.mktemp("house"))
+    runner.run(house.open())
+    yield house
+    runner.run(house.close())
+
+
+def test_no_increment_is_lost(runner: asyncio.Runner, house: House) -> None:
+    async def increments(name: str, times: int) -> None:
+        for _ in range(times):
+            assert await house.query(name, "UPDATE counter SET n = n + 1") == "UPDATE 1"
+
+    async def play() -> None:
+        await house.query("s0", "CREATE TABLE counter (n int); INSERT INTO counter VALUES (0)")
+        await asyncio.gather(*(increments(f"s{i}", 5) for i in range(6)))
+        assert await house.query("s0", "SELECT n FROM counter") == "30\nSELECT 1"
+
+    runner.run(play())
+
+
+def test_blocks_that_conflict_fail_whole_and_succeed_when_run_again(
+    runner: asyncio.Runner, house: House
+) -> None:
+    async def transfer(name: str, source: int, target: int) -> None:
+        while True:
+            answer = await house.query(
+                name,
+                "BEGIN;"
+                f" UPDATE account SET n = n - 1 WHERE id = {source};"
+                f" UPDATE account SET n = n + 1 WHERE id = {target};"
+                " COMMIT",
+            )
+            if answer.endswith("COMMIT"):
+                return
+            assert "ERROR 40001" in answer, answer
+
+    async def play() -> None:
+        await house.query(
+            "s0",
+            "CREATE TABLE account (id int, n int);"
+            " INSERT INTO account SELECT i, 10 FROM generate_series(1, 3) AS g(i);"
+            " CREATE MATERIALIZED VIEW total AS SELECT sum(n) AS n FROM account",
+        )
+        transfers = [transfer(f"s{i}", 1 + i % 3, 1 + (i + 1) % 3) for i in range(6)]
+        done = asyncio.gather(*transfers)
+        while not done.done():
+            assert await house.query("watch", "SELECT n FROM total") == "30\nSELECT 1"
+        await done
+        answer = await house.query("s0", "SELECT id, n FROM account ORDER BY id")
+        assert answer == "1|10\n2|10\n3|10\nSELECT 3"
+
+    runner.run(play())
+
+
+def test_concurrent_inserts_share_appends(runner: asyncio.Runner, house: House) -> None:
+    async def inserts(name: str) -> None:
+        for i in range(10):
+            assert await house.query(name, f"INSERT INTO many VALUES ({i})") == "INSERT 0 1"
+
+    async def play() -> None:
+        await house.query("s0", "CREATE TABLE many (i int)")
+        group = house.environment.coordinator.group
+        groups, writes = group.groups, group.writes
+        await asyncio.gather(*(inserts(f"s{i}") for i in range(8)))
+        assert group.writes - writes == 80
+        assert group.groups - groups < 80
+        assert await house.query("s0", "SELECT count(*) FROM many") == "80\nSELECT 1"
+
+    runner.run(play())
+
+
+def test_a_view_shows_a_write_to_the_very_next_read(runner: asyncio.Runner, house: House) -> None:
+    async def play() -> None:
+        await house.query(
+            "s0",
+            "CREATE TABLE fresh (k int, n int); CREATE VIEW sums AS"
+            " SELECT k, sum(n) AS n FROM fresh GROUP BY k; CREATE INDEX ON sums (k)",
+        )
+        coordinator = house.environment.coordinator
+        await until(lambda: bool(coordinator.arranged("quickstart")))
+        for n in range(1, 10):
+            await house.query("s0", "INSERT INTO fresh VALUES (1, 1)")
+            answer = await house.query("s1", "SELECT n FROM sums WHERE k = 1")
+            assert answer == f"{n}\nSELECT 1"
+
+    runner.run(play())
+
+
+def test_a_cancelled_statement_ends_and_leaves_nothing(
+    runner: asyncio.Runner, house: House
+) -> None:
+    async def play() -> None:
+        session = await house.session("s0")
+        asyncio.get_running_loop().call_later(0.1, session.interrupt, QueryCanceled())
+        answer = await house.query("s0", "SELECT pg_sleep(30)")
+        assert answer == "ERROR 57014: canceling statement due to user request"
+        assert await house.query("s0", "SELECT 1") == "1\nSELECT 1"
+        session.interrupt(QueryCanceled())  # of nothing
+        assert await house.query("s0", "SELECT 2") == "2\nSELECT 1"
+
+    runner.run(play())
+
+
+def test_a_subscription_hears_of_every_change_once(runner: asyncio.Runner, house: House) -> None:
+    async def play() -> None:
+        await house.query("s0", "CREATE TABLE heard (i int); INSERT INTO heard VALUES (1)")
+        await house.query("s1", "BEGIN; DECLARE c CURSOR FOR SUBSCRIBE heard")
+        first = await house.query("s1", "FETCH 1 c")
+        assert first.splitlines()[0].endswith("|1|1")
+        await house.query("s0", "UPDATE heard SET i = 2")
+        second = await house.query("s1", "FETCH 2 c WITH (TIMEOUT = '10s')")
+        changes = sorted(line.split("|")[1:] for line in second.splitlines()[:2])
+        assert changes == [["-1", "1"], ["1", "2"]]
+        await house.query("s1", "COMMIT")
+        compute = house.environment.coordinator.compute
+        assert not any(compute.dataflow(GlobalId(f"t{i}")) for i in range(10))
+
+    runner.run(play())
+
+
+def test_everything_comes_back(tmp_path: Path) -> None:
+    async def play() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query(
+            "s",
+            "CREATE TABLE t (i int NOT NULL, s text DEFAULT 'x'); INSERT INTO t VALUES (1, 'a');"
+            " CREATE VIEW v AS SELECT i, count(*) AS n FROM t GROUP BY i;"
+            " CREATE INDEX v_i ON v (i);"
+            " CREATE MATERIALIZED VIEW m AS SELECT sum(n) AS total FROM v;"
+            " ALTER TABLE t RENAME TO renamed; CREATE SCHEMA other;"
+            " CREATE CLUSTER c (SIZE 'embedded')",
+        )
+        assert await house.query("s", "SELECT total FROM m") == "1\nSELECT 1"
+        before = house.environment.coordinator.oracle.read_ts()
+        ids = dict(house.environment.coordinator.state.allotted)
+        await house.close()
+
+        await house.open()
+        assert house.environment.coordinator.oracle.read_ts() > before
+        assert await house.query("s", "SELECT * FROM renamed") == "1|a\nSELECT 1"
+        assert await house.query("s", "SELECT total FROM m") == "1\nSELECT 1"
+        await house.query("s", "INSERT INTO renamed (i) VALUES (1)")
+        assert await house.query("s", "SELECT n FROM v WHERE i = 1") == "2\nSELECT 1"
+        assert await house.query("s", "SELECT total FROM m") == "2\nSELECT 1"
+        await house.query("s", "CREATE TABLE new (i int)")
+        new = house.environment.coordinator.state
+        assert new.allotted["u"] == ids["u"] + 1
+        await house.close()
+
+    asyncio.run(play())
