@@ -16,6 +16,7 @@ from foreshore.expr.ir import (
     FlatMap,
     Join,
     Literal,
+    LocalGet,
     Map,
     Negate,
     OrderKey,
@@ -172,7 +173,7 @@ def threshold(input: Relation) -> Relation:
     """Return Threshold(input), which is `input` itself where nothing is taken away."""
     for node in walk_relations(input):
         match node:
-            case Negate():
+            case Negate() | LocalGet():  # a local may be what is taken away
                 return input if isinstance(input, Threshold) else Threshold(input)
             case Constant(rows=rows) if any(count < 0 for _, count in rows):
                 return Threshold(input)

@@ -107,7 +107,7 @@ class Analysis:
         """Return some minimal unique keys of `relation`."""
         match relation:
             case Constant(rows=rows, columns=columns):
-                if sum(count for _, count in rows) <= 1:
+                if sum(abs(count) for _, count in rows) <= 1:
                     return (frozenset(),)
                 once = all(count == 1 for _, count in rows) and len(dict(rows)) == len(rows)
                 return (frozenset(range(len(columns))),) if once else ()

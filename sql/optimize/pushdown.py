@@ -50,6 +50,7 @@ def push_predicates(relation: Relation, fallible: Test) -> Relation:
 class _Pushdown:
     def __init__(self, fallible: Test) -> None:
         self.fallible = fallible
+        self.negated: dict[int, bool] = {}  # of locals, by number
 
     def push(self, relation: Relation, predicates: list[Scalar]) -> Relation:
         """Return Filter(relation, predicates); none of them can fail."""
@@ -94,7 +95,9 @@ class _Pushdown:
             case Union(inputs=inputs):
                 return build.union([self.push(input, predicates) for input in inputs])
             case Let(number=number, value=value, body=body):
-                return Let(number, self.push(value, []), self.push(body, predicates))
+                pushed = self.push(value, [])
+                self.negated[number] = self.is_negated(pushed)
+                return Let(number, pushed, self.push(body, predicates))
             case Constant() | Get() | LocalGet():
                 return self.above(relation, predicates)
             case JoinOn():
@@ -111,9 +114,23 @@ class _Pushdown:
         The sides of a Union are the same rows as the Union.
         """
         match relation:
-            case Union(inputs=inputs) if not any(isinstance(input, Negate) for input in inputs):
+            case Union(inputs=inputs) if not any(map(self.is_negated, inputs)):
                 return build.union([self.stuck(input, predicates) for input in inputs])
         return self.connect(build.filter_(relation, predicates, self.fallible))
+
+    def is_negated(self, relation: Relation) -> bool:
+        """Whether `relation` is rows to be taken away."""
+        while isinstance(relation, Project | Map | Filter):
+            relation = relation.input
+        match relation:
+            case Negate():
+                return True
+            case LocalGet(number=number):
+                return self.negated.get(number, False)
+            case Constant(rows=rows):
+                return any(count < 0 for _, count in rows)
+            case _:
+                return False
 
     def through_map(
         self, input: Relation, scalars: tuple[Scalar, ...], predicates: list[Scalar]

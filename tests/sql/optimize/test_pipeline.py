@@ -8,11 +8,19 @@ from hypothesis import strategies as st
 from foreshore.expr.ir import (
     Call,
     Column,
+    Constant,
     Filter,
     Join,
     JoinOn,
+    Let,
+    LocalGet,
+    Map,
+    Negate,
+    Project,
     Relation,
     Scalar,
+    Threshold,
+    Union,
     check_lowered,
     columns_of,
     walk_relations,
@@ -76,8 +84,21 @@ def takes_a_failing_equality(plan: Relation) -> bool:
     )
 
 
+LOCAL = LocalGet(0, T.columns[:1])
+HELD: dict[GlobalId, Rows] = {T.id: Counter({(0, 0, ""): 1, (1, 0, ""): 2})}
+
+
 def eq(a: Scalar, b: Scalar) -> Call:
     return Call("eq", (a, b), BOOL)
+
+
+def test_what_is_taken_away_twice_is_not_given_back() -> None:
+    gone = Union((Project(T, (0,)), Negate(Project(T, (0,))), Negate(Project(T, (0,)))))
+    for plan in (Threshold(gone), Let(0, gone, Join((*[Threshold(LOCAL)] * 2, Negate(LOCAL))))):
+        assert evaluate(optimized(plan), HELD) == evaluate(plan, HELD)
+    none = Threshold(Union((Constant((), LOCAL.columns), Negate(Project(T, (0,))))))
+    twice = Union((none, Map(none, ())))
+    assert evaluate(optimized(twice), HELD) == (Counter(), Counter())
 
 
 @settings(max_examples=10, deadline=None)
