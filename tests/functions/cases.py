@@ -746,3 +746,81 @@ add(
     "1184 | 3",
     "1043 | \\N",
 )
+
+
+Samples = list[tuple[tuple[str, ...], tuple[Row, ...]]]
+
+
+def _samples(*kinds: tuple[str, tuple[str, ...]]) -> Samples:
+    return [((type,), tuple((array,) for array in arrays)) for type, arrays in kinds]
+
+
+_INTEGERS = ("{1,2,4}", "{NULL}", "{}", "{7,NULL,-2147483648}", "{2147483647,2147483647,1}", "{5}")
+_NUMERICS = (
+    "{1.50,2.25,-0.01}",
+    "{NULL}",
+    "{}",
+    "{99999999.99,99999999.99}",
+    "{0.01,0.02,0.02}",
+    "{3}",
+)
+_FLOATS = (
+    "{1.5,2.5,4}",
+    "{}",
+    "{0.1,0.2,0.3}",
+    "{NaN,1}",
+    "{Infinity,1}",
+    "{2}",
+)
+_INTERVALS = ('{1 day,2 mons,"1 year 04:00"}', "{}", "{36:00,NULL}")
+_NUMBERS = _samples(
+    ("int2", ("{1,2,4}", "{32767,32767}", "{}")),
+    ("int4", _INTEGERS),
+    ("int8", ("{1,2}", "{9223372036854775807,9223372036854775807}")),
+    ("numeric(10,2)", _NUMERICS),
+    ("float8", _FLOATS),
+)
+AGGREGATES: dict[tuple[str, str], Samples] = {
+    ("aggregate", "sum"): _NUMBERS
+    + _samples(("interval", _INTERVALS), ("float4", ("{1.5,2.25}",))),
+    ("aggregate", "avg"): _NUMBERS + _samples(("interval", _INTERVALS)),
+    ("aggregate", "count"): _samples(("int4", _INTEGERS)),
+    ("aggregate", "bool_and"): _samples(("bool", ("{t,f}", "{t,NULL}", "{}", "{NULL}"))),
+    ("aggregate", "bool_or"): _samples(("bool", ("{f,f}", "{t,NULL}", "{}", "{NULL}"))),
+    ("aggregate", "array_agg"): _samples(("int4", ("{3,NULL,1}", "{}"))),
+    ("aggregate", "jsonb_agg"): _samples(("int4", ("{3,NULL,1}", "{}"))),
+}
+for _name in ("min", "max"):
+    AGGREGATES["aggregate", _name] = _NUMBERS + _samples(
+        ("text", ("{b,a,NULL}", "{}")),
+        ("interval", _INTERVALS),
+        ("date", ("{2024-01-01,infinity}",)),
+    )
+for _name in ("stddev", "stddev_pop", "variance", "var_pop"):
+    AGGREGATES["aggregate", _name] = _samples(
+        ("int4", ("{1,2,4}", "{5}", "{}", "{7,7,7}", "{1,1000000}")),
+        ("numeric(10,2)", ("{1.50,2.25,-0.01}", "{3}", "{}")),
+        ("float8", ("{1.5,2.5,4}", "{2}", "{}")),
+    )
+SERIES: dict[tuple[str, str], Samples] = {
+    ("table", "generate_series"): [
+        (("int4", "int4"), (("1", "3"), ("3", "1"), ("2147483646", "2147483647"), (None, "1"))),
+        (("int4", "int4", "int4"), (("1", "7", "3"), ("5", "1", "-2"), ("1", "2", "0"))),
+        (("int8", "int8"), (("1", "2"),)),
+        (("numeric(10,2)", "numeric(10,2)", "numeric(10,2)"), (("0", "1", "0.25"), ("1", "0", "-0.5"), ("0", "1", "0"))),
+        (("timestamp", "timestamp", "interval"), (
+            ("2024-01-31", "2024-05-01", "1 mon"),
+            ("2024-01-01", "2024-01-02", "6 hours"),
+            ("2024-01-02", "2024-01-01", "-12 hours"),
+            ("2024-01-01", "2024-01-02", "0"),
+        )),
+    ],
+    ("table", "unnest"): [(("int4[]",), (("{1,NULL,3}",), ("{}",), (None,)))],
+    ("table", "generate_subscripts"): [(("int4[]", "int4"), (("{5,6}", "1"), ("{5,6}", "2"), ("{}", "1")))],
+    ("table", "jsonb_array_elements"): [(("jsonb",), (("[1, null, {\"a\": 2}]",), ("{}",), ("1",), ("[]",)))],
+    ("table", "jsonb_array_elements_text"): [(("jsonb",), (("[1, null, \"x\"]",),))],
+    ("table", "jsonb_object_keys"): [(("jsonb",), (("{\"bb\": 1, \"a\": 2}",), ("[]",), ("1",)))],
+    ("table", "regexp_split_to_table"): [(("text", "text"), (("a b  c", "\\s+"), ("abc", "")))],
+    ("table", "string_to_table"): [(("text", "text"), (("a,b", ","), ("", ","), ("ab", None)))],
+    ("table", "regexp_matches"): [(("text", "text", "text"), (("foobarbequebaz", "ba.", "g"), ("foobar", "(o)(b)", ""), ("x", "y", "")))],
+}  # fmt: skip

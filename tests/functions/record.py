@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psycopg
 
-from tests.functions.cases import CASES, Case
+from tests.functions.cases import AGGREGATES, CASES, SERIES, Case
 
 RECORDED = Path(__file__).parent / "recorded"
 INFIX = {"is distinct from", "is not distinct from"}
@@ -35,7 +35,9 @@ def sql_of(case: Case) -> str:
 
 def answer(connection: "psycopg.Connection[tuple[str | None]]", sql: str, row: object) -> object:
     try:
-        found = connection.execute(f"SELECT ({sql})::text", row).fetchone()  # type: ignore[call-overload]
+        found = connection.execute(
+            sql if sql.startswith("SELECT ") else f"SELECT ({sql})::text", row
+        ).fetchone()  # type: ignore[call-overload]
     except psycopg.Error as error:
         return {"error": f"{error.sqlstate} {error.diag.message_primary}"}
     assert found is not None
@@ -51,6 +53,11 @@ def main(dsn: str) -> None:
             sql = sql_of(case)
             rows = answers.setdefault((case.name, case.types), [])
             rows += [[list(row), answer(connection, sql, row)] for row in case.rows]
+        for (kind, name), cases in (*AGGREGATES.items(), *SERIES.items()):
+            for types, values in cases:
+                sql = aggregate_sql(name, types) if kind == "aggregate" else table_sql(name, types)
+                rows = answers.setdefault((f"{kind} {name}", types), [])
+                rows += [[list(row), answer(connection, sql, row)] for row in values]
     by_file: dict[str, list[str]] = {}
     for (name, types), rows in answers.items():
         parts = {"name": name, "types": types, "rows": rows}
@@ -59,11 +66,24 @@ def main(dsn: str) -> None:
         (RECORDED / f"{family}.json").write_text("[\n" + ",\n".join(lines) + "\n]\n")
 
 
+def aggregate_sql(name: str, types: tuple[str, ...]) -> str:
+    """Return the aggregate over the elements of an array given as text."""
+    return f"SELECT {name}(v)::text FROM unnest(CAST(%s::text AS {types[0]}[])) AS t(v)"
+
+
+def table_sql(name: str, types: tuple[str, ...]) -> str:
+    """Return the rows of a table function as an array."""
+    args = ", ".join(f"CAST(%s::text AS {t})" for t in types)
+    return f"SELECT array(SELECT t::text FROM {name}({args}) AS t)::text"
+
+
 def family_of(name: str, types: tuple[str, ...]) -> str:
     """Return the name of the file that holds a case's answers."""
     words = " ".join((name, *types))
     if name.startswith("cast "):
         return "casts"
+    if name.startswith(("aggregate ", "table ")):
+        return "aggregates" if name.startswith("aggregate ") else "tables"
     if "json" in words:
         return "jsonb"
     if "[]" in words:

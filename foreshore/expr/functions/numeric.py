@@ -545,7 +545,7 @@ def _variance(sample: bool, root: bool) -> Kernel:
             value = _CONTEXT.divide(*shown)
             value = value.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, _CONTEXT)
             if root:
-                value, digits = _sqrt(value)
+                value = _CONTEXT.sqrt(value)  # to as many digits as the variance
             places = min(digits, scale)
             value = value.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP, _CONTEXT)
             if abs(value) >= Decimal(10) ** (NUMERIC_DIGITS - scale):

@@ -1,0 +1,111 @@
+"""Aggregates and table functions give PostgreSQL's recorded answers.
+
+The core aggregates are the engines'; here they are a few obvious lines, and what is tested is how SQL's
+aggregates are composed of them.
+"""
+
+import json
+import math
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from foreshore.expr.datum import from_array, to_array
+from foreshore.expr.evaluate import outcome
+from foreshore.expr.functions.casting import text_of
+from foreshore.expr.functions.comparison import order_key
+from foreshore.expr.functions.registry import resolve_aggregate, resolve_table
+from foreshore.expr.ir import Aggregate, Call, Column, type_of
+from foreshore.text import parse_text
+from foreshore.types import Datum, array_of
+from tests.functions.parity import RECORDED, Group, cast, same, type_named
+
+
+def parts(family: str) -> list[Any]:
+    return [
+        pytest.param(p["name"].split()[1], p["types"], p["rows"], id=f"{p['name']} {p['types']}")
+        for p in json.loads((RECORDED / f"{family}.json").read_text())
+    ]
+
+
+def core(aggregate: Aggregate, values: list[Datum]) -> Datum:
+    """Return a core aggregate over its argument's values."""
+    known = [v for v in values if v is not None]
+    type = type_of(aggregate.args[0]) if aggregate.args else None
+    match aggregate.function:
+        case "count":
+            return len(known)
+        case "array_agg":
+            return tuple(values) if values else None
+        case "sum":
+            return str(sum(Decimal(str(v)) for v in known)) if known else None
+        case "sum_float":
+            floats = [float(v) for v in known]  # type: ignore[arg-type]
+            if not floats:
+                return None
+            finite = all(map(math.isfinite, floats))
+            return math.fsum(floats) if finite else float(sum(floats))
+        case "min" | "max":
+            assert type is not None
+            choose = min if aggregate.function == "min" else max
+            return choose(known, key=lambda d: order_key(d, type)) if known else None
+        case _:
+            raise AssertionError(aggregate)
+
+
+@pytest.mark.parametrize(("name", "types", "rows"), parts("aggregates"))
+def test_aggregates_are_composed_as_postgresql_has_them(
+    name: str, types: list[str], rows: list[Any]
+) -> None:
+    type = type_named(types[0])
+    resolved = resolve_aggregate(name, (type,))
+    for (array,), want in rows:
+        data = parse_text(array, array_of(type))
+        assert isinstance(data, tuple)
+        column = to_array(data, type)
+        argument = outcome(
+            cast(Column(0, type), resolved.arg_types[0], "implicit"), [column], len(data)
+        )[0]
+        results = []
+        for aggregate in resolved.cores:
+            arg = outcome(aggregate.args[0], [argument], len(data))[0]
+            value = core(aggregate, from_array(arg, type_of(aggregate.args[0])))
+            results.append(to_array([value], aggregate.type))
+        values, errors = outcome(resolved.finish, results, 1)
+        text = text_of(values, resolved.result)[0]
+        error = None if errors is None else errors[0].as_py()
+        group = Group(name, name, resolved.finish, (), (), (), ())
+        fine = same(group, resolved.result, want, text, error)
+        if not fine and resolved.result.name == "float8" and want and text:
+            fine = math.isclose(float(want), float(text), rel_tol=1e-14)
+        assert fine, (name, types, array, want, text, error)
+
+
+@pytest.mark.parametrize(("name", "types", "rows"), parts("tables"))
+def test_table_functions_give_the_rows_of_postgresql(
+    name: str, types: list[str], rows: list[Any]
+) -> None:
+    kinds = tuple(map(type_named, types))
+    resolved = resolve_table(name, kinds)
+    columns = [cast(Column(i, t), resolved.arg_types[i], "implicit") for i, t in enumerate(kinds)]
+    call = Call(resolved.key, tuple(columns), resolved.result)
+    for row, want in rows:
+        given = [
+            to_array([None if v is None else parse_text(v, t)], t)
+            for v, t in zip(row, kinds, strict=True)
+        ]
+        values, errors = outcome(call, given, 1)
+        if isinstance(want, dict):
+            assert errors is not None, (name, row)
+            assert errors[0].as_py() == want["error"]
+            continue
+        assert errors is None, (name, row, errors)
+        element = resolved.element.type
+        got = from_array(values, resolved.result)[0]
+        texts = [] if got is None else text_of(to_array(got, element), element)  # type: ignore[arg-type]
+        expected = parse_text(want, array_of(type_named("text")))
+        if element.name == "numeric":
+            assert [Decimal(t) for t in texts if t] == [Decimal(t) for t in expected]  # type: ignore[union-attr,arg-type]
+        else:
+            assert tuple(texts) == expected, (name, row)
