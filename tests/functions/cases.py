@@ -824,3 +824,13 @@ SERIES: dict[tuple[str, str], Samples] = {
     ("table", "string_to_table"): [(("text", "text"), (("a,b", ","), ("", ","), ("ab", None)))],
     ("table", "regexp_matches"): [(("text", "text", "text"), (("foobarbequebaz", "ba.", "g"), ("foobar", "(o)(b)", ""), ("x", "y", "")))],
 }  # fmt: skip
+
+# Which function a call means is asked of every pair of these; NULL is a literal of unknown type.
+OPERAND_TYPES = (
+    "NULL bool int2 int4 int8 float4 float8 numeric text varchar bpchar name date time timestamp"
+    " timestamptz interval jsonb uuid oid int4[] text[]"
+).split()
+OPERATORS = (
+    "+ - * / % ^ = < || ~~ ~ -> ->> @> && & << ? round substring mod power date_trunc date_part age"
+    " coalesce greatest nullif array_append array_length concat trunc btrim"
+).split()

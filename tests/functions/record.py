@@ -6,11 +6,19 @@ file says of one row is its text, or the SQLSTATE and message of its error.
 
 import json
 import sys
+from itertools import product
 from pathlib import Path
 
 import psycopg
 
-from tests.functions.cases import AGGREGATES, CASES, SERIES, Case
+from tests.functions.cases import (
+    AGGREGATES,
+    CASES,
+    OPERAND_TYPES,
+    OPERATORS,
+    SERIES,
+    Case,
+)
 
 RECORDED = Path(__file__).parent / "recorded"
 INFIX = {"is distinct from", "is not distinct from"}
@@ -58,12 +66,30 @@ def main(dsn: str) -> None:
                 sql = aggregate_sql(name, types) if kind == "aggregate" else table_sql(name, types)
                 rows = answers.setdefault((f"{kind} {name}", types), [])
                 rows += [[list(row), answer(connection, sql, row)] for row in values]
+        record_resolution(connection)
     by_file: dict[str, list[str]] = {}
     for (name, types), rows in answers.items():
         parts = {"name": name, "types": types, "rows": rows}
         by_file.setdefault(family_of(name, types), []).append(json.dumps(parts, ensure_ascii=False))
     for family, lines in by_file.items():
         (RECORDED / f"{family}.json").write_text("[\n" + ",\n".join(lines) + "\n]\n")
+
+
+def record_resolution(connection: "psycopg.Connection[tuple[str | None]]") -> None:
+    """Record the result type of every operator over every pair of types that it takes."""
+    lines = []
+    for name, types in ((n, t) for n in OPERATORS for t in product(OPERAND_TYPES, repeat=2)):
+        args = [t if t == "NULL" else f"NULL::{t}" for t in types]
+        call = (
+            f"{name}({args[0]}, {args[1]})" if name[0].isalpha() else f"{args[0]} {name} {args[1]}"
+        )
+        try:
+            found = connection.execute(f"SELECT pg_typeof({call})").fetchone()  # type: ignore[call-overload]
+        except psycopg.Error:
+            continue
+        assert found is not None
+        lines.append(json.dumps([name, *types, found[0]]))
+    (RECORDED / "resolution.txt").write_text("\n".join(lines) + "\n")
 
 
 def aggregate_sql(name: str, types: tuple[str, ...]) -> str:

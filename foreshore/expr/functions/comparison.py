@@ -312,6 +312,9 @@ for _kind, _surface in _NAMES.items():
         overload(_surface, f"{_left} {_right}", _function, f"{_wider} {_wider}")
         overload(_surface, f"{_right} {_left}", _function, f"{_wider} {_wider}")
     overload(_surface, "anyarray anyarray", _function, "anyarray anyarray")
+    for _t in "date timestamp timestamptz int2 int4 int8 numeric".split():  # mz_now() <= t
+        overload(_surface, f"mz_timestamp {_t}", _function, "mz_timestamp mz_timestamp")
+        overload(_surface, f"{_t} mz_timestamp", _function, "mz_timestamp mz_timestamp")
 
 
 def order_bytes(array: pa.Array, type: SqlType) -> list[bytes | None]:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
 
-from foreshore.errors import DatatypeMismatch, InternalError
+from foreshore.errors import CannotCoerce, DatatypeMismatch, InternalError, UserError
 from foreshore.expr.functions import resolve as _resolve
 from foreshore.expr.functions.aggregates import ResolvedAggregate, resolve_aggregate
 from foreshore.expr.functions.casts import Context, cast_context, resolve_cast
@@ -31,7 +31,7 @@ from foreshore.expr.functions.function import (
 from foreshore.expr.functions.resolve import select_common_type
 from foreshore.expr.functions.tables import ResolvedTable, resolve_table
 from foreshore.expr.ir import Call, Scalar, type_of
-from foreshore.types import SqlType
+from foreshore.types import TYPES, SqlType, category_of
 
 _FAMILIES = (
     "arithmetic",
@@ -70,6 +70,7 @@ _KNOWN = frozenset(
     ["extract", "date_part", "date_trunc", "~~", "!~~", "~~*", "!~~*", "~", "!~", "~*", "!~*"]
 )
 _TOTAL = _total_forms()
+_WIDTHS = (frozenset({"int2", "int4", "int8"}), frozenset({"float4", "float8"}))
 _COMMON = {"coalesce": "COALESCE", "greatest": "GREATEST", "least": "LEAST"}
 _DISTINCT = {"is distinct from": "is_distinct", "is not distinct from": "is_not_distinct"}
 
@@ -98,15 +99,17 @@ def resolve(name: str, arg_types: Sequence[SqlType], literals: Literals = None) 
     if name in _COMMON:
         common = select_common_type(arg_types)
         if common is None:
-            first, other = _unlike(arg_types)
-            raise DatatypeMismatch(f"{_COMMON[name]} types {first} and {other} cannot be matched")
+            raise _no_common(_COMMON[name], arg_types)
         return Resolved(name, (common,) * len(arg_types), common)
     if name in _DISTINCT:
         equality = _resolve.resolve("=", arg_types, literals)
         return Resolved(_DISTINCT[name], equality.arg_types, equality.result)
     if name == "nullif":
         equality = _resolve.resolve("=", arg_types, literals)
-        return Resolved("nullif", equality.arg_types, equality.arg_types[0])
+        left, right = equality.arg_types
+        if any(left.name in kind and arg_types[0].name in kind for kind in _WIDTHS):
+            left = arg_types[0]  # compared with a wider number it remains what it is
+        return Resolved("nullif", (left, right), left)
     resolved = _resolve.resolve(name, arg_types, literals)
     total = _TOTAL.get(resolved.key)
     if total is not None and literals is not None and _cannot_fail(resolved, literals):
@@ -118,6 +121,16 @@ def _cannot_fail(resolved: Resolved, literals: tuple[object, ...]) -> bool:
     if resolved.key.startswith(("extract", "date_")):
         return total_unit(resolved.key, literals, resolved.arg_types)
     return total_pattern(resolved.key, literals)
+
+
+def _no_common(what: str, types: Sequence[SqlType]) -> UserError:
+    """Return the error of CASE, COALESCE and their like over types that have no common one."""
+    first, other = _unlike(types)
+    if category_of(first) == category_of(other):
+        preferred = TYPES[other.name].preferred and not TYPES[first.name].preferred
+        source, target = (first, other) if preferred else (other, first)
+        return CannotCoerce(f"{what} could not convert type {source} to {target}")
+    return DatatypeMismatch(f"{what} types {first} and {other} cannot be matched")
 
 
 def _unlike(types: Sequence[SqlType]) -> tuple[SqlType, SqlType]:

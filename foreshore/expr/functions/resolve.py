@@ -229,7 +229,12 @@ def _select(inputs: tuple[str, ...], candidates: Sequence[Candidate]) -> list[Ca
     known = {s for s in inputs if s != "unknown"}
     if len(known) == 1:
         (only,) = known
-        fitting = [c for c in narrowed if all(_castable(only, p) for p in c.patterns)]
+        assumed = (only,) * len(inputs)
+        fitting = [
+            c
+            for c in narrowed
+            if all(_castable(only, p) for p in c.patterns) and _consistent(assumed, c.patterns)
+        ]
         if len(fitting) == 1:
             return fitting
     return narrowed

@@ -80,7 +80,5 @@ def _only_above(types: Signature, *args: pa.Array) -> Outcome:
     return pa.nulls(len(args[0]), pa.string()), pa.array([failed] * len(args[0]), pa.string())
 
 
-declare(
-    "set_config", "text text bool", "text", _only_above, fallible=True, volatility="volatile"
-)
+declare("set_config", "text text bool", "text", _only_above, fallible=True, volatility="volatile")
 declare("pg_sleep", "float8", "void", _only_above, fallible=True, volatility="volatile")
