@@ -141,7 +141,9 @@ class GroupCommit:
         try:
             while True:
                 with suppress(TimeoutError):  # nothing is written: advance
-                    await asyncio.wait_for(self._wake.wait(), IDLE_ADVANCE_MS / 1000)
+                    # (asyncio.wait_for may swallow a cancellation that meets the event)
+                    async with asyncio.timeout(IDLE_ADVANCE_MS / 1000):
+                        await self._wake.wait()
                 self._wake.clear()
                 self._settled.clear()
                 try:
