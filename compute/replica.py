@@ -83,11 +83,13 @@ def duckdb_engine(options: Mapping[str, str]) -> Engine:
     """Return the embedded engine, which may read files below `directories`."""
     from foreshore.compute.bulk.duckdb import DuckDbEngine
 
+    parent = os.environ.get(SCRATCH_VARIABLE)
     return LinearFirst(
         DuckDbEngine(
             directories=[d for d in options.get("directories", "").split(os.pathsep) if d],
             memory_limit=options.get("memory_limit", "2GB"),
             threads=int(options.get("threads", "2")),
+            scratch=str(Path(parent) / "duckdb") if parent else None,
         )
     )
 

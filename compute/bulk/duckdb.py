@@ -48,7 +48,7 @@ CONSOLIDATE_AFTER = 4096
 
 
 class DuckDbEngine:
-    """An engine over one in-memory DuckDB."""
+    """An engine over one in-memory DuckDB, which spills what exceeds its memory to `scratch`."""
 
     def __init__(
         self,
@@ -56,6 +56,7 @@ class DuckDbEngine:
         directories: Sequence[str] = (),
         memory_limit: str = "2GB",
         threads: int = 2,
+        scratch: str | None = None,
     ) -> None:
         self._connection = duckdb.connect(
             ":memory:",
@@ -66,7 +67,7 @@ class DuckDbEngine:
                 "python_enable_replacements": False,
                 "autoinstall_known_extensions": False,
                 "autoload_known_extensions": False,
-                "temp_directory": "",
+                "temp_directory": "" if scratch is None else scratch,
             },
         )
         self._connection.create_function(

@@ -11,8 +11,18 @@ from hypothesis import given, settings
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.engine import Cancellation, Input
-from foreshore.errors import DataError, InternalError, QueryCanceled
-from foreshore.expr.ir import FlatMap, Get, Join, Literal, Reduce, Relation, columns_of, count_all
+from foreshore.errors import DataError, InternalError, QueryCanceled, Unavailable
+from foreshore.expr.ir import (
+    Column,
+    FlatMap,
+    Get,
+    Join,
+    Literal,
+    Reduce,
+    Relation,
+    columns_of,
+    count_all,
+)
 from foreshore.ids import GlobalId
 from foreshore.types import INT4, ColumnType
 from tests.compute.cases import START, Case, Contents, initial, rows_of, schema_of, updates
@@ -78,3 +88,18 @@ def test_an_evaluation_can_be_cancelled(engine: DuckDbEngine) -> None:
 
 
 _NUMBER = (ColumnType(INT4, False),)
+
+
+def test_what_exceeds_the_memory_is_spilled(tmp_path: Path) -> None:
+    numbers = FlatMap(
+        Join(()), "generate_series(int4,int4)", (Literal(1, INT4), Literal(900, INT4)), _NUMBER
+    )
+    pairs = Reduce(
+        Join((numbers, numbers)), (Column(0, INT4, False), Column(1, INT4, False)), (count_all(),)
+    )
+    groups = Reduce(pairs, (), (count_all(),))
+    tight = DuckDbEngine(memory_limit="20MB", threads=1)
+    with pytest.raises(Unavailable, match="out of memory"):
+        tight.evaluate(groups, {}, START)
+    roomy = DuckDbEngine(memory_limit="20MB", threads=1, scratch=str(tmp_path / "scratch"))
+    assert roomy.evaluate(groups, {}, START)["c0"].to_pylist() == [900 * 900]
