@@ -5,9 +5,9 @@
     dialect.key(sql, type)         the form in which the engine's equality and order are SQL's
     dialect.used                   the Arrow functions that the SQL so far calls, to be registered
 
-A function is rendered by its own rendering for the engine where it has one for these types, else as a
-call of an Arrow function over its kernel. Nothing here raises in the engine: failing values are NULL,
-so an engine may evaluate branches that are not taken.
+A function is rendered by its own rendering for the engine where it has one for these types, else as
+a call of an Arrow function over its kernel. Nothing here raises in the engine: failing values are
+NULL, so an engine may evaluate branches that are not taken.
 """
 
 import hashlib

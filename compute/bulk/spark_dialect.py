@@ -1,9 +1,9 @@
 """Scalars as SQL of Spark.
 
-The session must be as `register_spark` sets it: ANSI, UTC, and decimals that keep their scale. Spark's
-own functions are used where they are total or have a `try_` form that is; its casts of text, rounding
-and regular expressions are Java's, so those go to the kernels. A time of day is a BIGINT of
-microseconds there (`spark_form`), for Spark's TIME does not travel as Arrow.
+The session must be as `register_spark` sets it: ANSI, UTC, and decimals that keep their scale.
+Spark's own functions are used where they are total or have a `try_` form that is; its casts of
+text, rounding and regular expressions are Java's, so those go to the kernels. A time of day is a
+BIGINT of microseconds there (`spark_form`), for Spark's TIME does not travel as Arrow.
 """
 
 from collections.abc import Callable, Sequence

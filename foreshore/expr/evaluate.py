@@ -6,8 +6,8 @@
 
 The rule throughout: a value is NULL wherever its error is not, and an error counts only where the
 guards let the row through: the branches of Case behind their conditions, And beside no FALSE, Or
-beside no TRUE, coalesce's arguments where all before them are NULL. Guarded parts are evaluated only
-over the rows that reach them, if they may fail or are costly.
+beside no TRUE, coalesce's arguments where all before them are NULL. Guarded parts are evaluated
+only over the rows that reach them, if they may fail or are costly.
 """
 
 from collections.abc import Sequence

@@ -747,6 +747,40 @@ add(
     "1043 | \\N",
 )
 
+_TEMPLATES = (
+    "YYYY-MM-DD HH24:MI:SS", "DD Mon YYYY", "FMMonth FMDD, YYYY", "Day DDD D Dy dy DAY", "HH12:MI:SS.MS AM", "YY Q WW W IW IYYY ID J CC",
+    "US FF3 SSSS", 'YYYY "year" MM', "DDth FMMMth", "month MONTH Month|mon", "yyyymmdd", "HH:MI pm", "Y,YYY", "xx YYYY zz",
+)  # fmt: skip
+add(
+    "to_char",
+    "timestamp / text",
+    *(
+        (t, f)
+        for f in _TEMPLATES
+        for t in ("2024-05-07 13:04:05.678901", "1999-12-31 00:30:00", "0044-03-15 01:02:03 BC")
+    ),
+    ("infinity", "YYYY"),
+)
+add(
+    "to_date",
+    "text / text",
+    "17/05/2024 | DD/MM/YYYY",
+    "20240229 | YYYYMMDD",
+    "2024-02-30 | YYYY-MM-DD",
+    "5 Jan 2020 | DD Mon YYYY",
+    "January 5, 2020 | Month DD, YYYY",
+    "2024-060 | YYYY-DDD",
+    "xx | YYYY",
+)
+add(
+    "to_timestamp",
+    "text / text",
+    "2024-05-17 13:45:10 | YYYY-MM-DD HH24:MI:SS",
+    "2024-05-17 01:45 PM | YYYY-MM-DD HH12:MI AM",
+    "2024-05-17 13:45:10.25 | YYYY-MM-DD HH24:MI:SS.MS",
+    "2024-05-17 25:00 | YYYY-MM-DD HH24:MI",
+)
+
 
 Samples = list[tuple[tuple[str, ...], tuple[Row, ...]]]
 

@@ -23,7 +23,7 @@ WIDE = Context(prec=400)
 # Computed by the C library in PostgreSQL: the last digit may differ.
 LIBM = frozenset("exp ln log power ^ cbrt degrees atan2 sqrt".split())
 REFUSED = re.compile(
-    r"0A000 (regular expressions with .* are not supported|the numeric value .* is not supported)"
+    r"0A000 (the template pattern .* is not supported|regular expressions with .* are not supported|the numeric value .* is not supported)"
 )
 
 

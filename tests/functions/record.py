@@ -84,7 +84,7 @@ def record_resolution(connection: "psycopg.Connection[tuple[str | None]]") -> No
             f"{name}({args[0]}, {args[1]})" if name[0].isalpha() else f"{args[0]} {name} {args[1]}"
         )
         try:
-            found = connection.execute(f"SELECT pg_typeof({call})").fetchone()  # type: ignore[call-overload]
+            found = connection.execute(f"SELECT pg_typeof({call})").fetchone()
         except psycopg.Error:
             continue
         assert found is not None

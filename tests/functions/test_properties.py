@@ -102,11 +102,7 @@ def scalars(type: SqlType, depth: int) -> st.SearchStrategy[Scalar]:
         calls += [make("cast float8", INT4), make("cast float8", MONEY), make("sqrt", FLOAT8)]
     if type == MONEY:
         calls += [
-            st.tuples(scalars(MONEY, depth - 1), scalars(MONEY, depth - 1)).map(
-                lambda p, op=op: typed(
-                    scalar_of("cast numeric(10,2)", [scalar_of(op, list(p))]), MONEY
-                )
-            )
+            st.tuples(scalars(MONEY, depth - 1), scalars(MONEY, depth - 1)).map(_rounded(op))
             for op in "+-*/"
         ]
     if type == TEXT:
@@ -125,6 +121,10 @@ def scalars(type: SqlType, depth: int) -> st.SearchStrategy[Scalar]:
     if type == INTERVAL:
         calls += [make("+", INTERVAL, INTERVAL), make("-", TIMESTAMP, TIMESTAMP)]
     return st.one_of([*leaves, *calls])
+
+
+def _rounded(operator: str) -> Callable[[tuple[Scalar, Scalar]], Scalar]:
+    return lambda pair: scalar_of("cast numeric(10,2)", [scalar_of(operator, list(pair))])
 
 
 def typed(scalar: Scalar, type: SqlType) -> Scalar:

@@ -2,10 +2,10 @@
 
     avg(int4)  =  numeric_avg(sum(x), count(x))        bool_and(b)  =  min(b)
 
-In a `ResolvedAggregate`, `Column(i)` within `cores` is the i-th argument, coerced to `arg_types`; in
-`finish`, `Column(j)` is the result of the j-th core. DISTINCT, FILTER and ORDER BY apply to every core;
-where a core's argument is not the aggregate's own, DISTINCT would mean something else: `distinct` says
-whether it may be used.
+In a `ResolvedAggregate`, `Column(i)` within `cores` is the i-th argument, coerced to `arg_types`;
+in `finish`, `Column(j)` is the result of the j-th core. DISTINCT, FILTER and ORDER BY apply to
+every core; where a core's argument is not the aggregate's own, DISTINCT would mean something else:
+`distinct` says whether it may be used.
 """
 
 from collections.abc import Callable, Sequence

@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 from foreshore import calendar
 from foreshore.expr.datum import from_array
 from foreshore.expr.functions.comparison import compare, order_key
-from foreshore.expr.functions.datetime import checked_interval, data_rows
 from foreshore.expr.functions.function import (
     Kernel,
     Literals,
@@ -23,7 +22,7 @@ from foreshore.expr.functions.function import (
     hidden,
 )
 from foreshore.expr.functions.rows import collect, fail, mapped
-from foreshore.expr.functions.temporal import DAY, HIGHEST, LOWEST
+from foreshore.expr.functions.temporal import DAY, HIGHEST, LOWEST, data_rows
 from foreshore.expr.functions.text import output_of
 from foreshore.types import SqlType, array_of, arrow_type, numeric_of_scale
 
@@ -402,5 +401,3 @@ declare_table("unnest", "anyarray", _first_of_list, _same_array)
 declare_table("generate_subscripts", "anyarray int4", "int4[]", data_rows(_subscripts))
 declare_table("string_to_table", "text text", "text[]", _split, strict=False)
 declare_table("string_to_table", "text text text", "text[]", _split, strict=False)
-
-__all__ = ["checked_interval"]

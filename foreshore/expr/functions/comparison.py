@@ -1,8 +1,9 @@
 """Comparison: SQL's one order of each type's values, and equality by it.
 
-NaN equals NaN and is greater than all other floats, -0.0 equals 0.0; text compares by bytes (collation
-C); intervals by their length with months of 30 days; numerics by value, whatever their scales; arrays
-element by element, a NULL element greater than any other; jsonb as PostgreSQL's btree does.
+NaN equals NaN and is greater than all other floats, -0.0 equals 0.0; text compares by bytes
+(collation C); intervals by their length with months of 30 days; numerics by value, whatever their
+scales; arrays element by element, a NULL element greater than any other; jsonb as PostgreSQL's
+btree does.
 
 `order_keys` gives Python values that are ordered and equal as the column's are, for whoever has to
 sort or hash rows without an engine.

@@ -1,4 +1,4 @@
-"""Functions as declared: a signature, a meaning over Arrow arrays, and renderings that mean the same.
+"""Functions as declared: a signature, a meaning over Arrow arrays, renderings that mean the same.
 
 A family's module declares its functions into `SCALARS`, `CASTS` and `TABLES`; `registry.py` loads
 the families and is what the rest of the system asks.
@@ -95,7 +95,7 @@ class ScalarFunction:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What a name and argument types, or a cast, come to: a call and what to coerce arguments to."""
+    """What a name and types, or a cast, come to: a call, and what to coerce its arguments to."""
 
     key: str
     arg_types: tuple[SqlType, ...]
@@ -118,7 +118,8 @@ class TableFunction:
 class Overload:
     """A surface form: matched by `patterns`, its arguments are then coerced to `targets`.
 
-    Patterns and `targets` differ where PostgreSQL has an operator over two types that we compute in the wider one.
+    Patterns and `targets` differ where PostgreSQL has an operator over two types that we compute in
+    the wider one.
     """
 
     patterns: tuple[str, ...]
@@ -283,3 +284,11 @@ def signature_of(function: ScalarFunction, args: Sequence[SqlType], result: SqlT
     """Return the signature of a call, checked for its number of arguments."""
     assert function.variadic or len(args) == len(function.args), (function.key, args)
     return Signature(tuple(args), result)
+
+
+def quoted_literal(sql: str) -> str | None:
+    """Return the text if `sql` is a plain string constant."""
+    inner = sql[1:-1]
+    if len(sql) >= 2 and sql[0] == sql[-1] == "'" and "'" not in inner and "\\" not in inner:
+        return inner
+    return None

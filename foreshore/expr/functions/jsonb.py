@@ -410,7 +410,10 @@ def _of_array(types: Signature, a: pa.Array) -> Outcome:
     )
 
 
-_KINDS = {"bool": "boolean", "numeric": "numeric", "int2": "smallint", "int4": "integer", "int8": "bigint", "float4": "real", "float8": "double precision"}  # fmt: skip
+_KINDS = {
+    "bool": "boolean", "numeric": "numeric", "int2": "smallint", "int4": "integer",
+    "int8": "bigint", "float4": "real", "float8": "double precision",
+}  # fmt: skip
 
 
 def _cast(target: SqlType) -> Callable[[str], Any]:
@@ -421,7 +424,7 @@ def _cast(target: SqlType) -> Callable[[str], Any]:
                 return value
         elif isinstance(value, Decimal):
             return _number(value, target)
-        kind = {"null": "null", "string": "string", "array": "array", "object": "object", "boolean": "boolean", "number": "numeric"}[_typeof(text)]  # fmt: skip
+        kind = _typeof(text).replace("number", "numeric")
         raise fail("22023", f"cannot cast jsonb {kind} to type {_KINDS[target.name]}")
 
     return convert

@@ -1,7 +1,8 @@
 """JSON documents: from jsonb's text to Python values and back, and their order.
 
-jsonb's btree order: of a kind, Object > Array > Boolean > Number > String > Null; the longer object or
-array is the greater one; then element by element, keys as they are stored (the shorter one first).
+jsonb's btree order: of a kind, Object > Array > Boolean > Number > String > Null; the longer object
+or array is the greater one; then element by element, keys as they are stored (the shorter one
+first).
 """
 
 import json

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.errors import data_error
-from foreshore.expr.functions.datetime import quoted_literal
 from foreshore.expr.functions.function import (
     NO_LITERAL,
     Kernel,
@@ -21,6 +20,7 @@ from foreshore.expr.functions.function import (
     declare,
     declare_table,
     overload,
+    quoted_literal,
 )
 from foreshore.expr.functions.regex import captures, check_text, compile_regex, find, find_all
 from foreshore.expr.functions.rows import Failure, fail, only_value, rowwise

@@ -1,10 +1,11 @@
 r"""Regular expressions: PostgreSQL's (ARE) on engines that are not it.
 
 A pattern is translated token by token. Whether there is a match does not depend on which match an
-engine prefers, so tests run on RE2 (through Arrow) where it knows the same classes, else on Python's
-engine. Where the match is to be shown, POSIX's longest (or, for a non-greedy expression, shortest) one
-is found by trying the ends; captures are given only where greediness is not mixed and the order of
-alternatives makes no difference. What is not certain to mean the same is refused, not guessed.
+engine prefers, so tests run on RE2 (through Arrow) where it knows the same classes, else on
+Python's engine. Where the match is to be shown, POSIX's longest (or, for a non-greedy expression,
+shortest) one is found by trying the ends; captures are given only where greediness is not mixed and
+the order of alternatives makes no difference. What is not certain to mean the same is refused, not
+guessed.
 """
 
 import re
@@ -20,7 +21,10 @@ _CLASSES = {
     "cntrl": "\\x00-\\x1f\\x7f", "print": " -~", "graph": "!-~", "word": "a-zA-Z0-9_",
 }  # fmt: skip
 _ASCII_ONLY = frozenset(_CLASSES) - {"digit", "xdigit", "blank"}
-_CHARACTERS = {"a": "\\x07", "b": "\\x08", "e": "\\x1b", "f": "\\f", "n": "\\n", "r": "\\r", "t": "\\t", "v": "\\v"}  # fmt: skip
+_CHARACTERS = {
+    "a": "\\x07", "b": "\\x08", "e": "\\x1b", "f": "\\f",
+    "n": "\\n", "r": "\\r", "t": "\\t", "v": "\\v",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

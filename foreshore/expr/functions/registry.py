@@ -41,7 +41,10 @@ _FAMILIES = (
     "floats",
     "casting",
     "text",
+    "intervals",
     "datetime",
+    "fields",
+    "templates",
     "pattern",
     "jsonb",
     "arrays",
@@ -51,7 +54,7 @@ _FAMILIES = (
 for _family in _FAMILIES:
     import_module(f"foreshore.expr.functions.{_family}")
 
-from foreshore.expr.functions.datetime import total_unit  # noqa: E402
+from foreshore.expr.functions.fields import total_unit  # noqa: E402
 from foreshore.expr.functions.pattern import total_pattern  # noqa: E402
 
 

@@ -43,8 +43,8 @@ ImplicitCast = Callable[[SqlType, SqlType], bool]
 def select_common_type(types: Sequence[SqlType]) -> SqlType | None:
     """Return the type that CASE, COALESCE, UNION, VALUES and arrays give their operands.
 
-    PostgreSQL's select_common_type, and numeric's scales made one. None if there is none; text where
-    nothing is known of any.
+    PostgreSQL's select_common_type, and numeric's scales made one. None if there is none; text
+    where nothing is known of any.
     """
     known = [t for t in types if t.name != "unknown"]
     if not known:
@@ -144,8 +144,8 @@ def is_operator(name: str) -> bool:
 def resolve(name: str, arg_types: Sequence[SqlType], literals: Literals = None) -> Resolved:
     """Return what calling `name` with arguments of these types means.
 
-    `literals` has the datum of each argument that is a literal (`NO_LITERAL` for the others): scales
-    of numerics may follow from it. Raises UndefinedFunction, AmbiguousFunction.
+    `literals` has the datum of each argument that is a literal (`NO_LITERAL` for the others):
+    scales of numerics may follow from it. Raises UndefinedFunction, AmbiguousFunction.
     """
     types = tuple(arg_types)
     inputs = tuple(type_key(t) for t in types)

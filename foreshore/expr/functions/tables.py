@@ -1,8 +1,8 @@
 """Table functions: rows from scalars, each as a scalar function that gives the rows' array.
 
 `unnest(f(args))` is the table function; so its errors are the scalar's, and whatever can evaluate a
-scalar and unnest an array can run it. In the plan's FlatMap every table function appends one column;
-one that has more in SQL, as jsonb_each, computes the others from that one.
+scalar and unnest an array can run it. In the plan's FlatMap every table function appends one
+column; one that has more in SQL, as jsonb_each, computes the others from that one.
 """
 
 from collections.abc import Sequence

@@ -1,15 +1,23 @@
 """Dates and times as integers in NumPy: calendars over whole columns.
 
-Days since 1970 and microseconds; the proleptic Gregorian calendar. The infinities are the extremes of
-the integer and pass through everything untouched.
+Days since 1970 and microseconds; the proleptic Gregorian calendar. The infinities are the extremes
+of the integer and pass through everything untouched.
 """
 
+import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from foreshore import calendar
 from foreshore.errors import data_error
+from foreshore.expr.datum import from_array
+from foreshore.expr.functions.decimals import text_where
+from foreshore.expr.functions.function import Kernel, Outcome, Signature
+from foreshore.expr.functions.rows import Failure, collect
+from foreshore.types import SqlType, arrow_type
 
 DAY = 86_400_000_000
 HOUR = 3_600_000_000
@@ -120,3 +128,69 @@ def iso_year_start(days: Ints) -> Ints:
     one = np.ones_like(year)
     fourth = from_civil(year, one, one * 4)
     return fourth - (fourth + 3) % 7
+
+
+# --- columns -----------------------------------------------------------------------------------
+
+Interval = tuple[int, int, int]
+
+
+def data_rows(compute: Callable[..., Any]) -> Kernel:
+    """Return the kernel that applies `compute` to data (see `foreshore.types`), row by row."""
+
+    def kernel(types: Signature, *arrays: pa.Array) -> Outcome:
+        data = [from_array(a, t) for a, t in zip(arrays, types.args, strict=True)]
+        return collect(types, compute, zip(*data, strict=True))
+
+    return kernel
+
+
+def faulty(types: Signature, values: Any, mask: Any, outside: Any, text: str) -> Outcome:
+    """Return a column with errors where `outside`."""
+    if mask is not None:
+        outside = outside & ~mask
+    arrow = arrow_type(types.result)
+    if not outside.any():
+        return column(values, arrow, mask)
+    missing = outside if mask is None else outside | mask
+    kept = np.where(missing, 0, values)
+    return column(kept, arrow, missing), text_where(outside, text)
+
+
+def interval_fields(array: pa.Array) -> tuple[Any, Any, Any]:
+    """Return months, days and microseconds as int64, 0 for NULL."""
+    months, days, micros = (
+        array.field(i).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+        for i in range(3)
+    )
+    return months, days, micros
+
+
+def checked_interval(months: int, days: int, micros: int) -> tuple[int, int, int]:
+    """Return the interval, an error where a field does not fit."""
+    if (
+        not -(2**31) <= months < 2**31
+        or not -(2**31) <= days < 2**31
+        or not -(2**63) <= micros < 2**63
+    ):
+        raise Failure(INTERVAL_RANGE)
+    return months, days, micros
+
+
+def intervals(months: Any, days: Any, micros: Any, mask: Any = None) -> pa.Array:
+    """Return a column of intervals."""
+    arrow = arrow_type(SqlType("interval"))
+    fields = [
+        pa.array(values.astype(np.int32 if i < 2 else np.int64), arrow.field(i).type)
+        for i, values in enumerate((months, days, micros))
+    ]
+    nothing = None if mask is None or not mask.any() else pa.array(mask)
+    return pa.StructArray.from_arrays(fields, fields=list(arrow), mask=nothing)
+
+
+def zone_of(name: str) -> Any:
+    """Return the zone of AT TIME ZONE, where a bare offset counts westwards, as POSIX has it."""
+    offset = re.match(r"([+-]?)(\d.*)", name.strip())
+    if offset is not None:
+        name = ("+" if offset[1] == "-" else "-") + offset[2]
+    return calendar.zone_named(name)
