@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import secrets
 import shutil
 import signal
 import socket
@@ -58,6 +59,7 @@ class Server:
     port: int = field(default_factory=free_port)
     http_port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
+    mark: str = field(default_factory=lambda: f"FORESHORE_TEST_MARK={secrets.token_hex(8)}")
 
     @property
     def url(self) -> str:
@@ -71,7 +73,21 @@ class Server:
 
     def start(self) -> Server:
         """Start and wait until it takes connections."""
+        before = self.spawn()
+
+        def ready() -> bool:
+            assert self.process is not None
+            said = self.log.read_bytes()[before:]
+            assert self.process.poll() is None, f"the server ended:\n{said.decode()[-4000:]}"
+            return b"foreshore ready: " in said
+
+        until(ready, "the server is ready", START_S)
+        return self
+
+    def spawn(self) -> int:
+        """Start and do not wait; returns where in the log it begins to say something."""
         assert self.process is None or self.process.poll() is not None, "it runs already"
+        name, _, value = self.mark.partition("=")
         with self.log.open("ab") as log:
             before = log.tell()
             self.process = subprocess.Popen(
@@ -85,16 +101,32 @@ class Server:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                env={**os.environ, name: value},
             )
+        return before
 
-        def ready() -> bool:
-            assert self.process is not None
-            said = self.log.read_bytes()[before:]
-            assert self.process.poll() is None, f"the server ended:\n{said.decode()[-4000:]}"
-            return b"foreshore ready: " in said
+    def processes(self) -> set[int]:
+        """Return all live processes that this server, or one before it, brought into the world.
 
-        until(ready, "the server is ready", START_S)
-        return self
+        They are known by what they inherited, so also where their parent has been killed.
+        """
+        found = set()
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            with contextlib.suppress(OSError):  # it ended, or is not ours
+                if self.mark.encode() in path.read_bytes().split(b"\0"):
+                    found.add(int(path.parent.name))
+        return found
+
+    def children(self) -> set[int]:
+        """Return the server's own live children, as the operating system knows them."""
+        assert self.process is not None
+        found = set()
+        for pid in self.processes():
+            with contextlib.suppress(OSError):
+                stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                if int(stat[1]) == self.process.pid and stat[0] != "Z":
+                    found.add(pid)
+        return found
 
     def kill(self) -> None:
         """End it as a power cut would: SIGKILL for the server, at once."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import psycopg
@@ -109,16 +111,62 @@ def check(server: Server, writers: list[Writer], before: int) -> int:
     return now
 
 
+@dataclass
+class Reader:
+    """A client that reads as the writers write; two readings of one time never differ."""
+
+    now: int = 0  # the latest time it saw
+    failure: str | None = None
+
+    def run(self, url: str) -> None:
+        """Read until the server is gone."""
+        try:
+            with psycopg.connect(url, autocommit=True) as connection:
+                while self.failure is None:
+                    self._read(connection)
+        except psycopg.OperationalError:
+            return
+
+    def _read(self, connection: psycopg.Connection[Any]) -> None:
+        with connection.transaction():
+            connection.execute("SET TRANSACTION READ ONLY")
+            seen = {
+                tuple(connection.execute(query).fetchall())
+                for query in (
+                    "SELECT n FROM counters",
+                    "SELECT n FROM counters_mv",
+                    "SELECT sum(n) FROM counter",
+                )
+            }
+            row = connection.execute("SELECT mz_now()::text").fetchone()
+        assert row is not None
+        if len(seen) > 1:
+            self.failure = f"at one time: {seen}"
+        if int(row[0]) < self.now:
+            self.failure = f"time went from {self.now} back to {row[0]}"
+        self.now = int(row[0])
+
+
+def killed_while_starting(server: Server) -> None:
+    """Start, and kill before or just after it is ready."""
+    server.spawn()
+    time.sleep(random.uniform(0, 2))
+    server.kill()
+
+
 @pytest.mark.timeout(900)
 def test_twenty_kills_lose_nothing_acknowledged(data_dir: Path) -> None:
     random.seed(20130101)
     server = Server(data_dir).start()
+    ready: list[float] = []
+    readable: list[float] = []
     try:
         prepare(server)
-        writers = [Writer(number) for number in range(WRITERS)]
+        writers, reader = [Writer(number) for number in range(WRITERS)], Reader()
         now = 0
-        for _ in range(20):
-            threads = [threading.Thread(target=w.run, args=(server.url,)) for w in writers]
+        for kill in range(20):
+            runs = [*(writer.run for writer in writers), reader.run]
+            threads = [threading.Thread(target=run, args=(server.url,)) for run in runs]
             total = sum(len(writer.acknowledged) for writer in writers)
             for thread in threads:
                 thread.start()
@@ -130,8 +178,23 @@ def test_twenty_kills_lose_nothing_acknowledged(data_dir: Path) -> None:
             server.kill()
             for thread in threads:
                 thread.join()
+            assert reader.failure is None, reader.failure
+            until(lambda: not server.processes(), "the replicas of the killed server end", 10)
+            if kill % 4 == 3:
+                killed_while_starting(server)
+            began = time.monotonic()
             server.start()
-            now = check(server, writers, now)
+            ready.append(time.monotonic() - began)
+            with server.connect() as connection:  # an answer, and not just any: `check` compares
+                connection.execute("SELECT * FROM totals").fetchall()
+            readable.append(time.monotonic() - began)
+            now = check(server, writers, max(now, reader.now))
         assert sum(len(writer.acknowledged) for writer in writers) > 20 * WRITERS
     finally:
         server.stop()
+    assert not server.processes()
+    print(
+        f"seconds from start, median (most): ready {median(ready):.1f} ({max(ready):.1f}),"
+        f" a view read {median(readable):.1f} ({max(readable):.1f});"
+        f" commits acknowledged: {sum(len(writer.acknowledged) for writer in writers)}"
+    )
