@@ -1,0 +1,146 @@
+"""SIGKILL of a cluster's replicas under load: who reads and writes hears nothing of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from tests.harness import Server, serving, until
+
+DEFINITIONS = {
+    "sums": "SELECT kind, count(*) AS n, sum(amount) AS amount FROM facts GROUP BY kind",
+    "named": "SELECT f.id, k.name FROM facts f JOIN kinds k ON k.kind = f.kind WHERE f.amount > 90",
+}
+
+
+class Load:
+    """Writers and readers that go on until told to end, and what went wrong for them."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.over = threading.Event()
+        self.failures: list[str] = []
+        self.acknowledged = 0
+        self.reads = 0
+        self.longest = 0.0  # seconds of one reading
+        self._threads = [
+            threading.Thread(target=self._guard, args=(f,)) for f in (self._write, self._read)
+        ]
+
+    def __enter__(self) -> Load:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        for thread in self._threads:
+            thread.join()
+
+    def goes_on(self, readings: int) -> None:
+        """Wait for so many readings more."""
+        seen = self.reads
+        until(lambda: bool(self.failures) or self.reads >= seen + readings, "reads go on")
+        assert not self.failures, self.failures
+
+    def _guard(self, work: Callable[[psycopg.Connection[Any]], None]) -> None:
+        try:
+            with self.server.connect() as connection:
+                connection.execute("SET cluster = pair")
+                while not self.over.is_set():
+                    work(connection)
+        except Exception as error:  # whatever it is, the test tells it
+            self.failures.append(repr(error))
+
+    def _write(self, connection: psycopg.Connection[Any]) -> None:
+        first = self.acknowledged
+        connection.execute(
+            "INSERT INTO facts SELECT i, i %% 5, i %% 101 FROM generate_series(%s::int, %s::int) i",
+            (first, first + 9),
+        )
+        self.acknowledged += 10
+
+    def _read(self, connection: psycopg.Connection[Any]) -> None:
+        """Read views, kept in memory and in a shard, and recompute, all as of one time."""
+        before = self.acknowledged
+        began = time.monotonic()
+        with connection.transaction():
+            connection.execute("SET TRANSACTION READ ONLY")
+            for name, query in DEFINITIONS.items():
+                recomputed = sorted(connection.execute(query.encode()).fetchall())
+                for view in (name, f"{name}_mv"):
+                    kept = sorted(connection.execute(f"SELECT * FROM {view}".encode()).fetchall())
+                    assert kept == recomputed, view
+                if name == "sums":
+                    assert sum(row[1] for row in recomputed) >= before, "a read is stale"
+        self.longest = max(self.longest, time.monotonic() - began)
+        self.reads += 1
+
+
+def prepare(server: Server, replicas: int) -> None:
+    with server.connect() as connection:
+        connection.execute(
+            f"CREATE CLUSTER pair (SIZE 'embedded', REPLICATION FACTOR {replicas})".encode()
+        )
+        connection.execute("SET cluster = pair")
+        connection.execute("CREATE TABLE facts (id int, kind int, amount int)")
+        connection.execute("CREATE TABLE kinds (kind int, name text)")
+        connection.execute("INSERT INTO kinds SELECT i, 'kind ' || i FROM generate_series(0, 4) i")
+        for name, query in DEFINITIONS.items():
+            connection.execute(f"CREATE VIEW {name} AS {query}".encode())
+            connection.execute(f"CREATE DEFAULT INDEX ON {name}".encode())
+            connection.execute(f"CREATE MATERIALIZED VIEW {name}_mv AS {query}".encode())
+            connection.execute(f"SELECT * FROM {name}".encode())
+
+
+def test_one_of_two_replicas_is_killed_and_nobody_notices(data_dir: Path) -> None:
+    with serving(data_dir) as server:
+        others = server.children()  # the first cluster's
+        prepare(server, 2)
+
+        def pair() -> set[int]:
+            return server.children() - others
+
+        until(lambda: len(pair()) == 2, "the cluster has two processes")
+        with Load(server) as load:
+            for _ in range(4):
+                settled(server, load)
+                victim = sorted(pair())[0]  # the older one: each is killed in turn
+                os.kill(victim, signal.SIGKILL)
+                load.goes_on(3)
+                until(lambda: len(pair()) == 2 and victim not in pair(), "it is started again")  # noqa: B023
+            settled(server, load)
+        assert not load.failures, load.failures
+        assert load.longest < 5, "a reading waited for the replica that was killed"
+    assert not server.processes()
+
+
+def test_the_only_replica_is_killed_and_reads_wait_for_the_next(data_dir: Path) -> None:
+    with serving(data_dir) as server:
+        others = server.children()
+        prepare(server, 1)
+        with Load(server) as load:
+            for _ in range(3):
+                load.goes_on(1)
+                for pid in server.children() - others:
+                    os.kill(pid, signal.SIGKILL)
+            load.goes_on(3)
+    assert not server.processes()
+
+
+def settled(server: Server, load: Load) -> None:
+    """Wait until all replicas are there and have had the time to catch up, while reads go on."""
+    with server.connect() as connection:
+        online = "SELECT bool_and(status = 'online') FROM mz_internal.mz_cluster_replica_statuses"
+        until(lambda: connection.execute(online).fetchall() == [(True,)], "replicas are online")
+    deadline = time.monotonic() + 2
+    while time.monotonic() < deadline:
+        assert not load.failures, load.failures
+        time.sleep(0.05)
