@@ -100,6 +100,8 @@ def _castable(source: str, pattern: str) -> bool:
         if pattern in _ARRAYS:
             return source.endswith("[]") or source in ("unknown", "int2vector", "oidvector")
         return pattern != "anynonarray" or not source.endswith("[]")
+    if pattern == "mz_timestamp":
+        return source in (pattern, "unknown")  # else an integer and a date would meet in it
     return implicitly_castable(parse_type(source), parse_type(pattern))
 
 
