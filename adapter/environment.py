@@ -200,7 +200,8 @@ class Environment:
         """End all sessions, write what is pending, and let go of everything but storage."""
         for session in list(self.sessions.values()):
             await session.close()
-        for task in self._tasks:
+        self.coordinator.group.close()
+        for task in self._tasks[1:]:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.coordinator.compute.close()

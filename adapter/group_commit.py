@@ -20,7 +20,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from foreshore.adapter.oracle import TimestampOracle
-from foreshore.errors import Conflict, DatabaseError, InternalError, UndefinedTable
+from foreshore.errors import AdminShutdown, Conflict, DatabaseError, InternalError, UndefinedTable
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import Appended, ShardWrite, UpperMismatch
 from foreshore.update import DIFF, TIME_FIELD, Timestamp
@@ -82,6 +82,7 @@ class GroupCommit:
         self._wake = asyncio.Event()
         self._blocked: dict[GlobalId, object] = {}  # shards that only one owner may write now
         self._failed: BaseException | None = None
+        self._closing = False
         self._settled = asyncio.Event()
         self._settled.set()
         self.groups = 0
@@ -137,9 +138,9 @@ class GroupCommit:
     # --- the loop ------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Commit groups, and advance when idle, until cancelled. A failed append is the end."""
+        """Commit groups, and advance when idle, until closed. A failed append is the end."""
         try:
-            while True:
+            while not self._closing:
                 with suppress(TimeoutError):  # nothing is written: advance
                     # (asyncio.wait_for may swallow a cancellation that meets the event)
                     async with asyncio.timeout(IDLE_ADVANCE_MS / 1000):
@@ -151,6 +152,7 @@ class GroupCommit:
                     await (self._commit(group) if group else self._advance())
                 finally:
                     self._settled.set()
+            self._stop(AdminShutdown("terminating connection due to administrator command"))
         except asyncio.CancelledError as error:
             self._stop(error)
             raise
@@ -158,6 +160,14 @@ class GroupCommit:
             logger.exception("group commit has stopped")
             self._stop(error)
             raise
+
+    def close(self) -> None:
+        """End the loop when the group at hand is done; whoever writes later is refused."""
+        self._closing = True
+        self._failed = self._failed or AdminShutdown(
+            "terminating connection due to administrator command"
+        )
+        self._wake.set()
 
     async def advance(self) -> None:
         """Advance all shards to now, as the loop does when idle."""

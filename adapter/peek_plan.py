@@ -16,10 +16,21 @@ from typing import Literal as OneOf
 from foreshore.adapter.effects import calls_in
 from foreshore.adapter.local import is_linear
 from foreshore.adapter.substitute import environment_names, is_open
-from foreshore.expr.ir import Filter, Get, Map, Project, Relation, Scalar, sources_of
+from foreshore.expr.ir import (
+    Filter,
+    Finishing,
+    Get,
+    Map,
+    Project,
+    Relation,
+    Scalar,
+    columns_of,
+    sources_of,
+)
 from foreshore.ids import GlobalId
 from foreshore.sql.optimize.lookup import literal_lookup
 from foreshore.sql.plan import Query
+from foreshore.types import RelationDesc
 
 Way = OneOf["constant", "index", "local", "bulk"]
 
@@ -85,6 +96,14 @@ def plan_peek(query: Query, indexes: Callable[[GlobalId], Sequence[IndexOn]]) ->
         bool(calls_in(relation)),
         lookup,
     )
+
+
+def whole(relation: Relation) -> Query:
+    """Return the query for all rows of `relation`, in any order."""
+    columns = columns_of(relation)
+    names = tuple(f"c{i}" for i in range(len(columns)))
+    finishing = Finishing((), None, 0, tuple(range(len(columns))))
+    return Query(relation, finishing, RelationDesc(names, columns))
 
 
 def find_lookup(

@@ -17,7 +17,7 @@ from foreshore.adapter.coordinator import CatalogChange, Coordinator
 from foreshore.adapter.group_commit import Reads
 from foreshore.adapter.interrupt import Interrupts
 from foreshore.adapter.names import SessionCatalog, effective_path
-from foreshore.adapter.peek_plan import IndexOn, PeekPlan, plan_peek
+from foreshore.adapter.peek_plan import IndexOn, PeekPlan, plan_peek, whole
 from foreshore.adapter.result import Outcome, Selected, Taking
 from foreshore.adapter.sequence import dispatch as sequence
 from foreshore.adapter.statement import Basis, BoundPortal, Prepared
@@ -45,12 +45,15 @@ from foreshore.sql.plan import (
     Commit,
     CopyTo,
     Declare,
+    Delete,
     Explain,
+    Insert,
     Plan,
     Query,
     Rollback,
     Savepoint,
     Select,
+    Update,
     result_desc,
 )
 from foreshore.sql.planner import plan_statement
@@ -215,6 +218,8 @@ class Session:
         match plan:
             case Select(query=query) | Explain(query=query):
                 return self.plan_query(query)
+            case Insert(source=relation) | Update(selection=relation) | Delete(selection=relation):
+                return self.plan_query(whole(relation))
             case CopyTo(source=Select(query=query)) | Declare(query=Select(query=query)):
                 return self.plan_query(query)
             case _:

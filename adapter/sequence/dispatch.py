@@ -66,11 +66,14 @@ async def run(
         case Select():
             return await select(session, prepared, plan, args)
         case Insert():
-            return await insert(session, plan, args)
+            assert prepared.peek is not None
+            return await insert(session, prepared.peek, plan, args)
         case Update():
-            return await update(session, plan, args)
+            assert prepared.peek is not None
+            return await update(session, prepared.peek, plan, args)
         case Delete():
-            return await delete(session, plan, args)
+            assert prepared.peek is not None
+            return await delete(session, prepared.peek, plan, args)
         case Subscribe():
             return await subscribe(session, plan, args)
         case Explain():

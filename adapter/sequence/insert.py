@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.local import evaluate_linear, expanded, is_linear, negated, split_diffs
-from foreshore.adapter.peek_plan import plan_peek
+from foreshore.adapter.peek_plan import PeekPlan
 from foreshore.adapter.result import BatchSource, Outcome, Selected
 from foreshore.adapter.sequence.peek import (
     evaluate_here,
@@ -25,10 +25,10 @@ from foreshore.adapter.sequence.tables import checked, count, table_desc
 from foreshore.adapter.substitute import fill, filler
 from foreshore.compute.finish import finish
 from foreshore.errors import FeatureNotSupported
-from foreshore.expr.ir import Finishing, Get, LocalGet, Relation, columns_of, inputs_of, with_inputs
+from foreshore.expr.ir import Get, LocalGet, Relation, inputs_of, with_inputs
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import Delete, Insert, Query, Update
-from foreshore.types import ColumnType, Datum, RelationDesc
+from foreshore.types import ColumnType, Datum
 from foreshore.update import DIFF_FIELD
 
 if TYPE_CHECKING:
@@ -37,21 +37,25 @@ if TYPE_CHECKING:
 _CHANGED = GlobalId("t0")  # stands for the rows that a RETURNING list is over
 
 
-async def insert(session: "Session", plan: Insert, args: Sequence[Datum]) -> Outcome:
+async def insert(
+    session: "Session", peek: PeekPlan, plan: Insert, args: Sequence[Datum]
+) -> Outcome:
     """Run an INSERT."""
     transaction = session.begin()
     transaction.require_writable("INSERT")
-    rows = await written_rows(session, plan.source, args, (plan.table,))
+    rows = await written_rows(session, peek, args, (plan.table,))
     rows = checked(session, plan.table, rows)
     transaction.write(plan.table, rows)
     return await _returned(session, "INSERT 0", plan.returning, rows, args)
 
 
-async def update(session: "Session", plan: Update, args: Sequence[Datum]) -> Outcome:
+async def update(
+    session: "Session", peek: PeekPlan, plan: Update, args: Sequence[Datum]
+) -> Outcome:
     """Run an UPDATE."""
     transaction = session.begin()
     transaction.require_writable("UPDATE")
-    both = await written_rows(session, plan.selection, args, (plan.table,), locking=True)
+    both = await written_rows(session, peek, args, (plan.table,), locking=True)
     columns, diffs = split_diffs(both)
     width = len(table_desc(session, plan.table).names)
     old = checked(session, plan.table, _rows(columns[:width], diffs))
@@ -62,11 +66,13 @@ async def update(session: "Session", plan: Update, args: Sequence[Datum]) -> Out
     return await _returned(session, "UPDATE", plan.returning, new, args)
 
 
-async def delete(session: "Session", plan: Delete, args: Sequence[Datum]) -> Outcome:
+async def delete(
+    session: "Session", peek: PeekPlan, plan: Delete, args: Sequence[Datum]
+) -> Outcome:
     """Run a DELETE."""
     transaction = session.begin()
     transaction.require_writable("DELETE")
-    rows = await written_rows(session, plan.selection, args, (plan.table,), locking=True)
+    rows = await written_rows(session, peek, args, (plan.table,), locking=True)
     rows = checked(session, plan.table, rows)
     transaction.write(plan.table, negated(rows))
     return await _returned(session, "DELETE", plan.returning, rows, args)
@@ -79,7 +85,7 @@ def _rows(columns: Sequence[pa.Array], diffs: pa.Array) -> pa.Table:
 
 async def written_rows(
     session: "Session",
-    relation: Relation,
+    peek: PeekPlan,
     args: Sequence[Datum],
     targets: Sequence[GlobalId],
     *,
@@ -88,7 +94,6 @@ async def written_rows(
     """Return the rows, with `__diff`, that a statement is about to write."""
     transaction = session.begin()
     coordinator = session.coordinator
-    peek = plan_peek(_whole(relation), lambda id: [])
     if peek.way == "constant":
         filled_relation, _, _ = filled(session, peek, args, 0)
         return evaluate_linear(filled_relation)
@@ -102,14 +107,6 @@ async def written_rows(
         filled_relation, _, _ = filled(session, peek, args, time)
         return await evaluate_here(session, filled_relation, time)
     return _counted(await rows_of(session, peek, args))
-
-
-def _whole(relation: Relation) -> Query:
-    columns = columns_of(relation)
-    width = len(columns)
-    names = tuple(f"c{i}" for i in range(width))
-    finishing = Finishing((), None, 0, tuple(range(width)))
-    return Query(relation, finishing, RelationDesc(names, columns))
 
 
 def _counted(rows: pa.RecordBatch) -> pa.Table:
