@@ -1,6 +1,7 @@
 """Functions that act on the session: carried out once, before the query that calls them.
 
     set_config(name, value, is_local)    SET, as a function; its value is the new setting
+    current_setting(name [, missing_ok]) SHOW, as a function, where the name is an argument
     pg_sleep(seconds)                    the statement waits
 
 They stand in a query's plan as calls of volatile functions that no engine can run. Their arguments
@@ -10,7 +11,7 @@ have to be constants; each call becomes a literal.
 import asyncio
 from typing import TYPE_CHECKING
 
-from foreshore.errors import DataError, FeatureNotSupported
+from foreshore.errors import DataError, FeatureNotSupported, UndefinedObject
 from foreshore.expr.evaluate import constant, is_constant
 from foreshore.expr.ir import (
     Call,
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
     from foreshore.adapter.session import Session
 
 SET_CONFIG = "set_config(text,text,bool)"
+SETTINGS = ("current_setting(text)", "current_setting(text,bool)")
 SLEEP = "pg_sleep(float8)"
+ALL = (SET_CONFIG, *SETTINGS, SLEEP)
 
 
 def calls_in(relation: Relation) -> list[Call]:
@@ -38,7 +41,7 @@ def calls_in(relation: Relation) -> list[Call]:
         for node in walk_relations(relation)
         for scalar in scalars_of(node)
         for each in walk_scalars(scalar)
-        if isinstance(each, Call) and each.function in (SET_CONFIG, SLEEP)
+        if isinstance(each, Call) and each.function in ALL
     }
     return list(found)
 
@@ -57,11 +60,23 @@ async def _value(session: "Session", call: Call) -> Datum:
         if args[0] is not None:
             await asyncio.sleep(float(str(args[0])))
         return ""
+    if call.function in SETTINGS:
+        return None if None in args else setting(session, str(args[0]), missing_ok=True in args)
     name, value, local = args
     if name is None:
         return None
     session.variables.set(str(name), None if value is None else (str(value),), local=local is True)
     return session.variables.show(str(name))
+
+
+def setting(session: "Session", name: str, *, missing_ok: bool) -> str | None:
+    """Return the value of a variable; None if there is none and that is `missing_ok`."""
+    try:
+        return session.variables.show(name)
+    except UndefinedObject:
+        if missing_ok:
+            return None
+        raise
 
 
 def _argument(arg: Scalar) -> Datum:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from foreshore.adapter.client import Completed, CopyIn, CopyOut, EmptyQuery, Execution, Notice
 from foreshore.adapter.coordinator import CatalogChange, Coordinator
+from foreshore.adapter.effects import setting
 from foreshore.adapter.group_commit import Reads
 from foreshore.adapter.interrupt import Interrupts
 from foreshore.adapter.names import SessionCatalog, effective_path
@@ -576,7 +577,9 @@ class _EnvironmentValues(Mapping[str, Callable[[], Datum]]):
         return lambda: self._value(name)
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and (name in _NAMES or name.startswith("current_setting:"))
+        return isinstance(name, str) and (
+            name in _NAMES or name.startswith(("current_setting:", "current_setting_or_null:"))
+        )
 
     def __iter__(self) -> Iterator[str]:
         return iter(_NAMES)
@@ -611,6 +614,9 @@ class _EnvironmentValues(Mapping[str, Callable[[], Datum]]):
                 return VERSION
             case "mz_version":
                 return session.variables["mz_version"]
+            case _ if name.startswith("current_setting_or_null:"):
+                name = name.removeprefix("current_setting_or_null:")
+                return setting(session, name, missing_ok=True)
             case _:
                 return session.variables.show(name.removeprefix("current_setting:"))
 

@@ -220,6 +220,7 @@ _ALL = (
     ),
     Variable("is_superuser", boolean, "on", report=True, fixed=True),
     Variable("jit", boolean, "off"),
+    Variable("default_table_access_method", text, "heap", "", fixed=True),
     Variable("lc_collate", text, "C", fixed=True),
     Variable("lc_ctype", text, "C.UTF-8", fixed=True),
     Variable("lc_messages", text, "C"),

@@ -218,7 +218,7 @@ def _time(planning: Planning, expr: ast.Expression, what: str) -> Scalar:
         is_unknown(scalar) and isinstance(scalar, Literal) and str(scalar.value).isdigit()
     ):
         target = MZ_TIMESTAMP
-    result = coerce(planning, scalar, target, "implicit", at_of(expr))
+    result = coerce(planning, scalar, target, "assignment", at_of(expr))
     if result is None:
         raise DatatypeMismatch(
             f"argument of {what} must be a time, not type {type_of(scalar)}",

@@ -20,6 +20,7 @@ from foreshore.types import (
     BOOL,
     INT4,
     INT8,
+    INTERVAL,
     NAME,
     OID,
     REGCLASS,
@@ -27,6 +28,8 @@ from foreshore.types import (
     REGPROC,
     REGTYPE,
     TEXT,
+    TIMESTAMP,
+    TIMESTAMPTZ,
     ColumnType,
     SqlType,
 )
@@ -44,6 +47,8 @@ _TYPES = {
     "name": NAME,
     "regclass": REGCLASS,
     "regtype": REGTYPE,
+    "timestamp": TIMESTAMP,
+    "timestamptz": TIMESTAMPTZ,
 }
 
 
@@ -260,6 +265,13 @@ define(
     """(SELECT n.nspname = ANY (current_schemas(true)) FROM pg_catalog.pg_proc p
         JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE p.oid = $1)""",
 )
+define(
+    "pg_collation_is_visible",
+    "oid",
+    BOOL,
+    """(SELECT n.nspname = ANY (current_schemas(true)) FROM pg_catalog.pg_collation c
+        JOIN pg_catalog.pg_namespace n ON n.oid = c.collnamespace WHERE c.oid = $1)""",
+)
 for _kind in ("table", "schema", "database", "function", "sequence", "any_column", "type"):
     for _signature in ("oid text", "text text", "name oid text", "name text text", "oid oid text"):
         define(f"has_{_kind}_privilege", _signature, BOOL, "true")
@@ -277,6 +289,8 @@ define(
 )
 define("pg_char_to_encoding", "name", INT4, "CASE upper($1) WHEN 'UTF8' THEN 6 ELSE -1 END")
 define("getdatabaseencoding pg_client_encoding", "", NAME, "'UTF8'")
+define("age", "timestamp", INTERVAL, "age(current_date::timestamp, $1)")
+define("age", "timestamptz", INTERVAL, "age(current_date::timestamptz, $1)")
 define("mz_is_superuser", "", BOOL, "true")
 define("txid_current", "", INT8, "mz_now()::int8")
 for _name in ("pg_total_relation_size", "pg_relation_size", "pg_table_size", "pg_indexes_size"):

@@ -67,6 +67,7 @@ async def rows_of(
     relation, finishing, replace = filled(session, peek, args, time)
     if peek.acts:
         values = await carried_out(session, calls_in(relation))
+        relation, finishing, replace = filled(session, peek, args, time)  # of what is set now
         relation = fill(relation, values.get, every=True)
     match peek.way:
         case "constant":

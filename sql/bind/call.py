@@ -153,11 +153,20 @@ def _type_called(name: str) -> SqlType | None:
 def _current_setting(
     binder: ExpressionBinder, name: str, args: tuple[Scalar, ...], at: int
 ) -> Scalar:
-    if not args or not isinstance(args[0], Literal) or args[0].value is None:
-        raise FeatureNotSupported(
-            "current_setting of anything but a constant is not supported", position=at + 1
-        )
-    return environment(binder, Environment(f"current_setting:{args[0].value.lower()}", TEXT), at)
+    if not 1 <= len(args) <= 2:
+        raise undefined_function(name, [type_of(arg) for arg in args], at)
+    if not isinstance(args[0], Literal) or args[0].value is None:  # asked for when it runs
+        return binder.call(name, args, at, (at,) * len(args))
+    key = f"current_setting:{args[0].value.lower()}"
+    if len(args) == 2:
+        missing_ok = coerce(binder.planning, args[1], BOOL, "implicit", at)
+        if not isinstance(missing_ok, Literal):
+            raise undefined_function(name, [type_of(arg) for arg in args], at)
+        if missing_ok.value is None:
+            return Literal(None, TEXT)
+        if missing_ok.value:
+            key = f"current_setting_or_null:{args[0].value.lower()}"
+    return environment(binder, Environment(key, TEXT), at)
 
 
 def _current_schemas(

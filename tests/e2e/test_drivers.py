@@ -90,4 +90,31 @@ def test_sqlalchemy_reflects_and_queries(server: Server) -> None:
     described = {column["name"]: column for column in inspector.get_columns("by_sqlalchemy")}
     assert isinstance(described["n"]["type"], sa.Numeric)
     assert described["i"]["nullable"] is False
+    assert described["n"]["type"].precision == 8
+    assert described["n"]["type"].scale == 2
+    assert isinstance(described["t"]["type"], sa.String)
+    assert described["t"]["type"].length == 20
+    with engine.begin() as connection:
+        connection.execute(sa.text("CREATE VIEW seen_by_sqlalchemy AS SELECT t FROM by_sqlalchemy"))
+        connection.execute(sa.text("CREATE INDEX by_i_and_t ON by_sqlalchemy (i, t)"))
+    inspector = sa.inspect(engine)
+    assert "seen_by_sqlalchemy" in inspector.get_view_names()
+    assert "FROM" in inspector.get_view_definition("seen_by_sqlalchemy")
+    (index,) = inspector.get_indexes("by_sqlalchemy")
+    assert (index["name"], index["column_names"]) == ("by_i_and_t", ["i", "t"])
+    assert "public" in inspector.get_schema_names()
+    assert inspector.has_table("by_sqlalchemy")
+    assert not inspector.has_table("nowhere")
+    reflected = sa.MetaData()
+    reflected.reflect(engine, views=True, only=["by_sqlalchemy", "seen_by_sqlalchemy"])
+    assert [column.name for column in reflected.tables["by_sqlalchemy"].columns] == ["i", "n", "t"]
+    assert not reflected.tables["by_sqlalchemy"].primary_key.columns
+    for each in (
+        inspector.get_pk_constraint("by_sqlalchemy")["constrained_columns"],
+        inspector.get_foreign_keys("by_sqlalchemy"),
+        inspector.get_unique_constraints("by_sqlalchemy"),
+        inspector.get_check_constraints("by_sqlalchemy"),
+        inspector.get_sequence_names(),
+    ):
+        assert each == []
     engine.dispose()

@@ -223,6 +223,7 @@ _AGGREGATES: dict[str, tuple[tuple[int, ...], Rule]] = {
     "string_agg": ((2,), _string_agg),
     "array_agg": ((1,), _array_agg),
     "jsonb_agg": ((1,), _jsonb_agg),
+    "json_agg": ((1,), _jsonb_agg),  # as jsonb, see the json functions
     "variance": ((1,), _spread("var_samp")),
     "var_samp": ((1,), _spread("var_samp")),
     "var_pop": ((1,), _spread("var_pop")),

@@ -519,13 +519,20 @@ declare("jsonb_typeof", "jsonb", "text", mapped(_typeof))
 declare("jsonb_array_length", "jsonb", "int4", mapped(_array_length), fallible=True)
 declare("jsonb_strip_nulls", "jsonb", "jsonb", mapped(lambda t: dumps(_strip_nulls(loads(t)))))
 declare("jsonb_pretty", "jsonb", "text", mapped(lambda t: _pretty(loads(t))))
-declare("to_jsonb", "anyelement", "jsonb", _to_jsonb)
+# There is no type json: its functions give jsonb, the same documents with keys sorted and unique.
+declare("to_jsonb to_json", "anyelement", "jsonb", _to_jsonb)
 declare(
-    "jsonb_build_object", "any", "jsonb", _build_object, strict=False, fallible=True, variadic=True
+    "jsonb_build_object json_build_object",
+    *("any", "jsonb", _build_object),
+    strict=False,
+    fallible=True,
+    variadic=True,
 )
-declare("jsonb_build_object", "", "jsonb", _nothing("{}"))
-declare("jsonb_build_array", "any", "jsonb", _build_array, strict=False, variadic=True)
-declare("jsonb_build_array", "", "jsonb", _nothing("[]"))
+declare("jsonb_build_object json_build_object", "", "jsonb", _nothing("{}"))
+declare(
+    "jsonb_build_array json_build_array", "any", "jsonb", _build_array, strict=False, variadic=True
+)
+declare("jsonb_build_array json_build_array", "", "jsonb", _nothing("[]"))
 hidden("jsonb_of_array(jsonb[])", "jsonb[]", "jsonb", _of_array)
 hidden("json_key(jsonb)", "jsonb", "bytea", mapped(json_order_bytes))
 for _target in _KINDS:

@@ -4,7 +4,7 @@ import pyarrow as pa
 
 from foreshore.errors import data_error
 from foreshore.expr.functions.function import Outcome, Signature, declare, hidden
-from foreshore.expr.functions.rows import rowwise
+from foreshore.expr.functions.rows import mapped, rowwise
 from foreshore.types import NUMERIC_DIGITS, SqlType, format_type, numeric, oid_of, type_of_oid
 
 MORE_THAN_ONE_ROW = data_error(
@@ -74,6 +74,26 @@ hidden(
 )
 
 
+_SIZE_LIMIT = 20 * 1024 - 1  # halves of a unit, from which the next one is used
+_SIZE_UNITS = ("kB", "MB", "GB", "TB", "PB")
+
+
+def _size_pretty(size: int) -> str:
+    """Return a number of bytes in the largest unit that keeps it from being less than 10."""
+    if abs(size) < 10 * 1024:
+        return f"{size} bytes"
+    halves = abs(size) >> 9  # of the unit, so that it can be rounded at the end
+    units = iter(_SIZE_UNITS)
+    unit = next(units)
+    while halves >= _SIZE_LIMIT and unit != _SIZE_UNITS[-1]:
+        halves >>= 10
+        unit = next(units)
+    return f"{'-' if size < 0 else ''}{(halves + 1) // 2} {unit}"
+
+
+declare("pg_size_pretty", "int8", "text", mapped(_size_pretty))
+
+
 def _only_above(types: Signature, *args: pa.Array) -> Outcome:
     """Fail: these act on the session, which carries them out itself where it can."""
     failed = data_error("0A000", "a function that acts on the session cannot be used here")
@@ -81,4 +101,6 @@ def _only_above(types: Signature, *args: pa.Array) -> Outcome:
 
 
 declare("set_config", "text text bool", "text", _only_above, fallible=True, volatility="volatile")
+for _args in ("text", "text bool"):
+    declare("current_setting", _args, "text", _only_above, fallible=True, volatility="volatile")
 declare("pg_sleep", "float8", "void", _only_above, fallible=True, volatility="volatile")
