@@ -15,6 +15,7 @@ What PostgreSQL does not take is a syntax error at the token where sqlglot stops
 """
 
 import re
+from typing import ClassVar
 
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.tokens import Token, TokenType
@@ -45,8 +46,8 @@ class Foreshore(Postgres):
             },
             "!=": TokenType.NEQ,
         }  # fmt: skip
-        COMMANDS: set[TokenType] = set()
-        HEREDOC_STRINGS: list[str] = []
+        COMMANDS: ClassVar[set[TokenType]] = set()
+        HEREDOC_STRINGS: ClassVar[list[str | tuple[str, str]]] = []
         SINGLE_TOKENS = {**Postgres.Tokenizer.SINGLE_TOKENS, "$": TokenType.PARAMETER}
 
     Parser = Grammar

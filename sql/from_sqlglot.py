@@ -4,7 +4,8 @@ What sqlglot takes and PostgreSQL does not is refused here, with PostgreSQL's wo
 """
 
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 from sqlglot import exp
 
@@ -42,11 +43,11 @@ class Converter:
         first = node.args.get("this")
         return min(at, self.start(first)) if isinstance(first, exp.Expr) else at
 
-    def refuse(self, what: str, node: exp.Expr) -> Any:
+    def refuse(self, what: str, node: exp.Expr) -> NoReturn:
         """Raise 0A000."""
         raise FeatureNotSupported(f"{what} is not supported", position=self.at(node) + 1)
 
-    def unexpected(self, node: exp.Expr) -> Any:
+    def unexpected(self, node: exp.Expr) -> NoReturn:
         """Raise a syntax error at `node`."""
         at = self.at(node)
         token = _TOKEN.match(self.text, at)
@@ -77,7 +78,8 @@ class Converter:
 
     def expression(self, node: exp.Expr) -> ast.Expression:
         """Convert an expression."""
-        convert = getattr(self, f"_{type(node).__name__.lower()}", None)
+        name = f"_{type(node).__name__.lower()}"
+        convert: Callable[[Any], ast.Expression] | None = getattr(self, name, None)
         if convert is None:
             return self.unexpected(node)
         return convert(node)
@@ -461,7 +463,8 @@ class Converter:
     def _select_body(self, node: exp.Select) -> ast.Select | ast.Values:
         values = _only_values(node)
         if values is not None:
-            return self._body(values)
+            body: ast.Values = self._body(values)
+            return body
         for key in ("kind", "hint", "into", "laterals", "pivots", "match", "connect", "qualify",
                     "sample", "cluster", "distribute", "sort", "settings", "format", "options",
                     "prewhere", "operation_modifiers", "exclude"):  # fmt: skip

@@ -233,10 +233,8 @@ class StatementParser(ObjectParser):
         columns = None
         source: ast.TableRef | ast.SelectStatement | ast.SubscribeStatement
         if self.accept_symbol("("):
-            if self.at_word("subscribe"):
-                source = self._subscribe()
-            else:
-                source = self._select_statement()
+            subscribes = self.at_word("subscribe")
+            source = self._subscribe() if subscribes else self._select_statement()
             self.expect_symbol(")")
         else:
             source = self.table_name()
@@ -328,10 +326,8 @@ class StatementParser(ObjectParser):
         return ast.SetStatement(name, self.list_of(self._setting), local)
 
     def _zone(self) -> str:
-        if self.accept("interval"):
-            zone = self.string()
-            self._interval_fields()
-            return zone
+        if self.at_word("interval"):
+            self.unsupported("SET TIME ZONE INTERVAL")
         return self._setting()
 
     def _variable(self) -> str:

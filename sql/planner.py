@@ -1,8 +1,8 @@
 """Planning: from a statement to what it means.
 
 `plan_statement` is all that the adapter calls. It is pure: the same statement, catalog and
-parameter types give the same plan. `ParameterTypes` is filled in on the way, so that what a statement's
-parameters are is known as soon as it is planned.
+parameter types give the same plan. `ParameterTypes` is filled in on the way, so that what a
+statement's parameters are is known as soon as it is planned.
 """
 
 from collections.abc import Sequence

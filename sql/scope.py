@@ -1,9 +1,9 @@
 """Scopes: which columns a name may mean.
 
 A `Scope` is the row that the expressions of one query see: the columns of its FROM side by side,
-and the tables they came in. A name not found there is looked for in the scope around it, and is then an
-`OuterColumn` as many levels out. USING and NATURAL merge columns: unqualified, the name means the
-merged one; qualified, each side's own.
+and the tables they came in. A name not found there is looked for in the scope around it, and is
+then an `OuterColumn` as many levels out. USING and NATURAL merge columns: unqualified, the name
+means the merged one; qualified, each side's own.
 """
 
 from dataclasses import dataclass, field

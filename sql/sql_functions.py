@@ -2,8 +2,8 @@
 
 `pg_get_viewdef(oid)` looks a definition up; `'t'::regclass` looks a name up. Such a function has a
 body in SQL in which `$1`, `$2` stand for its arguments, and a call of it is its body, bound where
-the call stands. Nothing else knows of them, so they are planned, optimised and evaluated like anything
-that a user could have written.
+the call stands. Nothing else knows of them, so they are planned, optimised and evaluated like
+anything that a user could have written.
 """
 
 from dataclasses import dataclass

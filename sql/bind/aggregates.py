@@ -2,9 +2,9 @@
 
 An aggregate call is bound, where it stands, to a scalar over `CoreRef`s, the results of core
 aggregates that are gathered on the side. When the whole query is bound, `Grouping.over_groups`
-turns each of its scalars into one over the rows of the `Reduce`: what equals an expression of GROUP BY
-becomes its column, a `CoreRef` the column of its aggregate, and any other column of FROM is
-PostgreSQL's error 42803.
+turns each of its scalars into one over the rows of the `Reduce`: what equals an expression of
+GROUP BY becomes its column, a `CoreRef` the column of its aggregate, and any other column of FROM
+is PostgreSQL's error 42803.
 """
 
 from dataclasses import dataclass, field

@@ -9,7 +9,7 @@ import sys
 from typing import Any, NoReturn
 
 from sqlglot import exp
-from sqlglot.dialects.postgres import Postgres
+from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokens import Token, TokenType
 
 from foreshore.errors import FeatureNotSupported, StatementTooComplex, SyntaxError_
@@ -63,7 +63,7 @@ def located(node: Any, token: Token) -> Any:
     return node
 
 
-class BaseParser(Postgres.Parser):
+class BaseParser(PostgresParser):
     """sqlglot's parser with our errors, and ways to look at and take tokens."""
 
     depth = 0

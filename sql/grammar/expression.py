@@ -1,7 +1,7 @@
 """Expressions: operators by PostgreSQL's table, operands, calls."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
@@ -273,16 +273,15 @@ class OperatorParser(TypeParser):
 class ExpressionParser(OperatorParser):
     """Operands: constants, names, calls, parentheses."""
 
-    FUNCTIONS: dict[str, Callable[..., Any]] = {}
-    NO_PAREN_FUNCTIONS: dict[TokenType, Any] = {}
-    NO_PAREN_FUNCTION_PARSERS: dict[str, Callable[..., Any]] = {
+    FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
+    NO_PAREN_FUNCTIONS: ClassVar[dict[TokenType, Any]] = {}
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         "CASE": lambda self: self._parse_case(),
     }
-    FUNCTION_PARSERS: dict[str, Callable[..., Any]] = {
-        word: lambda self, word=word: self._keyword_call(word)
+    FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+        word.upper(): lambda self, word=word: self._keyword_call(word)
         for word in ("cast", "extract", "substring", "position", "trim", "overlay")
     }
-    FUNCTION_PARSERS = {word.upper(): parse for word, parse in FUNCTION_PARSERS.items()}
 
     def _parse_type(
         self, parse_interval: bool = True, fallback_to_identifier: bool = False

@@ -163,7 +163,7 @@ class Parser(ExpressionParser):
             alias.set("columns", columns)
         return located(alias, token)
 
-    def _parse_lateral(self) -> exp.Expr | None:
+    def _parse_lateral(self) -> Any:
         """Parse LATERAL before a query or a function."""
         token = self._curr
         if not self._take("lateral"):
@@ -177,5 +177,5 @@ class Parser(ExpressionParser):
             return lateral
         return self._parse_table()
 
-    def _parse_unnest(self, with_alias: bool = True) -> exp.Expr | None:
+    def _parse_unnest(self, with_alias: bool = True) -> None:
         return None  # a function like any other

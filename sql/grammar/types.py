@@ -51,7 +51,7 @@ class TypeParser(BaseParser):
             modifiers = self._integers() if self._curr and self._curr.text == "(" else []
             if self._curr and self._curr.token_type in STRINGS:
                 constant = self._parse_primary()
-                spelling = TypeSpelling(
+                spelling: exp.Expr = TypeSpelling(
                     name=["interval"], modifiers=modifiers, dimensions=0,
                     fields=self._interval_fields(),
                 )  # fmt: skip
