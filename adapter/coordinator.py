@@ -114,6 +114,8 @@ class Coordinator:
         """Return the time from which on a shard or an index is not known."""
         if id in self.capabilities:
             return self.storage.upper(id)
+        if not self.compute.exports(id):
+            return self.as_ofs[id]  # in the catalog already, soon to be maintained
         return max(self.compute.upper(id), self.as_ofs[id])
 
     def arranged(self, cluster: str) -> frozenset[GlobalId]:
@@ -152,7 +154,7 @@ class Coordinator:
 
     def is_hydrated(self, id: GlobalId) -> bool:
         """Whether a dataflow's output has been computed at some time."""
-        return id in self.as_ofs and self.compute.upper(id) > self.as_ofs[id]
+        return id in self.as_ofs and self.upper(id) > self.as_ofs[id]
 
     async def wait_readable(self, id: GlobalId, time: Timestamp) -> None:
         """Wait until a shard or an index is known at `time`."""

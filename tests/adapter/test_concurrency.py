@@ -138,6 +138,39 @@ def test_a_subscription_hears_of_every_change_once(runner: asyncio.Runner, house
     runner.run(play())
 
 
+def test_what_comes_and_goes_is_no_matter_to_others(runner: asyncio.Runner, house: House) -> None:
+    async def come_and_go() -> None:
+        for _ in range(10):
+            for made, gone in (
+                ("CREATE VIEW fleeting AS SELECT i + 1 AS j FROM staying", ""),
+                ("CREATE DEFAULT INDEX ON fleeting", ""),
+                ("CREATE MATERIALIZED VIEW brief AS SELECT count(*) FROM staying", ""),
+                ("CREATE TABLE new (i int)", "DROP TABLE new"),
+                ("SELECT * FROM fleeting", "DROP MATERIALIZED VIEW brief; DROP VIEW fleeting"),
+            ):
+                answer = await house.query("ddl", f"{made}; {gone}")
+                assert "ERROR" not in answer, answer
+
+    async def play() -> None:
+        await house.query("s0", "CREATE TABLE staying (i int)")
+        done = asyncio.gather(come_and_go())
+        count = 0
+        while not done.done():
+            for sql in (
+                "INSERT INTO staying VALUES (1)",
+                "UPDATE staying SET i = i + 1",
+                "SELECT count(*) FROM staying",
+                "SELECT object_id FROM mz_internal.mz_frontiers",
+            ):
+                answer = await house.query("watch", sql, alone=False)
+                assert "ERROR" not in answer, (sql, answer)
+            count += 1
+        await done
+        assert await house.query("s0", "SELECT count(*) FROM staying") == f"{count}\nSELECT 1"
+
+    runner.run(play())
+
+
 def test_everything_comes_back(tmp_path: Path) -> None:
     async def play() -> None:
         house = House(tmp_path)
