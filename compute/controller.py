@@ -535,10 +535,10 @@ class ComputeController:
                 raise UndefinedObject(f'index "{id}" does not exist in cluster "{cluster}"')
             if not dataflow.created.done():
                 await asyncio.shield(dataflow.created)
-        sinks = self._sinks_below([*request.imports, *indexes])
         for id in request.imports:
             await self._wait_shard(id, request.as_of)
-        for writer in sinks:
+        # only now, as one that has just been created is not maintained before it is waited for
+        for writer in self._sinks_below([*request.imports, *indexes]):
             if writer.errors.upper is None and self._exporters[writer.id].cluster.replicas:
                 await writer.errors.known()
             error = writer.errors.at(request.as_of)
