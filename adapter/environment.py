@@ -43,7 +43,7 @@ from foreshore.errors import (
     UndefinedObject,
 )
 from foreshore.expr.ir import sources_of
-from foreshore.ids import GlobalId, global_id
+from foreshore.ids import GlobalId, global_id, is_user, number_of
 from foreshore.sql.parse import parse
 from foreshore.sql.plan import CreateIndex, CreateMaterializedView, CreateTable, CreateView
 from foreshore.sql.planner import plan_statement
@@ -115,10 +115,12 @@ class Environment:
         oracle = await TimestampOracle.open(
             clock, ConsensusReservation(storage.consensus), at_least
         )
-        state = await _load(storage, capabilities[CATALOG_SHARD][0])
-        fresh = state is None
-        state = state or first_state()
+        loaded = await _load(storage, capabilities[CATALOG_SHARD][0])
+        state = loaded or first_state()
         catalog = Catalog(state, plan_items(state))
+        for id in filter(is_user, (*storage.ids(), *storage.spent())):
+            # it may have been bound without ever coming into the catalog
+            catalog.counters["u"] = max(catalog.counters.get("u", 1), number_of(id) + 1)
         for id in storage.ids():
             if id != CATALOG_SHARD and state.get(id) is None:
                 logger.warning("dropping a shard that is in no catalog", extra={"shard": id})
@@ -143,7 +145,7 @@ class Environment:
         )
         environment = cls(coordinator)
         coordinator.capabilities = capabilities
-        await environment._start(fresh=fresh)
+        await environment._start(fresh=loaded is None)
         return environment
 
     async def _start(self, *, fresh: bool) -> None:
@@ -177,6 +179,7 @@ class Environment:
             elif item.type != "view":
                 await self._resume(item, read_ts)
         self._tasks.append(loop.create_task(coordinator.run_holds()))
+        self._tasks.append(loop.create_task(self._run_expiry()))
         coordinator.check_consistency()
 
     async def _resume(self, item: Item, read_ts: Timestamp) -> None:
@@ -207,6 +210,14 @@ class Environment:
         await self.coordinator.compute.close()
         self.coordinator.executor.shutdown(wait=False, cancel_futures=True)
         await blocking.run(None, self.coordinator.engine.close)
+
+    async def _run_expiry(self) -> None:
+        """Fail blocks that have been idle for too long, until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(1)
+            for session in list(self.sessions.values()):
+                session.expire(loop.time())
 
     @property
     def failed(self) -> BaseException | None:

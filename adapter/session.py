@@ -97,6 +97,7 @@ class Session:
         self.portals: dict[str, BoundPortal] = {}
         self._notices: list[Notice] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._idle_since = 0.0
         self._path: tuple[object, int, tuple[str, ...]] = (None, -1, ())
 
     # --- what the client sees ------------------------------------------------------------------
@@ -339,9 +340,7 @@ class Session:
         self.failed = True
         if transaction.savepoints:  # it may go on from one of them
             return
-        transaction.release()
-        transaction.writes.clear()
-        transaction.catalog = None
+        transaction.forget()
         if transaction.locked:
             transaction.locked = False
             await self.coordinator.locks.release(transaction)
@@ -368,6 +367,7 @@ class Session:
 
     def _statement_over(self) -> None:
         self.interrupts.end()
+        self._idle_since = asyncio.get_running_loop().time()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -556,6 +556,23 @@ class Session:
 
     def _effects(self) -> bool:
         return self.transaction is not None and self.transaction.has_effects
+
+    def expire(self, now: float) -> None:
+        """Fail a block that has been idle for too long, and let go of all that it holds."""
+        transaction = self.transaction
+        timeout = milliseconds(self.variables["idle_in_transaction_session_timeout"])
+        if transaction is None or not transaction.block or self.failed or not timeout:
+            return
+        if self.interrupts.active or now - self._idle_since < timeout / 1000:
+            return
+        self.failed = True
+        transaction.forget()
+        self._close_portals(keep_holdable=True)
+        self.notice(
+            "the transaction was ended by idle_in_transaction_session_timeout",
+            severity="WARNING",
+            sqlstate="25P03",
+        )
 
     async def close(self) -> None:
         """End the session and all that it holds."""

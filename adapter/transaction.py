@@ -104,6 +104,14 @@ class Transaction:
             self.catalog.state = savepoint.catalog
         return savepoint
 
+    def forget(self) -> None:
+        """Forget all that was done; there is no way back, only the end."""
+        self.release()
+        self.writes.clear()
+        self.planned.clear()
+        self.savepoints.clear()
+        self.catalog = None
+
     def release(self) -> None:
         """Let go of what it holds."""
         for hold in self.holds:

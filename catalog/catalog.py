@@ -30,16 +30,21 @@ class Planned:
 
 
 class Catalog:
-    """The one owner of the catalog's state."""
+    """The one owner of the catalog's state.
+
+    `counters` give out the numbers of ids, across all transactions, and so may be ahead of what the
+    state records: by those of transactions that are under way or came to nothing.
+    """
 
     def __init__(self, state: State, planned: Mapping[GlobalId, Planned]) -> None:
         self.state = state
         self.planned = dict(planned)
+        self.counters = dict(state.allotted)
         self.check()
 
     def transaction(self) -> Transaction:
         """Return an empty change of the present state."""
-        return Transaction(self.state)
+        return Transaction(self.state, self.counters)
 
     def commit(self, transaction: Transaction, planned: Mapping[GlobalId, Planned]) -> None:
         """Show what `transaction` made, after its rows have become durable."""

@@ -56,9 +56,10 @@ class Dropped:
 class Transaction:
     """Changes on top of a state."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, counters: dict[str, int] | None = None) -> None:
         self.base = state
         self.state = state
+        self._counters = counters if counters is not None else dict(state.allotted)
 
     @property
     def changed(self) -> bool:
@@ -69,7 +70,8 @@ class Transaction:
 
     def allot(self, space: str) -> int:
         """Return the next number of `space`, never given out before."""
-        number = self.state.allotted.get(space, FIRST_USER_OID if space == "oid" else 1)
+        number = self._counters.get(space, FIRST_USER_OID if space == "oid" else 1)
+        self._counters[space] = number + 1
         self.state = with_allotted(self.state, space, number + 1)
         return number
 

@@ -256,6 +256,10 @@ class StorageController:
         """Return the ids of all shards."""
         return list(self._shards)
 
+    def spent(self) -> list[GlobalId]:
+        """Return the ids that named a shard once and will never name one again."""
+        return list(self._dropped)
+
     def schema(self, id: GlobalId) -> pa.Schema:
         """Return the schema of the shard's rows."""
         return row_schema(self._shard(id).schema)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from foreshore.errors import QueryCanceled
@@ -202,3 +203,41 @@ def test_everything_comes_back(tmp_path: Path) -> None:
         await house.close()
 
     asyncio.run(play())
+
+
+def test_an_id_that_was_bound_in_vain_is_not_allotted_again(tmp_path: Path) -> None:
+    async def play() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("s", "CREATE TABLE t (i int)")
+        await house.query("b", "BEGIN; SELECT * FROM t; CREATE TABLE lost (i int)")
+        await house.query("b", "INSERT INTO lost VALUES (1)")
+        await house.query("s", "INSERT INTO t VALUES (1)")
+        assert await house.query("b", "COMMIT") == (
+            "ERROR 40001: could not serialize access due to concurrent update"
+        )
+        assert await house.query("s", "CREATE TABLE kept (i int)") == "CREATE TABLE"
+        # as if the process had ended between the shard and the catalog's record of it
+        await house.storage.create(GlobalId("u17"), pa.schema([pa.field("i", pa.int32())]))
+        await house.close()
+        await house.open()
+        assert not house.storage.exists(GlobalId("u17"))
+        assert await house.query("s", "CREATE TABLE more (i int)") == "CREATE TABLE"
+        assert house.environment.coordinator.state.allotted["u"] == 19
+        await house.close()
+
+    asyncio.run(play())
+
+
+def test_a_block_left_alone_is_ended(runner: asyncio.Runner, house: House) -> None:
+    async def play() -> None:
+        await house.query("s9", "SET idle_in_transaction_session_timeout = '50ms'")
+        await house.query("s9", "BEGIN; SELECT 1")
+        session = await house.session("s9")
+        await until(lambda: session.failed)
+        answer = await house.query("s9", "SELECT 1")
+        assert answer.startswith("ERROR 25P02")
+        assert await house.query("s9", "ROLLBACK") == "ROLLBACK"
+        await house.query("s9", "RESET idle_in_transaction_session_timeout")
+
+    runner.run(play())
