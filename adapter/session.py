@@ -627,6 +627,8 @@ class _EnvironmentValues(Mapping[str, Callable[[], Datum]]):
                 return tuple(each for each in session.search_path() if each not in _IMPLICIT)
             case "pg_backend_pid":
                 return session.pid
+            case "pg_advisory_unlock_all":
+                return ""  # nobody can take an advisory lock; pools ask for this all the same
             case "version":
                 return VERSION
             case "mz_version":
@@ -642,7 +644,8 @@ _NOTHING: frozenset[GlobalId] = frozenset()
 _IMPLICIT = ("mz_catalog", "pg_catalog")
 _NAMES = frozenset(
     "now mz_now current_user session_user current_database current_schema current_schemas"
-    " current_schemas:true current_schemas:false pg_backend_pid version mz_version".split()
+    " current_schemas:true current_schemas:false pg_backend_pid pg_advisory_unlock_all"
+    " version mz_version".split()
 )
 
 

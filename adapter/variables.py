@@ -10,7 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo, available_timezones
 
-from foreshore.errors import CantChangeRuntimeParam, InvalidParameterValue, UndefinedObject
+from foreshore.errors import (
+    CantChangeRuntimeParam,
+    FeatureNotSupported,
+    InvalidParameterValue,
+    UndefinedObject,
+)
 
 SERVER_VERSION = "15.0"
 SERVER_VERSION_NUM = "150000"
@@ -106,30 +111,27 @@ def duration(name: str, value: str) -> str:
     return f"{ms}ms"
 
 
-_STYLES = {"iso": "ISO", "sql": "SQL", "postgres": "Postgres", "german": "German"}
-_ORDERS = {
-    "mdy": "MDY",
-    "us": "MDY",
-    "noneuro": "MDY",
-    "noneuropean": "MDY",
-    "dmy": "DMY",
-    "euro": "DMY",
-    "european": "DMY",
-    "ymd": "YMD",
-}
+_STYLES = ("iso", "sql", "postgres", "german")
+_ORDERS = ("mdy", "us", "noneuro", "noneuropean")
+_OTHER_ORDERS = ("dmy", "euro", "european", "ymd")
 
 
 def datestyle(name: str, value: str) -> str:
-    """Take a style and an order of fields, either of which may be left out."""
-    style, order = "ISO", "MDY"
+    """Take the one style and order of fields that there is; PostgreSQL's others are refused."""
     for word in filter(None, re.split(r"[,\s]+", value.strip().lower())):
-        if word in _STYLES:
-            style = _STYLES[word]
-        elif word in _ORDERS:
-            order = _ORDERS[word]
-        elif word != "default":
+        if word in _OTHER_ORDERS or (word in _STYLES and word != "iso"):
+            raise FeatureNotSupported(f'date style "{value}" is not supported')
+        if word not in ("iso", "default", *_ORDERS):
             raise _invalid(name, value)
-    return f"{style}, {order}"
+    return "ISO, MDY"
+
+
+def intervalstyle(name: str, value: str) -> str:
+    """Take the one style that there is; PostgreSQL's others are refused."""
+    style = choice("postgres", "postgres_verbose", "sql_standard", "iso_8601")(name, value)
+    if style != "postgres":
+        raise FeatureNotSupported(f'interval style "{style}" is not supported')
+    return style
 
 
 def encoding(name: str, value: str) -> str:
@@ -213,7 +215,7 @@ _ALL = (
     Variable("integer_datetimes", boolean, "on", report=True, fixed=True),
     Variable(
         "IntervalStyle",
-        choice("postgres", "postgres_verbose", "sql_standard", "iso_8601"),
+        intervalstyle,
         "postgres",
         "Sets the display of intervals.",
         report=True,

@@ -703,6 +703,10 @@ class CloseStatement(Syntax):
     name: str | None
 
 
+class UnlistenStatement(Syntax):
+    """UNLISTEN; nobody listens."""
+
+
 class DiscardStatement(Syntax):
     """DISCARD."""
 
@@ -745,6 +749,7 @@ StatementSyntax: TypeAlias = (
     | DeclareStatement
     | FetchStatement
     | CloseStatement
+    | UnlistenStatement
     | DiscardStatement
     | Unsupported
 )

@@ -34,7 +34,6 @@ _NOT_OURS = frozenset(
         "revoke",
         "security",
         "truncate",
-        "unlisten",
         "vacuum",
     ]
 )
@@ -487,6 +486,12 @@ class StatementParser(ObjectParser):
         self.expect("close")
         return ast.CloseStatement(None if self.accept("all") else self.name())
 
+    def _unlisten(self) -> ast.StatementSyntax:
+        self.expect("unlisten")
+        if not self.accept_symbol("*"):
+            self.name()
+        return ast.UnlistenStatement()
+
     def _discard(self) -> ast.StatementSyntax:
         self.expect("discard")
         what = "temp" if self.accept("temporary") else self.token.value
@@ -531,6 +536,7 @@ _STATEMENTS: dict[str, Parse] = {
     "fetch": StatementParser._fetch,
     "move": StatementParser._fetch,
     "close": StatementParser._close,
+    "unlisten": StatementParser._unlisten,
     "discard": StatementParser._discard,
 }
 

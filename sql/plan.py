@@ -329,6 +329,11 @@ class CloseCursor:
 
 
 @dataclass(frozen=True, slots=True)
+class Unlisten:
+    """UNLISTEN: nothing is listened to, so nothing is to be done. Pools say it to every session."""
+
+
+@dataclass(frozen=True, slots=True)
 class Discard:
     what: OneOf["all", "plans", "sequences", "temp"]
 
@@ -367,6 +372,7 @@ Plan: TypeAlias = (
     | Declare
     | Fetch
     | CloseCursor
+    | Unlisten
     | Discard
 )
 

@@ -44,6 +44,7 @@ from foreshore.sql.plan import (
     SetVariable,
     ShowVariable,
     Subscribe,
+    Unlisten,
 )
 from foreshore.sql.planning import ParameterTypes, Planning
 from foreshore.sql.scope import Scope
@@ -156,6 +157,8 @@ def _session(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return Fetch(name, count, None if timeout is None else _millis(timeout), move)
         case ast.CloseStatement(name=name):
             return CloseCursor(name)
+        case ast.UnlistenStatement():
+            return Unlisten()
         case ast.DiscardStatement(what=what):
             match what:
                 case "all" | "plans" | "sequences" | "temp":

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, assert_never
 
+from foreshore.adapter.client import Completed
 from foreshore.adapter.result import Outcome
 from foreshore.adapter.sequence import control, copy, create, cursors, drop
 from foreshore.adapter.sequence.explain import explain
@@ -47,6 +48,7 @@ from foreshore.sql.plan import (
     ShowCreate,
     ShowVariable,
     Subscribe,
+    Unlisten,
     Update,
 )
 from foreshore.types import Datum, RelationDesc
@@ -106,6 +108,8 @@ async def run(
             return await run(session, named, values, alone=alone)
         case Deallocate():
             return control.deallocate(session, plan)
+        case Unlisten():
+            return Completed("UNLISTEN")
         case Declare():
             return await cursors.declare(session, prepared, plan, args, alone=alone)
         case Fetch():

@@ -52,6 +52,7 @@ from foreshore.types import (
     TIMESTAMP,
     TIMESTAMPTZ,
     TYPES,
+    VOID,
     SqlType,
     array_of,
 )
@@ -74,6 +75,7 @@ _ENVIRONMENT: dict[str, Environment] = {
     "version": Environment("version", TEXT),
     "mz_version": Environment("mz_version", TEXT),
     "pg_backend_pid": Environment("pg_backend_pid", INT4),
+    "pg_advisory_unlock_all": Environment("pg_advisory_unlock_all", VOID),
 }
 _SQL_VALUE_CASTS = {
     "current_date": DATE,

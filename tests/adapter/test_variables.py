@@ -12,7 +12,6 @@ from foreshore.errors import CantChangeRuntimeParam, DatabaseError, UndefinedObj
         ("statement_timeout", "1500", "1500ms"),
         ("statement_timeout", "60s", "1min"),
         ("statement_timeout", "0", "0"),
-        ("DateStyle", "sql, dmy", "SQL, DMY"),
         ("datestyle", "ISO", "ISO, MDY"),
         ("client_encoding", "'utf-8'", "UTF8"),
         ("TimeZone", "europe/berlin", "Europe/Berlin"),
@@ -21,7 +20,7 @@ from foreshore.errors import CantChangeRuntimeParam, DatabaseError, UndefinedObj
         ("standard_conforming_strings", "on", "on"),
         ("extra_float_digits", "3", "3"),
         ("row_security", "f", "off"),
-        ("IntervalStyle", "ISO_8601", "iso_8601"),
+        ("IntervalStyle", "Postgres", "postgres"),
         ("my.own", "x", "x"),
     ],
 )
@@ -36,6 +35,9 @@ def test_values_are_shown_in_canonical_form(name: str, given: str, shown: str) -
     [
         ("nonesuch", "1", "42704", 'unrecognized configuration parameter "nonesuch"'),
         ("row_security", "maybe", "22023", 'parameter "row_security" requires a Boolean value'),
+        ("DateStyle", "sql, dmy", "0A000", 'date style "sql, dmy" is not supported'),
+        ("DateStyle", "x", "22023", 'invalid value for parameter "DateStyle": "x"'),
+        ("IntervalStyle", "iso_8601", "0A000", 'interval style "iso_8601" is not supported'),
         ("TimeZone", "Nowhere", "22023", 'invalid value for parameter "TimeZone": "Nowhere"'),
         ("server_version", "9", "55P02", 'parameter "server_version" cannot be changed'),
         (
