@@ -1,6 +1,7 @@
 """Fixtures that start real processes, and the list of what could not be tried on this machine."""
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,20 @@ import pytest
 # only the vocabulary of it.
 sys.path.append(str(Path(__file__).parent.parent))
 
-from tests.harness import Server, postgres, serving
+from tests.harness import NOT_INSTALLED, Server, java, postgres, serving
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say for want of which programs tests did not run."""
+    missing: Counter[str] = Counter()
+    for report in terminalreporter.stats.get("skipped", ()):
+        if isinstance(report.longrepr, tuple):
+            reason = report.longrepr[2].removeprefix("Skipped: ")
+            if reason.startswith(NOT_INSTALLED):
+                missing[reason.removeprefix(NOT_INSTALLED)] += 1
+    if missing:
+        counts = ", ".join(f"{name} ({count} tests)" for name, count in missing.items())
+        terminalreporter.write_line(f"not run for want of: {counts}", yellow=True)
 
 
 @pytest.fixture(scope="session")
@@ -36,6 +50,7 @@ def postgres_url() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def spark_server(server: Server) -> Server:
     """The shared server, with a cluster `spark` whose views keep up within a fraction of a second."""
+    java()
     with server.connect() as connection:
         connection.execute("CREATE CLUSTER spark (SIZE = 'spark', TICK INTERVAL = '100ms')")
     return server

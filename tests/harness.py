@@ -21,6 +21,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from foreshore.compute.spark_session import find_java
+from foreshore.errors import Unavailable
+
 ROOT = Path(__file__).parent.parent
 START_S = 60.0
 
@@ -41,13 +44,25 @@ def until(condition: Callable[[], bool], what: str, within_s: float = 30.0) -> N
         time.sleep(0.02)
 
 
+# How the reason of a test's skip begins where a program is missing; the rest names the program.
+NOT_INSTALLED = "not installed: "
+
+
 def program(name: str) -> str:
     """Return the path of a program; skips the test, by name, where it is not installed."""
     for folder in (None, "/usr/lib/postgresql/15/bin"):
         found = shutil.which(name, path=folder)
         if found:
             return found
-    pytest.skip(f"not installed: {name}")
+    pytest.skip(f"{NOT_INSTALLED}{name}")
+
+
+def java() -> str:
+    """Return the Java that Spark would run on; skips where there is none, not even as a wheel."""
+    try:
+        return find_java()
+    except Unavailable:
+        pytest.skip(f"{NOT_INSTALLED}Java 17 or later")
 
 
 @dataclass

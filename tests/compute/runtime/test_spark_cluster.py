@@ -3,11 +3,7 @@
 import asyncio
 from pathlib import Path
 
-import pytest
-
 from foreshore.compute.protocol import SinkExport
-from foreshore.compute.spark_session import find_java
-from foreshore.errors import Unavailable
 from tests.compute.runtime.harness import (
     COUNT_SCHEMA,
     counts_of,
@@ -17,13 +13,11 @@ from tests.compute.runtime.harness import (
     run,
     table,
 )
+from tests.harness import java
 
 
 def test_views_on_spark_equal_those_on_duckdb(tmp_path: Path) -> None:
-    try:
-        find_java()
-    except Unavailable as missing:
-        pytest.skip(str(missing))
+    java()
 
     async def scenario() -> None:
         async with environment(tmp_path) as env:
