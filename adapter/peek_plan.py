@@ -15,7 +15,8 @@ from typing import Literal as OneOf
 
 from foreshore.adapter.effects import calls_in
 from foreshore.adapter.local import is_linear
-from foreshore.adapter.substitute import environment_names, is_open
+from foreshore.adapter.recursion import collections_of, filled_block, relations_of
+from foreshore.adapter.substitute import Replace, environment_names, is_open
 from foreshore.expr.ir import (
     Filter,
     Finishing,
@@ -25,11 +26,10 @@ from foreshore.expr.ir import (
     Relation,
     Scalar,
     columns_of,
-    sources_of,
 )
 from foreshore.ids import GlobalId
 from foreshore.sql.optimize.lookup import literal_lookup
-from foreshore.sql.plan import Query
+from foreshore.sql.plan import Block, Query
 from foreshore.types import RelationDesc
 
 Way = OneOf["constant", "index", "local", "bulk"]
@@ -58,6 +58,13 @@ class PeekPlan:
     acts: bool  # whether it calls functions that act on the session
     lookup: IndexLookup | None = None
 
+    def block(self, relation: Relation, replace: Replace) -> Block:
+        """Return `relation` with the query's recursions, into which `replace` puts what it has."""
+        recursions = self.query.recursions
+        if not recursions:
+            return Block(relation)
+        return Block(relation, filled_block(Block(relation, recursions), replace).recursions)
+
 
 @dataclass(frozen=True, slots=True)
 class IndexOn:
@@ -70,11 +77,14 @@ class IndexOn:
 def plan_peek(query: Query, indexes: Callable[[GlobalId], Sequence[IndexOn]]) -> PeekPlan:
     """Return how `query` will be answered; `indexes` tells those that are ready for a relation."""
     relation = query.relation
-    sources = sources_of(relation)
-    environment = environment_names(relation)
+    block = Block(relation, query.recursions)
+    sources = collections_of(block)
+    environment = frozenset().union(*map(environment_names, relations_of(block)))
     lookup = None
     way: Way
-    if not sources and is_linear(relation):
+    if query.recursions:
+        way = "local"
+    elif not sources and is_linear(relation):
         way = "constant"
     elif not sources or any(id.startswith("s") for id in sources):
         way = "local"
@@ -91,9 +101,11 @@ def plan_peek(query: Query, indexes: Callable[[GlobalId], Sequence[IndexOn]]) ->
         sources,
         shards,
         way,
-        is_open(relation) or query.limit is not None or query.offset is not None,
+        any(map(is_open, relations_of(block)))
+        or query.limit is not None
+        or query.offset is not None,
         bool(shards) or "mz_now" in environment,
-        bool(calls_in(relation)),
+        any(map(calls_in, relations_of(block))),
         lookup,
     )
 

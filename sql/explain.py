@@ -32,6 +32,7 @@ from foreshore.expr.ir import (
     OuterColumn,
     Parameter,
     Project,
+    Recursive,
     Reduce,
     Relation,
     Scalar,
@@ -126,6 +127,8 @@ def _head(relation: Relation) -> str:
             return "Threshold"
         case Union():
             return "Union"
+        case Recursive(number=number, all=all):
+            return f"Recursive l{number}" + ("" if all else " distinct")
         case JoinOn(kind=kind, on=on, lateral=lateral):
             word = "LateralJoin" if lateral else "JoinOn"
             return f"{word} {kind} on={_scalar(on)}"

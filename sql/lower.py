@@ -29,6 +29,8 @@ from typing import assert_never
 from foreshore.errors import FeatureNotSupported
 from foreshore.expr.ir import (
     Aggregate,
+    Call,
+    Column,
     Constant,
     Filter,
     FlatMap,
@@ -40,7 +42,9 @@ from foreshore.expr.ir import (
     Map,
     Negate,
     OrderKey,
+    OuterColumn,
     Project,
+    Recursive,
     Reduce,
     Relation,
     Scalar,
@@ -52,31 +56,92 @@ from foreshore.expr.ir import (
 )
 from foreshore.expr.share import allow_depth, share
 from foreshore.expr.split import Test, may_fail
+from foreshore.ids import GlobalId
 from foreshore.sql.lower_join import JoinLowering
 from foreshore.sql.lower_outer import (
     has_subquery,
     put_in,
 )
-from foreshore.sql.lower_rows import NOTHING_OUTSIDE, Outer, Row
+from foreshore.sql.lower_rows import NOTHING_OUTSIDE, Outer, Row, columns_at
 from foreshore.sql.lower_subquery import over_nothing
+from foreshore.sql.plan import Block, Recursion
+from foreshore.types import BOOL
 
 
 def lower(relation: Relation, fallible: Test = may_fail) -> Relation:
     """Return `relation` in the lowered form; raises FeatureNotSupported."""
+    block = lower_block(relation, fallible)
+    if block.recursions:
+        raise FeatureNotSupported("WITH RECURSIVE is supported in queries only")
+    return block.relation
+
+
+def lower_block(relation: Relation, fallible: Test = may_fail) -> Block:
+    """Return `relation` in the lowered form, with its recursions beside it."""
     allow_depth()
-    lowered = _PlanLowering(relation, fallible).run(relation)
-    check_lowered(lowered)
-    return lowered
+    block = _PlanLowering(relation, fallible).run(relation)
+    check_lowered(block.relation)
+    return block
+
+
+def _distinct(relation: Relation) -> Relation:
+    return Reduce(relation, columns_at(columns_of(relation)), ())
 
 
 class _PlanLowering(JoinLowering):
     """Lowers relations."""
 
-    def run(self, relation: Relation) -> Relation:
-        body = self.apply(relation, NOTHING_OUTSIDE)
+    def __init__(self, relation: Relation, fallible: Test) -> None:
+        super().__init__(relation, fallible)
+        self.recursions: list[Recursion] = []  # of the block at hand
+        self.next_recursion = 1
+
+    def run(self, relation: Relation) -> Block:
+        return self.block(relation, NOTHING_OUTSIDE)
+
+    def block(self, relation: Relation, outer: Outer) -> Block:
+        """Return `relation` applied to `outer` as a plan of its own."""
+        start = len(self.bindings)
+        recursions, self.recursions = self.recursions, []
+        body = self.apply(relation, outer)
         for number, value in reversed(self.bindings):
             body = Let(number, value, body)
-        return share(body)
+        block = Block(share(body), tuple(self.recursions))
+        del self.bindings[start:]
+        self.recursions = recursions
+        return block
+
+    def recursive(self, node: Recursive, outer: Outer) -> Relation:
+        """Return the result of a recursion for each of the rows of `outer`, as a collection."""
+        types = (*outer.types, *columns_of(node))
+        number = self.next_recursion
+        self.next_recursion += 1
+        working = Get(GlobalId(f"r{number}w"), types)
+        result = Get(GlobalId(f"r{number}"), types)
+        base, step = node.base, node.step
+        found: Relation = working
+        if outer.width:  # of each key, what was found last for it
+            equal = tuple(
+                Call(
+                    "is_not_distinct",
+                    (
+                        Column(place, outer.types[place].type, outer.types[place].nullable),
+                        OuterColumn(*reference, outer.types[place].type),
+                    ),
+                    BOOL,
+                )
+                for reference, place in outer.places.items()
+            )
+            found = Project(Filter(working, equal), tuple(range(outer.width, len(types))))
+        step = put_in(step, node.number, found)
+        if not node.all:
+            base = _distinct(base)
+        based, stepped = self.block(base, outer), self.block(step, outer)
+        if not node.all:
+            new = Threshold(Union((_distinct(stepped.relation), Negate(result))))
+            stepped = Block(share(new), stepped.recursions)
+        self.recursions.append(Recursion(working.id, result.id, based, stepped))
+        return result
 
     def apply(self, relation: Relation, outer: Outer) -> Relation:
         """Return each of the rows of `outer` beside the rows of `relation` for it."""
@@ -136,6 +201,8 @@ class _PlanLowering(JoinLowering):
                 return self.join(relation, outer)
             case JoinOn():
                 return self.join_on(relation, outer)
+            case Recursive():
+                return self.recursive(relation, outer)
             case _:
                 assert_never(relation)
 

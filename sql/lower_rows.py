@@ -14,6 +14,7 @@ from foreshore.expr.ir import (
     LocalGet,
     Negate,
     Project,
+    Recursive,
     Relation,
     Scalar,
     Union,
@@ -108,7 +109,11 @@ class Lowering(ABC):
         self.fallible = fallible
         self.scopes = Scopes()
         self.next_number = 1 + max(
-            (node.number for node in walk_relations(relation) if isinstance(node, Let | LocalGet)),
+            (
+                node.number
+                for node in walk_relations(relation)
+                if isinstance(node, Let | LocalGet | Recursive)
+            ),
             default=-1,
         )
         self.bindings: list[tuple[int, Relation]] = []

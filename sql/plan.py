@@ -37,6 +37,28 @@ class Name:
 
 
 @dataclass(frozen=True, slots=True)
+class Block:
+    """A lowered relation, and the recursions whose results it reads: first they are computed."""
+
+    relation: Relation
+    recursions: "tuple[Recursion, ...]" = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Recursion:
+    """The rows of `base`, and of `step` as long as it gives any.
+
+    `step` reads what was found last as `working`, and all that was found so far as `result`, as
+    which the result is read. Rows that are not to be found again it leaves out itself.
+    """
+
+    working: GlobalId
+    result: GlobalId
+    base: Block
+    step: Block
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """A relation with what finishes its result, and the columns that the client sees."""
 
@@ -45,6 +67,7 @@ class Query:
     desc: RelationDesc  # of the rows after `finishing.project`
     limit: Scalar | None = None  # LIMIT and OFFSET while they are parameters; else in `finishing`
     offset: Scalar | None = None
+    recursions: tuple[Recursion, ...] = ()  # what `relation` reads besides collections
 
 
 @dataclass(frozen=True, slots=True)

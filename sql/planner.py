@@ -36,6 +36,7 @@ from foreshore.sql.plan import (
     Plan,
     Prepare,
     Query,
+    Recursion,
     ResetVariable,
     Rollback,
     Savepoint,
@@ -319,6 +320,7 @@ def _explained(query: Query) -> str:
     """Return the optimised relation as text, below what finishes its result."""
     text = explain_relation(query.relation)
     finishing = query.finishing
+    recursions = _explained_recursions(query.recursions)
     parts = []
     if finishing.order_by:
         parts.append(f"order_by=[{explain_order(finishing.order_by)}]")
@@ -328,10 +330,27 @@ def _explained(query: Query) -> str:
         parts.append(f"offset={finishing.offset}")
     width = len(query.desc.columns)
     if not parts and finishing.project == tuple(range(width)):
-        return text
+        return "\n".join([*recursions, text])
     parts.append(f"output=[{', '.join(f'#{i}' for i in finishing.project)}]")
-    lines = "\n".join("  " + line for line in text.splitlines())
-    return f"Finish {' '.join(parts)}\n{lines}"
+    return "\n".join([*recursions, f"Finish {' '.join(parts)}", *_indented(text.splitlines())])
+
+
+def _explained_recursions(recursions: Sequence[Recursion]) -> list[str]:
+    """Return recursions as lines: what each begins with, and its step."""
+    lines = []
+    for each in recursions:
+        lines.append(f"Recursion {each.result} (found last: {each.working})")
+        for word, block in (("base", each.base), ("step", each.step)):
+            inner = [
+                *_explained_recursions(block.recursions),
+                *explain_relation(block.relation).splitlines(),
+            ]
+            lines += [f"  {word}", *_indented(_indented(inner))]
+    return lines
+
+
+def _indented(lines: Sequence[str]) -> list[str]:
+    return ["  " + line for line in lines]
 
 
 __all__ = ["ParameterTypes", "plan_statement"]

@@ -104,8 +104,8 @@ async def written_rows(
         await coordinator.locks.acquire(tables & coordinator.state.objects.keys(), transaction)
     if transaction.reads_own_writes(tables) or peek.way == "local":
         time = read_time(session, peek.shards, None, args)
-        filled_relation, _, _ = filled(session, peek, args, time)
-        return await evaluate_here(session, filled_relation, time)
+        filled_relation, _, replace = filled(session, peek, args, time)
+        return await evaluate_here(session, peek.block(filled_relation, replace), time)
     return _counted(await rows_of(session, peek, args))
 
 

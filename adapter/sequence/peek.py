@@ -13,6 +13,13 @@ from foreshore.adapter.introspection import builtin_rows
 from foreshore.adapter.local import evaluate_linear, expanded
 from foreshore.adapter.names import BUILTINS
 from foreshore.adapter.peek_plan import PeekPlan
+from foreshore.adapter.recursion import (
+    Inputs,
+    collections_of,
+    evaluate_block,
+    filled_block,
+    relations_of,
+)
 from foreshore.adapter.result import BatchSource, Selected
 from foreshore.adapter.substitute import Replace, fill, fill_scalar, filler
 from foreshore.adapter.timestamp_selection import Interval, Selection, select_timestamp
@@ -27,9 +34,9 @@ from foreshore.errors import (
     UndefinedObject,
 )
 from foreshore.expr.evaluate import constant
-from foreshore.expr.ir import Finishing, Literal, Relation, Scalar, sources_of, type_of
+from foreshore.expr.ir import Finishing, Literal, Relation, Scalar, type_of
 from foreshore.ids import GlobalId
-from foreshore.sql.plan import AsOf, Select
+from foreshore.sql.plan import AsOf, Block, Select
 from foreshore.types import Datum, RelationDesc
 from foreshore.update import DIFF, TIME_FIELD, Timestamp
 
@@ -66,14 +73,19 @@ async def rows_of(
         time = read_time(session, ids, as_of, args, also=peek.shards)
     relation, finishing, replace = filled(session, peek, args, time)
     if peek.acts:
-        values = await carried_out(session, calls_in(relation))
+        relations = relations_of(peek.block(relation, replace))
+        calls = dict.fromkeys(call for each in relations for call in calls_in(each))
+        values = await carried_out(session, list(calls))
         relation, finishing, replace = filled(session, peek, args, time)  # of what is set now
         relation = fill(relation, values.get, every=True)
     match peek.way:
         case "constant":
             return finish(expanded(evaluate_linear(relation)), finishing)
         case "local":
-            return finish(expanded(await evaluate_here(session, relation, time)), finishing)
+            block = peek.block(relation, replace)
+            if peek.acts:
+                block = filled_block(block, values.get, every=True)
+            return finish(expanded(await evaluate_here(session, block, time)), finishing)
         case "index":
             assert peek.lookup is not None
             keys = None
@@ -310,18 +322,18 @@ async def own_rows(
     Nothing that is maintained knows of it; the plan is over tables only (`Basis.inline`).
     """
     time = read_time(session, peek.shards, None, args)
-    relation, finishing, _ = filled(session, peek, args, time)
-    return await evaluate_here(session, relation, time), finishing
+    relation, finishing, replace = filled(session, peek, args, time)
+    return await evaluate_here(session, peek.block(relation, replace), time), finishing
 
 
-async def evaluate_here(session: "Session", relation: Relation, time: Timestamp) -> pa.Table:
-    """Return the rows of `relation` with `__diff`, computed by this process on a thread."""
+async def evaluate_here(session: "Session", block: Block, time: Timestamp) -> pa.Table:
+    """Return the rows of `block` with `__diff`, computed by this process on a thread."""
     coordinator = session.coordinator
     transaction = session.begin()
     inputs: dict[GlobalId, Input] = {}
     snapshots = []
     try:
-        for id in sources_of(relation):
+        for id in collections_of(block):
             if id in BUILTINS:
                 rows = builtin_rows(session, BUILTINS[id])
                 inputs[id] = Input(rows.schema, (), (as_updates(rows, 0),))
@@ -340,10 +352,14 @@ async def evaluate_here(session: "Session", relation: Relation, time: Timestamp)
             )
         cancellation = Cancellation()
         try:
-            return await blocking.run(
-                coordinator.executor,
-                partial(coordinator.engine.evaluate, relation, inputs, time, cancellation),
-            )
+
+            async def evaluate(relation: Relation, inputs: Inputs) -> pa.Table:
+                return await blocking.run(
+                    coordinator.executor,
+                    partial(coordinator.engine.evaluate, relation, inputs, time, cancellation),
+                )
+
+            return await evaluate_block(block, inputs, time, evaluate)
         except BaseException:
             cancellation.cancel()
             raise

@@ -34,6 +34,7 @@ from foreshore.expr.ir import (
     Negate,
     OrderKey,
     Project,
+    Recursive,
     Reduce,
     Relation,
     Scalar,
@@ -190,7 +191,7 @@ class Renderer:
             case Threshold(input=input):
                 frame = self.frame(input)
                 return self.nest(self.consolidate(frame, ">"), len(frame.columns))
-            case JoinOn():
+            case JoinOn() | Recursive():
                 raise AssertionError("a bound form in a lowered plan")
 
     def _constant(self, constant: Constant) -> Frame:

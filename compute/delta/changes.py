@@ -35,6 +35,7 @@ from foreshore.expr.ir import (
     Map,
     Negate,
     Project,
+    Recursive,
     Reduce,
     Relation,
     Threshold,
@@ -225,7 +226,7 @@ class ChangeRenderer(TraceRenderer):
                     else self._sums_at_points(relation, trace)
                 )
                 return self._differences(at_points)
-            case Let() | JoinOn():
+            case Let() | JoinOn() | Recursive():
                 raise AssertionError(f"not a plan of changes: {relation}")
 
     def _trace(self, relation: Relation) -> Trace:

@@ -39,6 +39,7 @@ from foreshore.expr.ir import (
     Negate,
     OrderKey,
     Project,
+    Recursive,
     Reduce,
     Relation,
     Scalar,
@@ -128,7 +129,7 @@ class _Builder:
                 return with_inputs(relation, (self._keep(self.flat(input, bound)),))
             case Reduce(input=input):
                 return self._reduce(relation, self.flat(input, bound))
-            case JoinOn():
+            case JoinOn() | Recursive():
                 raise AssertionError("a bound form in a lowered plan")
             case _:
                 assert_never(relation)

@@ -343,6 +343,19 @@ class JoinOn(Node, frozen=True, cache_hash=True):
     lateral: bool = False
 
 
+class Recursive(Node, frozen=True, cache_hash=True):
+    """Bound form only: the rows of `base`, and of `step` over them, over what that gave, and so on.
+
+    In `step`, `LocalGet(number)` is what was found last; it ends when nothing is found. If not
+    `all`, rows are distinct, and only those that are new are found.
+    """
+
+    number: int
+    base: "Relation"
+    step: "Relation"
+    all: bool
+
+
 Relation: TypeAlias = (
     Constant
     | Get
@@ -359,6 +372,7 @@ Relation: TypeAlias = (
     | Threshold
     | Union
     | JoinOn
+    | Recursive
 )
 
 
@@ -389,6 +403,8 @@ def columns_of(relation: Relation) -> tuple[ColumnType, ...]:
             return columns
         case Let(body=body):
             return columns_of(body)
+        case Recursive(base=base):
+            return tuple(ColumnType(column.type) for column in columns_of(base))
         case Map(input=input, scalars=scalars):
             return columns_of(input) + tuple(map(_column_type, scalars))
         case Filter(input=input) | TopK(input=input) | Negate(input=input) | Threshold(input=input):
@@ -440,6 +456,8 @@ def inputs_of(relation: Relation) -> tuple[Relation, ...]:
             return (value, body)
         case JoinOn(left=left, right=right):
             return (left, right)
+        case Recursive(base=base, step=step):
+            return (base, step)
         case Constant() | Get() | LocalGet():
             return ()
         case _:
@@ -455,6 +473,8 @@ def with_inputs(relation: Relation, inputs: tuple[Relation, ...]) -> Relation:
             return Let(relation.number, *inputs)
         case JoinOn():
             return msgspec.structs.replace(relation, left=inputs[0], right=inputs[1])
+        case Recursive():
+            return msgspec.structs.replace(relation, base=inputs[0], step=inputs[1])
         case Constant() | Get() | LocalGet():
             return relation
         case _:
@@ -588,7 +608,7 @@ def check_lowered(relation: Relation) -> None:
     """Assert that nothing of the bound form is left in `relation`, and joins are well formed."""
     bound_only = (OuterColumn, Exists, ScalarSubquery, AnySubquery)
     for node in walk_relations(relation):
-        assert not isinstance(node, JoinOn), node
+        assert not isinstance(node, JoinOn | Recursive), node
         if isinstance(node, Join):
             _check_join(node)
         for scalar in scalars_of(node):

@@ -33,6 +33,7 @@ from foreshore.expr.ir import (
     Map,
     Negate,
     Project,
+    Recursive,
     Reduce,
     Relation,
     Scalar,
@@ -171,7 +172,7 @@ class _Splitter:
                 return _over(node, [sound]), errors
             case Constant() | Get() | LocalGet() | Project() | Negate() | Threshold() | Union():
                 return node, []
-            case Let() | JoinOn():
+            case Let() | JoinOn() | Recursive():
                 raise AssertionError(f"not here: {node}")
             case _:
                 assert_never(node)

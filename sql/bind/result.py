@@ -11,16 +11,31 @@ from foreshore.expr.ir import (
 )
 from foreshore.expr.split import columns_used
 from foreshore.sql.bind.query import BoundQuery, plain_relation
-from foreshore.sql.lower import lower
+from foreshore.sql.lower import lower, lower_block
 from foreshore.sql.optimize.pipeline import optimize
 from foreshore.sql.optimize.scalars import remap
-from foreshore.sql.plan import Query
+from foreshore.sql.plan import Block, Query, Recursion
 from foreshore.types import RelationDesc
 
 
 def lowered(relation: Relation) -> Relation:
     """Return a bound relation as engines take it."""
     return optimize(lower(relation))
+
+
+def lowered_block(relation: Relation) -> Block:
+    """Return a bound relation as engines take it, with its recursions."""
+    return _optimized(lower_block(relation))
+
+
+def _optimized(block: Block) -> Block:
+    return Block(
+        optimize(block.relation),
+        tuple(
+            Recursion(each.working, each.result, _optimized(each.base), _optimized(each.step))
+            for each in block.recursions
+        ),
+    )
 
 
 def finished_query(bound: BoundQuery) -> Query:
@@ -36,7 +51,8 @@ def finished_query(bound: BoundQuery) -> Query:
     limit, limit_later = _bound(bound.limit)
     offset, offset_later = _bound(bound.offset)
     finishing = Finishing(order_by, limit, offset or 0, tuple(places[i] for i in bound.project))
-    return Query(lowered(narrowed), finishing, desc, limit_later, offset_later)
+    block = lowered_block(narrowed)
+    return Query(block.relation, finishing, desc, limit_later, offset_later, block.recursions)
 
 
 def _bound(scalar: Scalar | None) -> tuple[int | None, Scalar | None]:

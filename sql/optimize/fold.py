@@ -20,6 +20,7 @@ from foreshore.expr.ir import (
     Map,
     Negate,
     Project,
+    Recursive,
     Reduce,
     Relation,
     Scalar,
@@ -118,7 +119,7 @@ class _Fold:
                 return _noted(node, columns, self.locals.get(number))
             case Constant() | Get():
                 return node
-            case Let() | JoinOn():
+            case Let() | JoinOn() | Recursive():
                 raise AssertionError(f"not here: {node}")
 
     def of_constant(self, input: Relation, scalars: Sequence[Scalar]) -> Constant | None:

@@ -28,6 +28,7 @@ from foreshore.expr.ir import (
     Negate,
     Or,
     Project,
+    Recursive,
     Reduce,
     Relation,
     Scalar,
@@ -160,7 +161,7 @@ def nullable_above(
             return below[0]
         case Union():
             return tuple(map(any, zip(*below, strict=True)))
-        case Let() | JoinOn():
+        case Let() | JoinOn() | Recursive():
             raise AssertionError(f"not here: {node}")
         case _:
             assert_never(node)

@@ -20,6 +20,7 @@ from foreshore.expr.ir import (
     Map,
     Negate,
     Project,
+    Recursive,
     Reduce,
     Relation,
     Scalar,
@@ -116,7 +117,7 @@ class _Narrowing:
                 return _project(Threshold(self.narrow(input, every)), wanted)
             case Union(inputs=inputs):
                 return Union(tuple(self.narrow(input, wanted) for input in inputs))
-            case JoinOn():
+            case JoinOn() | Recursive():
                 raise AssertionError(f"not lowered: {relation}")
             case _:
                 assert_never(relation)

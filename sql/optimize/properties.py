@@ -25,6 +25,7 @@ from foreshore.expr.ir import (
     Negate,
     Parameter,
     Project,
+    Recursive,
     Reduce,
     Relation,
     Scalar,
@@ -81,7 +82,7 @@ def is_monotonic(relation: Relation, append_only: Callable[[GlobalId], bool]) ->
                 return check(node.input)
             case Threshold(input=input):
                 return check(input)
-            case Reduce() | TopK() | Negate() | JoinOn():
+            case Reduce() | TopK() | Negate() | JoinOn() | Recursive():
                 return False
 
     return check(relation)
@@ -150,7 +151,7 @@ class Analysis:
             case Union(inputs=inputs):
                 added = [input for input in inputs if not isinstance(input, Negate)]
                 return self.keys(added[0]) if len(added) == 1 else ()
-            case Negate() | FlatMap() | JoinOn():
+            case Negate() | FlatMap() | JoinOn() | Recursive():
                 return ()
 
     def _join_keys(self, join: Join) -> Keys:

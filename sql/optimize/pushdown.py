@@ -27,6 +27,7 @@ from foreshore.expr.ir import (
     Negate,
     Parameter,
     Project,
+    Recursive,
     Reduce,
     Relation,
     Scalar,
@@ -100,7 +101,7 @@ class _Pushdown:
                 return Let(number, pushed, self.push(body, predicates))
             case Constant() | Get() | LocalGet():
                 return self.above(relation, predicates)
-            case JoinOn():
+            case JoinOn() | Recursive():
                 raise AssertionError(f"not lowered: {relation}")
             case _:
                 assert_never(relation)

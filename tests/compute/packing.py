@@ -28,6 +28,7 @@ from foreshore.expr.ir import (
     Negate,
     OrderKey,
     Project,
+    Recursive,
     Reduce,
     Relation,
     Scalar,
@@ -94,7 +95,7 @@ def pack(relation: Relation) -> Relation:
             return Threshold(pack(input))
         case Union(inputs=inputs):
             return Union(tuple(map(pack, inputs)))
-        case JoinOn():
+        case JoinOn() | Recursive():
             raise AssertionError("a bound form")
 
 
