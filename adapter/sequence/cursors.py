@@ -11,7 +11,12 @@ from foreshore.adapter.result import ALL, BatchSource, Outcome, Selected
 from foreshore.adapter.sequence.peek import rows_of
 from foreshore.adapter.sequence.subscribe import SubscribeSource, subscribe
 from foreshore.adapter.statement import BoundPortal
-from foreshore.errors import DuplicateCursor, InvalidCursorName, NoActiveSqlTransaction
+from foreshore.errors import (
+    DuplicateCursor,
+    FeatureNotSupported,
+    InvalidCursorName,
+    NoActiveSqlTransaction,
+)
 from foreshore.sql.plan import CloseCursor, Declare, Fetch, Select
 from foreshore.types import Datum, arrow_type
 
@@ -37,6 +42,11 @@ async def declare(
         assert prepared.peek is not None
         rows = await rows_of(session, prepared.peek, args, plan.query.as_of)
         selected = Selected(plan.query.query.desc, BatchSource(rows), "FETCH")
+    elif plan.hold:
+        raise FeatureNotSupported(
+            "DECLARE ... CURSOR WITH HOLD over SUBSCRIBE is not supported",
+            hint="Declare it without HOLD in a transaction block: a subscription ends with it.",
+        )
     else:
         selected = await subscribe(session, plan.query, args)
     session.portals[plan.name] = BoundPortal(

@@ -126,6 +126,60 @@ def test_subscribe_tells_each_change_once(server: Server) -> None:
         assert (changes[0], sorted(changes[1:])) == ((1, 2), [(-1, 2), (1, 6)])
 
 
+def test_cursors_outlive_their_transaction_where_they_can(server: Server) -> None:
+    with server.connect() as connection:
+        connection.execute("CREATE TABLE held (i int)")
+        connection.execute("INSERT INTO held VALUES (1), (2)")
+        connection.execute("BEGIN")
+        connection.execute("DECLARE h CURSOR WITH HOLD FOR SELECT i FROM held ORDER BY i")
+        connection.execute("DECLARE p CURSOR FOR SELECT i FROM held ORDER BY i")
+        connection.execute("COMMIT")
+        connection.execute("INSERT INTO held VALUES (0)")
+        assert connection.execute("FETCH ALL h").fetchall() == [(1,), (2,)]
+        with pytest.raises(psycopg.errors.InvalidCursorName):
+            connection.execute("FETCH ALL p")
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match="WITH HOLD over SUBSCRIBE"):
+            connection.execute("DECLARE s CURSOR WITH HOLD FOR SUBSCRIBE held")
+
+
+def test_a_transaction_writes_to_two_tables_or_to_none(server: Server) -> None:
+    with server.connect() as connection, server.connect() as other:
+        connection.execute("CREATE TABLE debit (n int)")
+        connection.execute("CREATE TABLE credit (n int)")
+        both = "SELECT (SELECT sum(n) FROM debit), (SELECT sum(n) FROM credit)"
+        for end, expected in (("ROLLBACK", (None, None)), ("COMMIT", (-5, 5))):
+            connection.execute("BEGIN")
+            connection.execute("INSERT INTO debit VALUES (-5)")
+            connection.execute("INSERT INTO credit VALUES (5)")
+            assert other.execute(both).fetchone() == (None, None)
+            connection.execute(end.encode())
+            assert other.execute(both).fetchone() == expected
+
+
+def test_a_statement_that_takes_too_long_is_ended(server: Server) -> None:
+    with server.connect() as connection:
+        connection.execute("SET statement_timeout = '300ms'")
+        for slow in (
+            "SELECT count(*) FROM generate_series(1, 1000000) a, generate_series(1, 1000000) b",
+            "SELECT pg_sleep(20)",
+        ):
+            with pytest.raises(psycopg.errors.QueryCanceled, match="statement timeout"):
+                connection.execute(slow.encode())
+        connection.execute("RESET statement_timeout")
+        assert connection.execute("SELECT 1").fetchall() == [(1,)]
+
+
+def test_copy_out_as_csv_with_a_header(server: Server) -> None:
+    query = "VALUES (1, 'a,b'), (2, NULL), (3, 'x\"y')"
+    with (
+        server.connect() as connection,
+        connection.cursor().copy(
+            f"COPY (SELECT * FROM ({query}) AS v(n, t) ORDER BY n) TO STDOUT CSV HEADER".encode()
+        ) as copy,
+    ):
+        assert b"".join(copy) == b'n,t\n1,"a,b"\n2,\n3,"x""y"\n'
+
+
 def test_all_reads_of_a_transaction_are_at_one_time(server: Server) -> None:
     with server.connect() as reader, server.connect() as writer:
         writer.execute("CREATE TABLE steady (i int)")
