@@ -76,6 +76,7 @@ class Coordinator:
         self.capabilities: dict[GlobalId, tuple[ReadCapability, WriteCapability]] = {}
         self.as_ofs: dict[GlobalId, Timestamp] = {}  # of dataflows: since when they are exact
         self._ddl = asyncio.Lock()
+        self._changes: set[asyncio.Task[Timestamp]] = set()
         self._arranged: dict[str, tuple[State, list[GlobalId], frozenset[GlobalId]]] = {}
         self._bases: tuple[int, dict[GlobalId, frozenset[GlobalId]]] = (-1, {})
 
@@ -174,8 +175,27 @@ class Coordinator:
         """Make writes, and a change of the catalog, durable and visible at one time."""
         if change is None or not change.transaction.changed:
             return await self.group.write(Write(rows, reads, owner=owner))
+        # It goes through to its end, also when the client has gone: half of it must not happen.
+        work = self._change(dict(rows), reads, change, owner)
+        task = asyncio.get_running_loop().create_task(work)
+        self._changes.add(task)
+        task.add_done_callback(self._changed)
+        return await asyncio.shield(task)
+
+    def _changed(self, task: asyncio.Task[Timestamp]) -> None:
+        self._changes.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.info("a change of the catalog failed", extra={"error": str(task.exception())})
+
+    async def _change(
+        self,
+        rows: dict[GlobalId, Sequence[pa.Table]],
+        reads: Reads | None,
+        change: CatalogChange,
+        owner: object,
+    ) -> Timestamp:
         async with self._ddl:
-            return await self._commit_change(dict(rows), reads, self._rebased(change), owner)
+            return await self._commit_change(rows, reads, self._rebased(change), owner)
 
     def _rebased(self, change: CatalogChange) -> CatalogChange:
         """Return `change` on top of the present state; raises Conflict if it no longer fits."""

@@ -205,27 +205,29 @@ class Session:
         types = ParameterTypes(prepared.declared)
         reader = self.reader(arranged=basis.arranged, inline_materialized=basis.inline)
         plan = plan_statement(prepared.syntax, reader, types, zone=self.time_zone)
-        peek = self._peek_of(plan, basis)
+        peek = self._peek_of(plan)
         if reader.left_out and (peek is None or peek.way not in ("index", "bulk")):
             types = ParameterTypes(prepared.declared)
             plan = plan_statement(prepared.syntax, self.reader(), types, zone=self.time_zone)
-            peek = self._peek_of(plan, basis)
+            peek = self._peek_of(plan)
         desc = self._desc_of(plan)
         if prepared.basis is not None and _shape(desc) != _shape(prepared.desc):
             raise FeatureNotSupported("cached plan must not change result type")
         prepared.plan, prepared.peek, prepared.desc, prepared.basis = plan, peek, desc, basis
         prepared.parameters = types.resolved()
 
-    def _peek_of(self, plan: Plan, basis: Basis) -> PeekPlan | None:
-        match plan:
-            case Select(query=query) | Explain(query=query):
-                return self.plan_query(query)
-            case Insert(source=relation) | Update(selection=relation) | Delete(selection=relation):
-                return self.plan_query(whole(relation))
-            case CopyTo(source=Select(query=query)) | Declare(query=Select(query=query)):
-                return self.plan_query(query)
-            case _:
-                return None
+    def _peek_of(self, plan: Plan) -> PeekPlan | None:
+        query = read_by(plan)
+        return None if query is None else self.plan_query(query)
+
+    def peek_without_indexes(self, prepared: Prepared) -> PeekPlan:
+        """Return how a statement is answered from shards alone, at times that no index knows."""
+        assert prepared.syntax is not None
+        types = ParameterTypes(prepared.declared)
+        plan = plan_statement(prepared.syntax, self.reader(), types, zone=self.time_zone)
+        query = read_by(plan)
+        assert query is not None, plan
+        return plan_peek(query, lambda id: [])
 
     def plan_query(self, query: Query) -> PeekPlan:
         """Return how `query` would be answered on the session's cluster."""
@@ -581,6 +583,19 @@ class Session:
         self._close_portals(keep_holdable=False)
         self.statements.clear()
         self.environment.forget(self)
+
+
+def read_by(plan: Plan) -> Query | None:
+    """Return the query that running `plan` reads, if it reads one."""
+    match plan:
+        case Select(query=query) | Explain(query=query):
+            return query
+        case CopyTo(source=Select(query=query)) | Declare(query=Select(query=query)):
+            return query
+        case Insert(source=relation) | Update(selection=relation) | Delete(selection=relation):
+            return whole(relation)
+        case _:
+            return None
 
 
 class _EnvironmentValues(Mapping[str, Callable[[], Datum]]):

@@ -39,8 +39,7 @@ async def declare(
     if plan.name in session.portals:
         raise DuplicateCursor(f'cursor "{plan.name}" already exists')
     if isinstance(plan.query, Select):
-        assert prepared.peek is not None
-        rows = await rows_of(session, prepared.peek, args, plan.query.as_of)
+        rows = await rows_of(session, prepared, args, plan.query.as_of)
         selected = Selected(plan.query.query.desc, BatchSource(rows), "FETCH")
     elif plan.hold:
         raise FeatureNotSupported(

@@ -68,14 +68,11 @@ async def run(
         case Select():
             return await select(session, prepared, plan, args)
         case Insert():
-            assert prepared.peek is not None
-            return await insert(session, prepared.peek, plan, args)
+            return await insert(session, prepared, plan, args)
         case Update():
-            assert prepared.peek is not None
-            return await update(session, prepared.peek, plan, args)
+            return await update(session, prepared, plan, args)
         case Delete():
-            assert prepared.peek is not None
-            return await delete(session, prepared.peek, plan, args)
+            return await delete(session, prepared, plan, args)
         case Subscribe():
             return await subscribe(session, plan, args)
         case Explain():

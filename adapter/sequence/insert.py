@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.local import evaluate_linear, expanded, is_linear, negated, split_diffs
-from foreshore.adapter.peek_plan import PeekPlan
 from foreshore.adapter.result import BatchSource, Outcome, Selected
 from foreshore.adapter.sequence.peek import (
     evaluate_here,
@@ -33,29 +32,30 @@ from foreshore.update import DIFF_FIELD
 
 if TYPE_CHECKING:
     from foreshore.adapter.session import Session
+    from foreshore.adapter.statement import Prepared
 
 _CHANGED = GlobalId("t0")  # stands for the rows that a RETURNING list is over
 
 
 async def insert(
-    session: "Session", peek: PeekPlan, plan: Insert, args: Sequence[Datum]
+    session: "Session", prepared: "Prepared", plan: Insert, args: Sequence[Datum]
 ) -> Outcome:
     """Run an INSERT."""
     transaction = session.begin()
     transaction.require_writable("INSERT")
-    rows = await written_rows(session, peek, args, (plan.table,))
+    rows = await written_rows(session, prepared, args, (plan.table,))
     rows = checked(session, plan.table, rows)
     transaction.write(plan.table, rows)
     return await _returned(session, "INSERT 0", plan.returning, rows, args)
 
 
 async def update(
-    session: "Session", peek: PeekPlan, plan: Update, args: Sequence[Datum]
+    session: "Session", prepared: "Prepared", plan: Update, args: Sequence[Datum]
 ) -> Outcome:
     """Run an UPDATE."""
     transaction = session.begin()
     transaction.require_writable("UPDATE")
-    both = await written_rows(session, peek, args, (plan.table,), locking=True)
+    both = await written_rows(session, prepared, args, (plan.table,), locking=True)
     columns, diffs = split_diffs(both)
     width = len(table_desc(session, plan.table).names)
     old = checked(session, plan.table, _rows(columns[:width], diffs))
@@ -67,12 +67,12 @@ async def update(
 
 
 async def delete(
-    session: "Session", peek: PeekPlan, plan: Delete, args: Sequence[Datum]
+    session: "Session", prepared: "Prepared", plan: Delete, args: Sequence[Datum]
 ) -> Outcome:
     """Run a DELETE."""
     transaction = session.begin()
     transaction.require_writable("DELETE")
-    rows = await written_rows(session, peek, args, (plan.table,), locking=True)
+    rows = await written_rows(session, prepared, args, (plan.table,), locking=True)
     rows = checked(session, plan.table, rows)
     transaction.write(plan.table, negated(rows))
     return await _returned(session, "DELETE", plan.returning, rows, args)
@@ -85,7 +85,7 @@ def _rows(columns: Sequence[pa.Array], diffs: pa.Array) -> pa.Table:
 
 async def written_rows(
     session: "Session",
-    peek: PeekPlan,
+    prepared: "Prepared",
     args: Sequence[Datum],
     targets: Sequence[GlobalId],
     *,
@@ -94,9 +94,13 @@ async def written_rows(
     """Return the rows, with `__diff`, that a statement is about to write."""
     transaction = session.begin()
     coordinator = session.coordinator
+    peek = prepared.peek
+    assert peek is not None
     if peek.way == "constant":
         filled_relation, _, _ = filled(session, peek, args, 0)
         return evaluate_linear(filled_relation)
+    if transaction.time is None:  # what is written follows from the newest, at any isolation
+        transaction.isolation = "strict serializable"
     tables = {id for id in tables_below(session, peek.sources) if not id.startswith("s")}
     if not transaction.block and transaction.time is None:
         tables |= set(targets) if locking else set()
@@ -106,7 +110,7 @@ async def written_rows(
         time = read_time(session, peek.shards, None, args)
         filled_relation, _, replace = filled(session, peek, args, time)
         return await evaluate_here(session, peek.block(filled_relation, replace), time)
-    return _counted(await rows_of(session, peek, args))
+    return _counted(await rows_of(session, prepared, args))
 
 
 def _counted(rows: pa.RecordBatch) -> pa.Table:

@@ -49,17 +49,23 @@ async def select(
     session: "Session", prepared: "Prepared", plan: Select, args: Sequence[Datum]
 ) -> Selected:
     """Run a SELECT."""
-    assert prepared.peek is not None
-    rows = await rows_of(session, prepared.peek, args, plan.as_of)
+    rows = await rows_of(session, prepared, args, plan.as_of)
     return Selected(plan.query.desc, BatchSource(rows), "SELECT")
 
 
 async def rows_of(
-    session: "Session", peek: PeekPlan, args: Sequence[Datum], as_of: AsOf | None = None
+    session: "Session",
+    prepared: "Prepared",
+    args: Sequence[Datum],
+    as_of: AsOf | None = None,
 ) -> pa.RecordBatch:
-    """Return the finished rows of a query."""
+    """Return the finished rows of a statement's query."""
     transaction = session.begin()
     coordinator = session.coordinator
+    peek = prepared.peek
+    assert peek is not None
+    if _is_before_indexes(session, peek, args, as_of):
+        peek = session.peek_without_indexes(prepared)
     if as_of is None and transaction.reads_own_writes(tables_below(session, peek.sources)):
         table, finishing = await own_rows(session, peek, args)
         return finish(expanded(table), finishing)
@@ -113,6 +119,26 @@ async def rows_of(
         )
     answer = await coordinator.compute.peek(cluster.id, request)
     return one_batch(answer)
+
+
+def _is_before_indexes(
+    session: "Session", peek: PeekPlan, args: Sequence[Datum], as_of: AsOf | None
+) -> bool:
+    """Whether the query reads at a time that an index which it would use does not know."""
+    transaction = session.begin()
+    if as_of is not None:
+        if as_of.at_least:
+            return False
+        time = timestamp_of(session, as_of.time, args)
+    elif transaction.time is not None:
+        time = transaction.time
+    else:
+        return False
+    used = {index_of(session, id) for id in peek.shards} - peek.shards
+    if peek.lookup is not None:
+        used.add(peek.lookup.index)
+    since = session.coordinator.holds.since
+    return any(since(index) > time for index in used)
 
 
 def one_batch(table: pa.Table) -> pa.RecordBatch:

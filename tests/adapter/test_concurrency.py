@@ -241,3 +241,22 @@ def test_a_block_left_alone_is_ended(runner: asyncio.Runner, house: House) -> No
         await house.query("s9", "RESET idle_in_transaction_session_timeout")
 
     runner.run(play())
+
+
+def test_a_time_before_an_index_is_read_without_it(runner: asyncio.Runner, house: House) -> None:
+    async def play() -> None:
+        await house.query("s0", "CREATE TABLE old (k int, n int); INSERT INTO old VALUES (1, 2)")
+        await house.query("s0", "CREATE VIEW olds AS SELECT k, sum(n) AS n FROM old GROUP BY k")
+        before = (await house.query("s0", "SELECT mz_now()")).splitlines()[0]
+        await house.query("s1", "BEGIN; SELECT * FROM old")
+        await house.query("s0", "INSERT INTO old VALUES (1, 3); CREATE INDEX ON olds (k)")
+        coordinator = house.environment.coordinator
+        view = next(each for each in coordinator.state.items() if each.name == "olds")
+        await until(lambda: view.id in coordinator.arranged("quickstart"))
+        by_key = "SELECT n FROM olds WHERE k = 1"
+        assert await house.query("s0", by_key) == "5\nSELECT 1"
+        assert await house.query("s0", f"{by_key} AS OF {before}") == "2\nSELECT 1"
+        assert await house.query("s1", by_key) == "2\nSELECT 1\nT"
+        await house.query("s1", "ROLLBACK")
+
+    runner.run(play())
