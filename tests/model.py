@@ -49,6 +49,7 @@ from foreshore.expr.ir import (
     OuterColumn,
     Parameter,
     Project,
+    Recursive,
     Reduce,
     Relation,
     Scalar,
@@ -561,6 +562,8 @@ def _rows(relation: Relation, scope: Scope, errors: Errors) -> Rows:
             return union
         case JoinOn():
             return _join_on(relation, scope, errors)
+        case Recursive():
+            return _recursive(relation, scope, errors)
         case _:
             assert_never(relation)
 
@@ -629,6 +632,21 @@ def _equal(join: Join, sides: list[Any]) -> bool:
         if len(values) > 1 or (values == {(1,)} and position not in join.null_safe):
             return False
     return True
+
+
+def _recursive(relation: Recursive, scope: Scope, errors: Errors) -> Rows:
+    number, result = relation.number, Rows()
+    found = _rows(relation.base, scope, errors)
+    while True:
+        if not relation.all:
+            found = Counter(row for row in found if row not in result)
+        if not found:
+            return result
+        add(result, found)
+        used: set[int] = set()
+        inner = replace(scope, locals={**scope.locals, number: found}, used=used)
+        found = _rows(relation.step, inner, errors)
+        scope.used.update(used - {number})
 
 
 def _join_on(join: JoinOn, scope: Scope, errors: Errors) -> Rows:

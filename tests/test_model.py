@@ -22,10 +22,13 @@ from foreshore.expr.ir import (
     Join,
     JoinOn,
     Literal,
+    LocalGet,
     Map,
     Negate,
     OrderKey,
     OuterColumn,
+    Project,
+    Recursive,
     Reduce,
     Relation,
     Scalar,
@@ -180,3 +183,15 @@ def test_compaction_changes_no_readable_time(
     collection.compact(Antichain.of(*since))
     if collection.readable(time):
         assert collection.at(time) == before
+
+
+def test_recursion_ends_where_nothing_new_is_found() -> None:
+    columns = (ColumnType(INT4),)
+    up = call("add(int4,int4)", X, Literal(1, INT4))
+    below = Filter(LocalGet(1, columns), (call("lt", X, Literal(3, INT4)),))
+    step = Project(Map(below, (up,)), (1,))
+    ones = Constant((((1,), 2),), columns)
+    assert rows(Recursive(1, ones, step, all=True)) == Counter({(1,): 2, (2,): 2, (3,): 2})
+    assert rows(Recursive(1, ones, step, all=False)) == Counter({(1,): 1, (2,): 1, (3,): 1})
+    same = LocalGet(1, columns)
+    assert rows(Recursive(1, ones, same, all=False)) == Counter({(1,): 1})
