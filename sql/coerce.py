@@ -30,6 +30,7 @@ from foreshore.types import (
 
 _VECTORS = {"int2vector": "int2", "oidvector": "oid"}
 _MOMENTS = frozenset(("now", "today", "tomorrow", "yesterday"))
+_NUMERIC_OF_TEXT = "cast(text,numeric)"
 _DAYS = {"today": 0, "tomorrow": 1, "yesterday": -1}
 
 
@@ -78,6 +79,13 @@ def coerce(
     resolved = resolve_cast(source, target, context)
     if resolved is None:
         return None
+    if (
+        isinstance(scalar, Call)
+        and scalar.function == _NUMERIC_OF_TEXT
+        and isinstance(scalar.args[0], Literal)
+        and target.name in ("float4", "float8")
+    ):
+        return literal_of(planning, scalar.args[0].value, target, context, at)
     if isinstance(scalar, Literal):
         if resolved.key == "relabel":
             return Literal(scalar.value, resolved.result)
@@ -237,14 +245,20 @@ def assign(planning: Planning, scalar: Scalar, target: SqlType, column: str, at:
     return result
 
 
-def number(text: str, at: int) -> Literal:
-    """Return the constant that a number in the text is: int4, int8 or numeric."""
+def number(text: str) -> Literal | Call:
+    """Return the constant that a number in the text is: int4, int8 or numeric.
+
+    One that no numeric of ours holds is a cast of its text, which fails where it stays numeric and
+    becomes a float where one is wanted (`1e300`).
+    """
     if text.lstrip("-").isdigit():
         value = int(text)
         for name in ("int4", "int8"):
             low, high = INTEGERS[name]
             if low <= value <= high:
                 return Literal(value, SqlType(name))
-    with located(at):
-        type = numeric_of_text(text)
+    type = numeric_of_text(text)
+    try:
         return Literal(parse_text(text, type), type)
+    except DataError:
+        return Call(_NUMERIC_OF_TEXT, (Literal(text, TEXT),), NUMERIC)

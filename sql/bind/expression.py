@@ -120,8 +120,8 @@ class ExpressionBinder:
         match expr:
             case ast.ColumnRef():
                 return self._column(expr)
-            case ast.Number(text=text, at=at):
-                return number(text, at)
+            case ast.Number(text=text):
+                return number(text)
             case ast.String(value=value):
                 return Literal(value, UNKNOWN)
             case ast.Null():
