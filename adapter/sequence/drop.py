@@ -160,7 +160,7 @@ def show_create(session: "Session", plan: ShowCreate) -> Selected:
             name = found.name
             sql = (
                 f"CREATE CLUSTER {quote_identifier(found.name)} (SIZE = '{found.size}', "
-                f"REPLICATION FACTOR = {found.replication_factor})"
+                f"REPLICATION FACTOR = {found.replication_factor}{_tick_interval(found)})"
             )
         case _:
             name = found.name
@@ -169,6 +169,11 @@ def show_create(session: "Session", plan: ShowCreate) -> Selected:
         [pa.array([name], pa.string()), pa.array([sql], pa.string())], names=["c0", "c1"]
     )
     return Selected(plan.desc, BatchSource(rows), "SHOW")
+
+
+def _tick_interval(cluster: Cluster) -> str:
+    milliseconds = cluster.options.get("tick_interval_ms")
+    return "" if milliseconds is None else f", TICK INTERVAL = '{milliseconds}ms'"
 
 
 def present_sql(session: "Session", item: Item) -> str:

@@ -27,6 +27,7 @@ from foreshore.expr.ir import (
     walk_relations,
     walk_scalars,
 )
+from foreshore.interval_text import parse_interval
 from foreshore.sql import ast
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
 from foreshore.sql.bind.from_clause import qualify, relation_of_item
@@ -67,6 +68,7 @@ _KINDS: dict[str, ObjectKind] = {
 }
 _NOT_STORED = frozenset(("record", "void", "unknown", "int2vector", "oidvector", "char"))
 DEFAULT_SIZE = "embedded"
+TICK_INTERVAL = "tick_interval_ms"  # what an engine is told
 
 
 def _qualified(name: Name) -> str:
@@ -318,7 +320,23 @@ def bind_create_cluster(statement: ast.CreateClusterStatement) -> CreateCluster:
         raise InvalidParameterValue(
             f'invalid value for REPLICATION FACTOR: "{factor}"', position=statement.at + 1
         )
-    return CreateCluster(statement.name, size, int(factor), options, None, statement.if_not_exists)
+    _known_options(options, ("tick interval",))
+    kept = {}
+    if (interval := options.get("tick interval")) is not None:
+        with located(statement.at):
+            kept[TICK_INTERVAL] = str(_tick_interval(interval))
+    return CreateCluster(statement.name, size, int(factor), kept, None, statement.if_not_exists)
+
+
+def _tick_interval(text: str) -> int:
+    """Return the milliseconds of an interval between a cluster's steps."""
+    months, days, microseconds = parse_interval(text)
+    if months or days or microseconds < 0 or microseconds % 1000:
+        raise InvalidParameterValue(
+            f'invalid value for TICK INTERVAL: "{text}"',
+            hint="Give hours, minutes, seconds or milliseconds.",
+        )
+    return microseconds // 1000
 
 
 def _known_options(options: dict[str, str], known: tuple[str, ...]) -> None:
@@ -335,6 +353,7 @@ def bind_create_replica(
         _require_cluster(planning, statement.cluster)
     options = dict(statement.options)
     size = options.pop("size", DEFAULT_SIZE)
+    _known_options(options, ("address",))
     return CreateClusterReplica(statement.cluster, statement.name, size, options)
 
 
