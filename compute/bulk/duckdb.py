@@ -179,6 +179,8 @@ class Functions:
 class DuckDbStore:
     """The tables of one dataflow: a schema of their own, used through a cursor of their own."""
 
+    points = 16
+
     def __init__(
         self,
         functions: "Functions",

@@ -262,6 +262,8 @@ class Contents:
 class SparkStore:
     """The tables of one dataflow: views of a session of their own."""
 
+    points = 128  # a job costs as much as looking at very many rows
+
     def __init__(self, spark: Any, scratch: Path) -> None:
         self._session = Session(spark)
         self.dialect = self._session.dialect

@@ -47,16 +47,16 @@ from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
 from foreshore.update import DIFF, TIME, TIME_FIELD
 
-# A group of rows is evaluated at no more times at once than this: its rows are looked at for each.
-POINTS = 16
-
 
 class Store(Protocol):
     """Named tables on an engine, and SELECTs over them.
 
-    Contents (`s` tables) stay; changes (`u` and `d` tables) are for one step.
+    Contents (`s` tables) stay; changes (`u` and `d` tables) are for one step. A group of rows is
+    evaluated at no more than `points` times at once, as its rows are looked at for each; more of
+    them pay where it is the statement that costs and not its rows.
     """
 
+    points: int
     dialect: Dialect
     idioms: Idioms
 
@@ -219,10 +219,11 @@ class TickDataflow:
             return
         times = pc.unique(pa.concat_arrays([c for d in loaded.values() for c in d[TIME].chunks]))
         times = np.sort(times.to_numpy())
-        if len(times) <= POINTS:
+        points = self._store.points
+        if len(times) <= points:
             yield loaded
             return
-        bounds = [*times[::POINTS], times[-1] + 1]
+        bounds = [*times[::points], times[-1] + 1]
         for first, beyond in pairwise(bounds):
             part = {}
             for id, delta in loaded.items():
