@@ -66,6 +66,60 @@ class Writer:
             self.bumps += 1
 
 
+@dataclass
+class Definer:
+    """A client that defines and drops beside the writers."""
+
+    present: set[str] = field(default_factory=set)
+    in_doubt: set[str] = field(default_factory=set)
+    failure: str | None = None
+    number: int = 0
+
+    def run(self, url: str) -> None:
+        """Define and drop until the server is gone."""
+        try:
+            with psycopg.connect(url, autocommit=True) as connection:
+                while True:
+                    self._define(connection)
+                    time.sleep(0.05)  # the writers are to get on as well
+        except psycopg.OperationalError:
+            return
+        except psycopg.Error as error:
+            self.failure = f"a definition failed: {error}"
+
+    def _define(self, connection: psycopg.Connection[Any]) -> None:
+        self.number += 1
+        kind = ("VIEW", "MATERIALIZED VIEW")[self.number % 2]
+        name = f"{kind.split()[0].lower()}_{self.number}"
+        self.in_doubt.add(name)
+        query = "SELECT count(*) AS n FROM entries"
+        connection.execute(f"CREATE {kind} {name} AS {query}".encode())
+        self.in_doubt.discard(name)
+        self.present.add(name)
+        if kind == "VIEW":
+            connection.execute(f"CREATE INDEX {name}_n ON {name} (n)".encode())
+        if len(self.present) > 4:
+            gone = min(self.present, key=lambda each: int(each.rpartition("_")[2]))
+            self.present.discard(gone)
+            self.in_doubt.add(gone)
+            kind = "VIEW" if gone.startswith("view") else "MATERIALIZED VIEW"
+            connection.execute(f"DROP {kind} {gone}".encode())
+            self.in_doubt.discard(gone)
+
+    def check(self, connection: psycopg.Connection[Any]) -> None:
+        """Assert that what was acknowledged is there, what is there works, and no more."""
+        found = connection.execute(
+            "SELECT name FROM mz_catalog.mz_objects WHERE type IN ('view', 'materialized-view')"
+            " AND name ~ '^(view|materialized)_[0-9]+$' AND id LIKE 'u%'"
+        )
+        names = {name for (name,) in found.fetchall()}
+        assert self.present <= names <= self.present | self.in_doubt
+        count = connection.execute("SELECT count(*) FROM entries").fetchall()
+        for name in names:
+            assert connection.execute(f"SELECT n FROM {name}".encode()).fetchall() == count, name
+        self.present, self.in_doubt = names, set()
+
+
 def prepare(server: Server) -> None:
     with server.connect() as connection:
         for table in ("entries", "mirror"):
@@ -79,7 +133,7 @@ def prepare(server: Server) -> None:
             connection.execute(f"CREATE MATERIALIZED VIEW {name}_mv AS {query}".encode())
 
 
-def check(server: Server, writers: list[Writer], before: int) -> int:
+def check(server: Server, writers: list[Writer], definer: Definer, before: int) -> int:
     """Assert what must hold after a restart; returns the time of the reads."""
     with server.connect() as connection:
         connection.execute("BEGIN READ ONLY")
@@ -94,6 +148,7 @@ def check(server: Server, writers: list[Writer], before: int) -> int:
             for view in (name, f"{name}_mv"):
                 kept = sorted(connection.execute(f"SELECT * FROM {view}".encode()).fetchall())
                 assert kept == recomputed, view
+        definer.check(connection)
         counters = dict(connection.execute("SELECT writer, n FROM counter").fetchall())
         row = connection.execute("SELECT mz_now()::text").fetchone()
         assert row is not None
@@ -162,15 +217,16 @@ def test_twenty_kills_lose_nothing_acknowledged(data_dir: Path) -> None:
     readable: list[float] = []
     try:
         prepare(server)
-        writers, reader = [Writer(number) for number in range(WRITERS)], Reader()
+        writers = [Writer(number) for number in range(WRITERS)]
+        reader, definer = Reader(), Definer()
         now = 0
         for kill in range(20):
-            runs = [*(writer.run for writer in writers), reader.run]
+            runs = [*(writer.run for writer in writers), reader.run, definer.run]
             threads = [threading.Thread(target=run, args=(server.url,)) for run in runs]
             total = sum(len(writer.acknowledged) for writer in writers)
             for thread in threads:
                 thread.start()
-            goal = total + random.randrange(1, 120)
+            goal = total + random.randrange(1, 60)
             until(
                 lambda goal=goal: sum(len(w.acknowledged) for w in writers) >= goal,  # type: ignore[misc]
                 "the writers get on",
@@ -178,7 +234,7 @@ def test_twenty_kills_lose_nothing_acknowledged(data_dir: Path) -> None:
             server.kill()
             for thread in threads:
                 thread.join()
-            assert reader.failure is None, reader.failure
+            assert (reader.failure, definer.failure) == (None, None)
             until(lambda: not server.processes(), "the replicas of the killed server end", 10)
             if kill % 4 == 3:
                 killed_while_starting(server)
@@ -188,7 +244,7 @@ def test_twenty_kills_lose_nothing_acknowledged(data_dir: Path) -> None:
             with server.connect() as connection:  # an answer, and not just any: `check` compares
                 connection.execute("SELECT * FROM totals").fetchall()
             readable.append(time.monotonic() - began)
-            now = check(server, writers, max(now, reader.now))
+            now = check(server, writers, definer, max(now, reader.now))
         assert sum(len(writer.acknowledged) for writer in writers) > 20 * WRITERS
     finally:
         server.stop()
