@@ -19,6 +19,8 @@ def check(path: Path, database: Database, schema: str, prepare: str = "") -> Non
     steps = read(path)
     for step, given in zip(steps, answers(database, steps), strict=True):
         assert given.text() == step.text(), f"{path.name}, at:\n{step.sql}"
+    # Its views are not kept up while the next scripts run.
+    database.run(f"DROP SCHEMA {schema} CASCADE")
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
@@ -42,6 +44,7 @@ def test_the_embedded_engine_answers_as_postgresql(path: Path, server: Server) -
         database.close()
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_spark_answers_as_postgresql(path: Path, spark_server: Server) -> None:
     database = Database(spark_server.url, is_foreshore=True)
