@@ -182,6 +182,10 @@ class Coordinator:
         task.add_done_callback(self._changed)
         return await asyncio.shield(task)
 
+    async def settled(self) -> None:
+        """Wait for the changes of the catalog that are under way."""
+        await asyncio.gather(*self._changes, return_exceptions=True)
+
     def _changed(self, task: asyncio.Task[Timestamp]) -> None:
         self._changes.discard(task)
         if not task.cancelled() and task.exception() is not None:
@@ -325,7 +329,7 @@ class Coordinator:
         for each in created:
             if isinstance(each, Item):
                 if each.type == "materialized view":
-                    await self._downgrade(each.id, time)
+                    await self.downgrade(each.id, time)
                 await self.maintain(each, time)
         for each in dropped:
             if isinstance(each, Item):
@@ -370,7 +374,8 @@ class Coordinator:
 
     # --- the past ------------------------------------------------------------------------------
 
-    async def _downgrade(self, id: GlobalId, since: Timestamp) -> None:
+    async def downgrade(self, id: GlobalId, since: Timestamp) -> None:
+        """Give up the right to read a shard before `since`."""
         read, write = self.capabilities[id]
         lower = await self.storage.downgrade_capability(read, since)
         assert isinstance(lower, ReadCapability)
@@ -380,7 +385,7 @@ class Coordinator:
         """Let storage and compute forget what nobody needs."""
         for id, since in self.holds.due().items():
             if id in self.capabilities:
-                await self._downgrade(id, since)
+                await self.downgrade(id, since)
             elif id in self.as_ofs:
                 self.compute.allow_compaction(id, since)
 

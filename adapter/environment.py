@@ -194,7 +194,12 @@ class Environment:
             coordinator.look_after(item, as_of)
         else:
             readable = min((storage.upper(id) for id in inputs), default=read_ts + 1) - 1
-            as_of = max(since, min(storage.upper(item.id) - 1, readable))
+            upper = storage.upper(item.id)
+            if upper == 0:  # nothing has ever been written: it begins anew
+                as_of = max(since, readable)
+                await coordinator.downgrade(item.id, max(as_of, storage.since(item.id)))
+            else:
+                as_of = max(since, min(upper - 1, readable))
             coordinator.as_ofs[item.id] = as_of
             coordinator.look_after(item, storage.since(item.id))
         await coordinator.maintain(item, as_of)
@@ -203,6 +208,7 @@ class Environment:
         """End all sessions, write what is pending, and let go of everything but storage."""
         for session in list(self.sessions.values()):
             await session.close()
+        await self.coordinator.settled()
         self.coordinator.group.close()
         for task in self._tasks[1:]:
             task.cancel()

@@ -260,3 +260,25 @@ def test_a_time_before_an_index_is_read_without_it(runner: asyncio.Runner, house
         await house.query("s1", "ROLLBACK")
 
     runner.run(play())
+
+
+def test_a_view_that_was_never_hydrated_begins_anew(tmp_path: Path) -> None:
+    async def play() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("s", "CREATE TABLE t (i int); INSERT INTO t VALUES (1)")
+        await house.query("s", "CREATE CLUSTER idle (SIZE 'embedded', REPLICATION FACTOR 0)")
+        await house.query(
+            "s", "CREATE MATERIALIZED VIEW m IN CLUSTER idle AS SELECT count(*) AS n FROM t"
+        )
+        await house.close()
+        await house.open()
+        before = house.environment.coordinator.oracle.read_ts() - 60_000
+        await house.query("s", "INSERT INTO t VALUES (2)")
+        await house.query("s", "CREATE CLUSTER REPLICA idle.r1 (SIZE 'embedded')")
+        assert await house.query("s", "SELECT n FROM m") == "2\nSELECT 1"
+        answer = await house.query("s", f"SELECT n FROM m AS OF {before}")
+        assert answer.startswith("ERROR 22023: cannot read as of")
+        await house.close()
+
+    asyncio.run(play())
