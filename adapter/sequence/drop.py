@@ -1,5 +1,6 @@
 """DROP, ALTER ... RENAME, SHOW CREATE: objects found by name and kind."""
 
+import re
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -176,15 +177,39 @@ def _tick_interval(cluster: Cluster) -> str:
     return "" if milliseconds is None else f", TICK INTERVAL = '{milliseconds}ms'"
 
 
+# How an item's statement begins, in the one form in which the planner writes it.
+_NAME = r'(?:"(?:[^"]|"")*"|[^\s".,()]+)'
+_FULL_NAME = rf"{_NAME}(?:\.{_NAME}){{2}}"
+_HEAD = re.compile(rf"\A(?P<create>CREATE (?:TABLE|VIEW)) {_FULL_NAME}")
+_MATERIALIZED_HEAD = re.compile(
+    rf"\A(?P<create>CREATE MATERIALIZED VIEW) {_FULL_NAME}"
+    rf"(?P<columns>(?: \({_NAME}(?:, {_NAME})*\))?)(?: IN CLUSTER {_NAME})? AS "
+)
+_INDEX_HEAD = re.compile(
+    rf"\A(?P<create>CREATE (?:DEFAULT )?INDEX)(?: (?!ON |IN ){_NAME})?(?: IN CLUSTER {_NAME})? ON "
+)
+
+
 def present_sql(session: "Session", item: Item) -> str:
-    """Return the item's statement with the names that objects have now."""
+    """Return the item's statement with the names that it and all others have now."""
     state = session.reader().state
     sql = item.create_sql
     for then, id in item.bound:
         now = state.full_name(state.item(id))
         if now != then:
             sql = sql.replace(_dotted(then), _dotted(now))
-    return sql
+    cluster = ""
+    if item.cluster is not None:
+        cluster = f" IN CLUSTER {quote_identifier(state.objects[item.cluster].name)}"
+    if item.kind == "index":
+        name = quote_identifier(item.name)
+        return _INDEX_HEAD.sub(lambda m: f"{m['create']} {name}{cluster} ON ", sql, count=1)
+    name = _dotted(state.full_name(item))
+    if item.kind == "materialized view":
+        return _MATERIALIZED_HEAD.sub(
+            lambda m: f"{m['create']} {name}{m['columns']}{cluster} AS ", sql, count=1
+        )
+    return _HEAD.sub(lambda m: f"{m['create']} {name}", sql, count=1)
 
 
 def _dotted(name: tuple[str, str, str]) -> str:
