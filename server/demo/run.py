@@ -50,6 +50,11 @@ def run_demo(
         return server.wait()
     except KeyboardInterrupt:
         return 0
+    except psycopg.OperationalError:
+        if not _ends(server):
+            raise
+        say("the server has ended; what was committed is there when it runs again")
+        return server.returncode or 1
     finally:
         server.terminate()
         server.wait()
@@ -62,6 +67,15 @@ def _wait_until_ready(server: "subprocess.Popen[str]") -> str:
         if line.startswith(READY):
             return line.removeprefix(READY).strip()
     raise SystemExit(server.wait() or 1)
+
+
+def _ends(server: "subprocess.Popen[str]") -> bool:
+    """Whether the server has ended or does now, which a connection may hear of first."""
+    try:
+        server.wait(timeout=5)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def _exists(connection: psycopg.Connection[Any], kind: str, name: str) -> bool:
