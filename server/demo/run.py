@@ -54,7 +54,7 @@ def run_demo(
         if not _ends(server):
             raise
         say("the server has ended; what was committed is there when it runs again")
-        return server.returncode or 1
+        return server.returncode
     finally:
         server.terminate()
         server.wait()
@@ -72,7 +72,7 @@ def _wait_until_ready(server: "subprocess.Popen[str]") -> str:
 def _ends(server: "subprocess.Popen[str]") -> bool:
     """Whether the server has ended or does now, which a connection may hear of first."""
     try:
-        server.wait(timeout=5)
+        server.wait(timeout=30)
     except subprocess.TimeoutExpired:
         return False
     return True
