@@ -9,12 +9,12 @@ run again, since nobody has seen anything of it.
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from foreshore.adapter.client import Completed, CopyIn, CopyOut, EmptyQuery, Execution, Notice
 from foreshore.adapter.coordinator import CatalogChange, Coordinator
-from foreshore.adapter.effects import setting
+from foreshore.adapter.environment_values import EnvironmentValues
 from foreshore.adapter.group_commit import Reads
 from foreshore.adapter.interrupt import Interrupts
 from foreshore.adapter.names import SessionCatalog, effective_path
@@ -24,7 +24,7 @@ from foreshore.adapter.sequence import dispatch as sequence
 from foreshore.adapter.statement import Basis, BoundPortal, Prepared
 from foreshore.adapter.timestamp_selection import Isolation
 from foreshore.adapter.transaction import Transaction
-from foreshore.adapter.variables import VERSION, Variables, milliseconds, split_list
+from foreshore.adapter.variables import Variables, milliseconds
 from foreshore.catalog.item import Role
 from foreshore.catalog.transaction import Transaction as CatalogTransaction
 from foreshore.errors import (
@@ -255,7 +255,7 @@ class Session:
 
     def environment_values(self, time: int) -> Mapping[str, Callable[[], Datum]]:
         """Return what plans may ask of the environment, each as a function."""
-        return _EnvironmentValues(self, time)
+        return EnvironmentValues(self, time)
 
     # --- transactions --------------------------------------------------------------------------
 
@@ -598,70 +598,7 @@ def read_by(plan: Plan) -> Query | None:
             return None
 
 
-class _EnvironmentValues(Mapping[str, Callable[[], Datum]]):
-    """What plans may ask of the environment, looked up by name."""
-
-    def __init__(self, session: Session, time: int) -> None:
-        self._session = session
-        self._time = time
-
-    def __getitem__(self, name: str) -> Callable[[], Datum]:
-        return lambda: self._value(name)
-
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and (
-            name in _NAMES or name.startswith(("current_setting:", "current_setting_or_null:"))
-        )
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_NAMES)
-
-    def __len__(self) -> int:
-        return len(_NAMES)
-
-    def _value(self, name: str) -> Datum:
-        session = self._session
-        match name:
-            case "now":
-                return session.begin().started
-            case "mz_now":
-                return self._time
-            case "current_user" | "session_user":
-                return session.role.name
-            case "current_database":
-                return session.database
-            case "current_schema":
-                explicit = [each for each in session.search_path() if each not in _IMPLICIT]
-                return explicit[0] if explicit else None
-            case "current_schemas:true" | "current_schemas":
-                # mz_catalog is searched too, but tools list all that is visible beside pg_catalog
-                named = split_list(session.variables["search_path"])
-                hidden = () if "mz_catalog" in named else ("mz_catalog",)
-                return tuple(each for each in session.search_path() if each not in hidden)
-            case "current_schemas:false":
-                return tuple(each for each in session.search_path() if each not in _IMPLICIT)
-            case "pg_backend_pid":
-                return session.pid
-            case "pg_advisory_unlock_all":
-                return ""  # nobody can take an advisory lock; pools ask for this all the same
-            case "version":
-                return VERSION
-            case "mz_version":
-                return session.variables["mz_version"]
-            case _ if name.startswith("current_setting_or_null:"):
-                name = name.removeprefix("current_setting_or_null:")
-                return setting(session, name, missing_ok=True)
-            case _:
-                return session.variables.show(name.removeprefix("current_setting:"))
-
-
 _NOTHING: frozenset[GlobalId] = frozenset()
-_IMPLICIT = ("mz_catalog", "pg_catalog")
-_NAMES = frozenset(
-    "now mz_now current_user session_user current_database current_schema current_schemas"
-    " current_schemas:true current_schemas:false pg_backend_pid pg_advisory_unlock_all"
-    " version mz_version".split()
-)
 
 
 def _shape(desc: RelationDesc | None) -> object:

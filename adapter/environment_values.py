@@ -1,0 +1,78 @@
+"""What plans may ask of the environment: the session, the transaction, the time of the read.
+
+An `Environment` scalar is only a name. Its value is looked up here when the statement runs, and
+only if the plan asks for it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from foreshore.adapter.variables import VERSION, split_list
+from foreshore.types import Datum
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session import Session
+
+_IMPLICIT = ("mz_catalog", "pg_catalog")
+_NAMES = frozenset(
+    "now mz_now current_user session_user current_database current_schema current_schemas"
+    " current_schemas:true current_schemas:false pg_backend_pid pg_advisory_unlock_all"
+    " version mz_version".split()
+)
+
+
+class EnvironmentValues(Mapping[str, Callable[[], Datum]]):
+    """What plans may ask of the environment, looked up by name."""
+
+    def __init__(self, session: "Session", time: int) -> None:
+        self._session = session
+        self._time = time
+
+    def __getitem__(self, name: str) -> Callable[[], Datum]:
+        return lambda: self._value(name)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and (
+            name in _NAMES or name.startswith(("current_setting:", "current_setting_or_null:"))
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_NAMES)
+
+    def __len__(self) -> int:
+        return len(_NAMES)
+
+    def _value(self, name: str) -> Datum:
+        session = self._session
+        match name:
+            case "now":
+                return session.begin().started
+            case "mz_now":
+                return self._time
+            case "current_user" | "session_user":
+                return session.role.name
+            case "current_database":
+                return session.database
+            case "current_schema":
+                explicit = [each for each in session.search_path() if each not in _IMPLICIT]
+                return explicit[0] if explicit else None
+            case "current_schemas:true" | "current_schemas":
+                # mz_catalog is searched too, but tools list all that is visible beside pg_catalog
+                named = split_list(session.variables["search_path"])
+                hidden = () if "mz_catalog" in named else ("mz_catalog",)
+                return tuple(each for each in session.search_path() if each not in hidden)
+            case "current_schemas:false":
+                return tuple(each for each in session.search_path() if each not in _IMPLICIT)
+            case "pg_backend_pid":
+                return session.pid
+            case "pg_advisory_unlock_all":
+                return ""  # nobody can take an advisory lock; pools ask for this all the same
+            case "version":
+                return VERSION
+            case "mz_version":
+                return session.variables["mz_version"]
+            case _ if name.startswith("current_setting_or_null:"):
+                name = name.removeprefix("current_setting_or_null:")
+                return setting(session, name, missing_ok=True)
+            case _:
+                return session.variables.show(name.removeprefix("current_setting:"))

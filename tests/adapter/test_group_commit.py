@@ -1,0 +1,179 @@
+"""Which writes go together, which are refused, and what is heard when the log fails."""
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from foreshore.adapter.group_commit import GroupCommit, Reads, Write
+from foreshore.adapter.oracle import TimestampOracle
+from foreshore.clock import ManualClock
+from foreshore.errors import Conflict, DatabaseError, UndefinedTable
+from foreshore.ids import GlobalId
+from foreshore.storage.controller import Appended, ShardWrite
+from foreshore.update import DIFF_FIELD
+
+T, U = GlobalId("u1"), GlobalId("u2")
+
+
+class Reservation:
+    async def load(self) -> int:
+        return 0
+
+    async def store(self, end: int) -> None:
+        pass
+
+
+class Shards:
+    """Shards in memory; `gate` holds an append back, `fault` lets it fail."""
+
+    def __init__(self) -> None:
+        self.uppers = {T: 0, U: 0}
+        self.appended: list[Sequence[ShardWrite]] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.fault: Exception | None = None
+
+    async def append(self, writes: Sequence[ShardWrite]) -> Appended:
+        await self.gate.wait()
+        if self.fault is not None:
+            raise self.fault
+        for write in writes:
+            assert write.lower == self.uppers[write.id] < write.upper
+            self.uppers[write.id] = write.upper
+        self.appended.append(writes)
+        return Appended()
+
+    def advance(self, ids: Iterable[GlobalId], upper: int) -> None:
+        for id in ids:
+            self.uppers[id] = max(self.uppers[id], upper)
+
+    def upper(self, id: GlobalId) -> int:
+        return self.uppers[id]
+
+
+def rows(*values: int) -> pa.Table:
+    schema = pa.schema([pa.field("i", pa.int32()), DIFF_FIELD])
+    return pa.table([pa.array(values, pa.int32()), pa.array([1] * len(values))], schema=schema)
+
+
+class World:
+    def __init__(self) -> None:
+        self.clock = ManualClock(1_000)
+        self.shards = Shards()
+
+    async def __aenter__(self) -> "World":
+        self.oracle = await TimestampOracle.open(self.clock, Reservation())
+        self.group = GroupCommit(self.shards, self.oracle)
+        self.group.add(T)
+        self.group.add(U)
+        await self.group.advance()
+        self.task = asyncio.create_task(self.group.run())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.group.close()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+    def write(self, id: GlobalId, reads: Reads | None = None, owner: object = None) -> Any:
+        return asyncio.create_task(self.group.write(Write({id: [rows(1)]}, reads, owner=owner)))
+
+
+def play(scenario: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(scenario, 20))
+
+
+def test_what_gathers_while_a_group_is_written_shares_the_next_time() -> None:
+    async def scenario() -> None:
+        async with World() as world:
+            world.shards.gate.clear()
+            first = world.write(T)
+            await asyncio.sleep(0.01)
+            others = [world.write(T), world.write(U), world.write(T)]
+            await asyncio.sleep(0.01)
+            before = world.oracle.read_ts()
+            world.shards.gate.set()
+            times = await asyncio.gather(first, *others)
+            assert times[0] > before
+            assert len(set(times[1:])) == 1
+            assert times[1] > times[0]
+            assert [len(each) for each in world.shards.appended] == [1, 2]
+            assert world.oracle.read_ts() >= times[1]
+            assert min(world.shards.uppers.values()) > times[1]
+            world.group.check()
+
+    play(scenario())
+
+
+def test_a_write_that_read_what_has_changed_is_refused_and_writes_nothing() -> None:
+    async def scenario() -> None:
+        async with World() as world:
+            read_at = world.oracle.read_ts()
+            await world.write(T)
+            with pytest.raises(Conflict):
+                await world.write(U, Reads(frozenset({T}), read_at))
+            now = world.oracle.read_ts()
+            await world.write(U, Reads(frozenset({T}), now))
+            assert len(world.shards.appended) == 2
+
+    play(scenario())
+
+
+def test_within_a_group_the_first_to_write_wins() -> None:
+    async def scenario() -> None:
+        async with World() as world:
+            world.shards.gate.clear()
+            running = world.write(U)
+            await asyncio.sleep(0.01)
+            reads = Reads(frozenset({T}), world.oracle.read_ts())
+            first, second = world.write(T, reads), world.write(T, reads)
+            await asyncio.sleep(0.01)
+            world.shards.gate.set()
+            await running
+            await first
+            with pytest.raises(Conflict):
+                await second
+
+    play(scenario())
+
+
+def test_blocked_tables_wait_for_their_owner_only() -> None:
+    async def scenario() -> None:
+        async with World() as world:
+            owner = object()
+            world.group.block([T], owner)
+            waiting = world.write(T)
+            await world.write(U)
+            await world.write(T, Reads(frozenset({T}), world.oracle.read_ts()), owner)
+            assert not waiting.done()
+            world.group.unblock(owner)
+            await waiting
+
+    play(scenario())
+
+
+def test_a_dropped_table_takes_no_writes() -> None:
+    async def scenario() -> None:
+        async with World() as world:
+            world.group.remove(T)
+            with pytest.raises(UndefinedTable):
+                await world.write(T)
+
+    play(scenario())
+
+
+def test_when_the_log_fails_all_writers_hear_of_it_and_nothing_becomes_visible() -> None:
+    async def scenario() -> None:
+        async with World() as world:
+            before = world.oracle.read_ts()
+            world.shards.fault = OSError("no space left on device")
+            with pytest.raises(DatabaseError) as heard:
+                await world.write(T)
+            assert heard.value.sqlstate == "58030"
+            assert world.oracle.read_ts() == before
+            with pytest.raises(DatabaseError):
+                await world.write(U)
+
+    play(scenario())
