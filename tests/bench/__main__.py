@@ -47,7 +47,7 @@ class Figure:
         """Return the figure as a row of the table; a ratio above 1 is in our favour."""
         ratios = [
             ours / theirs if self.higher else theirs / ours
-            for ours, theirs in zip(self.ours, self.theirs, strict=True)
+            for ours, theirs in zip(self.ours, self.theirs, strict=bool(self.theirs))
         ]
         ratio = f"{statistics.median(ratios):.2f}" if ratios else "-"
         theirs = f"{statistics.median(self.theirs):,.4g}" if self.theirs else "-"
