@@ -7,6 +7,7 @@ only if the plan asks for it.
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from foreshore.adapter.effects import setting
 from foreshore.adapter.variables import VERSION, split_list
 from foreshore.types import Datum
 
