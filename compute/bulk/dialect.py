@@ -5,21 +5,25 @@
     dialect.key(sql, type)         the form in which the engine's equality and order are SQL's
     dialect.used                   the Arrow functions that the SQL so far calls, to be registered
 
-A function is rendered by its own rendering for the engine where it has one for these types, else as
-a call of an Arrow function over its kernel. Nothing here raises in the engine: failing values are
-NULL, so an engine may evaluate branches that are not taken.
+What an engine says in its own way is abstract here: the names of types, literals of lists,
+intervals and instants, the quoting of text and of names. A function is rendered by its own
+rendering for the engine where it has one for these types, else as a call of an Arrow function over
+its kernel. Nothing here raises in the engine: failing values are NULL, so an engine may evaluate
+branches that are not taken.
 """
 
 import hashlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from foreshore.expr.evaluate import constant, fallible
-from foreshore.expr.functions.function import ScalarFunction, Signature, apply
+from foreshore.expr.functions.comparison import PLAIN, interval_key
+from foreshore.expr.functions.function import Rendering, ScalarFunction, Signature, apply
 from foreshore.expr.functions.registry import scalar_function, signature
 from foreshore.expr.ir import (
     And,
@@ -33,7 +37,7 @@ from foreshore.expr.ir import (
     Scalar,
     type_of,
 )
-from foreshore.types import BOOL, BYTEA, TEXT, Datum, SqlType, arrow_type
+from foreshore.types import BOOL, BYTEA, NUMERIC_DIGITS, TEXT, Datum, SqlType, arrow_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,30 +75,104 @@ class Dialect(ABC):
     """Renders scalars; one is made for each statement, so that `used` is what that one calls."""
 
     name: str
+    types: ClassVar[Mapping[str, str]]  # names of types, but of numerics and lists
+    text: ClassVar[str]  # the name of the type of all others: every kind of text, jsonb
 
     def __init__(self) -> None:
         self.used: dict[str, ArrowFunction] = {}
 
-    @abstractmethod
-    def type_name(self, type: SqlType) -> str:
-        """Return the engine's name of a column's type."""
+    # --- what engines say in their own way -------------------------------------------------
 
     @abstractmethod
-    def literal(self, datum: Datum, type: SqlType) -> str:
-        """Return SQL for a constant of exactly that type."""
-
-    @abstractmethod
-    def rendering(
-        self, function: ScalarFunction
-    ) -> Callable[["Dialect", Signature, Sequence[str]], str | None] | None:
+    def rendering(self, function: ScalarFunction) -> Rendering | None:
         """Return the function's rendering for this engine."""
 
+    @staticmethod
     @abstractmethod
+    def list_type(element: str) -> str:
+        """Return the name of the type of lists of `element`."""
+
+    @staticmethod
+    @abstractmethod
+    def list_of(items: Sequence[str]) -> str:
+        """Return a list of SQL values."""
+
+    @staticmethod
+    @abstractmethod
+    def bytes_of(datum: bytes) -> str:
+        """Return SQL for a byte string."""
+
+    @staticmethod
+    @abstractmethod
+    def interval_of(months: int, days: int, micros: int) -> str:
+        """Return SQL for an interval."""
+
+    @abstractmethod
+    def integral(self, datum: int, type: SqlType) -> str:
+        """Return SQL for a constant that is an integer in its physical form."""
+
+    @staticmethod
+    @abstractmethod
+    def quote(text: str) -> str:
+        """Return SQL for a string."""
+
+    @staticmethod
+    @abstractmethod
+    def identifier(name: str) -> str:
+        """Return a name as SQL has it quoted."""
+
+    # --- types, constants, keys ------------------------------------------------------------
+
+    @classmethod
+    def type_name(cls, type: SqlType) -> str:
+        """Return the engine's name of a column's type."""
+        if type.element is not None:
+            return cls.list_type(cls.type_name(type.element))
+        if type.name == "numeric":
+            return f"DECIMAL({NUMERIC_DIGITS},{type.scale})"
+        return cls.types.get(type.name, cls.text)
+
+    def literal(self, datum: Datum, type: SqlType) -> str:
+        """Return SQL for a constant of exactly that type."""
+        name = self.type_name(type)
+        if datum is None:
+            return f"CAST(NULL AS {name})"
+        if type.element is not None:
+            assert isinstance(datum, tuple), datum
+            items = [self.literal(item, type.element) for item in datum]
+            return f"CAST({self.list_of(items)} AS {name})"
+        match datum:
+            case bool():
+                return "TRUE" if datum else "FALSE"
+            case bytes():
+                return self.bytes_of(datum)
+            case (months, days, micros) if type.name == "interval":
+                return self.interval_of(months, days, micros)
+            case tuple():
+                return f"CAST({self.list_of([str(item) for item in datum])} AS {name})"
+            case float():
+                return f"CAST('{datum!r}' AS {name})"
+            case int():
+                return self.integral(datum, type)
+            case str() if type.name == "numeric":
+                return f"CAST('{datum}' AS {name})"
+            case str():
+                return self.quote(datum)
+            case _:
+                raise AssertionError(f"no datum of {type}: {datum!r}")
+
     def key(self, sql: str, type: SqlType) -> str:
         """Return the form of a value in which the engine groups, joins and orders as SQL does.
 
         It may be of another type. Numerics of one scale compare; for several see `common_keys`.
         """
+        if type.name in PLAIN or type.name == "numeric":
+            return sql
+        if type.name in ("float4", "float8"):
+            return f"({sql} + CAST(0 AS {self.type_name(type)}))"
+        if type.name == "interval":
+            return f"({interval_key(self, sql)})"
+        return self.order_bytes(sql, type)
 
     def common_keys(self, sqls: Sequence[str], types: Sequence[SqlType]) -> list[str]:
         """Return keys that are equal exactly where the values are; for joins on unlike scales.
@@ -272,3 +350,11 @@ def _as_case(call: Call) -> Case:
     """Return coalesce as the guards that it is."""
     branches = tuple((Call("is_not_null", (arg,), BOOL), arg) for arg in call.args[:-1])
     return Case(branches, call.args[-1], call.type)
+
+
+def of_arity(function: Callable[..., pa.Array], count: int) -> Callable[..., pa.Array]:
+    """Return `function` with just `count` parameters, as engines count those of a function."""
+    names = ", ".join(f"a{i}" for i in range(count))
+    scope: dict[str, Any] = {"function": function}
+    made: Callable[..., pa.Array] = eval(f"lambda {names}: function({names})", scope)
+    return made  # of names only, none of a user's

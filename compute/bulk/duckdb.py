@@ -7,38 +7,22 @@ does not have as PostgreSQL means them are registered once, as Arrow functions o
 """
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
-from itertools import count
 from threading import Lock
 
 import duckdb
 import pyarrow as pa
 
-from foreshore.compute.bulk.aggregates import SUM_FLOAT, DuckDbIdioms, Idioms
-from foreshore.compute.bulk.dialect import Dialect
+from foreshore.compute.bulk.aggregates import SUM_FLOAT, DuckDbIdioms
+from foreshore.compute.bulk.dialect import ArrowFunction
 from foreshore.compute.bulk.duckdb_dialect import DuckDbDialect, register_duckdb
-from foreshore.compute.bulk.evaluate import check_result, plans_of, raise_least
+from foreshore.compute.bulk.engine import BulkEngine
 from foreshore.compute.bulk.exact import sum_float_lists
-from foreshore.compute.bulk.render import Renderer
-from foreshore.compute.delta.describe import describe_plan
-from foreshore.compute.delta.differentiate import differentiate
-from foreshore.compute.delta.tables import (
-    Layout,
-    by_position,
-    conform,
-    consolidate_select,
-    constant_table,
-)
-from foreshore.compute.delta.tick import TickDataflow
-from foreshore.compute.engine import Cancellation, Dataflow, Input, result_schema
-from foreshore.compute.protocol import DataflowDescription
+from foreshore.compute.bulk.session import Columns, Session
+from foreshore.compute.delta.tables import Layout, by_position, consolidate_select
+from foreshore.compute.engine import Cancellation
 from foreshore.errors import NumericValueOutOfRange, QueryCanceled, StatementTooComplex, Unavailable
-from foreshore.expr.ir import Constant, Relation, columns_of, sources_of
-from foreshore.ids import GlobalId
-from foreshore.types import ColumnType
-from foreshore.update import DIFF, TIME, update_schema
 
 warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
 
@@ -47,8 +31,10 @@ warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
 CONSOLIDATE_AFTER = 4096
 
 
-class DuckDbEngine:
+class DuckDbEngine(BulkEngine):
     """An engine over one in-memory DuckDB, which spills what exceeds its memory to `scratch`."""
+
+    name = "duckdb"
 
     def __init__(
         self,
@@ -58,6 +44,7 @@ class DuckDbEngine:
         threads: int = 2,
         scratch: str | None = None,
     ) -> None:
+        super().__init__()
         self._connection = duckdb.connect(
             ":memory:",
             config={
@@ -79,88 +66,28 @@ class DuckDbEngine:
             null_handling="special",
         )
         self._connection.execute("SET GLOBAL TimeZone = 'UTC'")
-        names = ", ".join(literal(directory) for directory in directories)
+        names = ", ".join(DuckDbDialect.quote(directory) for directory in directories)
         self._connection.execute(f"SET GLOBAL allowed_directories = [{names}]")
         self._connection.execute("SET GLOBAL enable_external_access = false")
         self._connection.execute("SET GLOBAL lock_configuration = true")
         self._functions = Functions(self._connection)
-        self._schemas = count()
-        self._lock = Lock()
-        self._running: set[Cancellation] = set()
-
-    def create(
-        self, description: DataflowDescription, schemas: Mapping[GlobalId, pa.Schema]
-    ) -> Dataflow:
-        """Return a dataflow, not yet hydrated."""
-        plan = differentiate(plans_of(description.relation).all)
-        missing = set(plan.inputs) - set(schemas)
-        assert not missing, f"no schema of {missing}"
-        cursor = self._connection.cursor()
-        store = DuckDbStore(self._functions, cursor, f"dataflow{next(self._schemas)}")
-        return TickDataflow(plan, store, description.as_of)
-
-    def evaluate(
-        self,
-        relation: Relation,
-        inputs: Mapping[GlobalId, Input],
-        as_of: int,
-        cancellation: Cancellation | None = None,
-    ) -> pa.Table:
-        """Return the rows of `relation` as of a time."""
-        plans = plans_of(relation)
-        with self._cursor(cancellation) as cursor, _faults():
-            if plans.errors is not None:
-                raise_least(self._run(cursor, plans.errors, inputs, as_of))
-            return check_result(relation, self._run(cursor, plans.rows, inputs, as_of))
-
-    def cancel(self) -> None:
-        """Stop all evaluations that run now."""
-        with self._lock:
-            running = list(self._running)
-        for cancellation in running:
-            cancellation.cancel()
-
-    def describe(self, relation: Relation) -> str:
-        """Return how the engine maintains `relation`."""
-        return describe_plan("duckdb", differentiate(plans_of(relation).all))
 
     def close(self) -> None:
         """Free the database."""
         self._connection.close()
 
     @contextmanager
-    def _cursor(self, cancellation: Cancellation | None) -> Iterator[duckdb.DuckDBPyConnection]:
-        cancellation = cancellation or Cancellation()
+    def _session(self, number: int, cancellation: Cancellation) -> Iterator[Session]:
+        """Give a session on a cursor that `cancellation` interrupts."""
         cursor = self._connection.cursor()
-        with self._lock:
-            self._running.add(cancellation)
         try:
-            cancellation.arm(cursor.interrupt)
-            yield cursor
-            if cancellation.cancelled:
-                raise QueryCanceled
+            with self._cancellable(cancellation, cursor.interrupt), _faults():
+                yield DuckDbSession(cursor, self._functions)
         finally:
-            cancellation.disarm()
-            with self._lock:
-                self._running.discard(cancellation)
             cursor.close()
 
-    def _run(
-        self,
-        cursor: duckdb.DuckDBPyConnection,
-        relation: Relation,
-        inputs: Mapping[GlobalId, Input],
-        as_of: int,
-    ) -> pa.Table:
-        needed = {id: inputs[id] for id in sources_of(relation)}
-        sources = register_inputs(cursor, needed, as_of)
-        dialect = DuckDbDialect()
-        constants = partial(register_constant, cursor)
-        renderer = Renderer(dialect, DuckDbIdioms(), sources, constant=constants)
-        select = renderer.consolidated(relation)
-        self._functions.register(dialect)
-        result = cursor.execute(select).to_arrow_table()
-        return conform(result, result_schema(columns_of(relation)))
+    def _store(self, number: int) -> "DuckDbStore":
+        return DuckDbStore(self._connection.cursor(), self._functions, f"dataflow{number}")
 
 
 class Functions:
@@ -170,65 +97,73 @@ class Functions:
         self._connection = connection
         self._lock = Lock()
 
-    def register(self, dialect: Dialect) -> None:
-        """Make callable what the statements of `dialect` call."""
+    def register(self, functions: Sequence[ArrowFunction]) -> None:
+        """Make callable those of `functions` that are not yet."""
         with self._lock:
-            register_duckdb(self._connection, list(dialect.used.values()))
+            register_duckdb(self._connection, functions)
 
 
-class DuckDbStore:
+class DuckDbSession(Session):
+    """Statements through a cursor, in which tables from outside have names of their own."""
+
+    def __init__(self, cursor: duckdb.DuckDBPyConnection, functions: Functions) -> None:
+        super().__init__(DuckDbDialect(), DuckDbIdioms())
+        self._cursor = cursor
+        self._functions = functions
+        self._inputs: set[str] = set()
+
+    def show(self, name: str, table: pa.Table, columns: Columns) -> None:
+        """Let `name` stand for an Arrow table, which is read as it is."""
+        self._cursor.register(name, table)
+        self._inputs.add(name)
+
+    def files(self, name: str, paths: Sequence[str], columns: Columns) -> str:
+        """Return a FROM item for Parquet files, which say themselves what columns they have."""
+        return f"read_parquet([{', '.join(map(self.dialect.quote, paths))}])"
+
+    def release(self) -> None:
+        """Let go of inputs and constants."""
+        for name in self._inputs:
+            self._cursor.unregister(name)
+        self._inputs.clear()
+
+    def register(self, functions: Sequence[ArrowFunction]) -> None:
+        """Make `functions` callable."""
+        self._functions.register(functions)
+
+    def fetch(self, select: str) -> pa.Table:
+        """Return what `select` gives."""
+        return self.execute(select).to_arrow_table()
+
+    def execute(self, sql: str) -> duckdb.DuckDBPyConnection:
+        """Run a rendered statement, with the functions registered that it may call."""
+        self.register_used()
+        return self._cursor.execute(sql)
+
+
+class DuckDbStore(DuckDbSession):
     """The tables of one dataflow: a schema of their own, used through a cursor of their own."""
 
     points = 16
 
     def __init__(
-        self,
-        functions: "Functions",
-        cursor: duckdb.DuckDBPyConnection,
-        schema: str,
+        self, cursor: duckdb.DuckDBPyConnection, functions: Functions, schema: str
     ) -> None:
-        self.dialect: Dialect = DuckDbDialect()
-        self.idioms: Idioms = DuckDbIdioms()
-        self._functions = functions
-        self._cursor = cursor
-        self._inputs: list[str] = []  # what is registered while hydrating
-        self._registered = 0
+        super().__init__(cursor, functions)
         self._sizes: dict[str, tuple[int, int]] = {}  # entries when added up, and come since
         self._schema = schema
         self._layouts: dict[str, Layout] = {}
         cursor.execute(f"CREATE SCHEMA {schema}")
         cursor.execute(f"USE {schema}")
 
-    def sources(
-        self,
-        inputs: Mapping[GlobalId, Input],
-        columns: Mapping[GlobalId, Sequence[ColumnType]],
-        as_of: int,
-    ) -> Mapping[GlobalId, str]:
-        """Return a FROM item for each input."""
-        self._inputs = [f"tail_{id}" for id in columns]
-        return register_inputs(self._cursor, {id: inputs[id] for id in columns}, as_of)
-
-    def constant(self, constant: Constant) -> str:
-        """Return a FROM item for a constant."""
-        name = register_constant(self._cursor, constant)
-        self._inputs.append(name)
-        return name
-
     def hold(self, name: str, layout: Layout, select: str) -> None:
         """Make the contents `name` what `select` gives."""
         self._layouts[name] = layout
         self._create(name, layout)
         with _faults():
-            row = self._execute(f"INSERT INTO {name} {select}").fetchone()
+            row = self.execute(f"INSERT INTO {name} {select}").fetchone()
         assert row is not None
         self._sizes[name] = (int(row[0]), 0)
-
-    def release(self) -> None:
-        """Let go of inputs and constants."""
-        for name in self._inputs:
-            self._cursor.unregister(name)
-        self._inputs = []
 
     def forget(self, name: str) -> None:
         """Drop the contents `name`."""
@@ -252,14 +187,14 @@ class DuckDbStore:
     def fill(self, name: str, select: str) -> bool:
         """Make the changes `name` what `select` gives."""
         with _faults():
-            row = self._execute(f"INSERT INTO {name} {select}").fetchone()
+            row = self.execute(f"INSERT INTO {name} {select}").fetchone()
         assert row is not None
         return bool(row[0])
 
-    def read(self, select: str, schema: pa.Schema) -> pa.Table:
+    def fetch(self, select: str) -> pa.Table:
         """Return what `select` gives."""
         with _faults():
-            return conform(self._execute(select).to_arrow_table(), schema)
+            return super().fetch(select)
 
     def absorb(self, contents: str, changes: str) -> None:
         """Add changes to contents, and add up the entries when as many have come as there were."""
@@ -304,63 +239,9 @@ class DuckDbStore:
         self._cursor.execute(f"DROP SCHEMA {self._schema} CASCADE")
         self._cursor.close()
 
-    def _execute(self, sql: str) -> duckdb.DuckDBPyConnection:
-        """Run a rendered statement, with the functions registered that it may call."""
-        if len(self.dialect.used) > self._registered:
-            self._functions.register(self.dialect)
-            self._registered = len(self.dialect.used)
-        return self._cursor.execute(sql)
-
     def _create(self, name: str, layout: Layout) -> None:
         columns = ", ".join(f"{column} {type}" for column, type in (*layout.rows, *layout.sums))
         self._cursor.execute(f"CREATE TABLE {name} ({columns})")
-
-
-_constants = count()
-
-
-def register_constant(cursor: duckdb.DuckDBPyConnection, constant: Constant) -> str:
-    """Return a FROM item for a constant: c0, ..., d."""
-    table = constant_table(constant)
-    name = f"constant{next(_constants)}"
-    cursor.register(name, table)
-    return name
-
-
-def register_inputs(
-    cursor: duckdb.DuckDBPyConnection, inputs: Mapping[GlobalId, Input], as_of: int
-) -> Mapping[GlobalId, str]:
-    """Return FROM items for the contents of `inputs` as of a time: c0, ..., d."""
-    sources = {}
-    for id, input in inputs.items():
-        names = input.schema.names
-        items = [f"{identifier(name)} AS c{i}" for i, name in enumerate(names)]
-        at = f"WHERE {identifier(TIME)} <= {as_of}"
-        selects = []
-        if input.files:
-            files = ", ".join(map(literal, input.files))
-            columns = ", ".join([*items, f"{identifier(DIFF)} AS d"])
-            selects.append(f"SELECT {columns} FROM read_parquet([{files}]) {at}")
-        tail = [table for table in input.tail if table.num_rows]
-        if tail or not selects:
-            view = f"tail_{id}"
-            tables = [by_position(table) for table in tail]
-            empty = by_position(update_schema(input.schema).empty_table())
-            cursor.register(view, pa.concat_tables(tables) if tables else empty)
-            columns = ", ".join([*(f"c{i}" for i in range(len(names))), "d"])
-            selects.append(f"SELECT {columns} FROM {view} WHERE t <= {as_of}")
-        sources[id] = f"({' UNION ALL '.join(selects)})"
-    return sources
-
-
-def literal(text: str) -> str:
-    """Return a string literal."""
-    return "'" + text.replace("'", "''") + "'"
-
-
-def identifier(name: str) -> str:
-    """Return a quoted identifier."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 @contextmanager

@@ -1,0 +1,114 @@
+"""Sessions: statements on a bulk engine, and the tables from outside that they read.
+
+One is made for each evaluation and for each dataflow. It turns inputs and constants into FROM
+items, and registers the Arrow functions that statements call before these run. How an engine is
+shown a table, reads Parquet files, registers a function and runs a statement is its own.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from itertools import count
+
+import pyarrow as pa
+
+from foreshore.compute.bulk.aggregates import Idioms
+from foreshore.compute.bulk.dialect import ArrowFunction, Dialect
+from foreshore.compute.bulk.render import Renderer
+from foreshore.compute.delta.tables import by_position, conform, constant_table
+from foreshore.compute.engine import Input, result_schema
+from foreshore.expr.ir import Constant, Get, Relation, columns_of, walk_relations
+from foreshore.ids import GlobalId
+from foreshore.types import ColumnType
+from foreshore.update import DIFF, TIME, update_schema
+
+Columns = Sequence[tuple[str, str]]  # names, and types as the engine names them
+
+
+class Session(ABC):
+    """Statements of one evaluation or dataflow; used by one thread at a time."""
+
+    def __init__(self, dialect: Dialect, idioms: Idioms) -> None:
+        self.dialect = dialect
+        self.idioms = idioms
+        self._constants = count()
+        self._registered = 0
+
+    @abstractmethod
+    def show(self, name: str, table: pa.Table, columns: Columns) -> None:
+        """Let `name` stand for an Arrow table, whose columns are `columns`."""
+
+    @abstractmethod
+    def files(self, name: str, paths: Sequence[str], columns: Columns) -> str:
+        """Return a FROM item, perhaps `name`, for Parquet files that have the columns `columns`."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """Let go of what `sources` and `constant` have shown."""
+
+    @abstractmethod
+    def register(self, functions: Sequence[ArrowFunction]) -> None:
+        """Make `functions` callable, those that are not yet."""
+
+    @abstractmethod
+    def fetch(self, select: str) -> pa.Table:
+        """Return what `select` gives, with the functions registered that it may call."""
+
+    def register_used(self) -> None:
+        """Register the functions that statements rendered since the last time may call."""
+        if len(self.dialect.used) > self._registered:
+            self.register(list(self.dialect.used.values()))
+            self._registered = len(self.dialect.used)
+
+    def read(self, select: str, schema: pa.Schema) -> pa.Table:
+        """Return what `select` gives as a table of `schema`, column by column."""
+        return conform(self.fetch(select), schema)
+
+    def evaluate(
+        self, relation: Relation, inputs: Mapping[GlobalId, Input], as_of: int
+    ) -> pa.Table:
+        """Return the rows of an infallible relation as of a time, by `result_schema`."""
+        columns = {n.id: n.columns for n in walk_relations(relation) if isinstance(n, Get)}
+        sources = self.sources(inputs, columns, as_of)
+        renderer = Renderer(self.dialect, self.idioms, sources, constant=self.constant)
+        return self.read(renderer.consolidated(relation), result_schema(columns_of(relation)))
+
+    def sources(
+        self,
+        inputs: Mapping[GlobalId, Input],
+        columns: Mapping[GlobalId, Sequence[ColumnType]],
+        as_of: int,
+    ) -> Mapping[GlobalId, str]:
+        """Return FROM items for the contents, as of a time, of those inputs that `columns` has.
+
+        Their columns are c0, ..., d.
+        """
+        return {id: self._source(id, inputs[id], columns[id], as_of) for id in columns}
+
+    def _source(self, id: GlobalId, input: Input, columns: Sequence[ColumnType], as_of: int) -> str:
+        types = [self.dialect.type_name(column.type) for column in columns]
+        names = input.schema.names
+        selects = []
+        if input.files:
+            stored = [*zip(names, types, strict=True), (TIME, "BIGINT"), (DIFF, "BIGINT")]
+            item = self.files(f"files_{id}", input.files, stored)
+            items = [f"{self.dialect.identifier(name)} AS c{i}" for i, name in enumerate(names)]
+            items.append(f"{DIFF} AS d")
+            selects.append(f"SELECT {', '.join(items)} FROM {item} WHERE {TIME} <= {as_of}")
+        tail = [by_position(table) for table in input.tail if table.num_rows]
+        if not selects and not tail:
+            tail = [by_position(update_schema(input.schema).empty_table())]
+        if tail:
+            placed = [(f"c{i}", type) for i, type in enumerate(types)]
+            name = f"tail_{id}"
+            self.show(name, pa.concat_tables(tail), [*placed, ("t", "BIGINT"), ("d", "BIGINT")])
+            items = [*(column for column, _ in placed), "d"]
+            selects.append(f"SELECT {', '.join(items)} FROM {name} WHERE t <= {as_of}")
+        return f"({' UNION ALL '.join(selects)})"
+
+    def constant(self, constant: Constant) -> str:
+        """Return a FROM item for a constant: c0, ..., d."""
+        name = f"constant{next(self._constants)}"
+        types = [self.dialect.type_name(column.type) for column in constant.columns]
+        columns = [(f"c{i}", type) for i, type in enumerate(types)]
+        self.show(name, constant_table(constant), [*columns, ("d", "BIGINT")])
+        return name
