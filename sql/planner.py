@@ -12,8 +12,9 @@ from foreshore.errors import DatatypeMismatch, FeatureNotSupported
 from foreshore.expr.ir import Literal, Scalar, type_of
 from foreshore.sql import ast
 from foreshore.sql.bind import ddl, dml
+from foreshore.sql.bind.bound_query import plain_relation
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
-from foreshore.sql.bind.query import bind_query, plain_relation
+from foreshore.sql.bind.query import bind_query
 from foreshore.sql.bind.result import finished_query, plain_query
 from foreshore.sql.bind.show import bind_show
 from foreshore.sql.catalog_reader import CatalogReader

@@ -33,17 +33,12 @@ from foreshore.expr.ir import (
     sources_of,
 )
 from foreshore.sql import ast
+from foreshore.sql.bind.bound_query import distinct, filtered, plain_relation
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
 from foreshore.sql.bind.from_clause import Part, right_side, scope_of, side_by_side
-from foreshore.sql.bind.query import (
-    bind_query,
-    distinct,
-    filtered,
-    plain_relation,
-    project_targets,
-    rows_relation,
-)
+from foreshore.sql.bind.query import bind_query, rows_relation
 from foreshore.sql.bind.result import lowered, query_over
+from foreshore.sql.bind.select import project_targets
 from foreshore.sql.catalog_reader import ItemView
 from foreshore.sql.coerce import assign
 from foreshore.sql.plan import CopyFrom, CopyOptions, Delete, Insert, Query, Update

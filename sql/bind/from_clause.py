@@ -183,7 +183,8 @@ def _named(
 
 
 def _subquery(planning: Planning, item: ast.SubqueryRef, parent: Scope | None) -> Part:
-    from foreshore.sql.bind.query import bind_query, plain_relation
+    from foreshore.sql.bind.bound_query import plain_relation
+    from foreshore.sql.bind.query import bind_query
 
     if item.alias is None:
         raise SyntaxError_(

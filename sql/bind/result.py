@@ -10,7 +10,7 @@ from foreshore.expr.ir import (
     columns_of,
 )
 from foreshore.expr.split import columns_used
-from foreshore.sql.bind.query import BoundQuery, plain_relation
+from foreshore.sql.bind.bound_query import BoundQuery, plain_relation
 from foreshore.sql.lower import lower, lower_block
 from foreshore.sql.optimize.pipeline import optimize
 from foreshore.sql.optimize.scalars import remap

@@ -2,7 +2,8 @@
 
 from foreshore.errors import InvalidSchemaName, SyntaxError_
 from foreshore.sql import ast
-from foreshore.sql.bind.query import BoundQuery, bind_query
+from foreshore.sql.bind.bound_query import BoundQuery
+from foreshore.sql.bind.query import bind_query
 from foreshore.sql.planning import Planning, located
 
 _IN_SCHEMA = """

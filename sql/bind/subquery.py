@@ -30,6 +30,7 @@ from foreshore.expr.ir import (
     type_of,
 )
 from foreshore.sql import ast
+from foreshore.sql.bind.bound_query import plain_relation, relation_and_order
 from foreshore.sql.bind.expression import (
     ExpressionBinder,
     RowValue,
@@ -68,7 +69,7 @@ def bind_subquery(binder: ExpressionBinder, expr: SubqueryExpression) -> Scalar:
 
 
 def _relation(binder: ExpressionBinder, query: ast.Query) -> Relation:
-    from foreshore.sql.bind.query import bind_query, plain_relation
+    from foreshore.sql.bind.query import bind_query
 
     return plain_relation(bind_query(binder.planning, query, binder.scope))
 
@@ -82,7 +83,7 @@ def _scalar(binder: ExpressionBinder, query: ast.Query, at: int) -> Scalar:
 
 
 def _array(binder: ExpressionBinder, query: ast.Query, at: int) -> Scalar:
-    from foreshore.sql.bind.query import bind_query, relation_and_order
+    from foreshore.sql.bind.query import bind_query
 
     bound = bind_query(binder.planning, query, binder.scope)
     if len(bound.project) != 1:

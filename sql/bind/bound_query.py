@@ -1,0 +1,163 @@
+"""Bound queries: relations with outputs, an order and a limit, and what is made of them.
+
+A bound query may have more columns than the query, those it is ordered by; which of them are the
+query's own, `project` says. What orders and limits it is kept apart: at the top it finishes the
+result, elsewhere `plain_relation` makes a TopK of it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from foreshore.errors import (
+    AmbiguousColumn,
+    InvalidColumnReference,
+    SyntaxError_,
+)
+from foreshore.expr.ir import (
+    And,
+    Column,
+    Filter,
+    Map,
+    OrderKey,
+    Project,
+    Reduce,
+    Relation,
+    Scalar,
+    TopK,
+    columns_of,
+)
+from foreshore.sql import ast
+from foreshore.sql.scope import Scope
+from foreshore.types import ColumnType, SqlType
+
+Body = ast.Select | ast.Values | ast.SetOperation | ast.Query
+Wanted = Sequence[SqlType] | None  # the types that outputs of unknown type are to have
+
+
+@dataclass
+class BoundQuery:
+    """A query as a relation, and what remains to be done with its rows."""
+
+    relation: Relation
+    project: tuple[int, ...]
+    names: tuple[str, ...]
+    order_by: tuple[OrderKey, ...] = ()
+    limit: Scalar | None = None
+    offset: Scalar | None = None
+    ats: tuple[int, ...] = ()  # where the output columns stand, if they stand anywhere
+    scope: Scope | None = None  # what LIMIT must not use
+
+
+@dataclass
+class Branch:
+    """An operand of a set operation: outputs over a relation, of unknown type where they are."""
+
+    relation: Relation
+    outputs: tuple[Scalar, ...]
+    names: tuple[str, ...]
+    ats: tuple[int, ...]
+
+
+def plain_relation(bound: BoundQuery) -> Relation:
+    """Return the query as a relation of just its own columns."""
+    relation = _limited(bound)
+    if bound.project == tuple(range(len(columns_of(relation)))):
+        return relation
+    return Project(relation, bound.project)
+
+
+def relation_and_order(bound: BoundQuery) -> tuple[Relation, tuple[OrderKey, ...]]:
+    """Return the query as a relation with the columns it is ordered by, and that order."""
+    return _limited(bound), bound.order_by
+
+
+def _limited(bound: BoundQuery) -> Relation:
+    if bound.limit is None and bound.offset is None:
+        return bound.relation
+    return TopK(bound.relation, (), bound.order_by, bound.limit, bound.offset)
+
+
+def distinct(relation: Relation) -> Relation:
+    """Return the relation with each row once."""
+    columns = columns_of(relation)
+    return Reduce(relation, tuple(Column(i, c.type, c.nullable) for i, c in enumerate(columns)), ())
+
+
+def project(relation: Relation, scalars: Sequence[Scalar]) -> Relation:
+    """Return just `scalars` over the relation."""
+    placing = Placing(columns_of(relation))
+    positions = tuple(map(placing.place, scalars))
+    relation = placing.relation(relation)
+    if positions == tuple(range(placing.width)):
+        return relation
+    return Project(relation, positions)
+
+
+@dataclass
+class Placing:
+    """Columns beside those of a relation, each computed once."""
+
+    columns: Sequence[ColumnType]
+    added: list[Scalar] = field(default_factory=list)
+
+    @property
+    def width(self) -> int:
+        """How many columns there are, with those added."""
+        return len(self.columns) + len(self.added)
+
+    def place(self, scalar: Scalar) -> int:
+        """Return the position at which `scalar` is to be found."""
+        if isinstance(scalar, Column):
+            return scalar.index
+        if scalar not in self.added:
+            self.added.append(scalar)
+        return len(self.columns) + self.added.index(scalar)
+
+    def relation(self, input: Relation) -> Relation:
+        """Return `input` with the added columns."""
+        return Map(input, tuple(self.added)) if self.added else input
+
+
+def filtered(relation: Relation, condition: Scalar) -> Relation:
+    """Return the rows for which `condition` is TRUE."""
+    predicates: list[Scalar] = []
+    stack = [condition]
+    while stack:
+        scalar = stack.pop()
+        if isinstance(scalar, And):
+            stack.extend(reversed(scalar.args))
+        else:
+            predicates.append(scalar)
+    return Filter(relation, tuple(predicates))
+
+
+def order_key(key: ast.SortKey, scalar: Scalar) -> OrderKey:
+    """Return the sort key as one of relations."""
+    nulls_first = key.descending if key.nulls_first is None else key.nulls_first
+    return OrderKey(scalar, key.descending, nulls_first)
+
+
+def output_index(
+    expr: ast.Expression, names: Sequence[str], outputs: Sequence[Scalar], clause: str
+) -> int | None:
+    """Return which output an ordinal or an alias in ORDER BY or GROUP BY means, if it is one."""
+    match expr:
+        case ast.Number(text=text, at=at):
+            if not text.lstrip("-").isdigit():
+                raise SyntaxError_(f"non-integer constant in {clause}", position=at + 1)
+            if not 1 <= int(text) <= len(names):
+                raise InvalidColumnReference(
+                    f"{clause} position {text} is not in select list", position=at + 1
+                )
+            return int(text) - 1
+        case ast.String(at=at) | ast.Boolean(at=at) | ast.Null(at=at):
+            raise SyntaxError_(f"non-integer constant in {clause}", position=at + 1)
+        case ast.ColumnRef(parts=(name,), at=at):
+            found = [i for i, other in enumerate(names) if other == name]
+            if not found:
+                return None
+            if any(outputs[i] != outputs[found[0]] for i in found):
+                raise AmbiguousColumn(f'{clause} "{name}" is ambiguous', position=at + 1)
+            return found[0]
+        case _:
+            return None

@@ -1,0 +1,330 @@
+"""SELECT: FROM, WHERE, then all that sees groups if there are any, DISTINCT and ORDER BY."""
+
+from collections.abc import Sequence
+
+from foreshore.errors import (
+    FeatureNotSupported,
+    GroupingError,
+    InvalidColumnReference,
+    SyntaxError_,
+    UndefinedColumn,
+)
+from foreshore.expr.ir import (
+    Column,
+    Literal,
+    OrderKey,
+    Project,
+    Relation,
+    Scalar,
+    TopK,
+    columns_of,
+)
+from foreshore.sql import ast
+from foreshore.sql.bind.aggregates import Aggregates, CoreRef, Grouping, SetRef
+from foreshore.sql.bind.bound_query import (
+    BoundQuery,
+    Branch,
+    Placing,
+    Wanted,
+    distinct,
+    filtered,
+    order_key,
+    output_index,
+    project,
+)
+from foreshore.sql.bind.expression import Clause, ExpressionBinder, SetCall, at_of
+from foreshore.sql.bind.from_clause import bind_from, flat_map, in_step
+from foreshore.sql.coerce import coerce, is_unknown, to_known
+from foreshore.sql.names import column_name
+from foreshore.sql.planning import Planning
+from foreshore.sql.rewrite import map_scalar, push_down
+from foreshore.sql.scope import Scope, Slot, resolve_table
+from foreshore.types import INT8
+
+
+class SelectBinder:
+    """Binds one SELECT: FROM, WHERE, then all that sees groups if there are any."""
+
+    def __init__(self, planning: Planning, select: ast.Select, parent: Scope | None) -> None:
+        self.planning = planning
+        self.select = select
+        self.relation, self.scope = bind_from(planning, select.from_, parent)
+        self.aggregates = Aggregates()
+        self.sets: list[SetCall] = []
+        self._where()
+        self.names: list[str] = []
+        self.ats: list[int] = []
+        self.targets: list[Scalar] = []
+        for target in select.targets:
+            self._target(target)
+
+    def _binder(self, clause: str, *, aggregates: bool, sets: bool = False) -> ExpressionBinder:
+        return ExpressionBinder(
+            self.planning,
+            self.scope,
+            Clause(
+                clause,
+                self.aggregates if aggregates else None,
+                sets=self.sets if sets else None,
+            ),
+        )
+
+    def _where(self) -> None:
+        if self.select.where is not None:
+            condition = self._binder("WHERE", aggregates=False).condition(self.select.where)
+            self.relation = filtered(self.relation, condition)
+
+    def _target(self, target: ast.Target) -> None:
+        expr = target.expr
+        if isinstance(expr, ast.Star):
+            self._star(expr)
+            return
+        binder = self._binder("SELECT", aggregates=True, sets=True)
+        self.targets.append(binder.bind(expr))
+        self.names.append(target.alias if target.alias is not None else column_name(expr))
+        self.ats.append(at_of(expr))
+
+    def _star(self, star: ast.Star) -> None:
+        if star.qualifier:
+            table, level, scope = resolve_table(self.scope, star.qualifier, star.at)
+            if level:
+                raise FeatureNotSupported(
+                    "the columns of an outer query's table are not supported here",
+                    position=star.at + 1,
+                )
+            slots: Sequence[Slot] = table.slots
+        else:
+            if not self.select.from_:
+                raise SyntaxError_(
+                    "SELECT * with no tables specified is not valid", position=star.at + 1
+                )
+            scope, slots = self.scope, self.scope.visible
+        for slot in slots:
+            self.targets.append(scope.column(slot.index))
+            self.names.append(slot.name)
+            self.ats.append(star.at)
+            owner = next((t for t in scope.tables if slot in t.slots), None)
+            shown = f"{owner.alias}.{slot.name}" if owner is not None else slot.name
+            scope.named.setdefault(slot.index, (shown, star.at))
+
+    # --- two ends
+
+    def branch(self) -> Branch:
+        """Return the SELECT as an operand of a set operation."""
+        having, _, _ = self._group([])
+        if having is not None:
+            self.relation = filtered(self.relation, having)
+        self._put_sets([])
+        return Branch(self.relation, tuple(self.targets), tuple(self.names), tuple(self.ats))
+
+    def bind(self, order_by: tuple[ast.SortKey, ...], wanted: Wanted) -> BoundQuery:
+        """Return the SELECT with its ORDER BY."""
+        for i, (scalar, at) in enumerate(zip(self.targets, self.ats, strict=True)):
+            if is_unknown(scalar):
+                self.targets[i] = self._known(scalar, i, wanted, at)
+        keys = [self._sort_key(key) for key in order_by]
+        ons: list[Scalar] = []
+        if isinstance(self.select.distinct, tuple):
+            ons = [self._distinct_on(expr) for expr in self.select.distinct]
+        having, sorted_by, ons = self._group([key.expr for key in keys], ons)
+        if having is not None:
+            self.relation = filtered(self.relation, having)
+        sorted_by = self._put_sets(sorted_by)
+        keys = [
+            OrderKey(expr, key.descending, key.nulls_first)
+            for expr, key in zip(sorted_by, keys, strict=True)
+        ]
+        return self._finished(keys, ons, order_by)
+
+    def _known(self, scalar: Scalar, i: int, wanted: Wanted, at: int) -> Scalar:
+        if wanted is not None and i < len(wanted):
+            result = coerce(self.planning, scalar, wanted[i], "assignment", at)
+            if result is not None:
+                return result
+        return to_known(self.planning, scalar, at)
+
+    def _sort_key(self, key: ast.SortKey) -> OrderKey:
+        index = output_index(key.expr, self.names, self.targets, "ORDER BY")
+        if index is not None:
+            return order_key(key, self.targets[index])
+        binder = self._binder("ORDER BY", aggregates=True, sets=True)
+        return order_key(key, to_known(self.planning, binder.bind(key.expr), key.at))
+
+    def _distinct_on(self, expr: ast.Expression) -> Scalar:
+        index = output_index(expr, self.names, self.targets, "SELECT DISTINCT ON")
+        if index is not None:
+            return self.targets[index]
+        binder = self._binder("DISTINCT ON", aggregates=True)
+        return to_known(self.planning, binder.bind(expr), at_of(expr))
+
+    # --- groups
+
+    def _group(
+        self, others: list[Scalar], ons: list[Scalar] | None = None
+    ) -> tuple[Scalar | None, list[Scalar], list[Scalar]]:
+        """Make groups if the query has any; return HAVING and the other scalars over them."""
+        ons = ons or []
+        select = self.select
+        having = None
+        if select.having is not None:
+            having = self._binder("HAVING", aggregates=True).condition(select.having)
+        keys = [self._group_key(expr) for expr in select.group_by]
+        if not keys and not self.aggregates.cores and having is None:
+            return having, others, ons
+        unique = tuple(dict.fromkeys(keys))
+        grouping = Grouping(self.scope, unique, self.aggregates)
+        self.targets = [grouping.over_groups(scalar) for scalar in self.targets]
+        others = [grouping.over_groups(scalar) for scalar in others]
+        ons = [grouping.over_groups(scalar) for scalar in ons]
+        for call in self.sets:
+            call.args = tuple(grouping.over_groups(arg) for arg in call.args)
+        if having is not None:
+            having = grouping.over_groups(having)
+        self.relation = grouping.relation(self.relation)
+        return having, others, ons
+
+    def _group_key(self, expr: ast.Expression) -> Scalar:
+        binder = self._binder("GROUP BY", aggregates=False)
+        scalar: Scalar | None = None
+        if isinstance(expr, ast.ColumnRef) and len(expr.parts) == 1:
+            try:
+                scalar = binder.bind(expr)
+            except UndefinedColumn:
+                if expr.parts[0] not in self.names:
+                    raise
+        if scalar is None:
+            index = output_index(expr, self.names, self.targets, "GROUP BY")
+            if index is None:
+                scalar = binder.bind(expr)
+            else:
+                scalar = self.targets[index]
+                if _has(scalar, CoreRef):
+                    raise GroupingError(
+                        "aggregate functions are not allowed in GROUP BY",
+                        position=self.ats[index] + 1,
+                    )
+                if _has(scalar, SetRef):
+                    raise FeatureNotSupported(
+                        "grouping by a set-returning function is not supported",
+                        position=self.ats[index] + 1,
+                    )
+        return to_known(self.planning, scalar, at_of(expr))
+
+    # --- set-returning functions
+
+    def _put_sets(self, others: list[Scalar]) -> list[Scalar]:
+        """Put the rows of set-returning calls beside the query's; return `others` over that."""
+        if not self.sets:
+            return others
+        values: tuple[Scalar, ...]
+        if len(self.sets) == 1:
+            (call,) = self.sets
+            self.relation, values = flat_map(self.relation, call.function, call.args)
+        else:
+            binder = self._binder("SELECT", aggregates=False)
+            calls = [(call.function, call.args) for call in self.sets]
+            self.relation, values = in_step(binder, self.relation, calls, self.select.at)
+
+        def replace(node: Scalar, depth: int) -> Scalar | None:
+            if not isinstance(node, SetRef):
+                return None
+            value = values[node.index]
+            return push_down(value, depth) if depth else value
+
+        self.targets = [map_scalar(scalar, replace) for scalar in self.targets]
+        return [map_scalar(scalar, replace) for scalar in others]
+
+    # --- the end
+
+    def _finished(
+        self, keys: list[OrderKey], ons: list[Scalar], order_by: tuple[ast.SortKey, ...]
+    ) -> BoundQuery:
+        placing = Placing(columns_of(self.relation))
+        project = tuple(map(placing.place, self.targets))
+        names = tuple(self.names)
+        if self.select.distinct is True:
+            for key, syntax in zip(keys, order_by, strict=True):
+                if key.expr not in self.targets:
+                    raise InvalidColumnReference(
+                        "for SELECT DISTINCT, ORDER BY expressions must appear in select list",
+                        position=syntax.at + 1,
+                    )
+            relation = distinct(Project(placing.relation(self.relation), project))
+            columns = columns_of(relation)
+            moved = tuple(
+                OrderKey(
+                    Column(i := self.targets.index(key.expr), columns[i].type, columns[i].nullable),
+                    key.descending,
+                    key.nulls_first,
+                )
+                for key in keys
+            )
+            return BoundQuery(relation, tuple(range(len(columns))), names, moved)
+        positions = [placing.place(key.expr) for key in keys]
+        on_positions = [placing.place(on) for on in ons]
+        relation = placing.relation(self.relation)
+        columns = columns_of(relation)
+        placed = tuple(
+            OrderKey(
+                Column(position, columns[position].type, columns[position].nullable),
+                key.descending,
+                key.nulls_first,
+            )
+            for position, key in zip(positions, keys, strict=True)
+        )
+        if ons:
+            self._check_distinct_on(on_positions, positions, order_by)
+            relation = TopK(
+                relation, tuple(dict.fromkeys(on_positions)), placed, Literal(1, INT8), None
+            )
+        return BoundQuery(relation, project, names, placed, ats=tuple(self.ats), scope=self.scope)
+
+    def _check_distinct_on(
+        self, ons: list[int], keys: list[int], order_by: tuple[ast.SortKey, ...]
+    ) -> None:
+        wanted = set(ons)
+        for i, position in enumerate(keys):
+            if not wanted - set(keys[:i]):
+                return
+            if position not in wanted:
+                assert isinstance(self.select.distinct, tuple)
+                raise InvalidColumnReference(
+                    "SELECT DISTINCT ON expressions must match initial ORDER BY expressions",
+                    position=at_of(self.select.distinct[0]) + 1,
+                )
+
+
+def _has(scalar: Scalar, kind: type) -> bool:
+    found = False
+
+    def look(node: Scalar, depth: int) -> Scalar | None:
+        nonlocal found
+        found = found or isinstance(node, kind)
+        return None
+
+    map_scalar(scalar, look)
+    return found
+
+
+def project_targets(
+    planning: Planning,
+    targets: tuple[ast.Target, ...],
+    scope: Scope,
+    relation: Relation,
+    clause: str,
+) -> tuple[Relation, tuple[str, ...]]:
+    """Return a list of targets over a relation, and their names."""
+    scalars: list[Scalar] = []
+    names: list[str] = []
+    binder = ExpressionBinder(planning, scope, Clause(clause))
+    for target in targets:
+        if isinstance(target.expr, ast.Star):
+            slots: Sequence[Slot] = scope.visible
+            if target.expr.qualifier:
+                slots = resolve_table(scope, target.expr.qualifier, target.expr.at)[0].slots
+            scalars.extend(scope.column(slot.index) for slot in slots)
+            names.extend(slot.name for slot in slots)
+            continue
+        scalars.append(to_known(planning, binder.bind(target.expr), target.at))
+        names.append(target.alias if target.alias is not None else column_name(target.expr))
+    return project(relation, scalars), tuple(names)

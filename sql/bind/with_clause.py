@@ -1,0 +1,179 @@
+"""WITH: common tables, which queries beside them read by name, and recursive ones themselves.
+
+A recursive query is `base UNION [ALL] step`, where the step reads the table that it adds to, once,
+in its FROM list; it becomes a `Recursive` relation.
+"""
+
+from foreshore.errors import (
+    AmbiguousColumn,
+    DatatypeMismatch,
+    FeatureNotSupported,
+    InvalidColumnReference,
+    SyntaxError_,
+)
+from foreshore.expr.ir import (
+    LocalGet,
+    Recursive,
+    Reduce,
+    Relation,
+    columns_of,
+    walk_relations,
+)
+from foreshore.sql import ast
+from foreshore.sql.bind.bound_query import Body, BoundQuery, plain_relation
+from foreshore.sql.planning import CommonTable, Planning
+from foreshore.sql.scope import Scope
+from foreshore.types import ColumnType, format_type
+
+
+def bind_common_table(
+    planning: Planning, common: ast.CommonTable, query: ast.Query, parent: Scope | None
+) -> tuple[int, Relation]:
+    """Add a query of WITH to the innermost `common_tables`; return its let, as number and value."""
+    from foreshore.sql.bind.query import bind_query
+
+    tables = planning.common_tables[-1]
+    if common.name in tables:
+        raise AmbiguousColumn(
+            f'WITH query name "{common.name}" specified more than once',
+            sqlstate="42712",
+            position=common.at + 1,
+        )
+    if query.recursive and _mentions(common.query, common.name):
+        return _recursive(planning, common, parent)
+    bound = bind_query(planning, common.query, parent)
+    names = _common_names(common, bound)
+    relation = plain_relation(bound)
+    number = planning.new_let()
+    tables[common.name] = CommonTable(number, names, columns_of(relation))
+    return number, relation
+
+
+def _common_names(common: ast.CommonTable, bound: BoundQuery) -> tuple[str, ...]:
+    if len(common.columns) > len(bound.names):
+        raise InvalidColumnReference(
+            f'WITH query "{common.name}" has {len(bound.names)} columns available '
+            f"but {len(common.columns)} columns specified",
+            position=common.at + 1,
+        )
+    return common.columns + bound.names[len(common.columns) :]
+
+
+def _recursive(
+    planning: Planning, common: ast.CommonTable, parent: Scope | None
+) -> tuple[int, Relation]:
+    """Return a query of WITH RECURSIVE that reads itself."""
+    from foreshore.sql.bind.query import bind_query
+
+    tables = planning.common_tables[-1]
+    base_body, step_body, all = _recursive_parts(common)
+    bound = bind_query(planning, ast.Query(base_body, common.query.at), parent)
+    names = _common_names(common, bound)
+    base = plain_relation(bound)
+    columns = tuple(ColumnType(column.type) for column in columns_of(base))
+    types = [column.type for column in columns]
+    number = planning.new_let()
+    tables[common.name] = CommonTable(number, names, columns)
+    step_query = ast.Query(step_body, step_body.at)
+    step = plain_relation(bind_query(planning, step_query, parent, types))
+    if len(columns_of(step)) != len(types):
+        raise SyntaxError_(
+            "each UNION query must have the same number of columns", position=step_query.at + 1
+        )
+    for i, (column, type) in enumerate(zip(columns_of(step), types, strict=True)):
+        if column.type != type:
+            raise DatatypeMismatch(
+                f'recursive query "{common.name}" column {i + 1} has type {format_type(type)} '
+                f"in non-recursive term but type {format_type(column.type)} overall",
+                hint="Cast the output of the non-recursive term to the correct type.",
+                position=common.at + 1,
+            )
+    if any(
+        isinstance(node, Reduce)
+        and node.aggregates
+        and any(each == LocalGet(number, columns) for each in walk_relations(node))
+        for node in walk_relations(step)
+    ):
+        raise _ill_formed(
+            "aggregate functions are not allowed in a recursive query's recursive term",
+            step_query.at,
+        )
+    result = planning.new_let()
+    tables[common.name] = CommonTable(result, names, columns)
+    return result, Recursive(number, base, step, all)
+
+
+def _recursive_parts(common: ast.CommonTable) -> tuple[Body, Body, bool]:
+    """Return what a recursive query begins with, what it goes on with, and whether by UNION ALL."""
+    query, name = common.query, common.name
+    body = query.body
+    if not (isinstance(body, ast.SetOperation) and body.kind == "union") or query.ctes:
+        raise _ill_formed(
+            f'recursive query "{name}" does not have the form non-recursive-term UNION [ALL] '
+            "recursive-term",
+            common.at,
+        )
+    for clause, there in (
+        ("ORDER BY", bool(query.order_by)),
+        ("OFFSET", query.offset is not None),
+        ("LIMIT", query.limit is not None),
+    ):
+        if there:
+            raise FeatureNotSupported(
+                f"{clause} in a recursive query is not implemented", position=query.at + 1
+            )
+    *first, step = body.inputs
+    if any(_mentions(each, name) for each in first):
+        raise _ill_formed(
+            f'recursive reference to query "{name}" must not appear within its non-recursive term',
+            common.at,
+        )
+    while isinstance(step, ast.Query) and not (
+        step.ctes or step.order_by or step.limit or step.offset
+    ):
+        step = step.body
+    count = _mentions(step, name)
+    if count > 1:
+        raise _ill_formed(
+            f'recursive reference to query "{name}" must not appear more than once', common.at
+        )
+    if not isinstance(step, ast.Select) or not any(_reads(item, name) for item in step.from_):
+        raise FeatureNotSupported(
+            f'recursive reference to query "{name}" anywhere but in the FROM list of its '
+            "recursive term, or in an outer join, is not supported",
+            position=common.at + 1,
+        )
+    base: Body = first[0]
+    if len(first) > 1:
+        base = ast.SetOperation(body.kind, body.all, tuple(first), body.at)
+    return base, step, body.all
+
+
+def _reads(item: ast.FromItem, name: str) -> bool:
+    """Whether `item` is the relation `name`, or joins it by inner joins."""
+    match item:
+        case ast.TableRef():
+            return item.name == (name,)
+        case ast.JoinRef(kind="inner" | "cross"):
+            return _reads(item.left, name) or _reads(item.right, name)
+        case _:
+            return False
+
+
+def _ill_formed(message: str, at: int) -> SyntaxError_:
+    return SyntaxError_(message, sqlstate="42P19", position=at + 1)
+
+
+def _mentions(node: object, name: str) -> int:
+    """Return how many table references below `node` are to `name`."""
+    count = 0
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.TableRef):
+            count += node.name == (name,)
+        elif isinstance(node, tuple | list):
+            stack.extend(node)
+        elif isinstance(node, ast.Syntax):
+            stack.extend(getattr(node, field) for field in node.__struct_fields__)
+    return count
