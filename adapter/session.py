@@ -579,10 +579,12 @@ class Session:
     async def close(self) -> None:
         """End the session and all that it holds."""
         self._statement_over()
-        await self.rollback()
-        self._close_portals(keep_holdable=False)
-        self.statements.clear()
-        self.environment.forget(self)
+        try:
+            await self.rollback()
+        finally:
+            self._close_portals(keep_holdable=False)
+            self.statements.clear()
+            self.environment.forget(self)
 
 
 def read_by(plan: Plan) -> Query | None:

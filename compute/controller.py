@@ -45,10 +45,12 @@ from foreshore.compute.protocol import (
     SubscribeResponse,
 )
 from foreshore.compute.transport import Connection, Tables, encode_schema
+from foreshore.compute.uppers import Uppers
 from foreshore.errors import (
     DatabaseError,
     DataError,
     DuplicateObject,
+    InternalError,
     ObjectNotInPrerequisiteState,
     UndefinedObject,
 )
@@ -133,8 +135,7 @@ class ComputeController:
         self._clusters: dict[str, Cluster] = {}
         self._dataflows: dict[GlobalId, _Dataflow] = {}
         self._exporters: dict[GlobalId, _Dataflow] = {}
-        self._uppers: dict[GlobalId, Timestamp] = {}
-        self._waiters: dict[GlobalId, list[tuple[Timestamp, asyncio.Future[None]]]] = {}
+        self._uppers = Uppers(storage)
         self._feeding: dict[GlobalId, _Feeding] = {}
         self._peeks: dict[int, _Pending] = {}
         self._last_peek = 0
@@ -258,9 +259,9 @@ class ComputeController:
             self._exporters[export.id] = dataflow
             match export:
                 case IndexExport():
-                    self._uppers[export.id] = description.as_of
+                    self._uppers.add(export.id, description.as_of)
                 case SinkExport(shard=shard):
-                    writer = SinkWriter(shard, self._storage, self._moved)
+                    writer = SinkWriter(shard, self._storage)
                     task = self._spawn(self._run_writer(writer))
                     dataflow.writers[shard] = writer, task
                 case SubscribeExport(id=id):
@@ -275,21 +276,38 @@ class ComputeController:
     async def _start(self, dataflow: _Dataflow) -> None:
         """Tell the replicas of a dataflow once its imports can be read as of its as_of."""
         description = dataflow.description
-        for id in description.imports:
-            await self._wait_shard(id, description.as_of)
+        try:
+            for id in description.imports:
+                await self.wait_upper(id, description.as_of)
+        except DatabaseError as error:  # one of them has been dropped, or has stopped
+            logger.warning("a dataflow cannot begin: %s", error, extra={"dataflow": description.id})
+            self._not_created(dataflow, error)
+            return
         for id in description.imports:
             self._feed_from(id, dataflow)
         dataflow.cluster.create(dataflow.entry)
         if not dataflow.created.done():
             dataflow.created.set_result(None)
 
+    def _not_created(self, dataflow: _Dataflow, error: DatabaseError) -> None:
+        if not dataflow.created.done():
+            dataflow.created.set_exception(error)
+            dataflow.created.exception()  # perhaps nobody waits
+
     async def _run_writer(self, writer: SinkWriter) -> None:
+        """Write a sink's shard; if that fails, what is in it stays readable and all else fails."""
         try:
             await writer.run()
         except Exception:
-            # the view stands still at what is right; storage has said why it refuses
             logger.exception("a sink has stopped", extra={"shard": writer.id})
-            raise
+            writer.stopped = True
+            for id in self._uppers.waited_for():
+                if writer in self._sinks_below([id]):
+                    self._uppers.fail(id, _stands_still(writer))
+            for dataflow in self._dataflows.values():
+                if writer in self._sinks_below(dataflow.description.imports):
+                    for subscription in dataflow.subscriptions.values():
+                        subscription.fail(_stands_still(writer))
 
     def drop_dataflow(self, id: GlobalId) -> None:
         """End a dataflow and free all that it holds; who waits for it hears that it is gone."""
@@ -306,17 +324,12 @@ class ComputeController:
         del self._dataflows[id]
         if dataflow.start is not None:
             dataflow.start.cancel()
-        if not dataflow.created.done():
-            dataflow.created.set_exception(UndefinedObject(f'collection "{id}" was dropped'))
-            dataflow.created.exception()  # perhaps nobody waits
+        self._not_created(dataflow, UndefinedObject(f'collection "{id}" was dropped'))
         for export in dataflow.description.exports:
             dataflow.cluster.history.drop(export.id)
             self._exporters.pop(export.id, None)
-            self._uppers.pop(export.id, None)
             gone = UndefinedObject(f'collection "{export.id}" was dropped')
-            for _, future in self._waiters.pop(export.id, ()):
-                if not future.done():
-                    future.set_exception(gone)
+            self._uppers.drop(export.id, gone)
             if export.id in dataflow.subscriptions:
                 dataflow.subscriptions[export.id].fail(gone)
         dataflow.cluster.drop(id)
@@ -387,13 +400,10 @@ class ComputeController:
 
     def upper(self, id: GlobalId) -> Timestamp:
         """Return the time before which an index, or a sink's shard, can be read."""
-        upper = self._uppers.get(id)
-        if upper is not None:
-            return upper
         dataflow = self._exporters.get(id)
         if dataflow is not None and id in dataflow.subscriptions:
             return dataflow.subscriptions[id].upper
-        return self._storage.upper(id)
+        return self._uppers[id]
 
     def since(self, id: GlobalId) -> Timestamp:
         """Return the time from which an index can be read."""
@@ -403,45 +413,16 @@ class ComputeController:
         return dataflow.entry.sinces[id]
 
     async def wait_upper(self, id: GlobalId, beyond: Timestamp) -> None:
-        """Wait until the upper of an index or a shard is greater than `beyond`."""
-        if id not in self._uppers:
-            await self._wait_shard(id, beyond)
-        elif self._uppers[id] <= beyond:
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiters.setdefault(id, []).append((beyond, future))
-            await future
+        """Wait until the upper of an index or a shard is greater than `beyond`.
 
-    async def _wait_shard(self, id: GlobalId, beyond: Timestamp) -> None:
-        if self._storage.upper(id) > beyond:
+        Raises UndefinedObject when it is dropped, InternalError if what it is made of has stopped.
+        """
+        if self._uppers[id] > beyond:
             return
-        passed = asyncio.Event()
-
-        def heard(event: ListenEvent) -> None:
-            if event.upper > beyond:
-                passed.set()
-
-        # a new shard may be readable only from a time that its upper has not reached
-        start = max(self._storage.upper(id), self._storage.since(id))
-        listen = self._storage.listen(id, start, heard)
-        try:
-            await passed.wait()
-        finally:
-            listen.cancel()
-
-    def _moved(self, id: GlobalId, upper: Timestamp) -> None:
-        waiters = self._waiters.get(id)
-        if waiters:
-            left = []
-            for beyond, future in waiters:
-                if beyond < upper:
-                    if not future.done():
-                        future.set_result(None)
-                elif not future.done():
-                    left.append((beyond, future))
-            if left:
-                self._waiters[id] = left
-            else:
-                del self._waiters[id]
+        for writer in self._sinks_below([id]):
+            if writer.stopped:
+                raise _stands_still(writer)
+        await self._uppers.wait(id, beyond)
 
     def allow_compaction(self, id: GlobalId, since: Timestamp) -> None:
         """Say that an index is not read before `since` any more."""
@@ -517,9 +498,8 @@ class ComputeController:
                 writer.progress(upper)
             elif id in dataflow.subscriptions:
                 dataflow.subscriptions[id].progress(upper)
-            elif upper > self._uppers[id]:
-                self._uppers[id] = upper
-                self._moved(id, upper)
+            else:
+                self._uppers.advance(id, upper)
 
     # --- peeks
 
@@ -536,7 +516,7 @@ class ComputeController:
             if not dataflow.created.done():
                 await asyncio.shield(dataflow.created)
         for id in request.imports:
-            await self._wait_shard(id, request.as_of)
+            await self.wait_upper(id, request.as_of)
         # only now, as one that has just been created is not maintained before it is waited for
         for writer in self._sinks_below([*request.imports, *indexes]):
             if writer.errors.upper is None and self._exporters[writer.id].cluster.replicas:
@@ -679,3 +659,10 @@ class ComputeController:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             logger.error("a task of the controller has failed", exc_info=task.exception())
+
+
+def _stands_still(writer: SinkWriter) -> InternalError:
+    return InternalError(
+        f'collection "{writer.id}" is not kept up to date any more',
+        detail="The server's log has the details.",
+    )

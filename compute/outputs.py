@@ -12,7 +12,6 @@ import asyncio
 import logging
 from collections import Counter
 from dataclasses import dataclass
-from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -88,14 +87,6 @@ class ErrorLog:
         await self._known.wait()
 
 
-class Moved(Protocol):
-    """Who hears that a shard's upper has moved."""
-
-    def __call__(self, id: GlobalId, upper: Timestamp) -> None:
-        """Hear it."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class _Item:
     lower: Timestamp | None  # None: what precedes `upper` has been said before
@@ -106,12 +97,12 @@ class _Item:
 class SinkWriter:
     """Writes one materialised view's shard, alone."""
 
-    def __init__(self, id: GlobalId, storage: StorageController, moved: Moved) -> None:
+    def __init__(self, id: GlobalId, storage: StorageController) -> None:
         self.id = id
+        self.stopped = False  # by a fault: nothing will be written any more
         self.errors = ErrorLog()
         self._storage = storage
         self._found = storage.upper(id)
-        self._moved = moved
         self._items: list[_Item] = []
         self._wake = asyncio.Event()
 
@@ -164,7 +155,6 @@ class SinkWriter:
                 case UpperMismatch(upper=upper):
                     logger.warning("sink upper mismatch", extra={"shard": self.id, "upper": upper})
         self.errors.compact(self._storage.since(self.id))
-        self._moved(self.id, self._storage.upper(self.id))
 
 
 @dataclass(frozen=True, slots=True)

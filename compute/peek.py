@@ -134,6 +134,8 @@ def _apply(relation: Relation, rows: pa.RecordBatch) -> pa.RecordBatch:
 
 def failure_of(error: BaseException) -> Failure:
     """Return the error as it travels through the protocol; what is unforeseen is logged."""
+    if isinstance(error, InternalError):
+        logger.error("a broken promise in a replica", exc_info=error)
     if isinstance(error, DatabaseError):
         return Failure(error.sqlstate, error.message, error.detail, error.hint)
     logger.error("unforeseen error in a replica", exc_info=error)

@@ -265,6 +265,9 @@ class Conversation:
 def client_error(error: Exception) -> DatabaseError:
     """Return what the client hears of `error`: of anything unforeseen, only that it happened."""
     match error:
+        case InternalError():
+            logger.error("internal error", exc_info=error)
+            return error
         case DatabaseError():
             return error
         case RecursionError():

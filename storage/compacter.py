@@ -188,7 +188,8 @@ class Compacter:
                     return
                 logger.error("compaction failed, to be tried again", exc_info=error)
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._stop.wait(), pause)
+                    async with asyncio.timeout(pause):
+                        await self._stop.wait()
                 pause = min(2 * pause, MAX_RETRY_SECONDS)
                 continue
             pause = RETRY_SECONDS

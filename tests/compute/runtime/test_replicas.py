@@ -13,7 +13,7 @@ import pytest
 
 from foreshore.compute.controller import PeekRequest
 from foreshore.compute.protocol import DataflowDescription, SinkExport, SubscribeExport
-from foreshore.errors import DatabaseError, UndefinedObject
+from foreshore.errors import DatabaseError, InternalError, UndefinedObject
 from foreshore.expr.ir import (
     Call,
     Column,
@@ -79,6 +79,40 @@ def test_a_materialised_view_is_written_once_by_two_replicas(tmp_path: Path) -> 
                 times[time] = model
             for time, expected in times.items():
                 assert await env.shard_rows("u9", time) == expected
+
+    run(scenario)
+
+
+def test_a_view_that_cannot_be_written_fails_those_who_wait_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with environment(tmp_path) as env:
+            await two_replicas(env)
+            await env.create("u1")
+            await env.create("u9", schema=COUNT_SCHEMA)
+            counts = counts_of(*table("u1"))
+            first = await env.write({"u1": [((1, "a"), 1)]})
+            await env.maintain("c", "u8", counts, SinkExport(id_("u9")), as_of=first)
+            assert await env.shard_rows("u9", first) == Counter({("a", 1): 1})
+            above = Get(id_("u9"), columns_of(counts))
+            await env.maintain("c", "u11", above, index_on("u10", 0, of=above), as_of=first)
+            append = env.storage.append
+
+            async def refusing(writes: Any) -> Any:
+                if writes[0].id == id_("u9"):
+                    raise OSError("the disk is gone")
+                return await append(writes)
+
+            monkeypatch.setattr(env.storage, "append", refusing)
+            waiting = asyncio.create_task(env.compute.wait_upper(id_("u10"), first + 1))
+            later = await env.write({"u1": [((2, "b"), 1)]})
+            with pytest.raises(InternalError, match='"u9" is not kept up to date'):
+                await waiting
+            with pytest.raises(InternalError, match='"u9" is not kept up to date'):
+                await env.query("c", above, later)
+            # what is known of it stays readable
+            assert await env.query("c", above, first) == Counter({("a", 1): 1})
 
     run(scenario)
 
@@ -360,7 +394,7 @@ def test_what_is_dropped_leaves_nothing_behind(tmp_path: Path) -> None:
             assert not compute._exporters
             assert not compute._feeding
             assert not compute._peeks
-            assert not compute._waiters
+            assert not compute._uppers.waited_for()
             cluster = compute._clusters["c"]
             assert not cluster.history.dataflows
             assert not cluster.history.peeks

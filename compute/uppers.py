@@ -1,0 +1,83 @@
+"""Uppers: how far each collection has come, and who waits for one to come further.
+
+The upper of a shard is storage's; that of an index is what the farthest replica has said.
+"""
+
+import asyncio
+
+from foreshore.errors import DatabaseError
+from foreshore.ids import GlobalId
+from foreshore.storage.controller import ListenEvent, StorageController
+from foreshore.update import Timestamp
+
+
+class Uppers:
+    """The uppers of shards and of indexes; all methods belong on the event loop."""
+
+    def __init__(self, storage: StorageController) -> None:
+        self._storage = storage
+        self._indexes: dict[GlobalId, Timestamp] = {}
+        self._waiters: dict[GlobalId, list[tuple[Timestamp, asyncio.Future[None]]]] = {}
+
+    def __getitem__(self, id: GlobalId) -> Timestamp:
+        """Return the time before which the collection can be read."""
+        upper = self._indexes.get(id)
+        return self._storage.upper(id) if upper is None else upper
+
+    def add(self, id: GlobalId, upper: Timestamp) -> None:
+        """Begin to keep the upper of an index."""
+        self._indexes[id] = upper
+
+    def drop(self, id: GlobalId, error: DatabaseError) -> None:
+        """Forget a collection; who waits for it hears `error`."""
+        self._indexes.pop(id, None)
+        self.fail(id, error)
+
+    def advance(self, id: GlobalId, upper: Timestamp) -> None:
+        """Hear that an index has come as far as `upper`, or farther before."""
+        if upper > self._indexes[id]:
+            self._indexes[id] = upper
+            for beyond, future in self._waiters.get(id, ()):
+                if beyond < upper and not future.done():
+                    future.set_result(None)
+
+    def waited_for(self) -> list[GlobalId]:
+        """Return the collections that somebody waits for."""
+        return list(self._waiters)
+
+    def fail(self, id: GlobalId, error: DatabaseError) -> None:
+        """Let those who wait for the collection hear `error`."""
+        for _, future in self._waiters.get(id, ()):
+            if not future.done():
+                future.set_exception(error)
+
+    async def wait(self, id: GlobalId, beyond: Timestamp) -> None:
+        """Wait until the upper is greater than `beyond`; raises what `fail` and `drop` say."""
+        if self[id] > beyond:
+            return
+        waiter = beyond, asyncio.get_running_loop().create_future()
+        self._waiters.setdefault(id, []).append(waiter)
+        try:
+            if id in self._indexes:
+                await waiter[1]
+            else:
+                await self._wait_for_shard(id, *waiter)
+        finally:
+            self._waiters[id].remove(waiter)
+            if not self._waiters[id]:
+                del self._waiters[id]
+
+    async def _wait_for_shard(
+        self, id: GlobalId, beyond: Timestamp, passed: asyncio.Future[None]
+    ) -> None:
+        def heard(event: ListenEvent) -> None:
+            if event.upper > beyond and not passed.done():
+                passed.set_result(None)
+
+        # a new shard may be readable only from a time that its upper has not reached
+        start = max(self._storage.upper(id), self._storage.since(id))
+        listen = self._storage.listen(id, start, heard)
+        try:
+            await passed
+        finally:
+            listen.cancel()

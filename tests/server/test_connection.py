@@ -1,0 +1,30 @@
+"""What the client hears of an error, and what the log does."""
+
+import logging
+
+import pytest
+
+from foreshore.errors import InternalError, UndefinedTable
+from foreshore.server.connection import client_error
+
+
+@pytest.mark.parametrize("error", [InternalError("negative multiplicity"), KeyError("u7")])
+def test_a_fault_of_ours_is_xx000_and_in_the_log_with_its_story(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    try:
+        raise error
+    except Exception as caught:
+        told = client_error(caught)
+    assert told.sqlstate == "XX000"
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    assert record.exc_info is not None
+    assert record.exc_info[1] is error
+    assert record.exc_info[2] is not None
+
+
+def test_an_error_of_the_users_is_not_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    error = UndefinedTable('relation "t" does not exist')
+    assert client_error(error) is error
+    assert not caplog.records
