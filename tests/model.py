@@ -13,6 +13,7 @@ for every row, an aggregate sees a list. Scalar functions are the few that tests
 key that is not among them is run by `foreshore.expr.evaluate` on one row.
 """
 
+import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -213,9 +214,45 @@ def ordinal(datum: Datum, type: SqlType) -> Any:
             element = type.element or SqlType("int8")
             return tuple(nullable_ordinal(value, element) for value in datum)
         case "jsonb":
-            raise NotImplementedError("the order of jsonb")
+            assert isinstance(datum, str)
+            return document_ordinal(json.loads(datum, parse_int=Decimal, parse_float=Decimal))
         case _:
             return datum.encode() if isinstance(datum, str) else datum
+
+
+def document_ordinal(document: Any) -> Any:
+    """Return what stands for a jsonb document: as PostgreSQL's jsonb_cmp orders it.
+
+    A scalar is compared as an array of one, and is less than an array of one.
+    """
+    match document:
+        case dict():
+            return (1, element_ordinal(document))
+        case list():
+            return (0, len(document), 1, tuple(map(element_ordinal, document)))
+        case _:
+            return (0, 1, 0, (element_ordinal(document),))
+
+
+def element_ordinal(element: Any) -> Any:
+    """Return what stands for a value within a document: its kind, its length, its parts."""
+    match element:
+        case None:
+            return (0,)
+        case str():
+            return (1, element.encode())
+        case bool():
+            return (3, element)
+        case Decimal():
+            return (2, element)
+        case list():
+            return (4, len(element), tuple(map(element_ordinal, element)))
+        case dict():
+            keys = sorted((key.encode() for key in element), key=lambda key: (len(key), key))
+            pairs = tuple((key, element_ordinal(element[key.decode()])) for key in keys)
+            return (5, len(element), pairs)
+        case _:
+            raise AssertionError(element)
 
 
 def nullable_ordinal(datum: Datum, type: SqlType) -> Any:

@@ -1,6 +1,7 @@
 """The model is held against facts that PostgreSQL's documentation and one's fingers can count."""
 
 from collections import Counter
+from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -40,8 +41,8 @@ from foreshore.expr.ir import (
 )
 from foreshore.frontier import Antichain
 from foreshore.ids import GlobalId
-from foreshore.types import BOOL, FLOAT8, INT4, INT8, TEXT, ColumnType, numeric_of_scale
-from tests.model import NAN, Collection, Pair, Pairs, Rows, evaluate, sum_float
+from foreshore.types import BOOL, FLOAT8, INT4, INT8, JSONB, TEXT, ColumnType, numeric_of_scale
+from tests.model import NAN, Collection, Pair, Pairs, Rows, evaluate, ordinal, sum_float
 
 A = Get(GlobalId("u1"), (ColumnType(INT4), ColumnType(INT4)))
 B = Get(GlobalId("u2"), (ColumnType(INT4),))
@@ -195,3 +196,14 @@ def test_recursion_ends_where_nothing_new_is_found() -> None:
     assert rows(Recursive(1, ones, step, all=False)) == Counter({(1,): 1, (2,): 1, (3,): 1})
     same = LocalGet(1, columns)
     assert rows(Recursive(1, ones, same, all=False)) == Counter({(1,): 1})
+
+
+def test_documents_are_in_the_order_of_jsonb() -> None:
+    in_order = """
+        [] null "" "a" "aa" "b" "é" -1 0 1 1.50 10 99.9 false true [null] ["a"] [1] [2] [true] [[]] [[[]]]
+        [{}] [{"a":1}] [{"aa":1}] [{"b":1}] ["a",{}] [1,1] [1,2] [[1],2] [[1,2],1] {} {"":1} {"a":"x"} {"a":1}
+        {"a":2} {"a":[]} {"a":{}} {"aa":0} {"aa":1} {"b":1} {"a":1,"b":1} {"b":0,"aa":1} {"b":2,"c":1} {"c":1,"aa":2}
+    """.split()  # as PostgreSQL 15 has them, told by ORDER BY
+    ordinals = [ordinal(document, JSONB) for document in in_order]
+    assert all(one < next for one, next in pairwise(ordinals))
+    assert ordinal("[1.0]", JSONB) == ordinal("[1]", JSONB)

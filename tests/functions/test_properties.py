@@ -6,6 +6,7 @@ with the one it was.
 
 import math
 from collections.abc import Callable
+from decimal import Decimal
 from functools import cache
 from typing import Any
 
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from foreshore.compute.bulk.duckdb_dialect import DuckDbDialect, register_duckdb
 from foreshore.expr.datum import from_array, to_array
 from foreshore.expr.evaluate import fallible, fold, outcome
+from foreshore.expr.functions.jsontext import dumps, json_order_bytes
 from foreshore.expr.ir import And, Call, Case, Column, ErrorOf, Literal, Or, Scalar, type_of
 from foreshore.types import (
     BOOL,
@@ -25,12 +27,14 @@ from foreshore.types import (
     INT4,
     INT8,
     INTERVAL,
+    JSONB,
     TEXT,
     TIMESTAMP,
     SqlType,
     numeric,
 )
 from tests.functions.parity import scalar_of
+from tests.model import ordinal
 
 MONEY = numeric(10, 2)
 TYPES = (BOOL, INT4, INT8, FLOAT8, MONEY, TEXT, DATE, TIMESTAMP, INTERVAL)
@@ -208,3 +212,20 @@ def test_folding_changes_nothing(data: st.DataObject) -> None:
     folded, folded_errors = outcome(fold(scalar), columns, ROWS)
     assert shown(folded, type_of(scalar)) == shown(values, type_of(scalar))
     assert texts(folded_errors, ROWS) == texts(errors, ROWS)
+
+
+NUMBERS = st.sampled_from(["0", "1", "1.0", "-1", "-1.5", "10", "9.9", "1e20"]).map(Decimal)
+KEYS = st.sampled_from(["", "a", "b", "aa", "é", "a\x01"])
+DOCUMENTS = st.recursive(
+    st.none() | st.booleans() | NUMBERS | KEYS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(deadline=None)
+@given(DOCUMENTS, DOCUMENTS)
+def test_documents_are_compared_as_their_bytes(one: Any, other: Any) -> None:
+    texts = dumps(one), dumps(other)
+    (a, b), (x, y) = (ordinal(t, JSONB) for t in texts), map(json_order_bytes, texts)
+    assert ((a < b), (a == b)) == ((x < y), (x == y))

@@ -1,8 +1,9 @@
 """JSON documents: from jsonb's text to Python values and back, and their order.
 
-jsonb's btree order: of a kind, Object > Array > Boolean > Number > String > Null; the longer object
-or array is the greater one; then element by element, keys as they are stored (the shorter one
-first).
+jsonb's btree order (`compareJsonbContainers` of PostgreSQL): of a kind, Object > Array > Boolean >
+Number > String > Null; the longer object or array is the greater one; then element by element, or
+pair by pair in the order in which keys are stored, the shorter one first. The keys of a pair are
+compared as strings are, so that "aa" is less than "b" though it is stored after it.
 """
 
 import json
@@ -61,8 +62,7 @@ def _bytes(value: Any) -> bytes:
         case dict():
             parts = [b"\x05", len(value).to_bytes(4, "big")]
             for key in stored_keys(value):
-                data = key.encode()
-                parts += [len(data).to_bytes(4, "big"), data, _bytes(value[key])]
+                parts += [_ended(key.encode()), _bytes(value[key])]
             return b"".join(parts)
         case _:
             raise AssertionError(value)
