@@ -123,7 +123,7 @@ def push_down(scalar: Scalar, levels: int = 1) -> Scalar:
         match node:
             case Column(index=index, type=type, nullable=nullable) if depth == 0:
                 return OuterColumn(levels, index, type, nullable)
-            case OuterColumn(level=level) if level > depth:
+            case OuterColumn(level=level) if level >= depth:
                 return msgspec.structs.replace(node, level=level + levels)
         return None
 

@@ -15,9 +15,11 @@ from foreshore.expr.functions.registry import resolve_cast
 from foreshore.expr.ir import Call, Column, Literal, OuterColumn, Scalar, type_of
 from foreshore.sql import ast
 from foreshore.sql.planning import Planning, located
+from foreshore.sql.privilege_functions import privilege_functions
 from foreshore.sql.rewrite import map_scalar, push_down
 from foreshore.types import (
     BOOL,
+    INT2,
     INT4,
     INT8,
     INTERVAL,
@@ -32,6 +34,7 @@ from foreshore.types import (
     TIMESTAMPTZ,
     ColumnType,
     SqlType,
+    array_of,
 )
 
 if TYPE_CHECKING:
@@ -41,7 +44,9 @@ MAX_INLINING = 8
 _TYPES = {
     "oid": OID,
     "text": TEXT,
+    "text[]": array_of(TEXT),
     "bool": BOOL,
+    "int2": INT2,
     "int4": INT4,
     "int8": INT8,
     "name": NAME,
@@ -155,7 +160,7 @@ def inline(planning: Planning, function: SqlFunction, values: tuple[Scalar, ...]
 
 # A name of two parts, or of one (then NULL and it), which the search path finds.
 define(
-    "_relation_oid",
+    "_relation_in",
     "text text",
     REGCLASS,
     """(SELECT c.oid FROM pg_catalog.pg_class c
@@ -165,14 +170,26 @@ define(
                    ELSE n.nspname = $1 END
         ORDER BY array_position(current_schemas(true), n.nspname) LIMIT 1)""",
 )
+# The parts of a name as `_name_parts` gives them: one, two, or three with the database before.
+define(
+    "_relation_oid",
+    "text[]",
+    REGCLASS,
+    """CASE cardinality($1)
+        WHEN 1 THEN _relation_in(NULL, $1[1])
+        WHEN 2 THEN _relation_in($1[1], $1[2])
+        WHEN 3 THEN CASE WHEN $1[1] = current_database() THEN _relation_in($1[2], $1[3])
+            ELSE _raised('0A000', 'cross-database references are not implemented: "'
+                                  || array_to_string($1, '.') || '"')::oid::regclass END
+        ELSE _raised('42601', 'improper relation name (too many dotted names): '
+                              || array_to_string($1, '.'))::oid::regclass END""",
+)
 define(
     "to_regclass",
     "text",
     REGCLASS,
     """CASE WHEN $1 ~ '^[0-9]+$' THEN CAST($1::oid AS regclass)
-            WHEN strpos($1, '.') = 0 THEN _relation_oid(NULL, btrim($1, '"'))
-            ELSE _relation_oid(btrim(split_part($1, '.', 1), '"'),
-                               btrim(split_part($1, '.', 2), '"')) END""",
+            ELSE _relation_oid(_name_parts($1)) END""",
 )
 define(
     "to_regtype",
@@ -272,13 +289,8 @@ define(
     """(SELECT n.nspname = ANY (current_schemas(true)) FROM pg_catalog.pg_collation c
         JOIN pg_catalog.pg_namespace n ON n.oid = c.collnamespace WHERE c.oid = $1)""",
 )
-for _kind in ("table", "schema", "database", "function", "sequence", "any_column", "type"):
-    for _signature in ("oid text", "text text", "name oid text", "name text text", "oid oid text"):
-        define(f"has_{_kind}_privilege", _signature, BOOL, "true")
-for _signature in ("oid text text", "oid int4 text", "text text text", "name oid text text"):
-    define("has_column_privilege", _signature, BOOL, "true")
-for _signature in ("oid text", "name text", "oid oid text", "name name text"):
-    define("pg_has_role", _signature, BOOL, "true")
+for _definition in privilege_functions():
+    define(*_definition)
 define("pg_is_in_recovery", "", BOOL, "false")
 define("pg_is_other_temp_schema", "oid", BOOL, "false")
 define("pg_my_temp_schema", "", OID, "0::oid")
@@ -340,7 +352,7 @@ def reg_constant(planning: Planning, text: str, target: SqlType, at: int) -> Sca
         parts = _parts(text)
         planning.catalog.resolve_item(parts)
         schema = Literal(parts[-2] if len(parts) > 1 else None, TEXT)
-        (function,) = _FUNCTIONS["_relation_oid"]
+        (function,) = _FUNCTIONS["_relation_in"]
         return inline(planning, function, (schema, Literal(parts[-1], TEXT)))
 
 

@@ -1,10 +1,12 @@
 """What SQL asks about itself that needs no catalog, and checks that plans make."""
 
+import re
+
 import pyarrow as pa
 
 from foreshore.errors import data_error
 from foreshore.expr.functions.function import Outcome, Signature, declare, hidden
-from foreshore.expr.functions.rows import mapped, rowwise
+from foreshore.expr.functions.rows import fail, mapped, rowwise
 from foreshore.types import NUMERIC_DIGITS, SqlType, format_type, numeric, oid_of, type_of_oid
 
 MORE_THAN_ONE_ROW = data_error(
@@ -104,3 +106,72 @@ declare("set_config", "text text bool", "text", _only_above, fallible=True, vola
 for _args in ("text", "text bool"):
     declare("current_setting", _args, "text", _only_above, fallible=True, volatility="volatile")
 declare("pg_sleep", "float8", "void", _only_above, fallible=True, volatility="volatile")
+
+
+# --- names and privileges, for the functions that ask the catalog ------------------------------
+
+_NAME_PART = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^\W\d][\w$]*))\s*(\.|\Z)')
+
+
+def _name_parts(text: str) -> tuple[str, ...]:
+    """Return the parts of a qualified name, folded as in SQL; raises 42602."""
+    parts: list[str] = []
+    position, dot = 0, "."
+    while dot:
+        found = _NAME_PART.match(text, position)
+        if found is None:
+            raise fail("42602", "invalid name syntax")
+        quoted, plain, dot = found.groups()
+        parts.append(plain.lower() if quoted is None else quoted.replace('""', '"'))
+        position = found.end()
+    return tuple(parts)
+
+
+_TABLE_PRIVILEGES = frozenset(
+    ["select", "insert", "update", "delete", "truncate", "references", "trigger"]
+)
+_COLUMN_PRIVILEGES = frozenset(["select", "insert", "update", "references"])
+_PRIVILEGES = {
+    "table": _TABLE_PRIVILEGES | {"rule"},
+    "any_column": _COLUMN_PRIVILEGES,
+    "column": _COLUMN_PRIVILEGES,
+    "sequence": frozenset(["usage", "select", "update"]),
+    "database": frozenset(["create", "temporary", "temp", "connect"]),
+    "schema": frozenset(["create", "usage"]),
+    "type": frozenset(["usage"]),
+    "function": frozenset(["execute"]),
+    "language": frozenset(["usage"]),
+    "tablespace": frozenset(["create"]),
+    "server": frozenset(["usage"]),
+    "foreign_data_wrapper": frozenset(["usage"]),
+    "parameter": frozenset(["set", "alter system"]),
+    "role": frozenset(["member", "usage"]),
+}
+_OPTIONS = (" with grant option", " with admin option")
+
+
+def _is_privilege(kind: str, words: str) -> bool:
+    """Return whether a list of privileges has any that can be held; raises 22023.
+
+    RULE is a word that PostgreSQL still knows, and nobody's.
+    """
+    options = _OPTIONS if kind == "role" else _OPTIONS[:1]
+    real = False
+    for word in words.split(","):
+        name = word.strip().lower()
+        for option in options:
+            name = name.removesuffix(option)
+        if name not in _PRIVILEGES[kind]:
+            raise fail("22023", f'unrecognized privilege type: "{word.strip()}"')
+        real = real or name != "rule"
+    return real
+
+
+def _raised(sqlstate: str, message: str) -> str:
+    """Fail with an error that the caller has found."""
+    raise fail(sqlstate, message)
+
+
+declare("_name_parts", "text", "text[]", mapped(_name_parts), fallible=True)
+declare("_is_privilege", "text text", "bool", mapped(_is_privilege), fallible=True)
+declare("_raised", "text text", "text", mapped(_raised), fallible=True)

@@ -1,0 +1,180 @@
+"""PostgreSQL's `has_..._privilege` and `pg_has_role`, as bodies in SQL over the catalog.
+
+`has_table_privilege([role,] table, privilege)` and its kin take the role and the object by name or
+by oid. A name that is nothing's, and a word that is no privilege, are errors; an object's oid that
+is nothing's gives NULL, a role's FALSE. Whoever is asked about, and whatever about, it comes to
+`_permits` in the end: the one place that knows who may do what.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from foreshore.types import BOOL, OID, SqlType
+
+Definition = tuple[str, str, SqlType, str]  # names, parameters, result, body
+
+_ROLE = "role"
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A kind of object: SQL of the oid of the one with the name, or with the oid, `$1`.
+
+    The first raises an error where there is none, the second is NULL.
+    """
+
+    by_name: str
+    by_oid: str
+
+
+def _named(relation: str, name: str, sqlstate: str, noun: str) -> _Kind:
+    """Return a kind whose objects have one catalog relation to themselves and a plain name."""
+    return _Kind(
+        f"""coalesce((SELECT min(o.oid) FROM pg_catalog.{relation} o WHERE o.{name} = $1),
+            _raised('{sqlstate}', '{noun} "' || $1 || '" does not exist')::oid)""",
+        f"(SELECT min(o.oid) FROM pg_catalog.{relation} o WHERE o.oid = $1)",
+    )
+
+
+_RELATION = _Kind(
+    """coalesce(_relation_oid(_name_parts($1)),
+        CASE WHEN cardinality(_name_parts($1)) = 1 OR EXISTS (
+                SELECT 1 FROM pg_catalog.pg_namespace n
+                WHERE n.nspname = (_name_parts($1))[cardinality(_name_parts($1)) - 1])
+        THEN _raised('42P01', 'relation "' || array_to_string(_name_parts($1), '.')
+                              || '" does not exist')::oid
+        ELSE _raised('3F000', 'schema "' || (_name_parts($1))[cardinality(_name_parts($1)) - 1]
+                              || '" does not exist')::oid END)""",
+    "(SELECT min(c.oid) FROM pg_catalog.pg_class c WHERE c.oid = $1)",
+)
+# Errors are raised outside of subqueries, which may be computed for rows that nobody asked for.
+_SEQUENCE = """CASE (SELECT min(c.relkind) FROM pg_catalog.pg_class c WHERE c.oid = {0})
+    WHEN 'S' THEN {0}
+    ELSE _raised('42809', '"' ||
+        (SELECT min(c.relname::text) FROM pg_catalog.pg_class c WHERE c.oid = {0})
+        || '" is not a sequence')::oid END"""
+_KINDS = {
+    "table": _RELATION,
+    "any_column": _RELATION,
+    "sequence": _Kind(_SEQUENCE.format("_table_named($1)"), _SEQUENCE.format("$1")),
+    "type": _Kind(
+        """coalesce(to_regtype($1)::oid,
+            _raised('42704', 'type "' || $1 || '" does not exist')::oid)""",
+        "(SELECT min(t.oid) FROM pg_catalog.pg_type t WHERE t.oid = $1)",
+    ),
+    "function": _Kind(
+        "_raised('0A000', 'a function is not found by its signature: ' || $1)::oid",
+        "(SELECT min(p.oid) FROM pg_catalog.pg_proc p WHERE p.oid = $1)",
+    ),
+    "database": _named("pg_database", "datname", "3D000", "database"),
+    "schema": _named("pg_namespace", "nspname", "3F000", "schema"),
+    "language": _named("pg_language", "lanname", "42704", "language"),
+    "tablespace": _named("pg_tablespace", "spcname", "42704", "tablespace"),
+    "server": _named("pg_foreign_server", "srvname", "42704", "server"),
+    "foreign_data_wrapper": _named(
+        "pg_foreign_data_wrapper", "fdwname", "42704", "foreign-data wrapper"
+    ),
+}
+# How a role is given: its parameter's type, SQL of its oid. PUBLIC is everyone, and no role.
+_ROLES = (
+    ("name", "CASE WHEN $1 = 'public' THEN 0::oid ELSE _role_named($1) END"),
+    ("oid", "$1"),
+    (None, "(SELECT min(r.oid) FROM pg_catalog.pg_roles r WHERE r.rolname = current_user)"),
+)
+
+
+def privilege_functions() -> Iterator[Definition]:
+    """Yield the functions; those that others use come first."""
+    yield (
+        "_permits",
+        "oid",
+        BOOL,
+        """CASE WHEN $1 IS NOT NULL THEN
+            coalesce((SELECT bool_or(r.rolsuper) FROM pg_catalog.pg_roles r WHERE r.oid = $1), false) END""",
+    )
+    role = _named("pg_roles", "rolname", "42704", "role")
+    yield "_role_named", "name", OID, role.by_name
+    for kind, names in _KINDS.items():
+        yield f"_{kind}_named", "text", OID, names.by_name
+        yield f"_{kind}_with", "oid", OID, names.by_oid
+        for type, role_oid in _ROLES:
+            for object_type, find in (("text", "named"), ("oid", "with")):
+                yield _privilege(kind, (type, role_oid), (object_type, f"_{kind}_{find}"))
+    yield from _column_privileges()
+    for type, role_oid in _ROLES:
+        given = (type,) if type else ()
+        yield (
+            "has_parameter_privilege",
+            " ".join((*given, "text", "text")),
+            BOOL,
+            _checked("parameter", len(given) + 2, f"_permits({role_oid})"),
+        )
+    yield from _memberships()
+
+
+def _checked(kind: str, arguments: int, body: str) -> str:
+    """Return `body` where no argument is NULL and the last one names privileges that there are."""
+    present = " AND ".join(f"${i} IS NOT NULL" for i in range(1, arguments + 1))
+    return f"CASE WHEN {present} THEN _is_privilege('{kind}', ${arguments}) AND {body} END"
+
+
+def _privilege(kind: str, role: tuple[str | None, str], found: tuple[str, str]) -> Definition:
+    """Return one `has_{kind}_privilege`; `found` is the object's type and what finds it by that."""
+    type, role_oid = role
+    first = 2 if type else 1
+    object_type, find = found
+    types = [*((type,) if type else ()), object_type, "text"]
+    body = f"CASE WHEN {find}(${first}) IS NOT NULL THEN _permits({role_oid}) END"
+    return f"has_{kind}_privilege", " ".join(types), BOOL, _checked(kind, len(types), body)
+
+
+def _column_privileges() -> Iterator[Definition]:
+    """Yield has_column_privilege: the column by name, or by number, which may be nothing's."""
+    yield (
+        "_column_named",
+        "oid text",
+        OID,
+        """coalesce(
+            (SELECT min(a.attrelid) FROM pg_catalog.pg_attribute a
+             WHERE a.attrelid = $1 AND a.attname = $2),
+            _raised('42703', 'column "' || $2 || '" of relation "'
+                || (SELECT min(c.relname::text) FROM pg_catalog.pg_class c WHERE c.oid = $1)
+                || '" does not exist')::oid)""",
+    )
+    yield (
+        "_column_with",
+        "oid int2",
+        OID,
+        """(SELECT min(a.attrelid) FROM pg_catalog.pg_attribute a
+            WHERE a.attrelid = $1 AND a.attnum = $2)""",
+    )
+    for type, role_oid in _ROLES:
+        first = 2 if type else 1
+        for table_type, table in (("text", f"_table_named(${first})"), ("oid", f"${first}")):
+            for column_type, find in (("text", "_column_named"), ("int2", "_column_with")):
+                types = [*((type,) if type else ()), table_type, column_type, "text"]
+                body = (
+                    f"CASE WHEN {find}({table}, ${first + 1}) IS NOT NULL"
+                    f" THEN _permits({role_oid}) END"
+                )
+                yield (
+                    "has_column_privilege",
+                    " ".join(types),
+                    BOOL,
+                    _checked("column", len(types), body),
+                )
+
+
+def _memberships() -> Iterator[Definition]:
+    """Yield pg_has_role: a superuser is a member of every role, and everyone of their own."""
+    for type, role_oid in (("name", "_role_named($1)"), _ROLES[1], _ROLES[2]):
+        given = (type,) if type else ()
+        at = len(given) + 1
+        for other_type, other in (("name", f"_role_named(${at})"), ("oid", f"${at}")):
+            body = f"CASE WHEN {role_oid} = {other} THEN true ELSE _permits({role_oid}) END"
+            yield (
+                "pg_has_role",
+                " ".join((*given, other_type, "text")),
+                BOOL,
+                _checked(_ROLE, at + 1, body),
+            )
