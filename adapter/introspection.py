@@ -1,7 +1,7 @@
 """What the system knows of itself, as rows: builtin relations made from the present state.
 
 Those that are made of the catalog alone are kept for as long as it does not change; sessions,
-settings, frontiers and replicas are looked at anew each time.
+settings, frontiers, sizes and replicas are looked at anew each time.
 """
 
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from foreshore.catalog.builtin.relation import (
     ReplicaStatus,
     SessionRow,
     Setting,
+    StoredSize,
     World,
 )
 from foreshore.catalog.item import Item, Replica
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
 # Made of more than the catalog.
 _MOVING = frozenset(
-    "pg_settings pg_stat_activity mz_sessions mz_frontiers mz_cluster_replica_statuses".split()
+    "pg_settings pg_stat_activity mz_sessions mz_frontiers mz_cluster_replica_statuses"
+    " mz_storage_sizes".split()
 )
 
 
@@ -106,6 +108,11 @@ def world_of(session: "Session") -> World:
             for item in coordinator.state.all(Item)
             if item.type != "view"
             for interval in (coordinator.interval(item.id),)
+        ],
+        [
+            StoredSize(item.id, coordinator.storage.size_bytes(item.id))
+            for item in state.all(Item)
+            if item.id in coordinator.capabilities
         ],
         [
             ReplicaStatus(

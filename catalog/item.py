@@ -15,7 +15,16 @@ from foreshore.ids import GlobalId
 ItemType = OneOf["table", "view", "materialized view", "index"]
 
 
-class Role(msgspec.Struct, frozen=True):
+class Described(msgspec.Struct, frozen=True, kw_only=True):
+    """What COMMENT ON says of an object; where it says nothing, the object's row has no such field.
+
+    So objects without comments are written as they were before there were any.
+    """
+
+    comment: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class Role(Described, frozen=True):
     """Who may connect, and own."""
 
     collection: ClassVar[str] = "role"
@@ -30,7 +39,7 @@ class Role(msgspec.Struct, frozen=True):
         return "role"
 
 
-class Database(msgspec.Struct, frozen=True):
+class Database(Described, frozen=True):
     """A set of schemas; a session sees one."""
 
     collection: ClassVar[str] = "database"
@@ -45,7 +54,7 @@ class Database(msgspec.Struct, frozen=True):
         return "database"
 
 
-class Schema(msgspec.Struct, frozen=True):
+class Schema(Described, frozen=True):
     """A namespace of items; without a database it is one of the system's, seen from all of them."""
 
     collection: ClassVar[str] = "schema"
@@ -61,7 +70,7 @@ class Schema(msgspec.Struct, frozen=True):
         return "schema"
 
 
-class Cluster(msgspec.Struct, frozen=True):
+class Cluster(Described, frozen=True):
     """A named set of replicas that all maintain the same dataflows."""
 
     collection: ClassVar[str] = "cluster"
@@ -80,7 +89,7 @@ class Cluster(msgspec.Struct, frozen=True):
         return "cluster"
 
 
-class Replica(msgspec.Struct, frozen=True):
+class Replica(Described, frozen=True):
     """A process that does the work of its cluster."""
 
     collection: ClassVar[str] = "replica"
@@ -98,7 +107,7 @@ class Replica(msgspec.Struct, frozen=True):
         return "cluster replica"
 
 
-class Item(msgspec.Struct, frozen=True):
+class Item(Described, frozen=True):
     """A relation or an index, by the statement that defines it.
 
     `create_sql` has all names qualified; from it the item is planned anew at every start.
@@ -119,6 +128,8 @@ class Item(msgspec.Struct, frozen=True):
     # What the names in `create_sql` meant when it was written: full names, each with its id. They
     # keep meaning that when the object gets another name.
     bound: tuple[tuple[tuple[str, str, str], GlobalId], ...] = ()
+    # What COMMENT ON COLUMN says, by the column's position from 1.
+    column_comments: dict[int, str] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def kind(self) -> str:

@@ -196,10 +196,7 @@ class Transaction:
 
     def rename(self, target: Object, to: str) -> Object:
         """Give `target` the name `to`."""
-        if is_system(target.id):
-            raise InsufficientPrivilege(
-                f"permission denied: {target.name} is a system {target.kind}"
-            )
+        self._refuse_system(target)
         match target:
             case Item():
                 schema = self.state.objects[target.schema]
@@ -218,6 +215,25 @@ class Transaction:
             case _:
                 pass
         return self._put(msgspec.structs.replace(target, name=to))
+
+    def comment(self, target: Object, text: str | None) -> Object:
+        """Let `text` be what is said of `target`; None: nothing."""
+        self._refuse_system(target)
+        return self._put(msgspec.structs.replace(target, comment=text or msgspec.UNSET))
+
+    def comment_column(self, item: Item, position: int, text: str | None) -> Item:
+        """Let `text` be what is said of the column at `position`, from 1; None: nothing."""
+        comments = dict(item.column_comments or {})
+        comments.pop(position, None)
+        if text:
+            comments[position] = text
+        return self._put(msgspec.structs.replace(item, column_comments=comments or msgspec.UNSET))
+
+    def _refuse_system(self, target: Object) -> None:
+        if is_system(target.id):
+            raise InsufficientPrivilege(
+                f"permission denied: {target.name} is a system {target.kind}"
+            )
 
     def drop(
         self,

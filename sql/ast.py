@@ -603,6 +603,14 @@ class RenameStatement(Syntax):
     if_exists: bool
 
 
+class CommentStatement(Syntax):
+    """COMMENT ON; a column's name ends with its own. `text` None: IS NULL."""
+
+    kind: str
+    name: TableRef
+    text: str | None
+
+
 class ShowStatement(Syntax):
     """SHOW objects."""
 
@@ -736,6 +744,7 @@ StatementSyntax: TypeAlias = (
     | CreateReplicaStatement
     | DropStatement
     | RenameStatement
+    | CommentStatement
     | ShowStatement
     | ShowCreateStatement
     | SetStatement

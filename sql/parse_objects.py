@@ -1,4 +1,4 @@
-"""Statements about objects: CREATE, DROP, ALTER ... RENAME, SHOW."""
+"""Statements about objects: CREATE, DROP, ALTER ... RENAME, COMMENT ON, SHOW."""
 
 from typing import Literal as OneOf
 
@@ -17,6 +17,7 @@ _KINDS = (
     ("schema",),
     ("database",),
 )
+_VERBS = frozenset(("create", "drop", "alter", "show", "comment", "on"))
 _CONSTRAINTS = frozenset(("primary", "unique", "check", "references", "foreign", "exclude"))
 _SHOWN = (
     ("materialized", "views"),
@@ -288,9 +289,20 @@ class ObjectParser(QueryParser):
             if self.accept(*words):
                 return " ".join(words)
         if self.token.kind == WORD:
-            verb = self.tokens[self.index - 1].value.upper()
+            before = self.tokens[max(self.index - 2, 0) : self.index]
+            verb = " ".join(each.value.upper() for each in before if each.value in _VERBS)
             self.unsupported(f"{verb} {self.token.value.upper()}")
         self.fail()
+
+    def comment(self) -> ast.StatementSyntax:
+        """Parse COMMENT ON."""
+        self.expect("comment", "on")
+        kind = (
+            "column" if self.accept("column") else "role" if self.accept("role") else self._kind()
+        )
+        name = self.table_name()
+        self.expect("is")
+        return ast.CommentStatement(kind, name, None if self.accept("null") else self.string())
 
     def drop(self) -> ast.StatementSyntax:
         """Parse DROP."""

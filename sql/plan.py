@@ -24,6 +24,8 @@ ObjectKind = OneOf[
     "index",
     "cluster",
     "cluster replica",
+    "role",
+    "column",  # in comments only
 ]
 
 
@@ -256,6 +258,16 @@ class Rename:
 
 
 @dataclass(frozen=True, slots=True)
+class Comment:
+    """COMMENT ON an object or, if `column` is given, on that column of the relation `name`."""
+
+    kind: ObjectKind
+    name: Name
+    column: str | None
+    text: str | None  # None: the comment goes
+
+
+@dataclass(frozen=True, slots=True)
 class ShowCreate:
     kind: ObjectKind
     name: Name
@@ -380,6 +392,7 @@ Plan: TypeAlias = (
     | CreateClusterReplica
     | Drop
     | Rename
+    | Comment
     | ShowCreate
     | SetVariable
     | ShowVariable

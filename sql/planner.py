@@ -122,6 +122,8 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return ddl.bind_drop(planning, tree)
         case ast.RenameStatement():
             return ddl.bind_rename(planning, tree)
+        case ast.CommentStatement():
+            return ddl.bind_comment(planning, tree)
         case ast.ShowCreateStatement():
             return ddl.bind_show_create(planning, tree)
         case ast.ShowStatement():

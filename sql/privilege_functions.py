@@ -79,7 +79,7 @@ _KINDS = {
 _ROLES = (
     ("name", "CASE WHEN $1 = 'public' THEN 0::oid ELSE _role_named($1) END"),
     ("oid", "$1"),
-    (None, "(SELECT min(r.oid) FROM pg_catalog.pg_roles r WHERE r.rolname = current_user)"),
+    (None, "(SELECT min(r.oid) FROM pg_catalog.pg_roles r WHERE rolname = current_user)"),
 )
 
 
@@ -89,8 +89,8 @@ def privilege_functions() -> Iterator[Definition]:
         "_permits",
         "oid",
         BOOL,
-        """CASE WHEN $1 IS NOT NULL THEN
-            coalesce((SELECT bool_or(r.rolsuper) FROM pg_catalog.pg_roles r WHERE r.oid = $1), false) END""",
+        """CASE WHEN $1 IS NOT NULL THEN coalesce(
+            (SELECT bool_or(r.rolsuper) FROM pg_catalog.pg_roles r WHERE r.oid = $1), false) END""",
     )
     role = _named("pg_roles", "rolname", "42704", "role")
     yield "_role_named", "name", OID, role.by_name

@@ -255,9 +255,34 @@ define(
     """coalesce((SELECT r.rolname::text FROM pg_catalog.pg_roles r WHERE r.oid = $1),
         'unknown (OID=' || $1::text || ')')""",
 )
-define("obj_description shobj_description", "oid text", TEXT, "NULL::text")
-define("obj_description", "oid", TEXT, "NULL::text")
-define("col_description", "oid int4", TEXT, "NULL::text")
+for _name, _relation in (
+    ("obj_description", "pg_description"),
+    ("shobj_description", "pg_shdescription"),
+):
+    define(
+        _name,
+        "oid name",
+        TEXT,
+        f"""(SELECT min(d.description) FROM pg_catalog.{_relation} d
+            JOIN pg_catalog.pg_class c ON c.oid = d.classoid
+            WHERE d.objoid = $1 AND c.relname = $2 AND c.relnamespace = 11
+              {"AND d.objsubid = 0" if _name == "obj_description" else ""})""",
+    )
+define(
+    "obj_description",
+    "oid",
+    TEXT,
+    """(SELECT min(d.description) FROM pg_catalog.pg_description d
+        WHERE d.objoid = $1 AND d.objsubid = 0)""",
+)
+define(
+    "col_description",
+    "oid int4",
+    TEXT,
+    """(SELECT min(d.description) FROM pg_catalog.pg_description d
+        JOIN pg_catalog.pg_class c ON c.oid = d.classoid
+        WHERE d.objoid = $1 AND d.objsubid = $2 AND c.relname = 'pg_class')""",
+)
 
 # --- visibility and privileges -----------------------------------------------------------------
 
@@ -305,11 +330,44 @@ define("age", "timestamp", INTERVAL, "age(current_date::timestamp, $1)")
 define("age", "timestamptz", INTERVAL, "age(current_date::timestamptz, $1)")
 define("mz_is_superuser", "", BOOL, "true")
 define("txid_current", "", INT8, "mz_now()::int8")
-for _name in ("pg_total_relation_size", "pg_relation_size", "pg_table_size", "pg_indexes_size"):
-    define(_name, "regclass", INT8, "0::int8")
-define("pg_database_size", "oid", INT8, "0::int8")
-define("pg_database_size", "name", INT8, "0::int8")
 define("pg_tablespace_location", "oid", TEXT, "''")
+
+# --- sizes -----------------------------------------------------------------------------------
+
+# Of what is durable: a view has no bytes, and an index has its own in the memory of replicas.
+define(
+    "pg_relation_size pg_table_size pg_total_relation_size",
+    "regclass",
+    INT8,
+    """CASE WHEN EXISTS (SELECT 1 FROM pg_catalog.pg_class c WHERE c.oid = $1)
+        THEN coalesce((SELECT max(s.size_bytes) FROM mz_internal.mz_storage_sizes s
+                       WHERE s.oid = $1), 0) END""",
+)
+define(
+    "pg_relation_size",
+    "regclass text",
+    INT8,
+    """CASE WHEN $1 IS NULL OR $2 IS NULL THEN NULL
+        WHEN $2 = 'main' THEN pg_relation_size($1)
+        WHEN $2 IN ('fsm', 'vm', 'init') THEN pg_indexes_size($1)
+        ELSE _raised('22023', 'invalid fork name')::int8 END""",
+)
+define(
+    "pg_indexes_size",
+    "regclass",
+    INT8,
+    "(SELECT max(0) FROM pg_catalog.pg_class c WHERE c.oid = $1)",
+)
+define("pg_database_size", "name", INT8, "pg_database_size(_database_named($1))")
+define(
+    "pg_database_size",
+    "oid",
+    INT8,
+    """CASE WHEN EXISTS (SELECT 1 FROM pg_catalog.pg_database d WHERE d.oid = $1)
+        THEN coalesce((SELECT sum(s.size_bytes)::int8 FROM mz_internal.mz_storage_sizes s
+                       JOIN mz_catalog.mz_databases d ON d.id = s.database_id
+                       WHERE d.oid = $1), 0) END""",
+)
 
 define(
     "_regclass_name",

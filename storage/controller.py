@@ -272,6 +272,10 @@ class StorageController:
         """Return the time before which the shard can be read."""
         return self._shard(id).upper
 
+    def size_bytes(self, id: GlobalId) -> int:
+        """Return the shard's bytes as they are known without a look at any file."""
+        return self._shard(id).size_bytes()
+
     def _shard(self, id: GlobalId) -> Shard:
         shard = self._shards.get(id)
         if shard is None or shard.dropping:

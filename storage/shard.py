@@ -116,6 +116,11 @@ class Shard:
                 listen.publish(*self._to_publish[0])
             self._to_publish.popleft()
 
+    def size_bytes(self) -> int:
+        """Return the bytes of its batches' files, and in memory of its updates in none yet."""
+        tail = sum(int(part.updates.nbytes) for part in self.tail)
+        return tail + sum(batch.bytes for batch in self.batches)
+
     def update_since(self) -> None:
         """Let since follow the meet of the read capabilities."""
         meet = self.capabilities.meet()

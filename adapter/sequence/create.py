@@ -3,12 +3,14 @@
 Nothing happens yet: shards, dataflows and replicas follow when the transaction has committed.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.coordinator import refuse_system_inputs
 from foreshore.catalog.catalog import Planned
-from foreshore.catalog.item import Cluster, Schema
+from foreshore.catalog.item import Cluster, Item, Schema
 from foreshore.compute.cluster import engine_of
 from foreshore.errors import (
     DependentObjectsStillExist,
@@ -85,17 +87,18 @@ def create_view(session: "Session", plan: CreateView) -> Completed:
     """Run CREATE VIEW."""
     change = session.catalog_change()
     schema = _schema(session, plan.name)
-    if plan.or_replace:
-        _make_room(session, schema, plan.name.item, "view")
+    old = _make_room(session, schema, plan.name.item, "view") if plan.or_replace else None
     try:
         change.refuse_taken(schema, plan.name.item)
     except DuplicateTable as error:
         _skip(session, plan.if_not_exists, error)
         return Completed("CREATE VIEW")
     id = change.allot_item()
-    change.create_item(
+    item = change.create_item(
         id, "view", schema, plan.name.item, session.role.id, plan.sql, _items(plan.depends_on)
     )
+    if old is not None:
+        _keep_comments(session, old, item, plan.query.desc.names)
     session.begin().planned[id] = Planned(plan.query.desc, plan.query.relation)
     return Completed("CREATE VIEW")
 
@@ -109,15 +112,18 @@ def create_materialized_view(session: "Session", plan: CreateMaterializedView) -
     for name in (TIME, DIFF):
         if name in plan.query.desc.names:
             raise InvalidColumnDefinition(f'column name "{name}" is reserved')
-    if plan.or_replace:
+    old = (
         _make_room(session, schema, plan.name.item, "materialized view")
+        if plan.or_replace
+        else None
+    )
     try:
         change.refuse_taken(schema, plan.name.item)
     except DuplicateTable as error:
         _skip(session, plan.if_not_exists, error)
         return Completed("CREATE MATERIALIZED VIEW")
     id = change.allot_item()
-    change.create_item(
+    item = change.create_item(
         id,
         "materialized view",
         schema,
@@ -127,6 +133,8 @@ def create_materialized_view(session: "Session", plan: CreateMaterializedView) -
         _items(plan.depends_on),
         cluster=cluster.id,
     )
+    if old is not None:
+        _keep_comments(session, old, item, plan.query.desc.names)
     session.begin().planned[id] = Planned(plan.query.desc, plan.query.relation)
     return Completed("CREATE MATERIALIZED VIEW")
 
@@ -228,12 +236,20 @@ def _items(ids: frozenset[GlobalId]) -> frozenset[GlobalId]:
     return frozenset(id for id in ids if not id.startswith("s"))
 
 
-def _make_room(session: "Session", schema: Schema, name: str, kind: str) -> None:
-    """Drop what CREATE OR REPLACE replaces; what others depend on stays."""
+@dataclass(frozen=True, slots=True)
+class _Replaced:
+    """What CREATE OR REPLACE has replaced, and the names of its columns."""
+
+    item: Item
+    columns: tuple[str, ...]
+
+
+def _make_room(session: "Session", schema: Schema, name: str, kind: str) -> _Replaced | None:
+    """Drop and return what CREATE OR REPLACE replaces; what others depend on stays."""
     change = session.catalog_change()
     old = change.state.item_in(schema.id, name)
     if old is None:
-        return
+        return None
     if old.type != kind:
         raise WrongObjectType(f'"{name}" is not a {kind}')
     others = [
@@ -249,4 +265,17 @@ def _make_room(session: "Session", schema: Schema, name: str, kind: str) -> None
                 for each in sorted(others, key=lambda each: each.oid)
             ),
         )
+    columns = session.reader().planned[old.id].desc.names
     change.drop([old], cascade=False, describe=lambda e: e.name, noun=lambda e: e.name)
+    return _Replaced(old, columns)
+
+
+def _keep_comments(session: "Session", old: _Replaced, new: Item, columns: Sequence[str]) -> None:
+    """Let what was said of a replaced view, and of its columns that are still there, be kept."""
+    change = session.catalog_change()
+    change.comment(new, old.item.comment or None)
+    for position, text in (old.item.column_comments or {}).items():
+        name = old.columns[position - 1]
+        if name in columns:
+            present = change.state.item(new.id)
+            change.comment_column(present, columns.index(name) + 1, text)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, assert_never
 from foreshore.adapter.client import Completed
 from foreshore.adapter.result import Outcome
 from foreshore.adapter.sequence import control, copy, create, cursors, drop
+from foreshore.adapter.sequence.comment import comment
 from foreshore.adapter.sequence.explain import explain
 from foreshore.adapter.sequence.insert import delete, insert, update
 from foreshore.adapter.sequence.peek import select
@@ -16,6 +17,7 @@ from foreshore.sql.parse import Statement as Syntax
 from foreshore.sql.plan import (
     Begin,
     CloseCursor,
+    Comment,
     Commit,
     CopyFrom,
     CopyTo,
@@ -147,7 +149,8 @@ def _define(
     | CreateCluster
     | CreateClusterReplica
     | Drop
-    | Rename,
+    | Rename
+    | Comment,
 ) -> Outcome:
     match plan:
         case CreateDatabase():
@@ -170,6 +173,8 @@ def _define(
             return drop.drop(session, plan)
         case Rename():
             return drop.rename(session, plan)
+        case Comment():
+            return comment(session, plan)
         case _:
             assert_never(plan)
 

@@ -26,7 +26,7 @@ from foreshore.sql.plan import Drop, Name, ObjectKind, Rename, ShowCreate
 if TYPE_CHECKING:
     from foreshore.adapter.session import Session
 
-_ARTICLES = {"index": "an index", "materialized view": "a materialized view"}
+ARTICLES = {"index": "an index", "materialized view": "a materialized view"}
 
 
 def drop(session: "Session", plan: Drop) -> Completed:
@@ -123,7 +123,7 @@ def _find_item(session: "Session", kind: ObjectKind, name: Name) -> Item:
     if isinstance(found, Builtin):
         raise InsufficientPrivilege(f'permission denied: "{found.name}" is a system catalog')
     if found.type != kind:
-        article = _ARTICLES.get(kind, f"a {kind}")
+        article = ARTICLES.get(kind, f"a {kind}")
         hints = {
             "table": "Use DROP TABLE to remove a table.",
             "view": "Use DROP VIEW to remove a view.",

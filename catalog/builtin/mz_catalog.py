@@ -106,6 +106,12 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
         ),
         (
             "mz_internal",
+            "mz_storage_sizes",
+            "object_id text, oid oid, database_id text, size_bytes int8",
+            _storage_sizes,
+        ),
+        (
+            "mz_internal",
             "mz_sessions",
             "connection_id int8, role text, database text, application_name text, state text,"
             "query text, connected_at timestamptz, client_address text?",
@@ -116,6 +122,12 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
             "mz_object_dependencies",
             "object_id text, referenced_object_id text",
             _dependencies,
+        ),
+        (
+            "mz_internal",
+            "mz_comments",
+            "id text, object_type text, object_sub_id int4?, comment text",
+            _comments,
         ),
         (
             "mz_internal",
@@ -290,6 +302,19 @@ def _frontiers(world: World) -> Iterator[Row]:
         }
 
 
+def _storage_sizes(world: World) -> Iterator[Row]:
+    for size in world.sizes:
+        item = world.state.item(size.id)
+        schema = world.state.objects[item.schema]
+        assert isinstance(schema, Schema), schema
+        yield {
+            "object_id": item.id,
+            "oid": item.oid,
+            "database_id": schema.database,
+            "size_bytes": size.size_bytes,
+        }
+
+
 def _sessions(world: World) -> Iterator[Row]:
     for session in world.sessions:
         yield {
@@ -308,6 +333,17 @@ def _dependencies(world: World) -> Iterator[Row]:
     for item in world.state.all(Item):
         for need in item.depends_on:
             yield {"object_id": item.id, "referenced_object_id": need}
+
+
+def _comments(world: World) -> Iterator[Row]:
+    """Yield what COMMENT ON says of all objects; those of columns have their position."""
+    for each in world.state.objects.values():
+        of_object = {"id": each.id, "object_type": each.kind.replace(" ", "-")}
+        if each.comment:
+            yield {**of_object, "comment": each.comment}
+        if isinstance(each, Item):
+            for position, text in (each.column_comments or {}).items():
+                yield {**of_object, "object_sub_id": position, "comment": text}
 
 
 def _definitions(world: World) -> Iterator[Row]:

@@ -9,7 +9,7 @@ from foreshore.ids import GlobalId
 from foreshore.types import TEXT, TYPES, ColumnType, RelationDesc, oid_of, typmod_of
 
 PG_CATALOG_OID = 11
-PG_CLASS_OID = 1259
+PG_CLASS_OID, NAMESPACE_OID, DATABASE_OID, AUTHID_OID = 1259, 2615, 1262, 1260
 DEFAULT_COLLATION = 100
 C_COLLATION = 950
 HEAP_AM, BTREE_AM = 2, 403
@@ -31,11 +31,13 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
         "pg_class": lambda world: _class(world, builtins()),
         "pg_collation": _collation,
         "pg_database": _database,
+        "pg_description": _description,
         "pg_index": _index,
         "pg_language": _language,
         "pg_namespace": _namespace,
         "pg_range": nothing,
         "pg_settings": _settings,
+        "pg_shdescription": _shdescription,
         "pg_stat_activity": _stat_activity,
         "pg_stat_user_tables": _stat_user_tables,
         "pg_tablespace": _tablespace,
@@ -236,6 +238,27 @@ def _role(role: Role) -> Row:
         "rolcanlogin": True,
         "rolconnlimit": -1,
     }
+
+
+def _description(world: World) -> Iterator[Row]:
+    """Yield what is said of the objects of the session's database."""
+    for schema in world.schemas.values():
+        if schema.comment:
+            yield {"objoid": schema.oid, "classoid": NAMESPACE_OID, "description": schema.comment}
+    for item in world.items:
+        of_item = {"objoid": item.oid, "classoid": PG_CLASS_OID}
+        if item.comment:
+            yield {**of_item, "description": item.comment}
+        for position, text in (item.column_comments or {}).items():
+            yield {**of_item, "objsubid": position, "description": text}
+
+
+def _shdescription(world: World) -> Iterator[Row]:
+    """Yield what is said of databases and roles."""
+    for type, relation in ((Database, DATABASE_OID), (Role, AUTHID_OID)):
+        for each in world.state.all(type):
+            if each.comment:
+                yield {"objoid": each.oid, "classoid": relation, "description": each.comment}
 
 
 def _am(_: World) -> Iterator[Row]:

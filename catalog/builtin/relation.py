@@ -64,6 +64,14 @@ class Frontier:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredSize:
+    """How many bytes a durable collection has in storage."""
+
+    id: GlobalId
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaStatus:
     """A replica's process."""
 
@@ -86,6 +94,7 @@ class World:
     settings: Sequence[Setting] = ()
     sessions: Sequence[SessionRow] = ()
     frontiers: Sequence[Frontier] = ()
+    sizes: Sequence[StoredSize] = ()
     replica_statuses: Sequence[ReplicaStatus] = ()
 
     @cached_property

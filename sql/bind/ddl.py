@@ -1,4 +1,4 @@
-"""CREATE, DROP, ALTER ... RENAME: what is to be made, checked as far as the statement can say.
+"""CREATE, DROP, ALTER ... RENAME, COMMENT ON: what to do, checked as far as the text can say.
 
 The `sql` of a plan is the statement in one fixed form with all names of relations qualified;
 planning it again at another time, in another session, means the same.
@@ -37,6 +37,7 @@ from foreshore.sql.coerce import assign
 from foreshore.sql.grammar.base import IS
 from foreshore.sql.keywords import quote_identifier
 from foreshore.sql.plan import (
+    Comment,
     CreateCluster,
     CreateClusterReplica,
     CreateDatabase,
@@ -65,6 +66,8 @@ _KINDS: dict[str, ObjectKind] = {
     "index": "index",
     "cluster": "cluster",
     "cluster replica": "cluster replica",
+    "role": "role",
+    "column": "column",
 }
 _NOT_STORED = frozenset(("record", "void", "unknown", "int2vector", "oidvector", "char"))
 DEFAULT_SIZE = "embedded"
@@ -394,6 +397,18 @@ def bind_rename(planning: Planning, statement: ast.RenameStatement) -> Rename:
     return Rename(kind, name, statement.to, statement.if_exists)
 
 
+def bind_comment(planning: Planning, statement: ast.CommentStatement) -> Comment:
+    """Return the plan of COMMENT ON."""
+    kind, ref = _KINDS[statement.kind], statement.name
+    column = None
+    if kind == "column":
+        if len(ref.name) == 1:
+            raise SyntaxError_("column name must be qualified", position=ref.at + 1)
+        column = ref.name[-1]
+        ref = ast.TableRef(ref.name[:-1], None, (), ref.at, ref.end)
+    return Comment(kind, _name_of(planning, kind, ref), column, statement.text or None)
+
+
 def bind_show_create(planning: Planning, statement: ast.ShowCreateStatement) -> ShowCreate:
     """Return the plan of SHOW CREATE."""
     kind = _KINDS[statement.kind]
@@ -409,14 +424,14 @@ def _name_of(planning: Planning, kind: ObjectKind, ref: ast.TableRef) -> Name:
     if not, and a statement may name what one before it in the same text makes.
     """
     parts = ref.name
-    limits = {"database": 1, "cluster": 1, "schema": 2, "cluster replica": 2}
+    limits = {"database": 1, "cluster": 1, "schema": 2, "cluster replica": 2, "role": 1}
     if len(parts) > limits.get(kind, 3):
         raise SyntaxError_(
             f"improper qualified name (too many dotted names): {'.'.join(parts)}",
             position=ref.at + 1,
         )
     match kind:
-        case "database" | "cluster":
+        case "database" | "cluster" | "role":
             return Name(None, None, parts[0])
         case "schema":
             database = parts[0] if len(parts) == 2 else planning.catalog.database

@@ -4,6 +4,7 @@ import re
 import subprocess
 import threading
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -260,6 +261,77 @@ def listed(server: Server) -> Server:
 )
 def test_psql_lists_what_there_is(listed: Server, command: str, expected: str) -> None:
     assert expected in psql(listed, command)
+
+
+def test_sizes_are_those_of_what_is_stored(server: Server) -> None:
+    with server.connect() as connection:
+
+        def asked(expression: str) -> Any:
+            row = connection.execute(f"SELECT {expression}").fetchone()
+            assert row is not None
+            return row[0]
+
+        connection.execute("CREATE TABLE sized (i int, t text)")
+        connection.execute("CREATE VIEW sized_view AS SELECT i FROM sized")
+        connection.execute("CREATE INDEX sized_index ON sized (i)")
+        before = asked("pg_database_size(current_database())")
+        assert asked("pg_table_size('sized')") == 0
+        connection.execute(
+            "INSERT INTO sized SELECT i, 'row ' || i FROM generate_series(1, 9999) i"
+        )
+        size = asked("pg_table_size('sized')")
+        assert 9_999 <= size <= 9_999 * 100
+        assert asked("pg_total_relation_size('sized')") == size
+        assert asked("pg_relation_size('sized', 'main')") == size
+        assert asked("pg_database_size(current_database())") >= before + size / 2
+        assert asked("pg_relation_size('sized', 'fsm')") == 0
+        assert asked("pg_indexes_size('sized')") == 0
+        assert asked("pg_relation_size('sized_view')") == 0
+        assert asked("pg_relation_size(99999)") is None
+        assert asked("pg_database_size(99999)") is None
+        assert asked("pg_size_pretty(pg_table_size('sized'))").endswith(" kB")
+        with pytest.raises(psycopg.errors.InvalidCatalogName, match='database "x" does not exist'):
+            asked("pg_database_size('x')")
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match="invalid fork name"):
+            asked("pg_relation_size('sized', 'x')")
+    listed = psql(server, r"\dt+ sized")
+    assert re.search(r"^public\|sized\|table\|foreshore\|permanent\|heap\|\d+ kB\|$", listed, re.M)
+    assert re.search(r"^foreshore\|.*\|\d+ kB\|", psql(server, r"\l+"), re.M)
+
+
+def test_comments_are_shown_and_survive_a_kill(data_dir: Path) -> None:
+    with serving(data_dir) as server:
+        with server.connect() as connection:
+            connection.execute("CREATE TABLE described (i int, t text)")
+            connection.execute(
+                "CREATE MATERIALIZED VIEW kept AS SELECT count(*) AS n FROM described"
+            )
+            for what in (
+                "DATABASE foreshore",
+                "SCHEMA public",
+                "TABLE described",
+                "COLUMN described.t",
+                "MATERIALIZED VIEW kept",
+                "CLUSTER quickstart",
+                "ROLE foreshore",
+            ):
+                connection.execute(f"COMMENT ON {what} IS 'of the {what.lower()}'")
+            connection.execute("ALTER TABLE described RENAME TO renamed")
+        server.kill()
+        server.start()
+        assert "|of the table described\n" in psql(server, r"\dt+ renamed")
+        assert "|of the column described.t\n" in psql(server, r"\d+ renamed")
+        assert "|of the materialized view kept\n" in psql(server, r"\dm+ kept")
+        assert "|of the schema public\n" in psql(server, r"\dn+ public")
+        assert "|of the database foreshore\n" in psql(server, r"\l+ foreshore")
+        assert "|of the role foreshore\n" in psql(server, r"\du+ foreshore")
+        with server.connect() as connection:
+            rows = connection.execute("SELECT comment FROM mz_internal.mz_comments WHERE id = 'c1'")
+            assert rows.fetchall() == [("of the cluster quickstart",)]
+            with pytest.raises(psycopg.errors.InsufficientPrivilege, match="system schema"):
+                connection.execute("COMMENT ON SCHEMA pg_catalog IS 'x'")
+            with pytest.raises(psycopg.errors.FeatureNotSupported, match="COMMENT ON TYPE is not"):
+                connection.execute("COMMENT ON TYPE t IS 'x'")
 
 
 def test_psql_describes_a_table(server: Server) -> None:

@@ -67,10 +67,15 @@ def test_sealed_segments_become_batches_and_leave_the_log(tmp_path: Path) -> Non
         (file,) = snapshot.files
         assert (file.lower, file.upper, file.since, file.rows) == (0, 5, 0, 2)
         assert file.path == str(tmp_path / "blob" / files(controller).pop())
+        (size,) = (size for _, size in controller._blob.list(""))
+        assert controller.size_bytes(U1) == size
+        assert controller.size_bytes(U2) == 0
         assert len(controller._wal.segments) == 1
         assert len(list((tmp_path / "log").glob("*.log"))) == 1
         assert not controller._shards[U2].batches  # nothing was written to it
+        sealed = controller.size_bytes(U1)
         await put(controller, write(U1, 5, 6, ((1, "a"), 5, -1)))
+        assert controller.size_bytes(U1) == sealed + table([((1, "a"), 5, -1)]).nbytes
         assert await contents(controller, read, 4) == [(1, "a", 1), (2, "b", 1)]
         assert await contents(controller, read, 5) == [(2, "b", 1)]
         await abandon(controller)
