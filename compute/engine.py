@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.errors import QueryCanceled
+from foreshore.expr.explain import NameOf
 from foreshore.expr.ir import Relation
 from foreshore.ids import GlobalId
 from foreshore.types import TEXT, ColumnType, arrow_type
@@ -147,7 +148,7 @@ class Engine(Protocol):
         """Stop all evaluations that run now."""
         ...
 
-    def describe(self, relation: Relation) -> str:
+    def describe(self, relation: Relation, name_of: NameOf) -> str:
         """Return how the engine would maintain `relation`, step by step: EXPLAIN PHYSICAL PLAN."""
         ...
 

@@ -27,6 +27,7 @@ from foreshore.compute.engine import (
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.errors import InternalError
 from foreshore.expr.evaluate import evaluate
+from foreshore.expr.explain import NameOf
 from foreshore.expr.ir import (
     Column,
     Filter,
@@ -244,9 +245,9 @@ class LinearFirst:
         """Stop all evaluations that run now."""
         self._engine.cancel()
 
-    def describe(self, relation: Relation) -> str:
+    def describe(self, relation: Relation, name_of: NameOf) -> str:
         """Return how `relation` is maintained, as the engine has it."""
-        return self._engine.describe(relation)
+        return self._engine.describe(relation, name_of)
 
     def close(self) -> None:
         """Free what the engine holds."""

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from foreshore.expr.ir import Finishing, Relation, Scalar
 from foreshore.ids import GlobalId
+from foreshore.sql.keywords import quote_identifier
 from foreshore.types import TEXT, ColumnType, RelationDesc, SqlType
 
 EXPLAIN_DESC = RelationDesc(("QUERY PLAN",), (ColumnType(TEXT, False),))
@@ -36,6 +37,11 @@ class Name:
     database: str | None
     schema: str | None
     item: str
+
+    def dotted(self) -> str:
+        """Return the name as SQL has it, its parts quoted where they need it."""
+        parts = (part for part in (self.database, self.schema, self.item) if part is not None)
+        return ".".join(map(quote_identifier, parts))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from foreshore.errors import DatatypeMismatch, FeatureNotSupported
+from foreshore.expr.explain import NameOf, explain_order, explain_relation
 from foreshore.expr.ir import Literal, Scalar, type_of
+from foreshore.ids import GlobalId
 from foreshore.sql import ast
 from foreshore.sql.bind import ddl, dml
 from foreshore.sql.bind.bound_query import plain_relation
@@ -19,7 +21,6 @@ from foreshore.sql.bind.result import finished_query, plain_query
 from foreshore.sql.bind.show import bind_show
 from foreshore.sql.catalog_reader import CatalogReader
 from foreshore.sql.coerce import coerce, is_unknown
-from foreshore.sql.explain import explain_order, explain_relation
 from foreshore.sql.grammar.base import too_deep
 from foreshore.sql.parse import Statement
 from foreshore.sql.plan import (
@@ -302,28 +303,33 @@ def _explain(planning: Planning, tree: ast.ExplainStatement) -> Explain:
                 "EXPLAIN of anything but a query or a view is not supported", position=tree.at + 1
             )
     time = None if as_of is None else _as_of(planning, as_of)
+
+    def name_of(id: GlobalId) -> str:
+        """Return the full name of what is in the catalog; what a recursion finds is not."""
+        return planning.catalog.item(id).name.dotted() if id.startswith(("u", "s")) else id
+
     match tree.stage:
         case "raw":
-            return Explain("raw", finished, time, explain_relation(plain_relation(bound)))
+            return Explain("raw", finished, time, explain_relation(plain_relation(bound), name_of))
         case "decorrelated":
             from foreshore.sql.lower import lower
 
-            text = explain_relation(lower(plain_relation(bound)))
+            text = explain_relation(lower(plain_relation(bound)), name_of)
             return Explain("decorrelated", finished, time, text)
         case "optimized":
-            return Explain("optimized", finished, time, _explained(finished))
+            return Explain("optimized", finished, time, _explained(finished, name_of))
         case "physical":
-            return Explain("physical", finished, time, _explained(finished))
+            return Explain("physical", finished, time, _explained(finished, name_of))
         case "timestamp":
             return Explain("timestamp", finished, time, "")
     raise AssertionError(tree.stage)
 
 
-def _explained(query: Query) -> str:
+def _explained(query: Query, name_of: NameOf) -> str:
     """Return the optimised relation as text, below what finishes its result."""
-    text = explain_relation(query.relation)
+    text = explain_relation(query.relation, name_of)
     finishing = query.finishing
-    recursions = _explained_recursions(query.recursions)
+    recursions = _explained_recursions(query.recursions, name_of)
     parts = []
     if finishing.order_by:
         parts.append(f"order_by=[{explain_order(finishing.order_by)}]")
@@ -338,15 +344,15 @@ def _explained(query: Query) -> str:
     return "\n".join([*recursions, f"Finish {' '.join(parts)}", *_indented(text.splitlines())])
 
 
-def _explained_recursions(recursions: Sequence[Recursion]) -> list[str]:
+def _explained_recursions(recursions: Sequence[Recursion], name_of: NameOf) -> list[str]:
     """Return recursions as lines: what each begins with, and its step."""
     lines = []
     for each in recursions:
         lines.append(f"Recursion {each.result} (found last: {each.working})")
         for word, block in (("base", each.base), ("step", each.step)):
             inner = [
-                *_explained_recursions(block.recursions),
-                *explain_relation(block.relation).splitlines(),
+                *_explained_recursions(block.recursions, name_of),
+                *explain_relation(block.relation, name_of).splitlines(),
             ]
             lines += [f"  {word}", *_indented(_indented(inner))]
     return lines

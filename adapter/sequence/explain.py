@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.adapter.peek_plan import PeekPlan
+from foreshore.adapter.peek_plan import IndexLookup, PeekPlan
 from foreshore.adapter.result import BatchSource, Selected
-from foreshore.adapter.sequence.peek import choose, filled, index_of
-from foreshore.catalog.item import Item
+from foreshore.adapter.sequence.peek import choose, filled, index_of, literal_keys
+from foreshore.catalog.item import Cluster
+from foreshore.compute.cluster import engine_of
+from foreshore.expr.explain import explain_scalar
+from foreshore.expr.ir import Column
 from foreshore.ids import GlobalId
+from foreshore.sql.keywords import quote_identifier
 from foreshore.sql.plan import EXPLAIN_DESC, Explain
 from foreshore.types import Datum
 
@@ -30,6 +34,9 @@ async def explain(
             text = _timestamp(session, prepared.peek, plan, args)
         case "physical":
             text = await _physical(session, prepared.peek, plan, args)
+        case "optimized" if prepared.peek.lookup is not None:
+            used = _index_read(session, prepared.peek, prepared.peek.lookup, args)
+            text = f"{plan.text}\n\nUsed index:\n{used}"
         case _:
             text = plan.text
     rows = pa.RecordBatch.from_arrays([pa.array(text.splitlines(), pa.string())], names=["c0"])
@@ -37,12 +44,41 @@ async def explain(
 
 
 def _name(session: "Session", id: GlobalId) -> str:
-    found = session.coordinator.state.get(id)
-    return (
-        f"{'.'.join(session.coordinator.state.full_name(found))} ({id})"
-        if isinstance(found, Item)
-        else id
+    """Return the full name of what is in the catalog; what a recursion finds is not."""
+    return session.reader().item(id).name.dotted() if id.startswith(("u", "s")) else id
+
+
+def _index_read(
+    session: "Session", peek: PeekPlan, lookup: IndexLookup, args: Sequence[Datum]
+) -> str:
+    """Return which index is read, where, and which values are looked up in it."""
+    reader = session.reader()
+    item = reader.state.item(lookup.index)
+    assert item.cluster is not None, item
+    lines = [
+        f"  {_name(session, lookup.index)} on {_name(session, lookup.on)}",
+        f"    {_where(session, item.cluster)}",
+    ]
+    if lookup.keys is None:
+        return "\n".join([*lines, "    read whole"])
+    names = reader.planned[lookup.on].desc.names
+    key = ", ".join(
+        names[scalar.index] if isinstance(scalar, Column) else explain_scalar(scalar)
+        for scalar in reader.planned[lookup.index].key
     )
+    _, _, replace = filled(session, peek, args, session.coordinator.oracle.read_ts())
+    values = [
+        f"({', '.join(map(explain_scalar, each))})" for each in literal_keys(lookup.keys, replace)
+    ]
+    return "\n".join([*lines, f"    look-up of ({key}) = {' or '.join(values) or 'nothing'}"])
+
+
+def _where(session: "Session", id: str) -> str:
+    """Return a cluster by name, and what evaluates there."""
+    cluster = session.coordinator.state.objects[id]
+    assert isinstance(cluster, Cluster), cluster
+    engine, _ = engine_of(cluster.size)
+    return f"cluster {quote_identifier(cluster.name)}, engine {engine}"
 
 
 def _timestamp(session: "Session", peek: PeekPlan, plan: Explain, args: Sequence[Datum]) -> str:
@@ -74,17 +110,17 @@ async def _physical(
             return f"Constant, computed at once\n{plan.text}"
         case "index":
             assert peek.lookup is not None
-            how = "by literal keys" if peek.lookup.keys is not None else "whole"
-            return f"Index {_name(session, peek.lookup.index)}, read {how}\n{plan.text}"
+            return f"Index\n{_index_read(session, peek, peek.lookup, args)}\n\n{plan.text}"
         case "local" | "bulk":
             cluster = coordinator.state.cluster(session.cluster)
             where = (
-                f"on cluster {cluster.name} (size {cluster.size})"
+                _where(session, cluster.id)
                 if cluster is not None and peek.way == "bulk"
                 else "in this process"
             )
             relation, _, _ = filled(session, peek, args, coordinator.oracle.read_ts())
             described = await blocking.run(
-                coordinator.executor, partial(coordinator.engine.describe, relation)
+                coordinator.executor,
+                partial(coordinator.engine.describe, relation, partial(_name, session)),
             )
-            return f"Bulk query {where}\n{plan.text}\n\nIf maintained:\n{described}"
+            return f"Bulk query, {where}\n{plan.text}\n\nIf maintained:\n{described}"

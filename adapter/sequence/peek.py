@@ -96,7 +96,7 @@ async def rows_of(
             assert peek.lookup is not None
             keys = None
             if peek.lookup.keys is not None:
-                keys = _literal_keys(peek.lookup.keys, replace)
+                keys = literal_keys(peek.lookup.keys, replace)
                 if not keys:
                     return _no_rows(peek)
             request = PeekRequest(time, relation, finishing, peek.lookup.index, keys)
@@ -315,7 +315,7 @@ def _bound(session: "Session", scalar: Scalar, args: Sequence[Datum], word: str)
     return number
 
 
-def _literal_keys(
+def literal_keys(
     keys: tuple[tuple[Scalar, ...], ...], replace: Replace
 ) -> tuple[tuple[Literal, ...], ...]:
     """Return the keys as literals; those with a NULL, or out of range, equal nothing."""

@@ -20,6 +20,7 @@ from foreshore.compute.delta.tick import Store, TickDataflow
 from foreshore.compute.engine import Cancellation, Dataflow, Input
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.errors import QueryCanceled
+from foreshore.expr.explain import NameOf
 from foreshore.expr.ir import Relation
 from foreshore.ids import GlobalId
 
@@ -76,9 +77,9 @@ class BulkEngine(ABC):
         for cancellation in running:
             cancellation.cancel()
 
-    def describe(self, relation: Relation) -> str:
+    def describe(self, relation: Relation, name_of: NameOf) -> str:
         """Return how the engine maintains `relation`."""
-        return describe_plan(self.name, differentiate(plans_of(relation).all))
+        return describe_plan(self.name, differentiate(plans_of(relation).all), name_of)
 
     @contextmanager
     def _cancellable(self, cancellation: Cancellation, stop: Callable[[], None]) -> Iterator[None]:

@@ -74,11 +74,6 @@ DEFAULT_SIZE = "embedded"
 TICK_INTERVAL = "tick_interval_ms"  # what an engine is told
 
 
-def _qualified(name: Name) -> str:
-    parts = [part for part in (name.database, name.schema, name.item) if part is not None]
-    return ".".join(map(quote_identifier, parts))
-
-
 def spliced(planning: Planning, start: int, end: int) -> str:
     """Return the text between two offsets with its relations' names qualified."""
     text, position = "", start
@@ -130,7 +125,7 @@ def bind_create_table(planning: Planning, statement: ast.CreateTableStatement) -
         defaults.append(default)
         parts.append(text)
     desc = RelationDesc(tuple(c.name for c in statement.columns), tuple(columns))
-    sql = f"CREATE TABLE {_qualified(name)} ({', '.join(parts)})"
+    sql = f"CREATE TABLE {name.dotted()} ({', '.join(parts)})"
     return CreateTable(name, desc, tuple(defaults), statement.if_not_exists, sql)
 
 
@@ -204,7 +199,7 @@ def bind_create_view(
     _require_cluster(planning, statement.cluster)
     depends_on = frozenset(planning.depends_on)
     sql = "CREATE MATERIALIZED VIEW " if statement.materialized else "CREATE VIEW "
-    sql += _qualified(name)
+    sql += name.dotted()
     if statement.columns:
         sql += f" ({', '.join(map(quote_identifier, statement.columns))})"
     if statement.cluster is not None:
@@ -285,7 +280,7 @@ def bind_create_index(planning: Planning, statement: ast.CreateIndexStatement) -
         sql += f" {quote_identifier(statement.name)}"
     if statement.cluster is not None:
         sql += f" IN CLUSTER {quote_identifier(statement.cluster)}"
-    sql += f" ON {_qualified(item.name)}{keys}"
+    sql += f" ON {item.name.dotted()}{keys}"
     return CreateIndex(
         statement.name,
         item.id,

@@ -120,7 +120,7 @@ def main(arguments: Sequence[str]) -> None:
             plan = plan_statement(statement, catalog)
             assert isinstance(plan, Select)
             relation = optimize(plan.query.relation)
-            print(engine.describe(relation))
+            print(engine.describe(relation, str))
             measure(engine, name, relation, tables, Path(directory))
         engine.close()
 

@@ -7,11 +7,11 @@ from typing import get_args
 import pytest
 
 from foreshore.errors import DatabaseError
+from foreshore.expr.explain import explain_relation, explain_scalar
 from foreshore.expr.ir import Relation, Scalar
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import plain_relation
 from foreshore.sql.bind.query import bind_query
-from foreshore.sql.explain import explain_relation, explain_scalar
 from foreshore.sql.parse import parse
 from foreshore.sql.plan import Plan, Query, Select, Subscribe, result_desc
 from foreshore.sql.planner import ParameterTypes, plan_statement

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from foreshore.expr.explain import explain_relation
 from foreshore.expr.ir import Relation, check_lowered
 from foreshore.expr.share import share
 from foreshore.expr.split import columns_used, may_fail, split_errors
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import plain_relation
 from foreshore.sql.bind.query import bind_query
-from foreshore.sql.explain import explain_relation
 from foreshore.sql.lower import lower
 from foreshore.sql.optimize.distinct import drop_distinct
 from foreshore.sql.optimize.fold import fold

@@ -1,9 +1,11 @@
 """Relations as text: a tree by indentation, columns by position (`#0`), calls by their keys.
 
-The form is stable: golden tests are written in it, and people read it in EXPLAIN.
+The form is stable: golden tests are written in it, and people read it in EXPLAIN. Collections are
+called what `name_of` says, by their ids where nothing else is known. `title` may say of an operator
+what heads its line instead: the plans of engines are printed by it too.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import assert_never
 
 from foreshore.expr.ir import (
@@ -42,6 +44,7 @@ from foreshore.expr.ir import (
     Union,
     inputs_of,
 )
+from foreshore.ids import GlobalId
 from foreshore.text import format_text
 from foreshore.types import SqlType, format_type
 
@@ -49,9 +52,23 @@ MAX_ROWS = 20  # of a Constant
 _QUIET = frozenset(("bool", "int4", "text"))
 
 
-def explain_relation(relation: Relation) -> str:
-    """Return `relation` as text, one operator a line."""
-    return "\n".join(_relation(relation, 0))
+NameOf = Callable[[GlobalId], str]
+Title = Callable[[Relation], str | None]
+
+
+def explain_relation(
+    relation: Relation,
+    name_of: NameOf = str,
+    title: Title = lambda _: None,
+    depth: int = 0,
+) -> str:
+    """Return `relation` as text, one operator a line, indented from `depth` on."""
+    return "\n".join(_relation(relation, depth, name_of, title))
+
+
+def explain_operator(relation: Relation, name_of: NameOf = str) -> str:
+    """Return the one line that stands for the operator on top."""
+    return _head(relation, name_of)
 
 
 def explain_scalar(scalar: Scalar) -> str:
@@ -64,9 +81,9 @@ def explain_order(order: Sequence[OrderKey]) -> str:
     return ", ".join(map(_key, order))
 
 
-def _relation(relation: Relation, depth: int) -> Iterator[str]:
+def _relation(relation: Relation, depth: int, name_of: NameOf, title: Title) -> Iterator[str]:
     indent = "  " * depth
-    yield indent + _head(relation)
+    yield indent + (title(relation) or _head(relation, name_of))
     match relation:
         case Constant(rows=rows, columns=columns):
             for row, count in rows[:MAX_ROWS]:
@@ -78,15 +95,15 @@ def _relation(relation: Relation, depth: int) -> Iterator[str]:
                 yield f"{indent}  ... {len(rows) - MAX_ROWS} more"
         case _:
             for input in inputs_of(relation):
-                yield from _relation(input, depth + 1)
+                yield from _relation(input, depth + 1, name_of, title)
 
 
-def _head(relation: Relation) -> str:
+def _head(relation: Relation, name_of: NameOf = str) -> str:
     match relation:
         case Constant(columns=columns):
             return f"Constant {_types(column.type for column in columns)}"
         case Get(id=id):
-            return f"Get {id}"
+            return f"Get {name_of(id)}"
         case LocalGet(number=number):
             return f"Get l{number}"
         case Let(number=number):
