@@ -638,6 +638,15 @@ class SetStatement(Syntax):
     local: bool
 
 
+class SetZoneStatement(Syntax):
+    """SET TIME ZONE INTERVAL 'text' fields: a distance from UTC."""
+
+    text: str
+    fields: str | None
+    local: bool
+    at: int
+
+
 class ShowVariableStatement(Syntax):
     """SHOW name."""
 
@@ -748,6 +757,7 @@ StatementSyntax: TypeAlias = (
     | ShowStatement
     | ShowCreateStatement
     | SetStatement
+    | SetZoneStatement
     | ShowVariableStatement
     | ResetStatement
     | TransactionStatement

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 from typing import Literal as OneOf
 
-from foreshore.errors import FeatureNotSupported
+from foreshore.errors import FeatureNotSupported, SyntaxError_
 from foreshore.sql import ast
 from foreshore.sql.lexer import NUMBER, QUOTED, STRING, WORD
 from foreshore.sql.parse_objects import ObjectParser
@@ -308,7 +308,9 @@ class StatementParser(ObjectParser):
         if self.accept("time", "zone"):
             if self.accept("default") or (self.at_word("local") and self.accept("local")):
                 return ast.SetStatement("timezone", None, local)
-            return ast.SetStatement("timezone", (self._zone(),), local)
+            if self.at_word("interval"):
+                return self._zone_interval(local)
+            return ast.SetStatement("timezone", (self._setting(),), local)
         if session and self.accept("authorization", "default"):
             return ast.SetStatement("session_authorization", None, local)
         if self.at_word("role", "authorization") and self.peek().value not in ("=", "to"):
@@ -323,10 +325,20 @@ class StatementParser(ObjectParser):
             return ast.SetStatement(name, None, local)
         return ast.SetStatement(name, self.list_of(self._setting), local)
 
-    def _zone(self) -> str:
-        if self.at_word("interval"):
-            self.unsupported("SET TIME ZONE INTERVAL")
-        return self._setting()
+    def _zone_interval(self, local: bool) -> ast.SetZoneStatement:
+        self.expect("interval")
+        if self.accept_symbol("("):
+            self.integer()  # of digits of a second, none of which a zone has
+            self.expect_symbol(")")
+        text, at = self.string(), self.token.start
+        fields = None
+        if self.accept("hour"):
+            fields = "hour to minute" if self.accept("to", "minute") else "hour"
+        elif self.accept("minute"):
+            fields = "minute"
+        elif not self.at_end():
+            raise SyntaxError_("time zone interval must be HOUR or HOUR TO MINUTE", position=at + 1)
+        return ast.SetZoneStatement(text, fields, local, at)
 
     def _variable(self) -> str:
         parts = [self.name_or_function()]

@@ -8,14 +8,14 @@ statement's parameters are is known as soon as it is planned.
 from collections.abc import Sequence
 from typing import assert_never
 
-from foreshore.errors import DatatypeMismatch, FeatureNotSupported
+from foreshore.errors import DatatypeMismatch, FeatureNotSupported, InvalidParameterValue
 from foreshore.expr.explain import NameOf, explain_order, explain_relation
 from foreshore.expr.ir import Literal, Scalar, type_of
 from foreshore.ids import GlobalId
 from foreshore.sql import ast
 from foreshore.sql.bind import ddl, dml
 from foreshore.sql.bind.bound_query import plain_relation
-from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
+from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of, interval_of
 from foreshore.sql.bind.query import bind_query
 from foreshore.sql.bind.result import finished_query, plain_query
 from foreshore.sql.bind.show import bind_show
@@ -52,7 +52,7 @@ from foreshore.sql.plan import (
 from foreshore.sql.planning import ParameterTypes, Planning
 from foreshore.sql.scope import Scope
 from foreshore.sql.type_names import type_of_name
-from foreshore.text import parse_text
+from foreshore.text import format_text, parse_text
 from foreshore.types import (
     BOOL,
     INT8,
@@ -65,6 +65,7 @@ from foreshore.types import (
     SqlType,
 )
 
+_ZONE_LIMIT = 16 * 3_600_000_000  # microseconds from UTC
 # What a variable is called by those who show it.
 _SHOWN_NAMES = {"timezone": "TimeZone", "datestyle": "DateStyle", "intervalstyle": "IntervalStyle"}
 
@@ -138,6 +139,8 @@ def _session(planning: Planning, tree: ast.StatementSyntax) -> Plan:
     match tree:
         case ast.SetStatement(name=name, values=values, local=local):
             return SetVariable(name, values, local)
+        case ast.SetZoneStatement():
+            return SetVariable("timezone", (_zone(tree),), tree.local)
         case ast.ShowVariableStatement(name=name):
             return _show_variable(name)
         case ast.ResetStatement(name=name):
@@ -194,6 +197,34 @@ def _transaction(tree: ast.TransactionStatement) -> Plan:
             return SetTransaction(tree.read_only, tree.isolation, tree.kind == "characteristics")
         case _:
             assert_never(tree.kind)
+
+
+def _zone(tree: ast.SetZoneStatement) -> str:
+    """Return an interval east of Greenwich as hours and minutes; raises 22023."""
+    if tree.fields is not None:
+        value = interval_of(tree.text, tree.fields, tree.at).value
+    else:
+        value = parse_text(tree.text, INTERVAL)
+    assert isinstance(value, tuple)
+    months, days, micros = map(int, value)
+    wrong = (
+        "Cannot specify months in time zone interval."
+        if months
+        else "Cannot specify days in time zone interval."
+        if days
+        else "UTC timezone offset is out of range."
+        if abs(micros) >= _ZONE_LIMIT
+        else None
+    )
+    if wrong is not None:
+        shown = format_text((months, days, micros), INTERVAL)
+        raise InvalidParameterValue(
+            f"""invalid value for parameter "TimeZone": "INTERVAL '{shown}'\"""", detail=wrong
+        )
+    minutes, rest = divmod(abs(micros), 60_000_000)
+    if rest:
+        raise FeatureNotSupported("a time zone with seconds is not supported")
+    return f"{'-' if micros < 0 else '+'}{minutes // 60:02}:{minutes % 60:02}"
 
 
 def _millis(timeout: str) -> int:
