@@ -39,6 +39,7 @@ _FAMILIES = (
     "conditional",
     "numeric",
     "floats",
+    "buckets",
     "casting",
     "text",
     "intervals",

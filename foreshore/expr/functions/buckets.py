@@ -1,0 +1,64 @@
+"""width_bucket: which of a number of equal intervals between two bounds a value falls into.
+
+The intervals are closed towards the lower bound and numbered from 1, from the first bound towards
+the second, which may be the lesser one; 0 and count + 1 are what lies outside.
+"""
+
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from typing import TypeVar
+
+from foreshore.expr.functions.function import declare
+from foreshore.expr.functions.rows import Failure, fail, mapped, out_of_range
+from foreshore.types import INT4
+
+_LARGEST = 2**31 - 1
+T = TypeVar("T", float, Decimal)
+
+
+def _between(operand: float, first: float, second: float, count: int) -> int:
+    if count <= 0:
+        raise fail("2201G", "count must be greater than zero")
+    if math.isnan(operand) or math.isnan(first) or math.isnan(second):
+        raise fail("2201G", "operand, lower bound, and upper bound cannot be NaN")
+    if math.isinf(first) or math.isinf(second):
+        raise fail("2201G", "lower and upper bounds must be finite")
+    return _numbered(operand, first, second, count, _share)
+
+
+def _exactly(operand: Decimal, first: Decimal, second: Decimal, count: int) -> int:
+    if count <= 0:
+        raise fail("2201G", "count must be greater than zero")
+    return _numbered(operand, first, second, count, _exact_share)
+
+
+def _numbered(
+    operand: T, first: T, second: T, count: int, share: Callable[[T, T, T, int], int]
+) -> int:
+    """Return the interval's number; `share` tells how many intervals lie before the operand."""
+    if first == second:
+        raise fail("2201G", "lower bound cannot equal upper bound")
+    if operand < first if first < second else operand > first:
+        return 0
+    if operand >= second if first < second else operand <= second:
+        if count == _LARGEST:
+            raise Failure(out_of_range(INT4))
+        return count + 1
+    return min(share(operand, first, second, count), count - 1) + 1
+
+
+def _share(operand: float, first: float, second: float, count: int) -> int:
+    if math.isinf(second - first):  # halves of it are not
+        operand, first, second = operand / 2, first / 2, second / 2
+    return int(count * ((operand - first) / (second - first)))
+
+
+def _exact_share(operand: Decimal, first: Decimal, second: Decimal, count: int) -> int:
+    start = Fraction(first)
+    return math.floor(count * (Fraction(operand) - start) / (Fraction(second) - start))
+
+
+declare("width_bucket", "float8 float8 float8 int4", "int4", mapped(_between), fallible=True)
+declare("width_bucket", "numeric numeric numeric int4", "int4", mapped(_exactly), fallible=True)
