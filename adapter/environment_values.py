@@ -45,6 +45,7 @@ class EnvironmentValues(Mapping[str, Callable[[], Datum]]):
 
     def _value(self, name: str) -> Datum:
         session = self._session
+        path = session.planner.search_path
         match name:
             case "now":
                 return session.begin().started
@@ -55,15 +56,15 @@ class EnvironmentValues(Mapping[str, Callable[[], Datum]]):
             case "current_database":
                 return session.database
             case "current_schema":
-                explicit = [each for each in session.search_path() if each not in _IMPLICIT]
+                explicit = [each for each in path() if each not in _IMPLICIT]
                 return explicit[0] if explicit else None
             case "current_schemas:true" | "current_schemas":
                 # mz_catalog is searched too, but tools list all that is visible beside pg_catalog
                 named = split_list(session.variables["search_path"])
                 hidden = () if "mz_catalog" in named else ("mz_catalog",)
-                return tuple(each for each in session.search_path() if each not in hidden)
+                return tuple(each for each in path() if each not in hidden)
             case "current_schemas:false":
-                return tuple(each for each in session.search_path() if each not in _IMPLICIT)
+                return tuple(each for each in path() if each not in _IMPLICIT)
             case "pg_backend_pid":
                 return session.pid
             case "pg_advisory_unlock_all":

@@ -35,7 +35,7 @@ _MOVING = frozenset(
 def builtin_rows(session: "Session", builtin: Builtin) -> pa.Table:
     """Return the rows of a builtin relation as the session sees them."""
     kept = session.environment.builtin_tables
-    reader = session.reader()
+    reader = session.planner.reader()
     moving = builtin.name in _MOVING
     key = (builtin.id, session.database)
     if not moving:
@@ -50,7 +50,7 @@ def builtin_rows(session: "Session", builtin: Builtin) -> pa.Table:
 
 def world_of(session: "Session") -> World:
     """Return the system as the session sees it now."""
-    reader = session.reader()
+    reader = session.planner.reader()
     coordinator = session.coordinator
     state, planned = reader.state, reader.planned
 

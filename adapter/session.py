@@ -17,11 +17,10 @@ from foreshore.adapter.coordinator import CatalogChange, Coordinator
 from foreshore.adapter.environment_values import EnvironmentValues
 from foreshore.adapter.group_commit import Reads
 from foreshore.adapter.interrupt import Interrupts
-from foreshore.adapter.names import SessionCatalog, effective_path
-from foreshore.adapter.peek_plan import IndexOn, PeekPlan, plan_peek, whole
 from foreshore.adapter.result import Outcome, Selected, Taking
 from foreshore.adapter.sequence import dispatch as sequence
-from foreshore.adapter.statement import Basis, BoundPortal, Prepared
+from foreshore.adapter.session_planner import SessionPlanner
+from foreshore.adapter.statement import BoundPortal, Prepared
 from foreshore.adapter.timestamp_selection import Isolation
 from foreshore.adapter.transaction import Transaction
 from foreshore.adapter.variables import Variables, milliseconds
@@ -31,7 +30,6 @@ from foreshore.errors import (
     Conflict,
     DatabaseError,
     DuplicatePreparedStatement,
-    FeatureNotSupported,
     InFailedSqlTransaction,
     InvalidCursorName,
     InvalidSqlStatementName,
@@ -39,27 +37,14 @@ from foreshore.errors import (
     QueryCanceled,
     SyntaxError_,
 )
-from foreshore.ids import GlobalId
-from foreshore.sql.parse import Statement as Syntax
 from foreshore.sql.parse import parse
 from foreshore.sql.plan import (
     Commit,
-    CopyTo,
-    Declare,
-    Delete,
-    Explain,
-    Insert,
     Plan,
-    Query,
     Rollback,
     Savepoint,
-    Select,
-    Update,
-    result_desc,
 )
-from foreshore.sql.planner import plan_statement
-from foreshore.sql.planning import ParameterTypes
-from foreshore.types import Datum, RelationDesc, type_of_oid
+from foreshore.types import Datum, type_of_oid
 
 if TYPE_CHECKING:
     from foreshore.adapter.environment import Environment
@@ -91,6 +76,7 @@ class Session:
         self.peer = peer
         self.query = ""
         self.interrupts = Interrupts()
+        self.planner = SessionPlanner(self)
         self.transaction: Transaction | None = None
         self.failed = False
         self.statements: dict[str, Prepared] = {}
@@ -98,7 +84,6 @@ class Session:
         self._notices: list[Notice] = []
         self._timer: asyncio.TimerHandle | None = None
         self._idle_since = 0.0
-        self._path: tuple[object, int, tuple[str, ...]] = (None, -1, ())
 
     # --- what the client sees ------------------------------------------------------------------
 
@@ -156,100 +141,6 @@ class Session:
         wanted = ranks.get(self.variables["client_min_messages"], 0)
         if ranks[severity.lower()] >= wanted:
             self._notices.append(Notice(message, severity, sqlstate, detail, hint))
-
-    # --- planning ------------------------------------------------------------------------------
-
-    def reader(
-        self, *, arranged: frozenset[GlobalId] = frozenset(), inline_materialized: bool = False
-    ) -> SessionCatalog:
-        """Return the catalog as the running transaction sees it."""
-        transaction = self.transaction
-        state, planned = self.coordinator.state, self.coordinator.catalog.planned
-        if transaction is not None and transaction.catalog is not None:
-            state = transaction.catalog.state
-            planned = {**planned, **transaction.planned}
-        return SessionCatalog(
-            state, planned, self.database, self.search_path(), arranged, inline_materialized
-        )
-
-    def search_path(self) -> tuple[str, ...]:
-        """Return the schemas searched, in order."""
-        state = self.coordinator.state
-        if self.transaction is not None and self.transaction.catalog is not None:
-            state = self.transaction.catalog.state
-        known_state, known_version, path = self._path
-        if known_state is not state or known_version != self.variables.version:
-            path = effective_path(
-                state, self.database, self.role.name, self.variables["search_path"]
-            )
-            self._path = (state, self.variables.version, path)
-        return path
-
-    def basis(self) -> Basis:
-        """Return what a plan made now would rest on."""
-        transaction = self.transaction
-        state = self.coordinator.state
-        if transaction is not None and transaction.catalog is not None:
-            state = transaction.catalog.state
-        if transaction is not None and transaction.has_effects:
-            return Basis(state, self.variables.version, _NOTHING, True)
-        return Basis(state, self.variables.version, self.coordinator.arranged(self.cluster))
-
-    def prepare(self, prepared: Prepared) -> None:
-        """Make the plan of a statement, or keep the one it has if that is still good."""
-        if prepared.syntax is None:
-            return
-        basis = self.basis()
-        if prepared.basis is not None and prepared.basis.is_still(basis):
-            return
-        types = ParameterTypes(prepared.declared)
-        reader = self.reader(arranged=basis.arranged, inline_materialized=basis.inline)
-        plan = plan_statement(prepared.syntax, reader, types, zone=self.time_zone)
-        peek = self._peek_of(plan)
-        if reader.left_out and (peek is None or peek.way not in ("index", "bulk")):
-            types = ParameterTypes(prepared.declared)
-            plan = plan_statement(prepared.syntax, self.reader(), types, zone=self.time_zone)
-            peek = self._peek_of(plan)
-        desc = self._desc_of(plan)
-        if prepared.basis is not None and _shape(desc) != _shape(prepared.desc):
-            raise FeatureNotSupported("cached plan must not change result type")
-        prepared.plan, prepared.peek, prepared.desc, prepared.basis = plan, peek, desc, basis
-        prepared.parameters = types.resolved()
-
-    def _peek_of(self, plan: Plan) -> PeekPlan | None:
-        query = read_by(plan)
-        return None if query is None else self.plan_query(query)
-
-    def peek_without_indexes(self, prepared: Prepared) -> PeekPlan:
-        """Return how a statement is answered from shards alone, at times that no index knows."""
-        assert prepared.syntax is not None
-        types = ParameterTypes(prepared.declared)
-        plan = plan_statement(prepared.syntax, self.reader(), types, zone=self.time_zone)
-        query = read_by(plan)
-        assert query is not None, plan
-        return plan_peek(query, lambda id: [])
-
-    def plan_query(self, query: Query) -> PeekPlan:
-        """Return how `query` would be answered on the session's cluster."""
-        planned = self.coordinator.catalog.planned
-        return plan_peek(
-            query,
-            lambda id: [
-                IndexOn(item.id, planned[item.id].key)
-                for item in self.coordinator.index_for(id, self.cluster)
-            ],
-        )
-
-    def _desc_of(self, plan: Plan) -> RelationDesc | None:
-        return sequence.described(self, plan) or result_desc(plan)
-
-    def prepared_of(self, syntax: Syntax) -> Prepared:
-        """Return a statement of a Query message, planned."""
-        prepared = Prepared("", syntax)
-        self.prepare(prepared)
-        if prepared.parameters:
-            raise SyntaxError_("there is no parameter $1", sqlstate="42P02")
-        return prepared
 
     # --- environment ---------------------------------------------------------------------------
 
@@ -397,7 +288,7 @@ class Session:
                     raise
                 attempt += 1
                 await self.rollback()
-                self.prepare(prepared)
+                self.planner.prepare(prepared)
 
     def _check_not_failed(self, plan: Plan | None) -> None:
         if self.failed and not isinstance(plan, Commit | Rollback | Savepoint):
@@ -421,7 +312,7 @@ class Session:
             prepared = Prepared(name, syntaxes[0], declared)
             if self.failed and not sequence.ends_transaction(syntaxes[0]):
                 raise InFailedSqlTransaction
-            self.prepare(prepared)
+            self.planner.prepare(prepared)
         self.statements[name] = prepared
         return prepared
 
@@ -445,7 +336,7 @@ class Session:
             if self.failed:
                 self._check_not_failed(prepared.plan)
             else:
-                self.prepare(prepared)
+                self.planner.prepare(prepared)
         old = self.portals.get(portal)
         if old is not None:
             if portal:
@@ -482,7 +373,7 @@ class Session:
         self._statement_begins(prepared.syntax.text)
         if not self.failed:
             self.begin()
-            self.prepare(prepared)
+            self.planner.prepare(prepared)
         bound.done = True
         outcome = await self._run(prepared, bound.args, alone=False)
         match outcome:
@@ -533,7 +424,7 @@ class Session:
                 raise InFailedSqlTransaction
             if not self.failed:
                 self.begin()
-            prepared = self.prepared_of(syntax)
+            prepared = self.planner.prepared_of(syntax)
             outcome = await self._run(prepared, (), alone=single)
             if isinstance(outcome, CopyIn):
                 yield outcome
@@ -585,23 +476,3 @@ class Session:
             self._close_portals(keep_holdable=False)
             self.statements.clear()
             self.environment.forget(self)
-
-
-def read_by(plan: Plan) -> Query | None:
-    """Return the query that running `plan` reads, if it reads one."""
-    match plan:
-        case Select(query=query) | Explain(query=query):
-            return query
-        case CopyTo(source=Select(query=query)) | Declare(query=Select(query=query)):
-            return query
-        case Insert(source=relation) | Update(selection=relation) | Delete(selection=relation):
-            return whole(relation)
-        case _:
-            return None
-
-
-_NOTHING: frozenset[GlobalId] = frozenset()
-
-
-def _shape(desc: RelationDesc | None) -> object:
-    return desc and (desc.names, tuple(column.type for column in desc.columns))

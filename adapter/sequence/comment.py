@@ -51,7 +51,7 @@ def comment(session: "Session", plan: Comment) -> Completed:
 
 
 def _item(session: "Session", name: Name) -> Item:
-    reader = session.reader()
+    reader = session.planner.reader()
     if name.schema is not None and not reader.schema(
         name.database or session.database, name.schema
     ):
@@ -70,7 +70,7 @@ def _position(session: "Session", item: Item, column: str) -> int:
             f'cannot set comment on relation "{item.name}"',
             detail="This operation is not supported for indexes.",
         )
-    names = session.reader().planned[item.id].desc.names
+    names = session.planner.reader().planned[item.id].desc.names
     if column not in names:
         raise UndefinedColumn(f'column "{column}" of relation "{item.name}" does not exist')
     return names.index(column) + 1

@@ -163,7 +163,7 @@ def set_variable(session: "Session", plan: SetVariable) -> Completed:
         if name == "transaction_isolation":
             _characteristics(session, None, value)
             return Completed("SET")
-        state = session.reader().state
+        state = session.planner.reader().state
         if name == "cluster" and state.cluster(value) is None:
             session.notice(
                 f'cluster "{value}" does not exist',
@@ -223,7 +223,7 @@ def prepare(session: "Session", plan: Prepare) -> Completed:
     if len(syntaxes) != 1:
         raise SyntaxError_("PREPARE takes one statement")
     prepared = Prepared(plan.name, syntaxes[0], plan.parameters)
-    session.prepare(prepared)
+    session.planner.prepare(prepared)
     session.statements[plan.name] = prepared
     return Completed("PREPARE")
 

@@ -29,7 +29,7 @@ def copy_from(session: "Session", plan: CopyFrom, *, alone: bool) -> CopyIn:
     given = RelationDesc(
         tuple(desc.names[i] for i in plan.columns), tuple(desc.columns[i] for i in plan.columns)
     )
-    item = session.reader().state.item(plan.table)
+    item = session.planner.reader().state.item(plan.table)
     return CopyIn(item.name, given, plan.options, _Target(session, plan, given, alone=alone))
 
 

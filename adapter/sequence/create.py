@@ -145,7 +145,7 @@ def create_index(session: "Session", plan: CreateIndex) -> Completed:
     if change.state.get(plan.on) is None:
         raise WrongObjectType("cannot create an index on a system relation", sqlstate="42501")
     on = change.state.item(plan.on)
-    planned = session.reader().planned[plan.on]
+    planned = session.planner.reader().planned[plan.on]
     if planned.definition is not None:
         refuse_system_inputs(planned.definition, "an index")
     schema = change.state.objects[on.schema]
@@ -216,7 +216,7 @@ def _skip(session: "Session", if_not_exists: bool, error: DuplicateObject | Exce
 
 
 def _schema(session: "Session", name: Name) -> Schema:
-    reader = session.reader()
+    reader = session.planner.reader()
     found = reader.schema(name.database or session.database, name.schema or "")
     if found is None:
         raise InvalidSchemaName(f'schema "{name.schema}" does not exist')
@@ -224,7 +224,7 @@ def _schema(session: "Session", name: Name) -> Schema:
 
 
 def _cluster(session: "Session", name: str | None) -> Cluster:
-    state = session.reader().state
+    state = session.planner.reader().state
     found = state.cluster(name if name is not None else session.cluster)
     if found is None:
         raise UndefinedObject(f'unknown cluster "{name or session.cluster}"')
@@ -265,7 +265,7 @@ def _make_room(session: "Session", schema: Schema, name: str, kind: str) -> _Rep
                 for each in sorted(others, key=lambda each: each.oid)
             ),
         )
-    columns = session.reader().planned[old.id].desc.names
+    columns = session.planner.reader().planned[old.id].desc.names
     change.drop([old], cascade=False, describe=lambda e: e.name, noun=lambda e: e.name)
     return _Replaced(old, columns)
 

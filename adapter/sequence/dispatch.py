@@ -102,7 +102,7 @@ async def run(
             return control.prepare(session, plan)
         case Execute():
             named = control.named(session, plan.name)
-            session.prepare(named)
+            session.planner.prepare(named)
             values = control.execute_args(session, plan, named)
             return await run(session, named, values, alone=alone)
         case Deallocate():
@@ -224,7 +224,7 @@ def _object_id(session: "Session", name: str, type: str) -> int:
         return int(name)
     if type != "regclass":
         raise FeatureNotSupported(f"names as arguments of type {type} are not supported")
-    reader = session.reader()
+    reader = session.planner.reader()
     parts = split_dotted(name)
     found = reader.find(parts)
     if found is None:

@@ -93,7 +93,7 @@ def find(session: "Session", kind: ObjectKind, name: Name) -> Object:
                 raise InvalidCatalogName(f'database "{name.item}" does not exist')
             return found
         case "schema":
-            found = session.reader().schema(name.database or session.database, name.item)
+            found = session.planner.reader().schema(name.database or session.database, name.item)
             if found is None:
                 raise InvalidSchemaName(f'schema "{name.item}" does not exist')
             return found
@@ -114,7 +114,7 @@ def find(session: "Session", kind: ObjectKind, name: Name) -> Object:
 
 def _find_item(session: "Session", kind: ObjectKind, name: Name) -> Item:
     parts = tuple(part for part in (name.database, name.schema, name.item) if part is not None)
-    found = session.reader().find(parts)
+    found = session.planner.reader().find(parts)
     if found is None:
         if kind == "table":
             raise UndefinedTable(f'table "{name.item}" does not exist')
@@ -138,7 +138,7 @@ def describe(session: "Session", each: Object) -> str:
     """Return what messages call the object: its kind and name, qualified where it has to be."""
     match each:
         case Item():
-            reader = session.reader()
+            reader = session.planner.reader()
             seen = reader.find((each.name,))
             if isinstance(seen, Item) and seen.id == each.id:
                 return f"{each.kind} {each.name}"
@@ -155,7 +155,7 @@ def show_create(session: "Session", plan: ShowCreate) -> Selected:
     found = find(session, plan.kind, plan.name)
     match found:
         case Item():
-            name = ".".join(session.reader().state.full_name(found))
+            name = ".".join(session.planner.reader().state.full_name(found))
             sql = present_sql(session, found)
         case Cluster():
             name = found.name
@@ -192,7 +192,7 @@ _INDEX_HEAD = re.compile(
 
 def present_sql(session: "Session", item: Item) -> str:
     """Return the item's statement with the names that it and all others have now."""
-    state = session.reader().state
+    state = session.planner.reader().state
     sql = item.create_sql
     for then, id in item.bound:
         now = state.full_name(state.item(id))

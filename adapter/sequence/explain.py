@@ -45,14 +45,14 @@ async def explain(
 
 def _name(session: "Session", id: GlobalId) -> str:
     """Return the full name of what is in the catalog; what a recursion finds is not."""
-    return session.reader().item(id).name.dotted() if id.startswith(("u", "s")) else id
+    return session.planner.reader().item(id).name.dotted() if id.startswith(("u", "s")) else id
 
 
 def _index_read(
     session: "Session", peek: PeekPlan, lookup: IndexLookup, args: Sequence[Datum]
 ) -> str:
     """Return which index is read, where, and which values are looked up in it."""
-    reader = session.reader()
+    reader = session.planner.reader()
     item = reader.state.item(lookup.index)
     assert item.cluster is not None, item
     lines = [

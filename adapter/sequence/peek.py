@@ -65,7 +65,7 @@ async def rows_of(
     peek = prepared.peek
     assert peek is not None
     if _is_before_indexes(session, peek, args, as_of):
-        peek = session.peek_without_indexes(prepared)
+        peek = session.planner.peek_without_indexes(prepared)
     if as_of is None and transaction.reads_own_writes(tables_below(session, peek.sources)):
         table, finishing = await own_rows(session, peek, args)
         return finish(expanded(table), finishing)
@@ -366,7 +366,9 @@ async def evaluate_here(session: "Session", block: Block, time: Timestamp) -> pa
                 continue
             own = tuple(with_time(part, time) for part in transaction.writes.get(id, ()))
             if id not in coordinator.capabilities:
-                inputs[id] = Input(session.reader().planned[id].desc.arrow_schema(), (), own)
+                inputs[id] = Input(
+                    session.planner.reader().planned[id].desc.arrow_schema(), (), own
+                )
                 continue
             await coordinator.wait_readable(id, time)
             snapshot = coordinator.storage.snapshot(coordinator.capabilities[id][0], time)

@@ -21,7 +21,7 @@ def table_desc(session: "Session", id: GlobalId) -> RelationDesc:
     """Return the columns of table `id`."""
     if not id.startswith("u"):
         raise WrongObjectType("cannot change a system relation", sqlstate="42501")
-    return session.reader().planned[id].desc
+    return session.planner.reader().planned[id].desc
 
 
 def checked(session: "Session", id: GlobalId, rows: pa.Table) -> pa.Table:
@@ -31,7 +31,7 @@ def checked(session: "Session", id: GlobalId, rows: pa.Table) -> pa.Table:
     for name, column, values in zip(desc.names, desc.columns, columns, strict=True):
         if not column.nullable and values.null_count:
             first = pc.index(pc.is_null(values), True).as_py()
-            table = session.reader().state.item(id).name
+            table = session.planner.reader().state.item(id).name
             shown = ", ".join(
                 _shown(session, each, each_column.type, first)
                 for each, each_column in zip(columns, desc.columns, strict=True)

@@ -1,0 +1,164 @@
+"""A session's plans: of the catalog as its transaction sees it, kept for as long as they are good.
+
+Names are looked up on the session's search path, and what the transaction has changed counts. A
+plan makes use of the indexes there are; it is made anew when what it rests on is another.
+"""
+
+from typing import TYPE_CHECKING
+
+from foreshore.adapter.coordinator import Coordinator
+from foreshore.adapter.names import SessionCatalog, effective_path
+from foreshore.adapter.peek_plan import IndexOn, PeekPlan, plan_peek, whole
+from foreshore.adapter.sequence.dispatch import described
+from foreshore.adapter.statement import Basis, Prepared
+from foreshore.catalog.state import State
+from foreshore.errors import FeatureNotSupported, SyntaxError_
+from foreshore.ids import GlobalId
+from foreshore.sql.parse import Statement as Syntax
+from foreshore.sql.plan import (
+    CopyTo,
+    Declare,
+    Delete,
+    Explain,
+    Insert,
+    Plan,
+    Query,
+    Select,
+    Update,
+    result_desc,
+)
+from foreshore.sql.planner import plan_statement
+from foreshore.sql.planning import ParameterTypes
+from foreshore.types import RelationDesc
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session import Session
+
+_NOTHING: frozenset[GlobalId] = frozenset()
+
+
+class SessionPlanner:
+    """Plans the statements of one session."""
+
+    def __init__(self, session: "Session") -> None:
+        self._session = session
+        self._coordinator: Coordinator = session.coordinator
+        self._path: tuple[object, int, tuple[str, ...]] = (None, -1, ())
+
+    @property
+    def state(self) -> State:
+        """The catalog's state as the running transaction sees it."""
+        transaction = self._session.transaction
+        if transaction is not None and transaction.catalog is not None:
+            return transaction.catalog.state
+        return self._coordinator.state
+
+    def reader(
+        self, *, arranged: frozenset[GlobalId] = frozenset(), inline_materialized: bool = False
+    ) -> SessionCatalog:
+        """Return the catalog as the running transaction sees it."""
+        transaction = self._session.transaction
+        planned = self._coordinator.catalog.planned
+        if transaction is not None and transaction.catalog is not None:
+            planned = {**planned, **transaction.planned}
+        return SessionCatalog(
+            self.state,
+            planned,
+            self._session.database,
+            self.search_path(),
+            arranged,
+            inline_materialized,
+        )
+
+    def search_path(self) -> tuple[str, ...]:
+        """Return the schemas searched, in order."""
+        session, state = self._session, self.state
+        known_state, known_version, path = self._path
+        if known_state is not state or known_version != session.variables.version:
+            path = effective_path(
+                state, session.database, session.role.name, session.variables["search_path"]
+            )
+            self._path = (state, session.variables.version, path)
+        return path
+
+    def basis(self) -> Basis:
+        """Return what a plan made now would rest on."""
+        transaction, version = self._session.transaction, self._session.variables.version
+        if transaction is not None and transaction.has_effects:
+            return Basis(self.state, version, _NOTHING, True)
+        return Basis(self.state, version, self._coordinator.arranged(self._session.cluster))
+
+    def prepare(self, prepared: Prepared) -> None:
+        """Make the plan of a statement, or keep the one it has if that is still good."""
+        if prepared.syntax is None:
+            return
+        basis = self.basis()
+        if prepared.basis is not None and prepared.basis.is_still(basis):
+            return
+        types = ParameterTypes(prepared.declared)
+        reader = self.reader(arranged=basis.arranged, inline_materialized=basis.inline)
+        plan = plan_statement(prepared.syntax, reader, types, zone=self._session.time_zone)
+        peek = self._peek_of(plan)
+        if reader.left_out and (peek is None or peek.way not in ("index", "bulk")):
+            types = ParameterTypes(prepared.declared)
+            plan = plan_statement(
+                prepared.syntax, self.reader(), types, zone=self._session.time_zone
+            )
+            peek = self._peek_of(plan)
+        desc = self._desc_of(plan)
+        if prepared.basis is not None and _shape(desc) != _shape(prepared.desc):
+            raise FeatureNotSupported("cached plan must not change result type")
+        prepared.plan, prepared.peek, prepared.desc, prepared.basis = plan, peek, desc, basis
+        prepared.parameters = types.resolved()
+
+    def _peek_of(self, plan: Plan) -> PeekPlan | None:
+        query = read_by(plan)
+        return None if query is None else self.plan_query(query)
+
+    def peek_without_indexes(self, prepared: Prepared) -> PeekPlan:
+        """Return how a statement is answered from shards alone, at times that no index knows."""
+        assert prepared.syntax is not None
+        types = ParameterTypes(prepared.declared)
+        plan = plan_statement(prepared.syntax, self.reader(), types, zone=self._session.time_zone)
+        query = read_by(plan)
+        assert query is not None, plan
+        return plan_peek(query, lambda id: [])
+
+    def plan_query(self, query: Query) -> PeekPlan:
+        """Return how `query` would be answered on the session's cluster."""
+        planned = self._coordinator.catalog.planned
+        return plan_peek(
+            query,
+            lambda id: [
+                IndexOn(item.id, planned[item.id].key)
+                for item in self._coordinator.index_for(id, self._session.cluster)
+            ],
+        )
+
+    def _desc_of(self, plan: Plan) -> RelationDesc | None:
+        return described(self._session, plan) or result_desc(plan)
+
+    def prepared_of(self, syntax: Syntax) -> Prepared:
+        """Return a statement of a Query message, planned."""
+        prepared = Prepared("", syntax)
+        self.prepare(prepared)
+        if prepared.parameters:
+            raise SyntaxError_("there is no parameter $1", sqlstate="42P02")
+        return prepared
+
+
+def read_by(plan: Plan) -> Query | None:
+    """Return the query that running `plan` reads, if it reads one."""
+    match plan:
+        case Select(query=query) | Explain(query=query):
+            return query
+        case CopyTo(source=Select(query=query)) | Declare(query=Select(query=query)):
+            return query
+        case Insert(source=relation) | Update(selection=relation) | Delete(selection=relation):
+            return whole(relation)
+        case _:
+            return None
+
+
+def _shape(desc: RelationDesc | None) -> object:
+    return desc and (desc.names, tuple(column.type for column in desc.columns))
