@@ -14,24 +14,21 @@ flight. What readers see, `upper`, follows when it is durable.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Self
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from foreshore import blocking
 from foreshore.clock import Clock
 from foreshore.errors import (
     DuplicateObject,
-    ObjectNotInPrerequisiteState,
     UndefinedObject,
 )
 from foreshore.ids import GlobalId
-from foreshore.storage.batch import read_batch
 from foreshore.storage.blob import Blob, open_blob
 from foreshore.storage.capability import (
     Capability,
@@ -45,6 +42,7 @@ from foreshore.storage.compacter import Compacter
 from foreshore.storage.consensus import Consensus, open_consensus
 from foreshore.storage.epoch import take_epoch
 from foreshore.storage.listen import Listen, ListenEvent
+from foreshore.storage.reader import ShardReader
 from foreshore.storage.record import (
     Advanced,
     Created,
@@ -60,9 +58,8 @@ from foreshore.storage.record import (
 from foreshore.storage.replay import replay
 from foreshore.storage.shard import Shard
 from foreshore.storage.snapshot import BatchFile, Snapshot
-from foreshore.storage.trace import Batch
 from foreshore.storage.wal import SEGMENT_BYTES, SEGMENT_RECORDS, Entry, Wal
-from foreshore.update import T0, Timestamp, row_schema, update_schema
+from foreshore.update import T0, Timestamp, update_schema
 
 __all__ = [
     "Appended",
@@ -105,7 +102,7 @@ class StorageConfig:
     compacting: bool = True
 
 
-class StorageController:
+class StorageController(ShardReader):
     """The shards of one database, opened by one environment."""
 
     def __init__(
@@ -113,10 +110,9 @@ class StorageController:
     ) -> None:
         """Use `open`."""
         self.epoch = epoch
-        self._blob = blob
         self._consensus = consensus
         self._tokens = Tokens(epoch)
-        self._shards: dict[GlobalId, Shard] = {}
+        shards: dict[GlobalId, Shard] = {}
         self._creating: set[GlobalId] = set()
         self._dropped: set[GlobalId] = set()
         self._wal = Wal(
@@ -126,9 +122,8 @@ class StorageController:
             segment_bytes=config.segment_bytes,
             segment_records=config.segment_records,
         )
-        self._compacter = Compacter(
-            blob, consensus, epoch, data_dir / "scratch", self._shards, self._wal
-        )
+        self._compacter = Compacter(blob, consensus, epoch, data_dir / "scratch", shards, self._wal)
+        super().__init__(shards, blob, self._compacter.leases)
         self._config = config
         self._tasks: list[asyncio.Task[None]] = []
         self._downgrades: dict[tuple[GlobalId, str], Timestamp | None] = {}
@@ -248,39 +243,9 @@ class StorageController:
         for listen in shard.listens:
             listen.cancel()
 
-    def exists(self, id: GlobalId) -> bool:
-        """Whether the id names a shard."""
-        return id in self._shards
-
-    def ids(self) -> list[GlobalId]:
-        """Return the ids of all shards."""
-        return list(self._shards)
-
     def spent(self) -> list[GlobalId]:
         """Return the ids that named a shard once and will never name one again."""
         return list(self._dropped)
-
-    def schema(self, id: GlobalId) -> pa.Schema:
-        """Return the schema of the shard's rows."""
-        return row_schema(self._shard(id).schema)
-
-    def since(self, id: GlobalId) -> Timestamp:
-        """Return the time from which the shard can be read."""
-        return self._shard(id).since
-
-    def upper(self, id: GlobalId) -> Timestamp:
-        """Return the time before which the shard can be read."""
-        return self._shard(id).upper
-
-    def size_bytes(self, id: GlobalId) -> int:
-        """Return the shard's bytes as they are known without a look at any file."""
-        return self._shard(id).size_bytes()
-
-    def _shard(self, id: GlobalId) -> Shard:
-        shard = self._shards.get(id)
-        if shard is None or shard.dropping:
-            raise UndefinedObject(f'shard "{id}" does not exist')
-        return shard
 
     # --- writing -------------------------------------------------------------------------------
 
@@ -397,90 +362,6 @@ class StorageController:
         await self._wal.seal()
         await self._compacter.settle()
 
-    # --- reading -------------------------------------------------------------------------------
-
-    def snapshot(self, read: ReadCapability, as_of: Timestamp) -> Snapshot:
-        """Return the contents as of a time that `read` holds readable, and before the upper."""
-        shard = self._shard(read.id)
-        grant = shard.capabilities.check(read)
-        if not max(grant.frontier, shard.since) <= as_of < shard.upper:
-            raise ObjectNotInPrerequisiteState(
-                f"{shard.id} cannot be read as of {as_of}",
-                detail=f"It is readable from {shard.since}, held from {grant.frontier},"
-                f" and before {shard.upper}.",
-            )
-        shard.put_together()
-        batches = shard.batches
-        return Snapshot(
-            shard.id,
-            row_schema(shard.schema),
-            as_of,
-            shard.upper,
-            shard.since,
-            tuple(
-                BatchFile(self._blob.location(b.key), b.lower, b.upper, b.since, b.rows)
-                for b in batches
-            ),
-            tuple(part.updates for part in shard.tail),
-            partial(self._read_batches, batches, shard.schema),
-            self._compacter.leases.take(batch.key for batch in batches),
-        )
-
-    def _read_batches(
-        self, batches: Iterable[Batch], schema: pa.Schema
-    ) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            yield from read_batch(self._blob, batch, schema)
-
-    def listen(
-        self, id: GlobalId, from_: Timestamp, deliver: Callable[[ListenEvent], None]
-    ) -> Listen:
-        """Deliver every update at or beyond `from_`, in order, on the event loop.
-
-        `from_` is not before since. Updates at since stand for all up to it: only from beyond since
-        on are the times exact.
-        """
-        shard = self._shard(id)
-        if from_ < shard.since:
-            raise ObjectNotInPrerequisiteState(
-                f"{id} cannot be followed from {from_}",
-                detail=f"It is readable from {shard.since}.",
-            )
-        shard.listens = [listen for listen in shard.listens if not listen.cancelled]
-        listen = Listen(id, from_, deliver)
-        shard.listens.append(listen)
-        if shard.upper > from_:
-            tail = [part.updates for part in shard.tail if part.upper > from_]
-            batches = tuple(batch for batch in shard.batches if batch.upper > from_)
-            if batches:
-                listen.hold()
-                catching_up = self._catch_up(listen, shard, batches, tail, shard.upper)
-                listen.task = asyncio.get_running_loop().create_task(catching_up)
-            else:
-                listen.deliver(shard.upper, pa.concat_tables(tail) if tail else None)
-        return listen
-
-    async def _catch_up(
-        self,
-        listen: Listen,
-        shard: Shard,
-        batches: tuple[Batch, ...],
-        tail: list[pa.Table],
-        upper: Timestamp,
-    ) -> None:
-        """Deliver what lies in batches and then what came meanwhile."""
-        release = self._compacter.leases.take(batch.key for batch in batches)
-        try:
-            read = partial(
-                _later_updates, self._read_batches(batches, shard.schema), listen.frontier
-            )
-            pieces = await blocking.run(None, read)
-            tables = [pa.Table.from_batches(pieces, shard.schema), *tail]
-            listen.deliver(upper, pa.concat_tables(tables))
-            listen.resume()
-        finally:
-            release()
-
     # --- capabilities --------------------------------------------------------------------------
 
     async def acquire_capabilities(
@@ -537,11 +418,3 @@ class StorageController:
         if self._ride_timer is None:
             loop = asyncio.get_running_loop()
             self._ride_timer = loop.call_later(RIDE_SECONDS, self._wal.wake)
-
-
-def _later_updates(pieces: Iterable[pa.RecordBatch], frontier: Timestamp) -> list[pa.RecordBatch]:
-    """Return the updates at or beyond the frontier."""
-    return [
-        piece.filter(pc.greater_equal(piece.column(piece.num_columns - 2), frontier))
-        for piece in pieces
-    ]

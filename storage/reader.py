@@ -1,0 +1,154 @@
+"""Reading shards: what they hold as of a time, and every change from a time on.
+
+Both are exact between since and upper. What a reader is given stays whole while it reads: files
+under a lease are not deleted.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foreshore import blocking
+from foreshore.errors import ObjectNotInPrerequisiteState, UndefinedObject
+from foreshore.ids import GlobalId
+from foreshore.storage.batch import read_batch
+from foreshore.storage.blob import Blob
+from foreshore.storage.capability import ReadCapability
+from foreshore.storage.lease import Leases
+from foreshore.storage.listen import Listen, ListenEvent
+from foreshore.storage.shard import Shard
+from foreshore.storage.snapshot import BatchFile, Snapshot
+from foreshore.storage.trace import Batch
+from foreshore.update import Timestamp, row_schema
+
+
+class ShardReader:
+    """Reads the shards that a controller owns, and says what is known of them."""
+
+    def __init__(self, shards: dict[GlobalId, Shard], blob: Blob, leases: Leases) -> None:
+        self._shards = shards
+        self._blob = blob
+        self._leases = leases
+
+    def exists(self, id: GlobalId) -> bool:
+        """Whether the id names a shard."""
+        return id in self._shards
+
+    def ids(self) -> list[GlobalId]:
+        """Return the ids of all shards."""
+        return list(self._shards)
+
+    def schema(self, id: GlobalId) -> pa.Schema:
+        """Return the schema of the shard's rows."""
+        return row_schema(self._shard(id).schema)
+
+    def since(self, id: GlobalId) -> Timestamp:
+        """Return the time from which the shard can be read."""
+        return self._shard(id).since
+
+    def upper(self, id: GlobalId) -> Timestamp:
+        """Return the time before which the shard can be read."""
+        return self._shard(id).upper
+
+    def size_bytes(self, id: GlobalId) -> int:
+        """Return the shard's bytes as they are known without a look at any file."""
+        return self._shard(id).size_bytes()
+
+    def _shard(self, id: GlobalId) -> Shard:
+        shard = self._shards.get(id)
+        if shard is None or shard.dropping:
+            raise UndefinedObject(f'shard "{id}" does not exist')
+        return shard
+
+    def snapshot(self, read: ReadCapability, as_of: Timestamp) -> Snapshot:
+        """Return the contents as of a time that `read` holds readable, and before the upper."""
+        shard = self._shard(read.id)
+        grant = shard.capabilities.check(read)
+        if not max(grant.frontier, shard.since) <= as_of < shard.upper:
+            raise ObjectNotInPrerequisiteState(
+                f"{shard.id} cannot be read as of {as_of}",
+                detail=f"It is readable from {shard.since}, held from {grant.frontier},"
+                f" and before {shard.upper}.",
+            )
+        shard.put_together()
+        batches = shard.batches
+        return Snapshot(
+            shard.id,
+            row_schema(shard.schema),
+            as_of,
+            shard.upper,
+            shard.since,
+            tuple(
+                BatchFile(self._blob.location(b.key), b.lower, b.upper, b.since, b.rows)
+                for b in batches
+            ),
+            tuple(part.updates for part in shard.tail),
+            partial(self._read_batches, batches, shard.schema),
+            self._leases.take(batch.key for batch in batches),
+        )
+
+    def _read_batches(
+        self, batches: Iterable[Batch], schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from read_batch(self._blob, batch, schema)
+
+    def listen(
+        self, id: GlobalId, from_: Timestamp, deliver: Callable[[ListenEvent], None]
+    ) -> Listen:
+        """Deliver every update at or beyond `from_`, in order, on the event loop.
+
+        `from_` is not before since. Updates at since stand for all up to it: only from beyond since
+        on are the times exact.
+        """
+        shard = self._shard(id)
+        if from_ < shard.since:
+            raise ObjectNotInPrerequisiteState(
+                f"{id} cannot be followed from {from_}",
+                detail=f"It is readable from {shard.since}.",
+            )
+        shard.listens = [listen for listen in shard.listens if not listen.cancelled]
+        listen = Listen(id, from_, deliver)
+        shard.listens.append(listen)
+        if shard.upper > from_:
+            tail = [part.updates for part in shard.tail if part.upper > from_]
+            batches = tuple(batch for batch in shard.batches if batch.upper > from_)
+            if batches:
+                listen.hold()
+                catching_up = self._catch_up(listen, shard, batches, tail, shard.upper)
+                listen.task = asyncio.get_running_loop().create_task(catching_up)
+            else:
+                listen.deliver(shard.upper, pa.concat_tables(tail) if tail else None)
+        return listen
+
+    async def _catch_up(
+        self,
+        listen: Listen,
+        shard: Shard,
+        batches: tuple[Batch, ...],
+        tail: list[pa.Table],
+        upper: Timestamp,
+    ) -> None:
+        """Deliver what lies in batches and then what came meanwhile."""
+        release = self._leases.take(batch.key for batch in batches)
+        try:
+            read = partial(
+                _later_updates, self._read_batches(batches, shard.schema), listen.frontier
+            )
+            pieces = await blocking.run(None, read)
+            tables = [pa.Table.from_batches(pieces, shard.schema), *tail]
+            listen.deliver(upper, pa.concat_tables(tables))
+            listen.resume()
+        finally:
+            release()
+
+
+def _later_updates(pieces: Iterable[pa.RecordBatch], frontier: Timestamp) -> list[pa.RecordBatch]:
+    """Return the updates at or beyond the frontier."""
+    return [
+        piece.filter(pc.greater_equal(piece.column(piece.num_columns - 2), frontier))
+        for piece in pieces
+    ]
