@@ -28,52 +28,41 @@ class Role(Described, frozen=True):
     """Who may connect, and own."""
 
     collection: ClassVar[str] = "role"
+    kind: ClassVar[str] = "role"
     id: str
     oid: int
     name: str
     superuser: bool = True
-
-    @property
-    def kind(self) -> str:
-        """What messages call it."""
-        return "role"
 
 
 class Database(Described, frozen=True):
     """A set of schemas; a session sees one."""
 
     collection: ClassVar[str] = "database"
+    kind: ClassVar[str] = "database"
     id: str
     oid: int
     name: str
     owner: str
-
-    @property
-    def kind(self) -> str:
-        """What messages call it."""
-        return "database"
 
 
 class Schema(Described, frozen=True):
     """A namespace of items; without a database it is one of the system's, seen from all of them."""
 
     collection: ClassVar[str] = "schema"
+    kind: ClassVar[str] = "schema"
     id: str
     oid: int
     database: str | None  # the database's id
     name: str
     owner: str
 
-    @property
-    def kind(self) -> str:
-        """What messages call it."""
-        return "schema"
-
 
 class Cluster(Described, frozen=True):
     """A named set of replicas that all maintain the same dataflows."""
 
     collection: ClassVar[str] = "cluster"
+    kind: ClassVar[str] = "cluster"
     id: str
     oid: int
     name: str
@@ -83,16 +72,12 @@ class Cluster(Described, frozen=True):
     managed: bool = True
     options: dict[str, str] = {}
 
-    @property
-    def kind(self) -> str:
-        """What messages call it."""
-        return "cluster"
-
 
 class Replica(Described, frozen=True):
     """A process that does the work of its cluster."""
 
     collection: ClassVar[str] = "replica"
+    kind: ClassVar[str] = "cluster replica"
     id: str
     oid: int
     cluster: str  # the cluster's id
@@ -100,11 +85,6 @@ class Replica(Described, frozen=True):
     owner: str
     size: str
     options: dict[str, str] = {}
-
-    @property
-    def kind(self) -> str:
-        """What messages call it."""
-        return "cluster replica"
 
 
 class Item(Described, frozen=True):

@@ -131,40 +131,15 @@ def _sums(types: Signature, *arrays: pa.Array) -> Outcome:
     return collect(types, _interval_of_sums, zip(*(a.to_pylist() for a in arrays), strict=True))
 
 
-declare("+", "interval interval", "interval", data_rows(_add_intervals), stem="add", fallible=True)
-declare(
-    "-",
-    "interval interval",
-    "interval",
-    data_rows(_subtract_intervals),
-    stem="subtract",
-    fallible=True,
-)
-declare("-", "interval", "interval", data_rows(_negate_interval), stem="negate", fallible=True)
-declare(
-    "*",
-    "interval float8",
-    "interval",
-    data_rows(lambda a, f: _scaled(a, f, False)),
-    stem="multiply",
-    fallible=True,
-)
-declare(
-    "*",
-    "float8 interval",
-    "interval",
-    data_rows(lambda f, a: _scaled(a, f, False)),
-    stem="multiply",
-    fallible=True,
-)
-declare(
-    "/",
-    "interval float8",
-    "interval",
-    data_rows(lambda a, f: _scaled(a, f, True)),
-    stem="divide",
-    fallible=True,
-)
+for _name, _args, _stem, _compute in (
+    ("+", "interval interval", "add", _add_intervals),
+    ("-", "interval interval", "subtract", _subtract_intervals),
+    ("-", "interval", "negate", _negate_interval),
+    ("*", "interval float8", "multiply", lambda a, f: _scaled(a, f, False)),
+    ("*", "float8 interval", "multiply", lambda f, a: _scaled(a, f, False)),
+    ("/", "interval float8", "divide", lambda a, f: _scaled(a, f, True)),
+):
+    declare(_name, _args, "interval", data_rows(_compute), stem=_stem, fallible=True)
 hidden(
     "average(interval,int8)",
     "interval int8",
@@ -188,9 +163,12 @@ for _i, _part in enumerate(("months", "days", "micros")):
         duckdb=lambda d, t, a, p=_part: f"CAST(({a[0]}).{p} AS BIGINT)",
         spark=lambda d, t, a, p=_part: f"CAST(({a[0]}).{p} AS BIGINT)",
     )
-declare("justify_hours", "interval", "interval", data_rows(_justify_hours), fallible=True)
-declare("justify_days", "interval", "interval", data_rows(_justify_days), fallible=True)
-declare("justify_interval", "interval", "interval", data_rows(_justify_interval), fallible=True)
+for _name, _compute in (
+    ("justify_hours", _justify_hours),
+    ("justify_days", _justify_days),
+    ("justify_interval", _justify_interval),
+):
+    declare(_name, "interval", "interval", data_rows(_compute), fallible=True)
 for _n in range(1, 8):
     _args = " ".join(["int4"] * min(_n, 6) + (["float8"] if _n == 7 else []))
     declare("make_interval", _args, "interval", data_rows(_make_interval), fallible=True)
