@@ -12,13 +12,12 @@ import contextlib
 import logging
 import os
 import secrets
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
+from foreshore import blocking
 from foreshore.compute.protocol import Hello, Response
+from foreshore.compute.scratch import Scratch
 from foreshore.compute.transport import (
     SCRATCH_VARIABLE,
     SECRET_VARIABLE,
@@ -85,8 +84,15 @@ class ReplicaLink:
 
     async def _run_process(self) -> None:
         self.state = "starting"
-        directory = tempfile.mkdtemp(prefix="foreshore-")  # only ours to enter
-        address = f"unix:{Path(directory) / 'socket'}"
+        scratch = Scratch()
+        try:
+            await self._run_in(scratch)
+        finally:
+            await asyncio.shield(blocking.run(None, scratch.remove))
+
+    async def _run_in(self, scratch: Scratch) -> None:
+        """Run the process until it ends or its connection is lost, and end it."""
+        address = f"unix:{scratch.path / 'socket'}"
         secret = secrets.token_hex(32)
         process = await asyncio.create_subprocess_exec(
             *self._command,
@@ -94,7 +100,7 @@ class ReplicaLink:
             address,
             "--lifeline",
             stdin=asyncio.subprocess.PIPE,
-            env={**os.environ, SECRET_VARIABLE: secret, SCRATCH_VARIABLE: directory},
+            env={**os.environ, SECRET_VARIABLE: secret, SCRATCH_VARIABLE: str(scratch.path)},
             start_new_session=True,
         )
         self.pid = process.pid
@@ -114,7 +120,6 @@ class ReplicaLink:
                 process.kill()
             self.pid = None
             await asyncio.shield(watch)
-            shutil.rmtree(directory, ignore_errors=True)
             logger.info("replica ended", extra={"replica": self.name, "status": process.returncode})
 
     async def _converse(self, address: str, secret: str, exited: asyncio.Event) -> None:

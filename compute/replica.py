@@ -18,7 +18,6 @@ import logging
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -59,6 +58,7 @@ from foreshore.compute.protocol import (
     Status,
 )
 from foreshore.compute.reconcile import Wanted, catch_up, fits
+from foreshore.compute.scratch import Scratch, remove_abandoned
 from foreshore.compute.transport import (
     SCRATCH_VARIABLE,
     SECRET_VARIABLE,
@@ -67,6 +67,7 @@ from foreshore.compute.transport import (
 )
 from foreshore.errors import InvalidParameterValue, QueryCanceled
 from foreshore.ids import GlobalId
+from foreshore.lifeline import standard_input_ends
 
 logger = logging.getLogger(__name__)
 
@@ -83,13 +84,12 @@ def duckdb_engine(options: Mapping[str, str]) -> Engine:
     """Return the embedded engine, which may read files below `directories`."""
     from foreshore.compute.bulk.duckdb import DuckDbEngine
 
-    parent = os.environ.get(SCRATCH_VARIABLE)
     return LinearFirst(
         DuckDbEngine(
             directories=[d for d in options.get("directories", "").split(os.pathsep) if d],
             memory_limit=options.get("memory_limit", "2GB"),
             threads=int(options.get("threads", "2")),
-            scratch=str(Path(parent) / "duckdb") if parent else None,
+            scratch=str(Path(os.environ[SCRATCH_VARIABLE]) / "duckdb"),
         )
     )
 
@@ -99,10 +99,9 @@ def spark_engine(options: Mapping[str, str]) -> Engine:
     from foreshore.compute.bulk.spark import SparkEngine
     from foreshore.compute.spark_session import SparkOptions
 
-    parent = os.environ.get(SCRATCH_VARIABLE) or tempfile.mkdtemp(prefix="foreshore-")
     return SparkEngine(
         SparkOptions(
-            scratch=Path(parent) / "spark",
+            scratch=Path(os.environ[SCRATCH_VARIABLE]) / "spark",
             master=options.get("master", "local[*]"),
             memory_mb=int(options.get("memory_mb", "1536")),
             configuration={k: v for k, v in options.items() if k.startswith("spark.")},
@@ -598,23 +597,14 @@ async def serve(
         server = await loop.create_server(connection, host, int(port))
     task = loop.create_task(replica.run())
     if lifeline:
-        ended = loop.create_task(_standard_input_ends())
+        ended = loop.create_task(standard_input_ends())
         await asyncio.wait([task, ended], return_when=asyncio.FIRST_COMPLETED)
     else:
         await task
     server.close()
-    scratch = os.environ.get(SCRATCH_VARIABLE)
-    if lifeline and scratch:
-        shutil.rmtree(scratch, ignore_errors=True)  # who would have done it may have been killed
+    if lifeline:  # who would have removed it may have been killed
+        shutil.rmtree(os.environ[SCRATCH_VARIABLE], ignore_errors=True)
     os._exit(0)  # engines' threads do not hold a replica that nobody needs
-
-
-async def _standard_input_ends() -> None:
-    reader = asyncio.StreamReader()
-    loop = asyncio.get_running_loop()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    while await reader.read(4096):
-        pass
 
 
 def start(address: str, *, lifeline: bool, engines: Mapping[str, EngineFactory] = ENGINES) -> None:
@@ -626,6 +616,9 @@ def start(address: str, *, lifeline: bool, engines: Mapping[str, EngineFactory] 
     secret = os.environ.pop(SECRET_VARIABLE, "")
     if len(secret) < 16:
         raise SystemExit(f"{SECRET_VARIABLE} has to hold the secret that the controller knows")
+    if SCRATCH_VARIABLE not in os.environ:  # started by hand
+        remove_abandoned()
+        os.environ[SCRATCH_VARIABLE] = str(Scratch().path)
     sys.setswitchinterval(0.0005)  # a look-up does not wait long for a step's Python code
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve(address, secret, engines, lifeline=lifeline))

@@ -6,6 +6,8 @@ sessions; who comes beyond is told so (53300). Requests to cancel are not connec
 
 import asyncio
 import logging
+import socket
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from foreshore.adapter.client import Client, Session, Startup
@@ -33,21 +35,24 @@ class Listener:
     login_timeout: float = 60.0
     _tasks: dict[asyncio.Task[None], Wire] = field(default_factory=dict)
     _sessions: int = 0
-    _server: asyncio.Server | None = None
+    _servers: list[asyncio.Server] = field(default_factory=list)
     _closing: bool = False
 
-    async def listen(self, host: str, port: int) -> int:
-        """Begin to take connections; return the port, which is chosen if `port` is 0."""
+    async def listen(self, ports: Sequence[socket.socket]) -> int:
+        """Begin to take connections on sockets that are bound; return the first one's port."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Wire(self._start), host, port, backlog=1024)
-        bound: int = self._server.sockets[0].getsockname()[1]
-        return bound
+        for port in ports:
+            self._servers.append(
+                await loop.create_server(lambda: Wire(self._start), sock=port, backlog=1024)
+            )
+        number: int = ports[0].getsockname()[1]
+        return number
 
     async def close(self) -> None:
         """Take no more connections, and end all there are."""
         self._closing = True
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         for wire in self._tasks.values():
             wire.cancel()
         if self._tasks:

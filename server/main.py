@@ -25,10 +25,13 @@ from foreshore import blocking
 from foreshore.adapter.environment import Environment
 from foreshore.clock import SystemClock
 from foreshore.compute.replica import start as start_replica
+from foreshore.compute.scratch import remove_abandoned
 from foreshore.errors import DatabaseError
+from foreshore.lifeline import standard_input_ends
 from foreshore.server.auth import Authenticator
 from foreshore.server.http.app import HttpServer
 from foreshore.server.listener import Listener
+from foreshore.server.ports import bind
 from foreshore.storage.controller import StorageController
 
 logger = logging.getLogger(__name__)
@@ -50,6 +53,7 @@ class ServeOptions:
     spark_master: str
     max_connections: int
     password: str | None
+    lifeline: bool
 
 
 def address(text: str) -> tuple[str, int]:
@@ -61,14 +65,22 @@ def address(text: str) -> tuple[str, int]:
 
 
 async def serve(options: ServeOptions) -> None:
-    """Serve until SIGTERM or SIGINT, or until the environment can no longer write."""
+    """Serve until SIGTERM or SIGINT, or until the environment can no longer write.
+
+    With a `lifeline`, also until standard input ends.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    if options.lifeline:
+        parent = loop.create_task(standard_input_ends())
+        parent.add_done_callback(lambda _: stop.set())
     ready = False
     http = HttpServer(lambda: ready)
-    await http.listen(*address(options.http_listen))
+    ports = await bind(*address(options.pg_listen), "--pg-listen")
+    await http.listen(await bind(*address(options.http_listen), "--http-listen"))
+    await blocking.run(None, remove_abandoned)
     storage = await StorageController.open(
         data_dir=options.data_dir,
         blob=options.blob,
@@ -85,9 +97,9 @@ async def serve(options: ServeOptions) -> None:
         try:
             authenticator = await blocking.run(None, Authenticator.of, ROLE, options.password)
             listener = Listener(environment, authenticator, options.max_connections)
-            host, port = address(options.pg_listen)
-            port = await listener.listen(host, port)
+            port = await listener.listen(ports)
             ready = True
+            host, _ = address(options.pg_listen)
             shown = f"[{host}]" if ":" in host else host
             print(f"foreshore ready: postgres://{ROLE}@{shown}:{port}/{ROLE}", flush=True)
             await _until_stopped(stop, environment)
@@ -147,6 +159,7 @@ def _serve_options(command: FC) -> FC:
 
 @main.command("serve")
 @_serve_options
+@click.option("--lifeline", is_flag=True, help="End when standard input does.")
 def serve_command(
     data_dir: Path,
     pg_listen: str,
@@ -155,6 +168,7 @@ def serve_command(
     consensus: str | None,
     spark_master: str,
     max_connections: int,
+    lifeline: bool,
 ) -> None:
     """Serve a database. FORESHORE_PASSWORD sets the first role's password."""
     options = ServeOptions(
@@ -166,6 +180,7 @@ def serve_command(
         spark_master,
         max_connections,
         os.environ.pop("FORESHORE_PASSWORD", None) or None,
+        lifeline,
     )
     address(pg_listen)
     address(http_listen)
@@ -179,7 +194,8 @@ def serve_command(
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve(options))
     except DatabaseError as error:
-        logger.critical("%s%s", error.message, "" if error.detail is None else f"; {error.detail}")
+        more = [text for text in (error.detail, error.hint) if text is not None]
+        logger.critical("%s", "; ".join([error.message, *more]))
         sys.exit(1)
     except OSError as error:
         logger.critical("%s", error)

@@ -65,6 +65,16 @@ def java() -> str:
         pytest.skip(f"{NOT_INSTALLED}Java 17 or later")
 
 
+def marked(mark: str) -> set[int]:
+    """Return all live processes that have `mark`, NAME=VALUE, in their environment."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):  # it ended, or is not ours
+            if mark.encode() in path.read_bytes().split(b"\0"):
+                found.add(int(path.parent.name))
+    return found
+
+
 @dataclass
 class Server:
     """A `foreshore serve` of its own, over a data directory that outlives it."""
@@ -125,12 +135,7 @@ class Server:
 
         They are known by what they inherited, so also where their parent has been killed.
         """
-        found = set()
-        for path in Path("/proc").glob("[0-9]*/environ"):
-            with contextlib.suppress(OSError):  # it ended, or is not ours
-                if self.mark.encode() in path.read_bytes().split(b"\0"):
-                    found.add(int(path.parent.name))
-        return found
+        return marked(self.mark)
 
     def children(self) -> set[int]:
         """Return the server's own live children, as the operating system knows them."""

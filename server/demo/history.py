@@ -88,17 +88,14 @@ class History:
         self._connection = duckdb.connect()
         self._connection.execute("set TimeZone = 'UTC'")
         files = {name: str(self._folder / f"{name}.csv") for name in ("flights", "airports")}
-        if not Path(files["flights"]).exists():
-            files["flights"] = self._unpacked_flights()
-        for statement in _FLIGHTS.split(";\n"):
-            if statement.strip():
-                used = {name: path for name, path in files.items() if f"${name}" in statement}
-                self._connection.execute(statement, used)
-
-    def _unpacked_flights(self) -> str:
-        self._scratch = tempfile.TemporaryDirectory(prefix="foreshore-demo-")
-        with zipfile.ZipFile(self._folder / "flights.csv.zip") as archive:
-            return archive.extract("flights.csv", self._scratch.name)
+        with tempfile.TemporaryDirectory(prefix="foreshore-demo-") as scratch:
+            if not Path(files["flights"]).exists():
+                with zipfile.ZipFile(self._folder / "flights.csv.zip") as archive:
+                    files["flights"] = archive.extract("flights.csv", scratch)
+            for statement in _FLIGHTS.split(";\n"):
+                if statement.strip():
+                    used = {name: path for name, path in files.items() if f"${name}" in statement}
+                    self._connection.execute(statement, used)
 
     def dimension(self, table: str) -> pa.Table:
         """Return the rows of one of `DIMENSIONS`."""

@@ -33,10 +33,17 @@ def run_demo(
     """Serve with `serve_args`, load the demo if it is not there, replay; return an exit status.
 
     `speed` is in seconds of 2013 for each second of today. Ends with the server, or at SIGINT or
-    SIGTERM, which end the server too.
+    SIGTERM, which end the server too; if this process is killed, the server hears of it by its
+    lifeline.
     """
-    command = [sys.executable, "-m", "foreshore.server.main", "serve", *serve_args]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-m", "foreshore.server.main", "serve", "--lifeline", *serve_args]
+    server = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # an interrupt from the terminal is for us alone
+    )
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         url = _wait_until_ready(server)

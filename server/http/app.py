@@ -50,19 +50,16 @@ class HttpServer:
         self._server = _Server(config)
         self._task: asyncio.Task[None] | None = None
 
-    async def listen(self, host: str, port: int) -> int:
-        """Begin to serve; return the port, which is chosen if `port` is 0."""
-        listening = socket.create_server((host, port), family=_family(host))
-        self._task = asyncio.get_running_loop().create_task(self._server.serve([listening]))
-        bound: int = listening.getsockname()[1]
-        return bound
+    async def listen(self, ports: list[socket.socket]) -> int:
+        """Begin to serve on sockets that are bound; return the first one's port."""
+        for port in ports:
+            port.listen()  # so that whoever has just bound the same one is found out here
+        self._task = asyncio.get_running_loop().create_task(self._server.serve(ports))
+        number: int = ports[0].getsockname()[1]
+        return number
 
     async def close(self) -> None:
         """Serve no more."""
         self._server.should_exit = True
         if self._task is not None:
             await self._task
-
-
-def _family(host: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in host else socket.AF_INET

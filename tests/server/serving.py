@@ -11,6 +11,7 @@ import uvloop
 
 from foreshore.server.auth import Authenticator
 from foreshore.server.listener import Listener
+from foreshore.server.ports import bind
 from tests.server.fake import FakeClient
 
 T = TypeVar("T")
@@ -51,7 +52,11 @@ def serve(**options: Any) -> Iterator[Served]:
     listener = Listener(
         client, **({"authenticator": Authenticator.of("foreshore", None)} | options)
     )
-    port = asyncio.run_coroutine_threadsafe(listener.listen("127.0.0.1", 0), loop).result(10)
+
+    async def listen() -> int:
+        return await listener.listen(await bind("127.0.0.1", 0, "--pg-listen"))
+
+    port = asyncio.run_coroutine_threadsafe(listen(), loop).result(10)
     try:
         yield Served(client, listener, port, loop)
     finally:

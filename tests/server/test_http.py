@@ -5,6 +5,7 @@ import urllib.error
 import urllib.request
 
 from foreshore.server.http.app import HttpServer
+from foreshore.server.ports import bind
 
 
 def get(port: int, path: str) -> tuple[int, str]:
@@ -21,7 +22,7 @@ def test_health_tells_when_the_server_is_ready_and_metrics_are_there_before() ->
     async def go() -> list[tuple[int, str]]:
         nonlocal ready
         server = HttpServer(lambda: ready)
-        port = await server.listen("127.0.0.1", 0)
+        port = await server.listen(await bind("127.0.0.1", 0, "--http-listen"))
         got = [await asyncio.to_thread(get, port, "/health")]
         got.append(await asyncio.to_thread(get, port, "/metrics"))
         ready = True

@@ -22,9 +22,12 @@ def test_addresses() -> None:
             address(wrong)
 
 
-def serve(data_dir: Path, **environment: str) -> "subprocess.Popen[str]":
+def serve(
+    data_dir: Path, *args: str, stdin: int | None = None, **environment: str
+) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [sys.executable, "-m", "foreshore.server.main", "serve"],
+        [sys.executable, "-m", "foreshore.server.main", "serve", *args],
+        stdin=stdin,
         env=os.environ
         | {
             "FORESHORE_DATA_DIR": str(data_dir),
@@ -53,10 +56,37 @@ def test_it_says_when_it_is_ready_and_ends_at_sigterm(tmp_path: Path) -> None:
             assert process.wait(30) == 0
 
 
-def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("which", ["pg", "http"])
+def test_a_port_that_is_taken_is_told_in_one_line(tmp_path: Path, which: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        process = serve(tmp_path / "data", FORESHORE_PG_LISTEN=f"127.0.0.1:{port}")
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+        process = serve(tmp_path / "data", f"--{which}-listen", place)
         assert process.wait(30) == 1
+        assert not (tmp_path / "data").exists()  # whose data it is has not been touched
         assert process.stderr is not None
-        assert "address already in use" in process.stderr.read()
+        (line,) = process.stderr.read().splitlines()
+        _, _, said = line.partition(" CRITICAL __main__: ")
+        assert said == (
+            f'could not bind address "{place}": Address already in use; '
+            f"Is another server running there? End it, or name another place with --{which}-listen."
+        )
+
+
+def test_with_a_lifeline_it_ends_when_its_standard_input_does(tmp_path: Path) -> None:
+    process = serve(tmp_path / "data", "--lifeline", stdin=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdin is not None
+    url = process.stdout.readline().split()[-1]
+    process.stdin.write("what is said on it is no matter")
+    process.stdin.flush()
+    psycopg.connect(url).close()
+    process.stdin.close()
+    assert process.wait(30) == 0
+
+
+def test_without_a_lifeline_it_needs_no_standard_input(tmp_path: Path) -> None:
+    process = serve(tmp_path / "data", stdin=subprocess.DEVNULL)
+    assert process.stdout is not None
+    psycopg.connect(process.stdout.readline().split()[-1]).close()
+    process.terminate()
+    assert process.wait(30) == 0
