@@ -183,28 +183,53 @@ def serving(data_dir: Path, *args: str) -> Iterator[Server]:
 @contextlib.contextmanager
 def postgres() -> Iterator[str]:
     """Run a PostgreSQL 15 of its own, with its default durability; yields its address."""
-    initdb, server = program("initdb"), program("postgres")
+    with initialised_postgres() as folder, running_postgres(folder) as url:
+        yield url
+
+
+def _postgres_account(folder: Path) -> dict[str, Any]:
+    """Return what makes a process run as a user whom PostgreSQL accepts, and give it `folder`."""
+    if os.getuid() != 0:
+        return {}
+    user = pwd.getpwnam("postgres")
+    os.chown(folder, user.pw_uid, user.pw_gid)
+    return {"user": "postgres", "group": user.pw_gid, "extra_groups": []}
+
+
+@contextlib.contextmanager
+def initialised_postgres() -> Iterator[Path]:
+    """Yield a folder with the data directory of a new PostgreSQL 15 that does not run yet."""
+    initdb = program("initdb")
     folder = Path(tempfile.mkdtemp(prefix="foreshore-pg-"))
-    account: dict[str, Any] = {}
-    if os.getuid() == 0:  # PostgreSQL refuses to run as root
-        user = pwd.getpwnam("postgres")
-        os.chown(folder, user.pw_uid, user.pw_gid)
-        account = {"user": "postgres", "group": user.pw_gid, "extra_groups": []}
+    try:
+        subprocess.run(
+            [
+                *(initdb, "-D", str(folder / "data"), "-U", "postgres", "-A", "trust"),
+                *("--locale=C", "--encoding=UTF8"),
+            ],
+            check=True,
+            capture_output=True,
+            cwd="/",
+            **_postgres_account(folder),
+        )
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def running_postgres(folder: Path) -> Iterator[str]:
+    """Run the PostgreSQL of such a folder for the length of a block; yields its address."""
     port = free_port()
-    data = str(folder / "data")
-    subprocess.run(
-        [initdb, "-D", data, "-U", "postgres", "-A", "trust", "--locale=C", "--encoding=UTF8"],
-        check=True,
-        capture_output=True,
-        cwd="/",
-        **account,
-    )
     process = subprocess.Popen(
-        [server, "-D", data, "-p", str(port), "-h", "127.0.0.1", "-k", str(folder)],
+        [
+            *(program("postgres"), "-D", str(folder / "data"), "-p", str(port)),
+            *("-h", "127.0.0.1", "-k", str(folder)),
+        ],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         cwd="/",
-        **account,
+        **_postgres_account(folder),
     )
     url = f"postgres://postgres@127.0.0.1:{port}/postgres"
 
@@ -221,4 +246,3 @@ def postgres() -> Iterator[str]:
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(30)
-        shutil.rmtree(folder, ignore_errors=True)

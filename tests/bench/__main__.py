@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -24,7 +24,14 @@ import pyarrow.csv
 
 from foreshore.server.demo.history import History
 from foreshore.server.demo.schema import TABLES, VIEWS
-from tests.harness import Server, postgres, program, serving
+from tests.harness import (
+    Server,
+    initialised_postgres,
+    postgres,
+    program,
+    running_postgres,
+    serving,
+)
 
 TURNS = 3
 SECONDS = 5
@@ -243,54 +250,63 @@ def freshness(server: Server, url: str) -> list[Figure]:
     ]
 
 
-def starts() -> list[Figure]:
-    """From nothing to the first answer."""
+def starts() -> Iterator[Figure]:
+    """From the start of the process to the first answer, that of a sum over a table."""
+    setup = ("CREATE TABLE t (i int)", "INSERT INTO t VALUES (1)")
+    query = "SELECT sum(i) FROM t"
 
-    def ours() -> float:
-        with tempfile.TemporaryDirectory(prefix="foreshore-bench-") as folder:
-            began = time.perf_counter()
-            with serving(Path(folder) / "data") as server:
-                execute(server.url, "SELECT 1")
-                return time.perf_counter() - began
+    def seconds(start: AbstractContextManager[str], *statements: str) -> float:
+        began = time.perf_counter()
+        with start as url:
+            execute(url, *statements)
+            return time.perf_counter() - began
 
-    def with_spark() -> float:
+    @contextmanager
+    def fresh() -> Iterator[str]:
         with (
             tempfile.TemporaryDirectory(prefix="foreshore-bench-") as folder,
             serving(Path(folder) / "data") as server,
         ):
-            execute(
-                server.url,
-                "CREATE TABLE t (i int)",
-                "INSERT INTO t VALUES (1)",
-                "CREATE CLUSTER spark (SIZE = 'spark')",
-            )
-            server.stop()
-            began = time.perf_counter()
-            server.start()
-            with psycopg.connect(server.url, autocommit=True) as connection:
-                connection.execute("SET cluster = spark")
-                connection.execute("SELECT sum(i) FROM t")
-            return time.perf_counter() - began
+            yield server.url
 
-    def theirs() -> float:
-        began = time.perf_counter()
-        with postgres() as url:
-            execute(url, "SELECT 1")
-            return time.perf_counter() - began
+    yield in_turns(
+        "start on an empty directory to the first answer",
+        "s",
+        lambda: seconds(fresh(), *setup, query),
+        lambda: seconds(postgres(), *setup, query),
+        higher=False,
+    )
+    with (
+        tempfile.TemporaryDirectory(prefix="foreshore-bench-") as folder,
+        initialised_postgres() as theirs,
+    ):
+        data = Path(folder) / "data"
+        with serving(data) as server:
+            execute(server.url, *setup)
+        with running_postgres(theirs) as url:
+            execute(url, *setup)
 
-    return [
-        in_turns(
-            "start on an empty directory to the first answer", "s", ours, theirs, higher=False
-        ),
-        in_turns(
-            "start to the first answer computed on Spark",
+        @contextmanager
+        def again() -> Iterator[str]:
+            with serving(data) as server:
+                yield server.url
+
+        yield in_turns(
+            "start on a directory with data to the first answer",
             "s",
-            with_spark,
-            None,
+            lambda: seconds(again(), query),
+            lambda: seconds(running_postgres(theirs), query),
             higher=False,
-            turns=2,
-        ),
-    ]
+        )
+        with serving(data) as server:
+            execute(server.url, "CREATE CLUSTER spark (SIZE = 'spark')")
+        yield in_turns(
+            "start on a directory with data to the first answer computed on Spark",
+            "s",
+            lambda: seconds(again(), "SET cluster = spark", query),
+            lambda: seconds(running_postgres(theirs), query),
+            higher=False,
+        )
 
 
 GROUPS = {"point": point_selects, "commits": commits, "copy": copies, "fresh": freshness}
