@@ -31,6 +31,7 @@ from foreshore.compute.engine import Engine
 from foreshore.compute.protocol import DataflowDescription, IndexExport, SinkExport
 from foreshore.errors import Conflict, DatabaseError, FeatureNotSupported
 from foreshore.expr.ir import Get, Relation, sources_of
+from foreshore.failpoint import reached
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import ReadCapability, StorageController, WriteCapability
 from foreshore.update import Timestamp
@@ -258,6 +259,7 @@ class Coordinator:
                 made.append(item.id)
                 if item.type == "table":
                     self.group.add(item.id)
+                reached("shard.made")
             gone = {each.id for each in dropped}
             write = Write(
                 {id: tables for id, tables in rows.items() if id not in gone} | {CATALOG_SHARD: ()},
@@ -274,6 +276,7 @@ class Coordinator:
                     del self.capabilities[id]
                     await self.storage.drop(id)
             raise
+        reached("catalog.committed")
         await self._follow(time, created, dropped)
         return time
 
@@ -371,6 +374,7 @@ class Coordinator:
         if item.id in self.capabilities:
             del self.capabilities[item.id]
             await self.storage.drop(item.id)
+            reached("shard.dropped")
 
     # --- the past ------------------------------------------------------------------------------
 

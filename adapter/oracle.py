@@ -14,6 +14,7 @@ import asyncio
 from typing import Protocol
 
 from foreshore.clock import Clock
+from foreshore.failpoint import reached
 from foreshore.update import Timestamp
 
 RESERVED_MS = 1_000
@@ -92,4 +93,5 @@ class TimestampOracle:
             if time >= self._end:
                 end = time + RESERVED_MS
                 await self._reservation.store(end)
+                reached("oracle.reserved")
                 self._end = end

@@ -27,6 +27,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 
 from foreshore.errors import InvalidParameterValue
+from foreshore.failpoint import reached
 from foreshore.storage.fault import Determinate, Indeterminate
 
 
@@ -102,6 +103,7 @@ class FileBlob:
         except OSError as error:
             file.unlink(missing_ok=True)
             raise Determinate(f"cannot write blob {key}: {error.strerror}") from error
+        reached("batch.written")
         try:
             file.replace(path)
             sync_directory(path.parent)

@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.errors import Fenced, Unavailable
+from foreshore.failpoint import reached
 from foreshore.ids import GlobalId
 from foreshore.storage.batch import Promise, read_batch, verify_batch, write_batch
 from foreshore.storage.blob import Blob
@@ -100,6 +101,7 @@ class Compacter:
             state = await register.claim(self._epoch, None)
             assert state is not None
             state.check()
+            reached("trace.claimed")
             self._registers[id_of(key)] = register
             traces[id_of(key)] = state
         batches = [batch for state in traces.values() for batch in state.batches]
@@ -226,6 +228,7 @@ class Compacter:
         register = self._registers.get(id) or Register(self._consensus, key_of(id), TraceState)
         old = register.value
         await self._change(register, TraceState(epoch=self._epoch, id=id, schema=b"", dropped=True))
+        reached("trace.buried")
         self._registers.pop(id, None)
         self._to_drop.discard(id)
         if old is not None:
@@ -246,7 +249,9 @@ class Compacter:
             epoch=self._epoch, id=shard.id, schema=shard.encoded_schema
         )
         new = with_batch(state, batch)
+        reached("batch.stored")
         await self._change(register, new)
+        reached("batch.named")
         self._registers[shard.id] = register
         # From here to the end without an await: readers see the batch or the tail, never both.
         shard.batches = new.batches
@@ -261,7 +266,9 @@ class Compacter:
         register = self._registers[shard.id]
         assert register.value is not None
         new = with_merged(register.value, batches, merged)
+        reached("batch.stored")
         await self._change(register, new)
+        reached("batch.merged")
         shard.batches = new.batches
         self.leases.condemn(batch.key for batch in batches)
         self._after(shard)
@@ -325,6 +332,7 @@ class Compacter:
         for key in keys:
             try:
                 await blocking.run(None, self._blob.delete, key)
+                reached("batch.deleted")
             except (Determinate, Indeterminate) as error:
                 # It stays until the next start, which removes what no state names.
                 logger.warning("file not deleted", extra={"file": key}, exc_info=error)

@@ -22,6 +22,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from foreshore.errors import Fenced
+from foreshore.failpoint import reached
 from foreshore.storage.blob import sync_directory
 from foreshore.storage.consensus import Committed, Consensus, Mismatch
 from foreshore.storage.fault import Determinate, Indeterminate
@@ -138,6 +139,7 @@ async def take_epoch(consensus: Consensus) -> int:
             await register.change(EpochState(epoch=epoch))
         except Fenced:
             continue  # another took it at the same time
+        reached("epoch.taken")
         return epoch
 
 
@@ -157,6 +159,7 @@ class Fence:
                 raise fenced()
             os.pwrite(self._descriptor, self._expected, 0)
             os.fsync(self._descriptor)
+            reached("fence.raised")
         finally:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from foreshore.errors import DataCorrupted
+from foreshore.failpoint import reached
 from foreshore.storage.blob import sync_directory
 
 FILE_MAGIC = b"FORESHORELOG\x00\x00\x00\x01"
@@ -98,6 +99,7 @@ class SegmentWriter:
         if length % 8:
             parts.append(bytes(-length % 8))
         self._write(parts)
+        reached("log.written")
         os.fdatasync(self._descriptor)
         self.records += 1
 

@@ -25,6 +25,7 @@ import msgspec
 
 from foreshore import blocking
 from foreshore.errors import DatabaseError, OutOfDisk, Unavailable
+from foreshore.failpoint import reached
 from foreshore.storage.blob import sync_directory
 from foreshore.storage.consensus import Consensus
 from foreshore.storage.epoch import Fence, Register, State
@@ -122,6 +123,7 @@ class Wal:
         """Take the log over from earlier epochs and read it."""
         state = await self._register.claim(self.epoch, LogState(epoch=self.epoch))
         assert state is not None
+        reached("log.claimed")
         found = await blocking.run(self._executor, self._raise_fence_and_read, state)
         for segment, contents in found:
             if contents.torn:
@@ -165,6 +167,7 @@ class Wal:
         Every earlier segment is sealed as of what `recover` read.
         """
         await self._begin(opening, self.segments)
+        reached("segment.listed")
         await blocking.run(self._executor, self._remove_strangers)
 
     def append(self, entry: Entry) -> None:
@@ -233,6 +236,7 @@ class Wal:
             raise
         for entry in group:
             entry.apply()
+            reached("log.applied")
             if entry.done is not None and not entry.done.done():
                 entry.done.set_result(None)
 
@@ -240,6 +244,7 @@ class Wal:
         assert self._segment is not None
         assert self._fence is not None
         self._segment.write(Kind.GROUP, encode_group(contents))
+        reached("log.synced")
         self._fence.check()
 
     def _full(self) -> bool:
@@ -256,6 +261,7 @@ class Wal:
         closing = Closing(tuple((shard.id, shard.upper) for shard in opening.shards))
         await blocking.run(self._executor, segment.write, Kind.CLOSING, encode_statement(closing))
         segment.close()
+        reached("segment.closed")
         self._segment = None
         info = SegmentInfo(segment.number, self.epoch, segment.length, segment.checksum)
         return (*self.segments[:-1], info)
@@ -272,7 +278,9 @@ class Wal:
 
     def _create(self, number: int, opening: Opening) -> SegmentWriter:
         segment = SegmentWriter(self._directory, number, self.epoch)
+        reached("segment.made")
         segment.write(Kind.OPENING, encode_statement(opening))
+        reached("segment.opened")
         return segment
 
     async def remove(self, through: int) -> None:
@@ -284,6 +292,7 @@ class Wal:
             if not gone:
                 return
             await self._register.change(LogState(epoch=self.epoch, segments=kept))
+            reached("segment.unlisted")
             await blocking.run(None, self._unlink, gone)
 
     def _unlink(self, segments: list[SegmentInfo]) -> None:

@@ -1,0 +1,77 @@
+"""Fail points: named places between two durable steps, at which a test can end the process.
+
+    FORESHORE_FAIL_POINT=log.synced:3    end as SIGKILL would, the third time it is reached
+
+Code says `reached("log.synced")` where one thing has become durable and the next has not. Nothing
+happens there unless a test asked for it, by the variable for a process of its own or by `arm` for
+one in this process.
+"""
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+VARIABLE = "FORESHORE_FAIL_POINT"
+
+POINTS: Mapping[str, str] = MappingProxyType(
+    {
+        "epoch.taken": "the epoch is taken, the log is not claimed",
+        "log.claimed": "the log is claimed, the fence not raised",
+        "fence.raised": "the fence is raised, the log not read",
+        "trace.claimed": "a trace is claimed, its batches not checked",
+        "segment.made": "a segment's file is there, without its opening record",
+        "segment.opened": "a segment has its opening record, the log's state does not list it",
+        "segment.listed": "the log's state lists a new segment, strangers are not removed",
+        "log.written": "a record is written and not synced",
+        "log.synced": "a record is synced, the fence not looked at",
+        "log.applied": "a record is durable and seen, not acknowledged",
+        "segment.closed": "a segment has its closing record and no follower",
+        "segment.unlisted": "the log's state lists a segment no more, its file is there",
+        "batch.written": "a batch's file is written, not in its place",
+        "batch.stored": "a batch is stored, no state names it",
+        "batch.named": "a state names a batch, the log has its updates still",
+        "batch.merged": "a state names a merged batch, the old ones are there still",
+        "batch.deleted": "the file of a batch that no state names is gone",
+        "trace.buried": "a dropped shard's end is known, its files are there still",
+        "oracle.reserved": "a range of times is reserved, none of it given out",
+        "shard.made": "a shard is made, the catalog does not know it",
+        "catalog.committed": "a change of the catalog is durable, nothing has followed from it",
+        "shard.dropped": "a shard is dropped that the catalog no longer has",
+    }
+)
+
+_armed: Callable[[str], None] | None = None
+
+
+def reached(point: str) -> None:
+    """Say that the place `point` of `POINTS` has been reached."""
+    if _armed is not None:
+        _armed(point)
+
+
+def arm(action: Callable[[str], None] | None) -> None:
+    """Have `action` called with the name of each point reached; None: nothing any more."""
+    global _armed
+    _armed = action
+
+
+def kill_at(point: str, time: int = 1) -> Callable[[str], None]:
+    """Return the action that ends this process when `point` is reached the `time`-th time."""
+    if point not in POINTS:
+        raise ValueError(f"there is no fail point {point!r}")
+    left = time
+
+    def action(name: str) -> None:
+        nonlocal left
+        if name == point:
+            left -= 1
+            if not left:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    return action
+
+
+if given := os.environ.get(VARIABLE):
+    name, _, number = given.partition(":")
+    arm(kill_at(name, int(number or 1)))
