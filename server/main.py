@@ -32,7 +32,8 @@ from foreshore.server.auth import Authenticator
 from foreshore.server.http.app import HttpServer
 from foreshore.server.listener import Listener
 from foreshore.server.ports import bind
-from foreshore.storage.controller import StorageController
+from foreshore.storage.controller import StorageConfig, StorageController
+from foreshore.storage.wal import SEGMENT_BYTES
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ class ServeOptions:
     http_listen: str
     blob: str | None
     consensus: str | None
+    segment_bytes: int
     spark_master: str
     max_connections: int
     password: str | None
@@ -86,6 +88,7 @@ async def serve(options: ServeOptions) -> None:
         blob=options.blob,
         consensus=options.consensus,
         clock=SystemClock(),
+        config=StorageConfig(segment_bytes=options.segment_bytes),
     )
     try:
         environment = await Environment.open(
@@ -145,6 +148,13 @@ _OPTIONS = (
     ),
     _option("blob", metavar="URI", help="The blob store; by default in the data's place."),
     _option("consensus", metavar="URI", help="The consensus; by default in the data's place."),
+    _option(
+        "segment-bytes",
+        type=click.IntRange(4096),
+        default=SEGMENT_BYTES,
+        metavar="BYTES",
+        help="When the log begins a new segment.",
+    ),
     _option("spark-master", default="local[*]", metavar="URI", help="For clusters of size spark."),
     _option("max-connections", type=click.IntRange(1), default=1000, help="Sessions at once."),
 )
@@ -166,6 +176,7 @@ def serve_command(
     http_listen: str,
     blob: str | None,
     consensus: str | None,
+    segment_bytes: int,
     spark_master: str,
     max_connections: int,
     lifeline: bool,
@@ -177,6 +188,7 @@ def serve_command(
         http_listen,
         blob,
         consensus,
+        segment_bytes,
         spark_master,
         max_connections,
         os.environ.pop("FORESHORE_PASSWORD", None) or None,

@@ -133,7 +133,13 @@ class StorageController(ShardReader):
 
     @classmethod
     async def open(
-        cls, *, data_dir: Path, blob: str | None, consensus: str | None, clock: Clock
+        cls,
+        *,
+        data_dir: Path,
+        blob: str | None,
+        consensus: str | None,
+        clock: Clock,
+        config: StorageConfig | None = None,
     ) -> Self:
         """Open the database in `data_dir`, a new one if there is none, and take it over.
 
@@ -145,7 +151,7 @@ class StorageController(ShardReader):
             data_dir,
             await blocking.run(None, open_blob, blob, data_dir),
             await blocking.run(None, open_consensus, consensus, data_dir),
-            StorageConfig(),
+            config or StorageConfig(),
         )
 
     @classmethod

@@ -85,6 +85,7 @@ class Server:
     http_port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
     mark: str = field(default_factory=lambda: f"FORESHORE_TEST_MARK={secrets.token_hex(8)}")
+    environment: dict[str, str] = field(default_factory=dict)
 
     @property
     def url(self) -> str:
@@ -126,7 +127,7 @@ class Server:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env={**os.environ, name: value},
+                env={**os.environ, **self.environment, name: value},
             )
         return before
 

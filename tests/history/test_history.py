@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from functools import partial
 from pathlib import Path
 
 import asyncpg
@@ -23,7 +24,7 @@ async def run(server: Server, workload: Workload, transactions: int, kills: int)
     enough = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         for _ in range(CLIENTS):
-            group.create_task(workload.client(server.url, enough))
+            group.create_task(workload.client(partial(asyncpg.connect, server.url), enough))
         moments = sorted(random.Random(kills).sample(range(1, transactions), kills))
         for moment in (*moments, transactions):
             await workload.reach(moment)

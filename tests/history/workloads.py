@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from math import inf
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import asyncpg
 
@@ -75,11 +74,11 @@ class Workload(ABC):
         await connection.execute(f"CREATE INDEX ON {table}_view ({key})")
         await connection.execute(f"CREATE MATERIALIZED VIEW {table}_mv AS {query}")
 
-    async def client(self, url: str, until: asyncio.Event) -> None:
+    async def client(self, connect: Callable[[], Awaitable[Any]], until: asyncio.Event) -> None:
         """Run transactions until told to end; connect again whenever the connection is lost."""
         while not until.is_set():
             try:
-                connection = await asyncpg.connect(url, timeout=30)
+                connection = await connect()
             except (*GONE, asyncpg.PostgresError, TimeoutError):
                 await asyncio.sleep(0.05)
                 continue
@@ -104,7 +103,7 @@ class _Attempt:
     """Whether a transaction may have happened: from when its end is sent until it is refused."""
 
     def __init__(self) -> None:
-        self.begin = time.monotonic()
+        self.begin = asyncio.get_running_loop().time()
         self.end = inf
         self.possible = False
 
@@ -117,7 +116,7 @@ class _Attempt:
         except asyncpg.PostgresError as error:
             self.possible = error.sqlstate in GOING
             raise
-        self.end = time.monotonic()
+        self.end = asyncio.get_running_loop().time()
 
 
 @dataclass(slots=True)
@@ -352,7 +351,9 @@ class ListAppend(Workload):
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        self.history: list[Appends] = []
+        self.attempts: list[
+            tuple[str, _Attempt, dict[Key, tuple[int, ...]], dict[Key, tuple[int, ...]]]
+        ] = []
         self.wrong: list[Anomaly] = []
         self._value = 0
 
@@ -368,45 +369,48 @@ class ListAppend(Workload):
         name, attempt = f"T{number}", _Attempt()
         read: dict[Key, tuple[int, ...]] = {}
         appended: dict[Key, tuple[int, ...]] = {}
-        try:
-            await connection.execute("BEGIN")
-            for _ in range(self.choose.randrange(1, 5)):
-                key = self.choose.randrange(self.KEYS)
-                own = appended.get(key, ())
-                if self.choose.randrange(2):
-                    source = self.source("list")
-                    query = f"SELECT items FROM {source} WHERE k = $1"
-                    items = tuple(await connection.fetchval(query, key))
-                    cut = len(items) - len(own)
-                    if items[cut:] != own or read.setdefault(key, items[:cut]) != items[:cut]:
-                        story = (f"{name} read {items} from {source} {key}", f"{own}, {read}")
-                        self.wrong.append(Anomaly("own writes or reads not seen again", story))
-                else:
-                    self._value += 1
-                    value = self._value
-                    query = "UPDATE list SET items = items || $2::int WHERE k = $1"
-                    status = await connection.execute(query, key, value)
-                    if status != "UPDATE 1":
-                        self.wrong.append(Anomaly(status, (f"{name} at {key}",)))
-                    appended[key] = (*own, value)
-            with attempt.sent():
-                await connection.execute("COMMIT")
-        finally:
-            if attempt.possible:
-                self.history.append(Appends(name, attempt.begin, attempt.end, appended, read))
+        self.attempts.append((name, attempt, appended, read))
+        await connection.execute("BEGIN")
+        for _ in range(self.choose.randrange(1, 5)):
+            key = self.choose.randrange(self.KEYS)
+            own = appended.get(key, ())
+            if self.choose.randrange(2):
+                source = self.source("list")
+                query = f"SELECT items FROM {source} WHERE k = $1"
+                items = tuple(await connection.fetchval(query, key))
+                cut = len(items) - len(own)
+                if items[cut:] != own or read.setdefault(key, items[:cut]) != items[:cut]:
+                    story = (f"{name} read {items} from {source} {key}", f"{own}, {read}")
+                    self.wrong.append(Anomaly("own writes or reads not seen again", story))
+            else:
+                self._value += 1
+                value = self._value
+                query = "UPDATE list SET items = items || $2::int WHERE k = $1"
+                status = await connection.execute(query, key, value)
+                if status != "UPDATE 1":
+                    self.wrong.append(Anomaly(status, (f"{name} at {key}",)))
+                appended[key] = (*own, value)
+        with attempt.sent():
+            await connection.execute("COMMIT")
 
     async def finish(self, connection: asyncpg.Connection) -> None:
         """Read all lists in all ways."""
         for suffix in self.sources:
-            begin = time.monotonic()
-            rows = await connection.fetch(f"SELECT k, items FROM list{suffix}")
+            attempt = _Attempt()
+            with attempt.sent():
+                rows = await connection.fetch(f"SELECT k, items FROM list{suffix}")
             read = {key: tuple(items) for key, items in rows}
-            end = time.monotonic()
-            self.history.append(Appends(f"the last read of list{suffix}", begin, end, {}, read))
+            self.attempts.append((f"the last read of list{suffix}", attempt, {}, read))
 
     def anomalies(self) -> list[Anomaly]:
         """Return what is wrong with the history."""
-        transactions, found = versions_of(self.history)
+        transactions, found = versions_of(
+            [
+                Appends(name, attempt.begin, attempt.end, appended, read)
+                for name, attempt, appended, read in self.attempts
+                if attempt.possible
+            ]
+        )
         return [*self.wrong, *found, *anomalies(transactions)]
 
 

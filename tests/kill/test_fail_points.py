@@ -1,0 +1,68 @@
+"""The process ends at each place between two durable steps; what was acknowledged is there, whole."""
+
+from __future__ import annotations
+
+import ast
+import random
+import threading
+from pathlib import Path
+
+import pytest
+
+from foreshore import failpoint
+from tests.harness import ROOT, Server, until
+from tests.kill.test_sigkill import WRITERS, Definer, Reader, Writer, check, prepare
+
+ONCE = {"epoch.taken", "log.claimed", "fence.raised", "segment.listed"}  # in a process
+LAYERS = ("foreshore", "storage", "adapter", "catalog", "compute", "server")
+
+
+def test_every_fail_point_is_somewhere() -> None:
+    found = set()
+    for layer in LAYERS:
+        for path in (ROOT / layer).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if (
+                    isinstance(node, ast.Call)
+                    and isinstance(node.func, ast.Name)
+                    and node.func.id == "reached"
+                ):
+                    assert isinstance(node.args[0], ast.Constant), path
+                    found.add(node.args[0].value)
+    assert found == set(failpoint.POINTS)
+
+
+@pytest.mark.timeout(900)
+def test_ends_at_fail_points_lose_nothing_acknowledged(data_dir: Path) -> None:
+    choose = random.Random(20130102)
+    # Small segments, so that batches are made and merged all the time.
+    server = Server(data_dir, ("--segment-bytes", "4096")).start()
+    try:
+        prepare(server)
+        writers = [Writer(number) for number in range(WRITERS)]
+        reader, definer = Reader(), Definer()
+        now = check(server, writers, definer, 0)
+        for point in choose.sample(sorted(failpoint.POINTS), len(failpoint.POINTS)):
+            server.kill()
+            time = 1 if point in ONCE else choose.randrange(1, 4)
+            server.environment = {failpoint.VARIABLE: f"{point}:{time}"}
+            server.spawn()
+            runs = [*(writer.run for writer in writers), reader.run, definer.run]
+            assert server.process is not None
+            while server.process.poll() is None:
+                threads = [threading.Thread(target=run, args=(server.url,)) for run in runs]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join(60)
+                    assert not thread.is_alive(), f"{point} was not reached"
+            assert (reader.failure, definer.failure) == (None, None), point
+            until(lambda: not server.processes(), "the replicas of the ended server end", 10)
+            server.environment = {}
+            server.start()
+            try:
+                now = check(server, writers, definer, max(now, reader.now))
+            except AssertionError as error:
+                raise AssertionError(f"after an end at {point}") from error
+    finally:
+        server.stop()

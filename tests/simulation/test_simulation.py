@@ -1,0 +1,89 @@
+"""Random lives of a database, each from a seed: whatever fails and whenever it ends, no anomaly."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.history.workloads import WORKLOADS, Workload
+from tests.simulation.world import SimulatedConnection, World
+
+CLIENTS = 6
+LIVES = 4
+SEEDS = 3  # in make test, for each workload
+MORE_SEEDS = 100
+
+
+def simulate(data_dir: Path, name: str, seed: int) -> tuple[World, Workload]:
+    """Live several lives over the same data, all but the last ended by a crash."""
+    world = World(data_dir, seed)
+    workload = WORKLOADS[name](seed)
+    prepared = False
+
+    async def life(world: World, *, last: bool) -> None:
+        nonlocal prepared
+        environment = await world.open(faults=0.0 if last else 0.02)
+
+        async def connect() -> SimulatedConnection:
+            return await SimulatedConnection.connect(environment)
+
+        if not prepared:
+            await workload.prepare(await connect())
+            prepared = True
+        enough = asyncio.Event()
+        tasks = [asyncio.create_task(workload.client(connect, enough)) for _ in range(CLIENTS)]
+        goal = workload.done + world.choose.randrange(20, 60)
+        while workload.done < goal:
+            await asyncio.sleep(0.05)
+            for task in tasks:
+                if task.done():
+                    task.result()
+            if world.choose.random() < 0.02:
+                world.kill_a_replica()
+            if world.choose.random() < 0.05:
+                world.clock.jump()
+        enough.set()
+        await asyncio.gather(*tasks)
+        environment.coordinator.check_consistency()
+        if last:
+            await workload.finish(await connect())
+
+    for number in range(LIVES):
+        last = number == LIVES - 1
+        over = False
+        while not over:
+            crash_after = 0 if last or not prepared else world.choose.randrange(1, 150)
+            over = world.live(partial(life, last=last), crash_after=crash_after) or not last
+            gc.collect()
+    return world, workload
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_no_seed_gives_an_anomaly(tmp_path: Path, name: str, seed: int) -> None:
+    _, workload = simulate(tmp_path / "data", name, seed)
+    found = workload.anomalies()
+    assert not found, f"seed {seed}: " + "\n".join(map(str, found[:5]))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_no_seed_of_many_gives_an_anomaly(tmp_path: Path, name: str) -> None:
+    first = int(os.environ.get("FORESHORE_SIMULATION_SEED", "1000"))
+    for seed in range(first, first + MORE_SEEDS):
+        _, workload = simulate(tmp_path / str(seed), name, seed)
+        found = workload.anomalies()
+        assert not found, f"seed {seed}: " + "\n".join(map(str, found[:5]))
+
+
+def test_a_seed_is_always_the_same_life(tmp_path: Path) -> None:
+    lives = [simulate(tmp_path / str(i), "bank", 7) for i in range(2)]
+    assert lives[0][0].points == lives[1][0].points
+    assert lives[0][0].now == lives[1][0].now
+    assert [r.reads for r in lives[0][1].records] == [r.reads for r in lives[1][1].records]  # type: ignore[attr-defined]

@@ -1,0 +1,329 @@
+"""A whole database in one process and one thread: what is real, and what is simulated.
+
+Real are the environment with its sessions, coordinator, oracle and catalog; storage with its log,
+compacter and capabilities; the compute controller and its replicas with their engines. Simulated
+are time and threads (`tests.simulation.loop`), the sockets between controller and replicas, and
+the services below: blob and consensus delay, fail, and leave open whether they did; the process
+ends at any fail point, and what the log had not synced is then lost in part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import asyncpg
+
+from foreshore import failpoint
+from foreshore.adapter.client import Completed, Rows, Startup
+from foreshore.adapter.environment import Environment
+from foreshore.adapter.session import Session
+from foreshore.clock import ManualClock
+from foreshore.compute.bulk.duckdb import DuckDbEngine
+from foreshore.compute.process import ReplicaLink
+from foreshore.compute.protocol import Command, Response
+from foreshore.compute.replica import Replica
+from foreshore.compute.transport import Connection
+from foreshore.errors import DatabaseError
+from foreshore.expr.datum import from_array
+from foreshore.storage.blob import FileBlob
+from foreshore.storage.consensus import Committed, Consensus, MemoryConsensus, Mismatch, Versioned
+from foreshore.storage.controller import StorageConfig, StorageController
+from tests.simulation.loop import Crash, SimulatedLoop
+from tests.storage.faulty import FaultyBlob, FaultyConsensus
+
+SECRET = "the simulation's own secret"
+START_MS = 1_357_000_000_000
+
+
+class SlowConsensus:
+    """Consensus that takes its time, before it does what it is asked and after."""
+
+    def __init__(self, inner: Consensus, delay: Callable[[], float]) -> None:
+        self._inner = inner
+        self._delay = delay
+
+    async def _after(self, work: Coroutine[Any, Any, Any]) -> Any:
+        await asyncio.sleep(self._delay())
+        try:
+            return await work
+        finally:
+            await asyncio.sleep(self._delay())
+
+    async def head(self, key: str) -> Versioned | None:
+        return await self._after(self._inner.head(key))  # type: ignore[no-any-return]
+
+    async def compare_and_set(
+        self, key: str, expected: int | None, new: bytes
+    ) -> Committed | Mismatch:
+        work = self._inner.compare_and_set(key, expected, new)
+        return await self._after(work)  # type: ignore[no-any-return]
+
+    async def scan(self, key: str, start: int) -> list[Versioned]:
+        return await self._after(self._inner.scan(key, start))  # type: ignore[no-any-return]
+
+    async def truncate(self, key: str, start: int) -> None:
+        await self._after(self._inner.truncate(key, start))
+
+    async def keys(self, prefix: str) -> list[str]:
+        return await self._after(self._inner.keys(prefix))  # type: ignore[no-any-return]
+
+    async def close(self) -> None:
+        """Stay as it is for the next life."""
+
+
+class Wire(asyncio.Transport):
+    """One end of a simulated socket: what is written arrives at the other, later and in order."""
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        super().__init__()
+        self._loop = loop
+        self.peer: Wire
+        self.protocol: asyncio.Protocol
+        self._arrives = 0.0
+        self._over = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if not self._over:
+            self._later(self.peer._received, bytes(data))
+
+    def writelines(self, parts: Any) -> None:
+        self.write(b"".join(parts))
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def close(self) -> None:
+        if not self._over:
+            self._later(self.peer._lost)
+            self._lost()
+
+    def abort(self) -> None:
+        self.close()
+
+    def _later(self, what: Callable[..., None], *args: Any) -> None:
+        self._arrives = max(self._loop.time() + self._loop.delay(), self._arrives + 1e-6)
+        self._loop.call_at(self._arrives, what, *args)
+
+    def _received(self, data: bytes) -> None:
+        if not self._over:
+            self.protocol.data_received(data)
+
+    def _lost(self) -> None:
+        if not self._over:
+            self._over = True
+            self._loop.call_soon(self.protocol.connection_lost, None)
+
+
+class World:
+    """What outlives a process: the files, the consensus, the clock, the seed."""
+
+    def __init__(self, data_dir: Path, seed: int) -> None:
+        self.data_dir = data_dir
+        self.seed = seed
+        self.choose = random.Random(seed)
+        self.now = 0.0
+        self.crashes = 0
+        self.points: list[str] = []  # at which it has crashed
+        self._consensus = MemoryConsensus()
+        self._replicas: list[tuple[Wire, asyncio.Task[None]]] = []
+        self._synced: tuple[str, int] = ("", 0)
+
+    # --- a life ------------------------------------------------------------------------------
+
+    def live(self, life: Callable[[World], Coroutine[Any, Any, None]], *, crash_after: int) -> bool:
+        """Run `life` until it ends, or until so many fail points were reached; whether it ended."""
+        loop = SimulatedLoop(self.choose, self.now)
+        left = crash_after
+
+        def reached(point: str) -> None:
+            nonlocal left
+            if point == "log.synced":
+                self._synced = self._log_end()
+            left -= 1
+            if not left:
+                self.points.append(point)
+                raise Crash
+
+        asyncio.set_event_loop(loop)
+        if crash_after:
+            failpoint.arm(reached)
+        try:
+            with (
+                patch.object(ReplicaLink, "_run_process", self._run_replica()),
+                patch.object(asyncio, "to_thread", None),
+            ):
+                loop.run_until_complete(life(self))
+        except Crash:
+            self.crashes += 1
+            self._lose_what_was_not_synced()
+            return False
+        finally:
+            failpoint.arm(None)
+            self.now = loop.time() + 0.1
+            self._end(loop)
+        return True
+
+    def _end(self, loop: SimulatedLoop) -> None:
+        """Throw everything away that was in memory; nothing of it runs again."""
+        for task in asyncio.all_tasks(loop):
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+        loop._ready.clear()  # type: ignore[attr-defined]
+        loop._scheduled.clear()  # type: ignore[attr-defined]
+        self._replicas.clear()
+        asyncio.set_event_loop(None)
+
+    def _log_end(self) -> tuple[str, int]:
+        """Return the newest segment and its size."""
+        segments = sorted((self.data_dir / "log").glob("*.log"))
+        return (segments[-1].name, segments[-1].stat().st_size) if segments else ("", 0)
+
+    def _lose_what_was_not_synced(self) -> None:
+        name, size = self._log_end()
+        synced = self._synced[1] if self._synced[0] == name else 0
+        if self.points[-1] == "log.written" and size > synced > 0:
+            path = self.data_dir / "log" / name
+            with path.open("r+b") as file:
+                file.truncate(self.choose.randrange(synced, size + 1))
+
+    # --- its parts -----------------------------------------------------------------------------
+
+    async def open(self, *, faults: float) -> Environment:
+        """Open the environment over services that fail at the rate `faults`."""
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimulatedLoop)
+        self.clock = _Clock(loop, self.choose)
+        consensus = FaultyConsensus(self._consensus, self.choose.randrange(1 << 30), faults)
+        storage = await StorageController.over(
+            self.data_dir,
+            FaultyBlob(FileBlob(self.data_dir / "blob"), self.choose.randrange(1 << 30), faults),
+            SlowConsensus(consensus, loop.delay),
+            StorageConfig(segment_bytes=4096),
+        )
+        return await Environment.open(storage=storage, clock=self.clock, data_dir=self.data_dir)
+
+    def _run_replica(self) -> Callable[[ReplicaLink], Coroutine[Any, Any, None]]:
+        world = self
+
+        async def run(link: ReplicaLink) -> None:
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, SimulatedLoop)
+            engines = {"embedded": lambda _: DuckDbEngine(directories=[str(world.data_dir)])}
+            replica = Replica(engines)
+            ours, theirs = Wire(loop), Wire(loop)
+            ours.peer, theirs.peer = theirs, ours
+            theirs.protocol = Connection[Command](Command, replica.deliver, replica.lost, SECRET)
+            theirs.protocol.connection_made(theirs)
+
+            async def connect(address: str, connection: Connection[Response], _: object) -> None:
+                ours.protocol = connection
+                connection.connection_made(ours)
+
+            task = loop.create_task(replica.run())
+            world._replicas.append((theirs, task))
+            try:
+                with patch.object(link, "_connect", connect):
+                    await link._converse("", SECRET, asyncio.Event())
+            finally:
+                world._replicas.remove((theirs, task))
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+        return run
+
+    def kill_a_replica(self) -> None:
+        """End one of the replicas, as a kill would."""
+        if self._replicas:
+            wire, task = self.choose.choice(self._replicas)
+            task.cancel()
+            wire.abort()
+
+
+class _Clock(ManualClock):
+    """The time of day: as the loop's, but for jumps forwards and backwards."""
+
+    def __init__(self, loop: SimulatedLoop, choose: random.Random) -> None:
+        super().__init__(START_MS)
+        self._loop = loop
+        self._choose = choose
+
+    def now(self) -> int:
+        return self.time + int(self._loop.time() * 1000)
+
+    def jump(self) -> None:
+        """Let somebody set the clock, by up to two seconds."""
+        self.advance(self._choose.randrange(-2000, 2001))
+
+
+class SimulatedConnection:
+    """A session with asyncpg's face, as far as the workloads look at it."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._prepared: set[str] = set()
+
+    @classmethod
+    async def connect(cls, environment: Environment) -> SimulatedConnection:
+        """Begin a session."""
+        return cls(await environment.connect(Startup("foreshore", "foreshore", {})))
+
+    async def fetch(self, query: str, *args: Any) -> list[tuple[Any, ...]]:
+        return (await self._run(query, args))[1]
+
+    async def fetchrow(self, query: str, *args: Any) -> tuple[Any, ...] | None:
+        rows = await self.fetch(query, *args)
+        return rows[0] if rows else None
+
+    async def fetchval(self, query: str, *args: Any) -> Any:
+        row = await self.fetchrow(query, *args)
+        return None if row is None else row[0]
+
+    async def execute(self, query: str, *args: Any) -> str:
+        return (await self._run(query, args))[0]
+
+    def terminate(self) -> None:
+        """Leave without a word."""
+
+    async def _run(self, query: str, args: Any) -> tuple[str, list[tuple[Any, ...]]]:
+        session = self._session
+        rows: list[tuple[Any, ...]] = []
+        tag = ""
+        try:
+            if args:
+                await session.parse("", query, ())
+                await session.bind("", "", args, ())
+                tag = await _take(await session.execute("", 0), rows)
+                await session.sync()
+            else:
+                executions: AsyncIterator[Any] = session.simple(query)
+                async for execution in executions:
+                    tag = await _take(execution, rows)
+        except DatabaseError as error:
+            await session.fail()
+            told = asyncpg.PostgresError(error.message)
+            told.sqlstate = error.sqlstate
+            raise told from error
+        return tag, rows
+
+
+async def _take(execution: Any, rows: list[tuple[Any, ...]]) -> str:
+    match execution:
+        case Rows(desc=desc, batches=batches, tag=tag):
+            async for batch in batches:
+                columns = [
+                    from_array(column, each.type)
+                    for column, each in zip(batch.columns, desc.columns, strict=True)
+                ]
+                rows += zip(*columns, strict=True)
+            return tag(len(rows))
+        case Completed(tag=done):
+            return done
+        case _:
+            return ""
