@@ -1,8 +1,7 @@
 """The formalism in plain Python, slow and obvious: what everything else is held against.
 
-Two halves. `Collection` is a changing collection that is known between two frontiers, over any
-lattice of times. `evaluate` is what a relation, bound or lowered, means at one time: from the
-multisets that it reads to the multiset that it is, and the multiset of its errors.
+`evaluate` is what a relation, bound or lowered, means at one time: from the multisets that it reads
+to the multiset that it is, and the multiset of its errors. Collections over time are in tests/ptvc.py.
 
     >>> two = Constant((((1,), 2),), (ColumnType(INT4),))
     >>> evaluate(Union((two, Negate(two), two)), {})
@@ -16,12 +15,12 @@ key that is not among them is run by `foreshore.expr.evaluate` on one row.
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import product
-from typing import Any, Generic, Protocol, TypeVar, assert_never
+from typing import Any, assert_never
 
 from foreshore.errors import data_error
 from foreshore.expr.ir import (
@@ -63,114 +62,12 @@ from foreshore.expr.ir import (
     type_of,
     walk_scalars,
 )
-from foreshore.frontier import Antichain
 from foreshore.ids import GlobalId
 from foreshore.types import Datum, SqlType, array_of
 
 Row = tuple[Any, ...]
 Rows = Counter[Row]
 Errors = Counter[str]
-
-# --- collections over time -----------------------------------------------------------------
-
-T = TypeVar("T")
-
-
-class Timeline(Protocol[T]):
-    """A lattice: the least upper and the greatest lower bound of two times."""
-
-    def join(self, a: T, b: T, /) -> T: ...
-
-    def meet(self, a: T, b: T, /) -> T: ...
-
-
-class Milliseconds:
-    """The default timeline: integers, of which the greater and the lesser is the bound."""
-
-    def join(self, a: int, b: int) -> int:
-        return max(a, b)
-
-    def meet(self, a: int, b: int) -> int:
-        return min(a, b)
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A time of two parts, each ordered by itself: most such times are not comparable."""
-
-    a: int
-    b: int
-
-    def __le__(self, other: "Pair") -> bool:
-        return self.a <= other.a and self.b <= other.b
-
-
-class Pairs:
-    """The timeline of `Pair`s."""
-
-    def join(self, x: Pair, y: Pair) -> Pair:
-        return Pair(max(x.a, y.a), max(x.b, y.b))
-
-    def meet(self, x: Pair, y: Pair) -> Pair:
-        return Pair(min(x.a, y.a), min(x.b, y.b))
-
-
-@dataclass
-class Collection(Generic[T]):
-    """A partially known collection over time: exact from `since` on, as far as before `upper`.
-
-    `updates` maps each time to the multiset of the diffs at it.
-    """
-
-    timeline: Timeline[T]
-    since: Antichain[Any]
-    upper: Antichain[Any]
-    updates: dict[T, Rows] = field(default_factory=dict)
-
-    @classmethod
-    def empty(cls, timeline: Timeline[T], start: T) -> "Collection[T]":
-        """Return the collection of which nothing is known, but that it begins at `start`."""
-        return cls(timeline, Antichain.of(start), Antichain.of(start))
-
-    def readable(self, time: T) -> bool:
-        """Whether the contents at `time` are known, and not forgotten."""
-        return self.since.less_equal(time) and not self.upper.less_equal(time)
-
-    def at(self, time: T) -> Rows:
-        """Return the contents at `time`: all diffs at times at or before it, added up."""
-        assert self.readable(time), (time, self.since, self.upper)
-        rows: Rows = Counter()
-        for t, diffs in self.updates.items():
-            if self.timeline.join(t, time) == time:
-                add(rows, diffs)
-        return rows
-
-    def append(self, upper: Antichain[Any], updates: Iterable[tuple[Row, T, int]]) -> None:
-        """Learn `updates`, which are all from the present `upper` on to the new one."""
-        assert self.upper <= upper, (self.upper, upper)
-        for row, time, diff in updates:
-            assert self.upper.less_equal(time), (time, self.upper)
-            assert not upper.less_equal(time), (time, upper)
-            add(self.updates.setdefault(time, Counter()), Counter({row: diff}))
-        self.upper = upper
-
-    def compact(self, since: Antichain[Any]) -> None:
-        """Forget how things were before `since`: move each time to the first that stands for it."""
-        assert self.since <= since, (self.since, since)
-        moved: dict[T, Rows] = {}
-        for time, diffs in self.updates.items():
-            add(moved.setdefault(self._representative(time, since), Counter()), diffs)
-        self.updates = {time: rows for time, rows in moved.items() if rows}
-        self.since = since
-
-    def _representative(self, time: T, since: Antichain[Any]) -> T:
-        joins = [self.timeline.join(time, s) for s in since.elements]
-        if not joins:  # nobody will read again
-            return time
-        bound = joins[0]
-        for other in joins[1:]:
-            bound = self.timeline.meet(bound, other)
-        return bound
 
 
 def add(into: Counter[Any], other: Mapping[Any, int]) -> None:

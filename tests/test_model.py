@@ -3,9 +3,6 @@
 from collections import Counter
 from itertools import pairwise
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from foreshore.expr.ir import (
     FALSE,
     Aggregate,
@@ -39,10 +36,9 @@ from foreshore.expr.ir import (
     Union,
     count_all,
 )
-from foreshore.frontier import Antichain
 from foreshore.ids import GlobalId
 from foreshore.types import BOOL, FLOAT8, INT4, INT8, JSONB, TEXT, ColumnType, numeric_of_scale
-from tests.model import NAN, Collection, Pair, Pairs, Rows, evaluate, ordinal, sum_float
+from tests.model import NAN, Rows, evaluate, ordinal, sum_float
 
 A = Get(GlobalId("u1"), (ColumnType(INT4), ColumnType(INT4)))
 B = Get(GlobalId("u2"), (ColumnType(INT4),))
@@ -162,28 +158,6 @@ def test_a_table_function_gives_rows_or_fails() -> None:
     stuck = (Literal(0, INT4), X, Literal(0, INT4))
     endless = FlatMap(B, "generate_series(int4,int4,int4)", stuck, (ColumnType(INT4),))
     assert evaluate(endless, ROWS)[1] == Counter({"22023 step size cannot equal zero": 1})
-
-
-TIMES = st.builds(Pair, st.integers(0, 3), st.integers(0, 3))
-
-
-@settings(max_examples=50)
-@given(
-    st.lists(st.tuples(st.sampled_from([("a",), ("b",)]), TIMES, st.sampled_from([-1, 1]))),
-    st.lists(TIMES, min_size=1),
-    TIMES,
-)
-def test_compaction_changes_no_readable_time(
-    updates: list[tuple[tuple[str], Pair, int]],
-    since: list[Pair],
-    time: Pair,
-) -> None:
-    collection = Collection.empty(Pairs(), Pair(0, 0))
-    collection.append(Antichain.of(Pair(4, 0), Pair(0, 4)), updates)
-    before = collection.at(time)
-    collection.compact(Antichain.of(*since))
-    if collection.readable(time):
-        assert collection.at(time) == before
 
 
 def test_recursion_ends_where_nothing_new_is_found() -> None:

@@ -80,7 +80,7 @@ class Machine:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.models: dict[GlobalId, PTvc[Row, int]] = {id: PTvc(INTEGERS, 0) for id in (U1, U2)}
+        self.models: dict[GlobalId, PTvc[Row, int]] = {id: PTvc(INTEGERS) for id in (U1, U2)}
         self.written: dict[GlobalId, int] = dict.fromkeys((U1, U2), 0)
         self.reads: dict[GlobalId, ReadCapability] = {}
         self.listeners: list[tuple[GlobalId, Listener]] = []
