@@ -23,8 +23,9 @@ from foreshore.errors import QueryCanceled
 from foreshore.expr.explain import NameOf
 from foreshore.expr.ir import Relation
 from foreshore.ids import GlobalId
+from foreshore.storage.batch import column_names
 from foreshore.types import TEXT, ColumnType, arrow_type
-from foreshore.update import DIFF_FIELD, TIME_FIELD
+from foreshore.update import DIFF_FIELD, TIME_FIELD, update_schema
 
 ERRORS = (ColumnType(TEXT, False),)
 
@@ -48,13 +49,18 @@ def result_schema(columns: tuple[ColumnType, ...]) -> pa.Schema:
 class Input:
     """A collection up to some time: the updates in Parquet `files` and in the tables `tail`.
 
-    All have the row columns of `schema`, `__time`, `__diff`. Only those at times at or before the
-    time as of which an engine reads count.
+    All have the row columns of `schema`, in files under `file_names`, then `__time` and `__diff`.
+    Only those at times at or before the time as of which an engine reads count.
     """
 
     schema: pa.Schema
     files: tuple[str, ...] = ()
     tail: tuple[pa.Table, ...] = ()
+
+    @property
+    def file_names(self) -> list[str]:
+        """Return the names of the row's columns in files, where case does not tell names apart."""
+        return column_names(update_schema(self.schema))[:-2]
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ class Session(ABC):
 
     def _source(self, id: GlobalId, input: Input, columns: Sequence[ColumnType], as_of: int) -> str:
         types = [self.dialect.type_name(column.type) for column in columns]
-        names = input.schema.names
+        names = input.file_names
         selects = []
         if input.files:
             stored = [*zip(names, types, strict=True), (TIME, "BIGINT"), (DIFF, "BIGINT")]
