@@ -19,6 +19,7 @@ from foreshore.adapter.group_commit import GroupCommit, Reads, Write
 from foreshore.adapter.oracle import TimestampOracle
 from foreshore.adapter.read_holds import ReadHolds
 from foreshore.adapter.table_locks import TableLocks
+from foreshore.adapter.tails import Tails
 from foreshore.adapter.timestamp_selection import Interval
 from foreshore.catalog.catalog import Catalog, Planned
 from foreshore.catalog.durable import CATALOG_SHARD, difference
@@ -74,6 +75,7 @@ class Coordinator:
         self.holds = holds
         self.group = GroupCommit(storage, oracle)
         self.locks = TableLocks(self.group)
+        self.tails = Tails(self)
         self.capabilities: dict[GlobalId, tuple[ReadCapability, WriteCapability]] = {}
         self.as_ofs: dict[GlobalId, Timestamp] = {}  # of dataflows: since when they are exact
         self._ddl = asyncio.Lock()
@@ -292,6 +294,7 @@ class Coordinator:
             if isinstance(each, Item):
                 self.group.remove(each.id)
                 self.holds.remove(each.id)
+        self.tails.dropped({each.id: each.name for each in dropped if isinstance(each, Item)})
         self.catalog.commit(change.transaction, change.planned)
         for each in created:
             if isinstance(each, Item) and each.type != "view":

@@ -43,7 +43,7 @@ from foreshore.errors import (
     UndefinedObject,
 )
 from foreshore.expr.ir import sources_of
-from foreshore.ids import GlobalId, global_id, is_user, number_of
+from foreshore.ids import GlobalId, is_user, number_of
 from foreshore.sql.parse import parse
 from foreshore.sql.plan import CreateIndex, CreateMaterializedView, CreateTable, CreateView
 from foreshore.sql.planner import plan_statement
@@ -94,7 +94,6 @@ class Environment:
         self.sessions: dict[int, Session] = {}
         self.builtin_tables: dict[tuple[GlobalId, str], tuple[State, pa.Table]] = {}
         self._pids = count(1)
-        self._transients = count(1)
         self._tasks: list[asyncio.Task[None]] = []
 
     @classmethod
@@ -209,6 +208,7 @@ class Environment:
         for session in list(self.sessions.values()):
             await session.close()
         await self.coordinator.settled()
+        self.coordinator.tails.close()
         self.coordinator.group.close()
         for task in self._tasks[1:]:
             task.cancel()
@@ -277,10 +277,6 @@ class Environment:
     def forget(self, session: Session) -> None:
         """Forget a session that has ended."""
         self.sessions.pop(session.pid, None)
-
-    def transient_id(self) -> GlobalId:
-        """Return an id for what lives no longer than a statement."""
-        return global_id("t", next(self._transients))
 
 
 async def _load(storage: StorageController, read: object) -> State | None:

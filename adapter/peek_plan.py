@@ -74,8 +74,14 @@ class IndexOn:
     key: tuple[Scalar, ...]
 
 
-def plan_peek(query: Query, indexes: Callable[[GlobalId], Sequence[IndexOn]]) -> PeekPlan:
-    """Return how `query` will be answered; `indexes` tells those that are ready for a relation."""
+Indexes = Callable[[GlobalId], Sequence[IndexOn]]
+
+
+def plan_peek(query: Query, indexes: Indexes, *, by_keys: bool = True) -> PeekPlan:
+    """Return how `query` will be answered; `indexes` tells those that are ready for a relation.
+
+    Without `by_keys` an index is read whole, and the plan's relation is all of the query.
+    """
     relation = query.relation
     block = Block(relation, query.recursions)
     sources = collections_of(block)
@@ -89,7 +95,7 @@ def plan_peek(query: Query, indexes: Callable[[GlobalId], Sequence[IndexOn]]) ->
     elif not sources or any(id.startswith("s") for id in sources):
         way = "local"
     else:
-        found = find_lookup(relation, indexes)
+        found = find_lookup(relation, indexes, by_keys=by_keys)
         way = "bulk"
         if found is not None:
             way = "index"
@@ -119,7 +125,7 @@ def whole(relation: Relation) -> Query:
 
 
 def find_lookup(
-    relation: Relation, indexes: Callable[[GlobalId], Sequence[IndexOn]]
+    relation: Relation, indexes: Indexes, *, by_keys: bool = True
 ) -> tuple[IndexLookup, Relation] | None:
     """Return how an index answers `relation`, if one does: by keys if possible, else whole.
 
@@ -131,12 +137,12 @@ def find_lookup(
     if not isinstance(below, Get):
         return None
     ready = indexes(below.id)
-    by_keys = [
+    found_by_keys = [
         (len(index.key), IndexLookup(index.id, below.id, found.keys), found.residual)
-        for index in ready
+        for index in (ready if by_keys else ())
         if (found := literal_lookup(relation, index.key)) is not None
     ]
-    if by_keys:
-        _, lookup, residual = max(by_keys, key=lambda each: each[0])
+    if found_by_keys:
+        _, lookup, residual = max(found_by_keys, key=lambda each: each[0])
         return lookup, residual
     return (IndexLookup(ready[0].id, below.id, None), relation) if ready else None

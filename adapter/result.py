@@ -23,6 +23,11 @@ class RowSource(Protocol):
 
     streaming: bool
 
+    @property
+    def has_ready(self) -> bool:
+        """Whether `next` need not wait."""
+        ...
+
     async def next(self, limit: int) -> pa.RecordBatch | None:
         """Return the next rows, at most `limit`; None when there are no more."""
         ...
@@ -40,6 +45,11 @@ class BatchSource:
     def __init__(self, rows: pa.RecordBatch) -> None:
         self._rows = rows
         self._at = 0
+
+    @property
+    def has_ready(self) -> bool:
+        """Whether `next` need not wait."""
+        return True
 
     async def next(self, limit: int) -> pa.RecordBatch | None:
         """Return the next rows."""

@@ -4,6 +4,7 @@ Names are looked up on the session's search path, and what the transaction has c
 plan makes use of the indexes there are; it is made anew when what it rests on is another.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from foreshore.adapter.coordinator import Coordinator
@@ -24,6 +25,7 @@ from foreshore.sql.plan import (
     Plan,
     Query,
     Select,
+    Subscribe,
     Update,
     result_desc,
 )
@@ -99,7 +101,8 @@ class SessionPlanner:
         reader = self.reader(arranged=basis.arranged, inline_materialized=basis.inline)
         plan = plan_statement(prepared.syntax, reader, types, zone=self._session.time_zone)
         peek = self._peek_of(plan)
-        if reader.left_out and (peek is None or peek.way not in ("index", "bulk")):
+        ways = ("index",) if followed_by(plan) is not None else ("index", "bulk")
+        if reader.left_out and (peek is None or peek.way not in ways):
             types = ParameterTypes(prepared.declared)
             plan = plan_statement(
                 prepared.syntax, self.reader(), types, zone=self._session.time_zone
@@ -112,28 +115,35 @@ class SessionPlanner:
         prepared.parameters = types.resolved()
 
     def _peek_of(self, plan: Plan) -> PeekPlan | None:
+        query = followed_by(plan)
+        if query is not None:
+            return plan_peek(query, self._followed_indexes, by_keys=False)
         query = read_by(plan)
         return None if query is None else self.plan_query(query)
+
+    def _followed_indexes(self, id: GlobalId) -> Sequence[IndexOn]:
+        """Return the indexes that may be followed in place of `id`, which has no shard."""
+        return () if id in self._coordinator.capabilities else self._indexes(id)
+
+    def _indexes(self, id: GlobalId) -> Sequence[IndexOn]:
+        planned = self._coordinator.catalog.planned
+        return [
+            IndexOn(item.id, planned[item.id].key)
+            for item in self._coordinator.index_for(id, self._session.cluster)
+        ]
 
     def peek_without_indexes(self, prepared: Prepared) -> PeekPlan:
         """Return how a statement is answered from shards alone, at times that no index knows."""
         assert prepared.syntax is not None
         types = ParameterTypes(prepared.declared)
         plan = plan_statement(prepared.syntax, self.reader(), types, zone=self._session.time_zone)
-        query = read_by(plan)
+        query = followed_by(plan) or read_by(plan)
         assert query is not None, plan
         return plan_peek(query, lambda id: [])
 
     def plan_query(self, query: Query) -> PeekPlan:
         """Return how `query` would be answered on the session's cluster."""
-        planned = self._coordinator.catalog.planned
-        return plan_peek(
-            query,
-            lambda id: [
-                IndexOn(item.id, planned[item.id].key)
-                for item in self._coordinator.index_for(id, self._session.cluster)
-            ],
-        )
+        return plan_peek(query, self._indexes)
 
     def _desc_of(self, plan: Plan) -> RelationDesc | None:
         return described(self._session, plan) or result_desc(plan)
@@ -156,6 +166,17 @@ def read_by(plan: Plan) -> Query | None:
             return query
         case Insert(source=relation) | Update(selection=relation) | Delete(selection=relation):
             return whole(relation)
+        case _:
+            return None
+
+
+def followed_by(plan: Plan) -> Query | None:
+    """Return the query whose changes running `plan` tells, if it does so."""
+    match plan:
+        case CopyTo(source=Subscribe() as inner) | Declare(query=Subscribe() as inner):
+            return inner.query
+        case Subscribe(query=query):
+            return query
         case _:
             return None
 

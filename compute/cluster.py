@@ -110,6 +110,8 @@ class Cluster:
                 self._create_on(replica, entry)
         for command in self.history.compactions():
             connection.send(command)
+        for follow in self.history.follows.values():
+            connection.send(follow)
         connection.send(InitializationComplete())
         for number, peek in self.history.peeks.items():
             connection.send(peek, self.peek_tables[number])

@@ -32,6 +32,7 @@ from foreshore.compute.protocol import (
     CancelPeek,
     CreateInstance,
     DataflowDescription,
+    Follow,
     Frontiers,
     IndexExport,
     InputSnapshot,
@@ -96,6 +97,7 @@ class _Dataflow:
     start: asyncio.Task[None] | None = None
     writers: dict[GlobalId, tuple[SinkWriter, asyncio.Task[None]]] = field(default_factory=dict)
     subscriptions: dict[GlobalId, Subscription] = field(default_factory=dict)
+    followed: dict[GlobalId, Subscription] = field(default_factory=dict)  # of its indexes
 
 
 @dataclass(slots=True)
@@ -332,6 +334,10 @@ class ComputeController:
             self._uppers.drop(export.id, gone)
             if export.id in dataflow.subscriptions:
                 dataflow.subscriptions[export.id].fail(gone)
+        for follower, subscription in dataflow.followed.items():
+            del dataflow.cluster.history.follows[follower]
+            del self._exporters[follower]
+            subscription.fail(UndefinedObject(f'collection "{id}" was dropped'))
         dataflow.cluster.drop(id)
         for _, task in dataflow.writers.values():
             task.cancel()
@@ -441,6 +447,9 @@ class ComputeController:
                     history.allow_compaction(shard, min(map(self._storage.upper, shards)) - 1)
             for id, subscription in dataflow.subscriptions.items():
                 history.allow_compaction(id, subscription.since)
+            for id, subscription in dataflow.followed.items():
+                follow = history.follows[id]
+                history.follows[id] = msgspec.structs.replace(follow, lower=subscription.upper)
 
     async def _downgrade_holds(self) -> None:
         """Let the holds on inputs follow the outputs, now and then."""
@@ -477,8 +486,13 @@ class ComputeController:
                     writer.put(lower, upper, tables[0])
             case SubscribeResponse(id=id, lower=lower, upper=upper):
                 dataflow = self._exporters.get(id)
-                if dataflow is not None and id in dataflow.subscriptions:
-                    dataflow.subscriptions[id].put(lower, upper, tables[0], tables[1])
+                if dataflow is not None:
+                    streams = (
+                        dataflow.subscriptions
+                        if id in dataflow.subscriptions
+                        else dataflow.followed
+                    )
+                    streams[id].put(lower, upper, tables[0], tables[1])
             case Status():
                 replica.status = message
             case _:
@@ -498,6 +512,8 @@ class ComputeController:
                 writer.progress(upper)
             elif id in dataflow.subscriptions:
                 dataflow.subscriptions[id].progress(upper)
+            elif id in dataflow.followed:
+                dataflow.followed[id].progress(upper)
             else:
                 self._uppers.advance(id, upper)
 
@@ -613,13 +629,45 @@ class ComputeController:
         """
         (export,) = description.exports
         assert isinstance(export, SubscribeExport), export
-        sinks = self._sinks_below(description.imports)
-        for writer in sinks:
-            error = writer.errors.at(description.as_of)
-            if error is not None:
-                raise DataError.parse(error)
+        error = self.error_at(description.imports, description.as_of)
+        if error is not None:
+            raise error
         await self.create_dataflow(cluster, description)
         return self._dataflows[description.id].subscriptions[export.id]
+
+    async def follow(self, index: GlobalId, id: GlobalId, as_of: Timestamp) -> Subscription:
+        """Begin to follow an index as `id`: its contents as of `as_of`, then each change.
+
+        Nothing is computed for it. `unfollow` ends it.
+        """
+        dataflow = self._exporters.get(index)
+        if dataflow is None or index in dataflow.writers:
+            raise UndefinedObject(f'index "{index}" does not exist')
+        subscription = Subscription(id, as_of, None)
+        dataflow.followed[id] = subscription
+        self._exporters[id] = dataflow
+        follow = Follow(id, index, as_of, 0)
+        dataflow.cluster.history.follows[id] = follow
+        await asyncio.shield(dataflow.created)
+        dataflow.cluster.send(follow)
+        return subscription
+
+    def unfollow(self, id: GlobalId) -> None:
+        """End what `follow` began; without effect if it has ended."""
+        dataflow = self._exporters.pop(id, None)
+        if dataflow is not None:
+            del dataflow.followed[id]
+            del dataflow.cluster.history.follows[id]
+            dataflow.cluster.send(AllowCompaction(id, None))
+
+    def error_at(self, ids: Iterable[GlobalId], time: Timestamp) -> DataError | None:
+        """Return the least error that materialized views have at `time`, of which `ids` are."""
+        errors = [
+            error
+            for writer in self._sinks_below(ids)
+            if (error := writer.errors.at(time)) is not None
+        ]
+        return DataError.parse(min(errors)) if errors else None
 
     # --- about itself
 

@@ -33,6 +33,7 @@ from foreshore.compute.inputs import Contents, conform, times_of
 from foreshore.compute.protocol import (
     DataflowDescription,
     DataflowStatus,
+    Follow,
     IndexExport,
     IndexStatus,
     Message,
@@ -171,6 +172,8 @@ class Running:
         }
         self.errors = Arrangement(description.id, rows_schema(ERRORS), (), lambda _: [], as_of)
         self.exports = {export.id for export in description.exports}
+        self.followers: dict[GlobalId, GlobalId] = {}  # who is sent the updates of which index
+        self._follows: list[Follow] = []  # to begin when the index is known at their time
 
     @property
     def id(self) -> GlobalId:
@@ -340,6 +343,34 @@ class Running:
                         sent.append((SinkUpdates(shard, lower, upper), (rows, output.errors)))
                 case _:
                     pass
+        if output.rows.num_rows or output.errors.num_rows:
+            for id in self.followers:
+                sent.append((SubscribeResponse(id, lower, upper), (output.rows, output.errors)))
+        return sent
+
+    def follow(self, follow: Follow) -> None:
+        """Hear that the updates of an index are wanted."""
+        self._follows.append(follow)
+
+    @property
+    def follow_due(self) -> bool:
+        """Whether a follower can be told what there is."""
+        return any(_begin(follow) < self.frontier for follow in self._follows)
+
+    def begin_following(self) -> Sent:
+        """On the worker: return what followers are to be told first."""
+        sent: Sent = []
+        for follow in [each for each in self._follows if _begin(each) < self.frontier]:
+            index = self.indexes.get(follow.index)
+            if index is not None:
+                lower = follow.lower
+                tables = tuple(
+                    _from(arranged.updates(_begin(follow)), lower)
+                    for arranged in (index.rows, self.errors)
+                )
+                sent.append((SubscribeResponse(follow.id, lower, self.frontier), tables))
+                self.followers[follow.id] = follow.index
+            self._follows.remove(follow)
         return sent
 
     def maintain(self) -> bool:
@@ -354,6 +385,8 @@ class Running:
         if since is None:
             self.exports.discard(id)
             self.indexes.pop(id, None)
+            self.followers.pop(id, None)
+            self._follows = [each for each in self._follows if each.id != id]
             self.dropped = not self.exports
             return
         index = self.indexes.get(id)
@@ -392,6 +425,15 @@ def _at(updates: pa.Table, time: Timestamp) -> pa.Table:
     times = pa.repeat(pa.scalar(time, pa.int64()), updates.num_rows)
     place = updates.num_columns - 2
     return updates.set_column(place, updates.schema[place], times)
+
+
+def _begin(follow: Follow) -> Timestamp:
+    """Return the time as of which a follower is told what there is."""
+    return max(follow.as_of, follow.lower - 1)
+
+
+def _from(updates: pa.Table, lower: Timestamp) -> pa.Table:
+    return updates.filter(pc.greater_equal(times_of(updates), lower)) if lower else updates
 
 
 def _nothing(columns: tuple[ColumnType, ...]) -> Output:

@@ -22,7 +22,7 @@ def finish(rows: pa.RecordBatch, finishing: Finishing) -> pa.RecordBatch:
     start = finishing.offset
     stop = rows.num_rows if finishing.limit is None else start + finishing.limit
     if finishing.order_by and rows.num_rows > 1:
-        rows = rows.take(pa.array(_order(rows, finishing.order_by)[start:stop]))
+        rows = rows.take(pa.array(places_in_order(rows, finishing.order_by)[start:stop]))
     elif start or stop < rows.num_rows:
         rows = rows.slice(start, max(stop - start, 0))
     if finishing.project == tuple(range(rows.num_columns)):
@@ -36,7 +36,7 @@ def finish(rows: pa.RecordBatch, finishing: Finishing) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
-def _order(rows: pa.RecordBatch, keys: tuple[OrderKey, ...]) -> Any:
+def places_in_order(rows: pa.RecordBatch, keys: tuple[OrderKey, ...]) -> Any:
     """Return the places of the rows in order."""
     return np.lexsort([_ranks(rows, key) for key in reversed(keys)])
 

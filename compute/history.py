@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from foreshore.compute.protocol import AllowCompaction, DataflowDescription, IndexExport, Peek
+from foreshore.compute.protocol import (
+    AllowCompaction,
+    DataflowDescription,
+    Follow,
+    IndexExport,
+    Peek,
+)
 from foreshore.ids import GlobalId
 from foreshore.update import Timestamp
 
@@ -43,6 +49,7 @@ class History:
     dataflows: dict[GlobalId, Entry] = field(default_factory=dict)
     exporters: dict[GlobalId, Entry] = field(default_factory=dict)
     peeks: dict[int, Peek] = field(default_factory=dict)
+    follows: dict[GlobalId, Follow] = field(default_factory=dict)
 
     def create(self, description: DataflowDescription) -> Entry:
         """Note that a dataflow is created."""

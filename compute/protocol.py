@@ -127,6 +127,18 @@ class AllowCompaction(Message, frozen=True):
     since: int | None
 
 
+class Follow(Message, frozen=True):
+    """Send the updates of an index as `id`: its contents as of `as_of`, then each change.
+
+    With `lower` only those at or beyond it. AllowCompaction of `id` ends it.
+    """
+
+    id: GlobalId
+    index: GlobalId
+    as_of: int
+    lower: int
+
+
 class Feed(Message, frozen=True):
     """What shards have sealed: for each its id, lower and upper, and whether a table follows.
 
@@ -245,6 +257,7 @@ Command: TypeAlias = (
     | InitializationComplete
     | CreateDataflow
     | AllowCompaction
+    | Follow
     | Feed
     | Peek
     | CancelPeek

@@ -48,6 +48,7 @@ from foreshore.compute.protocol import (
     CreateInstance,
     Failure,
     Feed,
+    Follow,
     Frontiers,
     Hello,
     InitializationComplete,
@@ -125,6 +126,7 @@ class Replica:
         self._failure: str | None = None
         self._history: list[tuple[CreateDataflow, Tables]] | None = []
         self._compactions: list[AllowCompaction] = []
+        self._follows: list[Follow] = []
         self._dataflows: dict[GlobalId, Running] = {}
         self._exporters: dict[GlobalId, Running] = {}
         self._importers: dict[GlobalId, list[Running]] = {}
@@ -162,6 +164,11 @@ class Replica:
         self._connection = connection
         self._history = []
         self._compactions = []
+        self._follows = []
+        for running in self._dataflows.values():
+            for id in [*running.followers]:
+                running.allow_compaction(id, None)
+                self._exporters.pop(id, None)
         self._waiting.clear()
         for cancellation in self._evaluations.values():
             cancellation.cancel()
@@ -195,6 +202,11 @@ class Replica:
                     self._history.append((command, tables))
                 else:
                     self._create(_wanted(command, tables))
+            case Follow():
+                if self._history is not None:
+                    self._follows.append(command)
+                else:
+                    self._follow(command)
             case CreateInstance():
                 self._create_instance(command)
             case InitializationComplete():
@@ -262,7 +274,9 @@ class Replica:
             self._create(each)
         for command in self._compactions:
             self._compact(command)
-        self._compactions = []
+        for follow in self._follows:
+            self._follow(follow)
+        self._compactions, self._follows = [], []
         self._work.set()
         self._flush_soon()
         self._send_status()
@@ -315,6 +329,13 @@ class Replica:
             self._drop(running)
             self._send_status()
 
+    def _follow(self, command: Follow) -> None:
+        running = self._exporters.get(command.index)
+        if running is not None:
+            running.follow(command)
+            self._exporters[command.id] = running
+            self._work.set()
+
     def _feed(self, command: Feed, tables: Tables) -> None:
         rest = iter(tables)
         touched: dict[GlobalId, Running] = {}
@@ -339,8 +360,10 @@ class Replica:
             self._work.set()
 
     def _frontier_moved(self, running: Running) -> None:
-        for export in running.exports:
+        for export in (*running.exports, *running.followers):
             self._moved[export] = running.frontier
+        if running.follow_due:
+            self._work.set()
         self._flush_soon()
         if self._waiting:
             for number, (peek, _) in list(self._waiting.items()):
@@ -390,8 +413,12 @@ class Replica:
             self._work.clear()
             wait: float | None = None
             for running in list(self._dataflows.values()):
+                if self._is_free(running) and running.follow_due:
+                    running.busy = True
+                    self._spawn(loop.create_task(self._work_on(running, running.begin_following)))
+                    continue
                 due = running.times.stepped_at + self._tick_seconds
-                if not self._has_step(running):
+                if not self._is_free(running) or running.importable <= running.frontier:
                     continue
                 if self._tick_seconds and due > loop.time():
                     wait = min(wait or due, due)
@@ -407,24 +434,27 @@ class Replica:
                     await self._work.wait()
 
     @staticmethod
-    def _has_step(running: Running) -> bool:
-        return (
-            running.state == "running"
-            and not running.busy
-            and not running.dropped
-            and running.importable > running.frontier
-        )
+    def _is_free(running: Running) -> bool:
+        return running.state == "running" and not running.busy and not running.dropped
 
     async def _step(self, running: Running) -> None:
         async with self._step_slots:
             running.begin_step()  # now, so that what arrived meanwhile is in the window
-            try:
-                sent = await blocking.run(self._steps, running.step)
-            except Exception as error:
-                self._failed(running, error, "running")
-            else:
-                self._went_well(running, sent)
+            await self._on_worker(running, running.step)
         self._work.set()
+
+    async def _work_on(self, running: Running, work: Callable[[], Sent]) -> None:
+        async with self._step_slots:
+            await self._on_worker(running, work)
+        self._work.set()
+
+    async def _on_worker(self, running: Running, work: Callable[[], Sent]) -> None:
+        try:
+            sent = await blocking.run(self._steps, work)
+        except Exception as error:
+            self._failed(running, error, "running")
+        else:
+            self._went_well(running, sent)
 
     async def _maintain(self) -> bool:
         """Do a slice of some arrangement's merging; return whether there was any."""

@@ -6,7 +6,7 @@ single join of them all, row by row in Arrow's own code, is the messages. For a 
 where the price of each call into Arrow would be most of the cost, values are encoded one by one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from struct import Struct
 from typing import Any
 
@@ -79,6 +79,14 @@ class RowEncoder:
             for type, format in zip(self._types, self._formats, strict=True)
         ]
         self.description = row_description(desc, formats)
+
+    def form(self, zone: str) -> Hashable:
+        """Return what tells apart the messages that encoders of these columns make."""
+        return "row", self._formats, zone
+
+    def encoded(self, zone: str) -> Callable[[pa.RecordBatch], bytes]:
+        """Return what encodes a batch of at most `CHUNK` rows."""
+        return lambda batch: (self.few if batch.num_rows <= FEW else self.chunk)(batch, zone)
 
     def few(self, batch: pa.RecordBatch, zone: str) -> bytes:
         """Return the DataRow messages of a small batch."""

@@ -26,13 +26,12 @@ from foreshore.errors import (
 )
 from foreshore.server import copying, message, metrics
 from foreshore.server.codec import CHUNK, FEW, RowEncoder, result_formats
+from foreshore.server.encodings import ENCODINGS, INLINE
 from foreshore.server.parameters import arguments
 from foreshore.server.wire import Gone, Wire
 from foreshore.types import RelationDesc, oid_of
 
 logger = logging.getLogger(__name__)
-
-INLINE = 256  # rows, up to which they are encoded on the event loop
 
 
 class Conversation:
@@ -212,7 +211,9 @@ class Conversation:
         async for batch in rows.batches:
             size = batch.num_rows
             count += size
-            if size <= FEW:
+            if rows.streaming and size <= CHUNK:
+                wire.put(await ENCODINGS.of(batch, encoder.form(zone), encoder.encoded(zone)))
+            elif size <= FEW:
                 wire.put(encoder.few(batch, zone))
             elif size <= INLINE:
                 wire.put(encoder.chunk(batch, zone))

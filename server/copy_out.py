@@ -1,7 +1,7 @@
 """COPY TO: record batches to the text, csv and binary formats, one CopyData message a row."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 import numpy as np
 import pyarrow as pa
@@ -59,6 +59,16 @@ class CopyFormatter:
     def binary(self) -> bool:
         """Whether the format is binary."""
         return self._options.format == "binary"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the messages of rows depend on nothing but the rows."""
+        return not self._signature
+
+    @property
+    def form(self) -> Hashable:
+        """What tells apart the messages that formatters of these columns make."""
+        return "copy", self._options, self._zone
 
     def start(self) -> bytes:
         """Return the messages that come before the rows."""

@@ -14,6 +14,7 @@ from foreshore.server.binary_copy import BinaryCopyParser
 from foreshore.server.codec import CHUNK
 from foreshore.server.copy_in import CopyParser
 from foreshore.server.copy_out import CopyFormatter
+from foreshore.server.encodings import ENCODINGS
 from foreshore.server.wire import Wire
 
 
@@ -28,6 +29,11 @@ async def copy_out(wire: Wire, copy: CopyOut, zone: str) -> str:
     count = 0
     async for batch in copy.batches:
         count += batch.num_rows
+        if copy.streaming and batch.num_rows <= CHUNK and formatter.is_plain:
+            wire.put(await ENCODINGS.of(batch, formatter.form, formatter.rows))
+            wire.flush()
+            await wire.relieve()
+            continue
         for begin in range(0, batch.num_rows, CHUNK):
             part = batch.slice(begin, CHUNK)
             wire.put(await blocking.run(None, formatter.rows, part))

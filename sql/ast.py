@@ -442,13 +442,23 @@ class SelectStatement(Syntax):
     as_of: AsOf | None
 
 
+class Envelope(Syntax):
+    """ENVELOPE UPSERT or DEBEZIUM (KEY (...)); each column of the key with its place."""
+
+    kind: str
+    key: tuple[tuple[str, int], ...]
+    at: int
+
+
 class SubscribeStatement(Syntax):
-    """SUBSCRIBE."""
+    """SUBSCRIBE; `order_by` is that of WITHIN TIMESTAMP."""
 
     source: Query | TableRef
     options: dict[str, bool]
     as_of: AsOf | None
     up_to: Expression | None
+    envelope: Envelope | None
+    order_by: tuple[SortKey, ...] | None
     at: int
 
 

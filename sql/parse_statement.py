@@ -12,6 +12,7 @@ from foreshore.errors import FeatureNotSupported, SyntaxError_
 from foreshore.sql import ast
 from foreshore.sql.lexer import NUMBER, QUOTED, STRING, WORD
 from foreshore.sql.parse_objects import ObjectParser
+from foreshore.sql.parse_subscribe import SubscribeParser
 
 _NOT_OURS = frozenset(
     [
@@ -46,7 +47,7 @@ _STAGES = {
 }
 
 
-class StatementParser(ObjectParser):
+class StatementParser(ObjectParser, SubscribeParser):
     """Parses statements."""
 
     def statement(self) -> ast.StatementSyntax:
@@ -81,13 +82,7 @@ class StatementParser(ObjectParser):
 
     def _select_statement(self) -> ast.SelectStatement:
         query = self.query()
-        return ast.SelectStatement(query, self._as_of())
-
-    def _as_of(self) -> ast.AsOf | None:
-        if not self.accept("as", "of"):
-            return None
-        at_least = self.accept("at", "least")
-        return ast.AsOf(self.expression(), at_least)
+        return ast.SelectStatement(query, self.as_of())
 
     def _with(self) -> ast.StatementSyntax:
         """Parse a statement that begins with WITH; what follows decides what it is."""
@@ -102,40 +97,6 @@ class StatementParser(ObjectParser):
                 return self._delete(ctes)
         self.go_to(start)
         return self._select_statement()
-
-    def _subscribe(self) -> ast.SubscribeStatement:
-        at = self.expect("subscribe").start
-        self.accept("to")
-        source: ast.Query | ast.TableRef
-        if self.at_symbol("("):
-            source = self.parenthesised_query()
-        elif self.at_word("select", "values") or self.at_word("with"):
-            source = self.query()
-        else:
-            source = self.table_name()
-        options: dict[str, bool] = {}
-        if self.accept("with"):
-            for name, value in self.in_parentheses(lambda: self._flag(("snapshot", "progress"))):
-                options[name] = value
-        as_of = self._as_of()
-        up_to = self.expression() if self.accept("up", "to") else None
-        if self.at_word("envelope", "within"):
-            self.unsupported(f"SUBSCRIBE ... {self.token.value.upper()}")
-        return ast.SubscribeStatement(source, options, as_of, up_to, at)
-
-    def _flag(self, known: tuple[str, ...]) -> tuple[str, bool]:
-        token = self.token
-        name = self.label()
-        if name not in known:
-            self.fail(token)
-        self.accept_symbol("=")
-        if self.at_symbol(",") or self.at_symbol(")"):
-            return name, True
-        value = self.advance()
-        words = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
-        if value.value.lower() not in words:
-            self.fail(value)
-        return name, words[value.value.lower()]
 
     def _explain(self) -> ast.ExplainStatement:
         at = self.expect("explain").start
@@ -232,7 +193,7 @@ class StatementParser(ObjectParser):
         source: ast.TableRef | ast.SelectStatement | ast.SubscribeStatement
         if self.accept_symbol("("):
             subscribes = self.at_word("subscribe")
-            source = self._subscribe() if subscribes else self._select_statement()
+            source = self.subscribe() if subscribes else self._select_statement()
             self.expect_symbol(")")
         else:
             source = self.table_name()
@@ -464,7 +425,7 @@ class StatementParser(ObjectParser):
             self.accept("without", "hold")
         self.expect("for")
         if self.at_word("subscribe"):
-            return ast.DeclareStatement(name, hold, self._subscribe())
+            return ast.DeclareStatement(name, hold, self.subscribe())
         return ast.DeclareStatement(name, hold, self._select_statement())
 
     def _fetch(self) -> ast.StatementSyntax:
@@ -520,7 +481,7 @@ _STATEMENTS: dict[str, Parse] = {
     "values": StatementParser._select_statement,
     "table": StatementParser._select_statement,
     "with": StatementParser._with,
-    "subscribe": StatementParser._subscribe,
+    "subscribe": StatementParser.subscribe,
     "explain": StatementParser._explain,
     "insert": StatementParser._insert,
     "update": StatementParser._update,

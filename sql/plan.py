@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal as OneOf
 from typing import TypeAlias
 
-from foreshore.expr.ir import Finishing, Relation, Scalar
+from foreshore.expr.ir import Finishing, OrderKey, Relation, Scalar
 from foreshore.ids import GlobalId
 from foreshore.sql.keywords import quote_identifier
 from foreshore.types import TEXT, ColumnType, RelationDesc, SqlType
@@ -93,13 +93,41 @@ class Select:
 
 
 @dataclass(frozen=True, slots=True)
+class Diffs:
+    """Each change as it is, with its `mz_diff`.
+
+    `order_by` orders those of one time; its columns are `mz_diff` and then the query's.
+    """
+
+    order_by: tuple[OrderKey, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Upsert:
+    """One row for each key (columns of the query) that changed at a time: what is there now."""
+
+    key: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Debezium:
+    """The same with what was there before, too."""
+
+    key: tuple[int, ...]
+
+
+Envelope: TypeAlias = Diffs | Upsert | Debezium
+
+
+@dataclass(frozen=True, slots=True)
 class Subscribe:
     query: Query  # without order or limit
     snapshot: bool
     progress: bool
     as_of: AsOf | None
     up_to: Scalar | None
-    desc: RelationDesc  # mz_timestamp, [mz_progressed,] mz_diff, then the query's columns
+    envelope: Envelope
+    desc: RelationDesc  # mz_timestamp, [mz_progressed,] then what the envelope makes of the columns
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,23 +8,22 @@ statement's parameters are is known as soon as it is planned.
 from collections.abc import Sequence
 from typing import assert_never
 
-from foreshore.errors import DatatypeMismatch, FeatureNotSupported, InvalidParameterValue
+from foreshore.errors import FeatureNotSupported, InvalidParameterValue
 from foreshore.expr.explain import NameOf, explain_order, explain_relation
-from foreshore.expr.ir import Literal, Scalar, type_of
 from foreshore.ids import GlobalId
 from foreshore.sql import ast
 from foreshore.sql.bind import ddl, dml
 from foreshore.sql.bind.bound_query import plain_relation
-from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of, interval_of
+from foreshore.sql.bind.expression import Clause, ExpressionBinder, interval_of
 from foreshore.sql.bind.query import bind_query
 from foreshore.sql.bind.result import finished_query, plain_query
 from foreshore.sql.bind.show import bind_show
+from foreshore.sql.bind.subscribe import bind_subscribe
+from foreshore.sql.bind.time import bind_as_of
 from foreshore.sql.catalog_reader import CatalogReader
-from foreshore.sql.coerce import coerce, is_unknown
 from foreshore.sql.grammar.base import too_deep
 from foreshore.sql.parse import Statement
 from foreshore.sql.plan import (
-    AsOf,
     Begin,
     CloseCursor,
     Commit,
@@ -54,12 +53,8 @@ from foreshore.sql.scope import Scope
 from foreshore.sql.type_names import type_of_name
 from foreshore.text import format_text, parse_text
 from foreshore.types import (
-    BOOL,
-    INT8,
     INTERVAL,
-    MZ_TIMESTAMP,
     TEXT,
-    TIMESTAMPTZ,
     ColumnType,
     RelationDesc,
     SqlType,
@@ -97,7 +92,7 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
         case ast.SelectStatement():
             return _select(planning, tree)
         case ast.SubscribeStatement():
-            return _subscribe(planning, tree)
+            return bind_subscribe(planning, tree)
         case ast.ExplainStatement():
             return _explain(planning, tree)
         case ast.InsertStatement():
@@ -241,56 +236,8 @@ def _millis(timeout: str) -> int:
 
 
 def _select(planning: Planning, tree: ast.SelectStatement) -> Select:
-    as_of = None if tree.as_of is None else _as_of(planning, tree.as_of)
+    as_of = None if tree.as_of is None else bind_as_of(planning, tree.as_of)
     return Select(finished_query(bind_query(planning, tree.query, None)), as_of)
-
-
-def _as_of(planning: Planning, as_of: ast.AsOf) -> AsOf:
-    return AsOf(_time(planning, as_of.time, "AS OF"), as_of.at_least)
-
-
-def _time(planning: Planning, expr: ast.Expression, what: str) -> Scalar:
-    binder = ExpressionBinder(planning, Scope(), Clause(what))
-    scalar = binder.bind(expr)
-    target = TIMESTAMPTZ
-    if type_of(scalar).name in ("int2", "int4", "int8", "numeric", "mz_timestamp") or (
-        is_unknown(scalar) and isinstance(scalar, Literal) and str(scalar.value).isdigit()
-    ):
-        target = MZ_TIMESTAMP
-    result = coerce(planning, scalar, target, "assignment", at_of(expr))
-    if result is None:
-        raise DatatypeMismatch(
-            f"argument of {what} must be a time, not type {type_of(scalar)}",
-            position=at_of(expr) + 1,
-        )
-    return result
-
-
-def _subscribe(planning: Planning, tree: ast.SubscribeStatement) -> Subscribe:
-    source = tree.source
-    if isinstance(source, ast.TableRef):
-        star = ast.Target(ast.Star((), source.at), None, source.at)
-        select = ast.Select(None, (star,), (source,), None, (), None, source.at)
-        source = ast.Query(select, source.at)
-    bound = bind_query(planning, source, None)
-    query = plain_query(bound)
-    ddl.refuse_environment(query.relation, "SUBSCRIBE")
-    progress = tree.options.get("progress", False)
-    names = ("mz_timestamp", *(("mz_progressed",) if progress else ()), "mz_diff")
-    columns = [ColumnType(MZ_TIMESTAMP, False)]
-    if progress:
-        columns.append(ColumnType(BOOL, False))
-    columns.append(ColumnType(INT8, progress))
-    for column in query.desc.columns:
-        columns.append(ColumnType(column.type, column.nullable or progress))
-    return Subscribe(
-        query,
-        tree.options.get("snapshot", True),
-        progress,
-        None if tree.as_of is None else _as_of(planning, tree.as_of),
-        None if tree.up_to is None else _time(planning, tree.up_to, "UP TO"),
-        RelationDesc(names + query.desc.names, tuple(columns)),
-    )
 
 
 def _copy(planning: Planning, tree: ast.CopyStatement) -> Plan:
@@ -333,7 +280,7 @@ def _explain(planning: Planning, tree: ast.ExplainStatement) -> Explain:
             raise FeatureNotSupported(
                 "EXPLAIN of anything but a query or a view is not supported", position=tree.at + 1
             )
-    time = None if as_of is None else _as_of(planning, as_of)
+    time = None if as_of is None else bind_as_of(planning, as_of)
 
     def name_of(id: GlobalId) -> str:
         """Return the full name of what is in the catalog; what a recursion finds is not."""

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from foreshore.errors import DataCorrupted
 from foreshore.storage.blob import Blob
+from foreshore.storage.selection import ALL, Reading, Selection, read_parts
 from foreshore.storage.trace import Batch
 from foreshore.update import DIFF, TIME, Timestamp
 
@@ -131,8 +132,18 @@ def verify_batch(blob: Blob, batch: Batch) -> None:
         raise DataCorrupted(f'batch "{batch.key}" has a wrong checksum')
 
 
-def read_batch(blob: Blob, batch: Batch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the updates of a batch, in pieces, under the schema's own names."""
+def read_batch(
+    blob: Blob,
+    batch: Batch,
+    schema: pa.Schema,
+    selection: Selection = ALL,
+    after: Timestamp | None = None,
+    reading: Reading | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the updates of a batch, in pieces, under the schema's own names.
+
+    Those of the selection, and if `after` is given at later times; `reading` counts the parts.
+    """
     with (
         blob.open(batch.key) as source,
         pq.ParquetFile(source, page_checksum_verification=True) as file,
@@ -149,5 +160,5 @@ def read_batch(blob: Blob, batch: Batch, schema: pa.Schema) -> Iterator[pa.Recor
             batch.since,
         ):
             raise DataCorrupted(f'batch "{batch.key}" promises {promise}')
-        for piece in file.iter_batches(ROW_GROUP_ROWS // 2, use_threads=False):
-            yield pa.RecordBatch.from_arrays(piece.columns, schema=schema)
+        counted = reading or Reading()
+        yield from read_parts(file, schema, selection, after, counted, ROW_GROUP_ROWS // 2)

@@ -1,7 +1,7 @@
 """The storage controller: durable collections that change over time.
 
     create -> append ... append -> drop          what is acknowledged is durable, in one order
-    snapshot, listen                             exact at each time between since and upper
+    snapshot, listen, subscribe_at, changes      exact at each time between since and upper
     clone, downgrade, drop, acquire capability   who holds since back
 
 It owns every shard of its database, alone: an environment that opens the same data takes it over,
@@ -56,6 +56,7 @@ from foreshore.storage.record import (
     ShardWrite,
 )
 from foreshore.storage.replay import replay
+from foreshore.storage.selection import Reading, Selection
 from foreshore.storage.shard import Shard
 from foreshore.storage.snapshot import BatchFile, Snapshot
 from foreshore.storage.wal import SEGMENT_BYTES, SEGMENT_RECORDS, Entry, Wal
@@ -67,6 +68,8 @@ __all__ = [
     "Listen",
     "ListenEvent",
     "ReadCapability",
+    "Reading",
+    "Selection",
     "ShardWrite",
     "Snapshot",
     "StorageController",

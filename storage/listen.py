@@ -3,7 +3,7 @@
 Events are delivered on the event loop, in order, each beginning where the last one ended; an event
 without updates says that there are none in its interval. What is before the shard's upper when the
 listening begins comes first; where some of it lies in batches these are read on a thread, and what
-happens meanwhile waits its turn.
+happens meanwhile waits its turn. With a selection only what is wanted is read and delivered.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.ids import GlobalId
+from foreshore.storage.selection import ALL, Reading, Selection
 from foreshore.update import Timestamp
 
 
@@ -31,9 +32,16 @@ class Listen:
     """A listening that is under way; hears no more once cancelled."""
 
     def __init__(
-        self, id: GlobalId, frontier: Timestamp, deliver: Callable[[ListenEvent], None]
+        self,
+        id: GlobalId,
+        frontier: Timestamp,
+        deliver: Callable[[ListenEvent], None],
+        selection: Selection = ALL,
     ) -> None:
         self.id = id
+        self.selection = selection
+        self.reading = Reading()  # what has been delivered, and what it took to read it
+        self.heard = asyncio.Event()  # something has been published since it was cleared
         self.frontier = frontier  # all before has been delivered
         self.task: asyncio.Task[None] | None = None  # reads what lies in batches
         self._deliver = deliver
@@ -60,13 +68,21 @@ class Listen:
         """Hear that these are all the updates from the last upper to `upper`."""
         if self._waiting is not None:
             self._waiting.append((upper, updates))
+            self.heard.set()
         elif not self.cancelled and upper > self.frontier:
             self.deliver(upper, updates)
 
     def deliver(self, upper: Timestamp, updates: pa.Table | None) -> None:
         """Deliver the updates from the frontier to `upper`; they may include earlier ones."""
         if updates is not None:
-            updates = at_or_beyond(updates, self.frontier)
+            updates = self._selected(at_or_beyond(updates, self.frontier))
+        self.hand_over(upper, updates)
+
+    def hand_over(self, upper: Timestamp, updates: pa.Table | None) -> None:
+        """Deliver exactly these updates, and move the frontier to `upper`."""
+        if updates is not None:
+            self.reading.rows += updates.num_rows
+            self.reading.bytes += updates.nbytes
         event = ListenEvent(
             self.id, self.frontier, upper, updates if updates is not None and len(updates) else None
         )
@@ -79,6 +95,12 @@ class Listen:
             asyncio.get_running_loop().call_exception_handler(
                 {"message": f"a listener to {self.id} failed", "exception": error}
             )
+
+    def _selected(self, updates: pa.Table) -> pa.Table:
+        if self.selection.is_all:
+            return updates
+        pieces = [self.selection.of(piece) for piece in updates.to_batches()]
+        return pa.Table.from_batches(pieces, self.selection.schema(updates.schema))
 
 
 def at_or_beyond(updates: pa.Table, time: Timestamp) -> pa.Table:

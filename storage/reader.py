@@ -19,6 +19,7 @@ from foreshore.storage.blob import Blob
 from foreshore.storage.capability import ReadCapability
 from foreshore.storage.lease import Leases
 from foreshore.storage.listen import Listen, ListenEvent
+from foreshore.storage.selection import ALL, Reading, Selection, later, moved_to
 from foreshore.storage.shard import Shard
 from foreshore.storage.snapshot import BatchFile, Snapshot
 from foreshore.storage.trace import Batch
@@ -115,40 +116,111 @@ class ShardReader:
         shard.listens.append(listen)
         if shard.upper > from_:
             tail = [part.updates for part in shard.tail if part.upper > from_]
-            batches = tuple(batch for batch in shard.batches if batch.upper > from_)
-            if batches:
+            if any(batch.upper > from_ for batch in shard.batches):
                 listen.hold()
-                catching_up = self._catch_up(listen, shard, batches, tail, shard.upper)
+                catching_up = self._catch_up(listen, shard, from_ - 1)
                 listen.task = asyncio.get_running_loop().create_task(catching_up)
             else:
                 listen.deliver(shard.upper, pa.concat_tables(tail) if tail else None)
         return listen
 
-    async def _catch_up(
+    def subscribe_at(
         self,
-        listen: Listen,
-        shard: Shard,
-        batches: tuple[Batch, ...],
-        tail: list[pa.Table],
-        upper: Timestamp,
-    ) -> None:
-        """Deliver what lies in batches and then what came meanwhile."""
-        release = self._leases.take(batch.key for batch in batches)
-        try:
-            read = partial(
-                _later_updates, self._read_batches(batches, shard.schema), listen.frontier
+        read: ReadCapability,
+        as_of: Timestamp,
+        deliver: Callable[[ListenEvent], None],
+        *,
+        snapshot: bool = True,
+        selection: Selection = ALL,
+    ) -> Listen:
+        """Deliver the contents as of a time, then every later update, as far as they are selected.
+
+        The first event begins with the contents, all at `as_of` (an entry may stand several times,
+        or be taken back by another one); without `snapshot` it has only what is later. It comes
+        when the shard is known at `as_of`. What was delivered and read is counted in `reading`.
+        """
+        shard = self._held(read, as_of)
+        listen = Listen(shard.id, as_of if snapshot else as_of + 1, deliver, selection)
+        listen.hold()
+        shard.listens.append(listen)
+        catching_up = self._catch_up(listen, shard, as_of, snapshot=snapshot)
+        listen.task = asyncio.get_running_loop().create_task(catching_up)
+        return listen
+
+    async def changes(
+        self,
+        read: ReadCapability,
+        after: Timestamp,
+        through: Timestamp,
+        selection: Selection = ALL,
+    ) -> pa.Table:
+        """Return every selected update with after < time <= through, at its exact time.
+
+        Raises ObjectNotInPrerequisiteState unless since <= after and through < upper.
+        """
+        shard = self._held(read, after)
+        if through >= shard.upper:
+            raise ObjectNotInPrerequisiteState(
+                f"the changes of {shard.id} are not known through {through}",
+                detail=f"They are known before {shard.upper}.",
             )
-            pieces = await blocking.run(None, read)
-            tables = [pa.Table.from_batches(pieces, shard.schema), *tail]
-            listen.deliver(upper, pa.concat_tables(tables))
+        found = await self._read(shard, after, selection, Reading())
+        times = found.column(found.num_columns - 2)
+        return found.filter(pc.less_equal(times, through))
+
+    def _held(self, read: ReadCapability, as_of: Timestamp) -> Shard:
+        """Return the shard, which the capability has to hold readable as of `as_of`."""
+        shard = self._shard(read.id)
+        since = max(shard.capabilities.check(read).frontier, shard.since)
+        if as_of < since:
+            raise ObjectNotInPrerequisiteState(
+                f"{shard.id} cannot be read as of {as_of}",
+                detail=f"It is readable from {since}.",
+            )
+        return shard
+
+    async def _catch_up(
+        self, listen: Listen, shard: Shard, after: Timestamp, *, snapshot: bool = False
+    ) -> None:
+        """Deliver what there is and then what came meanwhile."""
+        while shard.upper <= after:
+            listen.heard.clear()
+            await listen.heard.wait()
+        upper = shard.upper
+        found = await self._read(shard, after, listen.selection, listen.reading, snapshot=snapshot)
+        if not listen.cancelled:
+            listen.hand_over(upper, found)
             listen.resume()
+
+    async def _read(
+        self,
+        shard: Shard,
+        after: Timestamp,
+        selection: Selection,
+        reading: Reading,
+        *,
+        snapshot: bool = False,
+    ) -> pa.Table:
+        """Return what is selected of the shard as it is now, beyond `after`.
+
+        With `snapshot` also what is at or before it, as if it had happened then.
+        """
+        beyond = None if snapshot else after
+        tail = tuple(part.updates for part in shard.tail if snapshot or part.upper > after)
+        batches = tuple(batch for batch in shard.batches if snapshot or batch.upper > after)
+        release = self._leases.take(batch.key for batch in batches)
+
+        def work() -> pa.Table:
+            pieces = [
+                piece
+                for batch in batches
+                for piece in read_batch(self._blob, batch, shard.schema, selection, beyond, reading)
+            ]
+            pieces += [selection.of(later(p, beyond)) for t in tail for p in t.to_batches()]
+            found = pa.Table.from_batches(pieces, selection.schema(shard.schema))
+            return moved_to(found, after) if snapshot else found
+
+        try:
+            return await blocking.run(None, work)
         finally:
             release()
-
-
-def _later_updates(pieces: Iterable[pa.RecordBatch], frontier: Timestamp) -> list[pa.RecordBatch]:
-    """Return the updates at or beyond the frontier."""
-    return [
-        piece.filter(pc.greater_equal(piece.column(piece.num_columns - 2), frontier))
-        for piece in pieces
-    ]

@@ -9,7 +9,7 @@ import pyarrow as pa
 from foreshore.adapter.client import Completed
 from foreshore.adapter.result import ALL, BatchSource, Outcome, Selected
 from foreshore.adapter.sequence.peek import rows_of
-from foreshore.adapter.sequence.subscribe import SubscribeSource, subscribe
+from foreshore.adapter.sequence.subscribe import subscribe
 from foreshore.adapter.statement import BoundPortal
 from foreshore.errors import (
     DuplicateCursor,
@@ -47,7 +47,7 @@ async def declare(
             hint="Declare it without HOLD in a transaction block: a subscription ends with it.",
         )
     else:
-        selected = await subscribe(session, plan.query, args)
+        selected = await subscribe(session, prepared, plan.query, args)
     session.portals[plan.name] = BoundPortal(
         plan.name, prepared, result=selected, hold=plan.hold, cursor=True, desc=selected.desc
     )
@@ -68,12 +68,7 @@ async def fetch(session: "Session", plan: Fetch) -> Outcome:
     if plan.timeout_ms is not None:
         deadline = asyncio.get_running_loop().time() + plan.timeout_ms / 1000
     while taken < count:
-        if (
-            isinstance(source, SubscribeSource)
-            and taken
-            and deadline is None
-            and not source.has_ready
-        ):
+        if taken and deadline is None and not source.has_ready:
             break
         try:
             async with asyncio.timeout_at(deadline):

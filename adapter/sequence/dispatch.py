@@ -76,7 +76,7 @@ async def run(
         case Delete():
             return await delete(session, prepared, plan, args)
         case Subscribe():
-            return await subscribe(session, plan, args)
+            return await subscribe(session, prepared, plan, args)
         case Explain():
             return await explain(session, prepared, plan, args)
         case CopyFrom():
@@ -85,7 +85,7 @@ async def run(
             selected = (
                 await select(session, prepared, source, args)
                 if isinstance(source, Select)
-                else await subscribe(session, source, args)
+                else await subscribe(session, prepared, source, args)
             )
             return copy.copy_to(session, options, selected)
         case Begin() | Commit() | Rollback() | SetTransaction() | Savepoint():

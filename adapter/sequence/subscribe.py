@@ -1,58 +1,131 @@
 """SUBSCRIBE: the contents of a query at one time, and then every change at its own.
 
-The query becomes a dataflow of its own on the session's cluster, dropped when the stream is closed.
-Its inputs are held by compute for as long as it runs.
+What is followed is a tail (`adapter/tails.py`): that of a table or a materialized view, of an index
+on a view, or of the query itself. Map, Filter and Project over the first two are done here, once
+for all statements that are alike; the shard is read with them pushed down.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore.adapter.coordinator import refuse_system_inputs
+from foreshore.adapter.coordinator import Coordinator, refuse_system_inputs
+from foreshore.adapter.envelope import Shape
 from foreshore.adapter.local import evaluate_linear, is_linear
-from foreshore.adapter.peek_plan import plan_peek
-from foreshore.adapter.result import BATCH_ROWS, BatchSource, Selected
+from foreshore.adapter.peek_plan import PeekPlan
+from foreshore.adapter.read_holds import Hold
+from foreshore.adapter.result import RowSource, Selected
 from foreshore.adapter.sequence.peek import choose, filled, timestamp_of, with_time
-from foreshore.compute.outputs import Subscription
-from foreshore.compute.protocol import DataflowDescription, SubscribeExport
+from foreshore.adapter.tail import Behind, Event, Pieces, Rendering, Tail, as_updates
+from foreshore.compute.controller import PeekRequest
+from foreshore.compute.engine import rows_schema
 from foreshore.errors import (
+    DatabaseError,
     FeatureNotSupported,
     InvalidParameterValue,
     ObjectNotInPrerequisiteState,
+    Unavailable,
     UndefinedObject,
 )
-from foreshore.expr.ir import sources_of
+from foreshore.expr.ir import Filter, Get, Map, Project, Relation, columns_of, sources_of
+from foreshore.expr.split import split_errors
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import Subscribe
-from foreshore.types import Datum, RelationDesc, arrow_type
+from foreshore.storage.controller import ListenEvent
+from foreshore.storage.selection import ALL, Selection
+from foreshore.types import Datum
 from foreshore.update import Timestamp
 
 if TYPE_CHECKING:
     from foreshore.adapter.session import Session
+    from foreshore.adapter.statement import Prepared
 
 
-async def subscribe(session: "Session", plan: Subscribe, args: Sequence[Datum]) -> Selected:
+async def subscribe(
+    session: "Session", prepared: "Prepared", plan: Subscribe, args: Sequence[Datum]
+) -> Selected:
     """Run a SUBSCRIBE."""
     transaction = session.begin()
-    coordinator = session.coordinator
     if transaction.has_effects:
         raise FeatureNotSupported("SUBSCRIBE after writes in the same transaction is not supported")
-    peek = plan_peek(plan.query, lambda id: [])
+    peek = prepared.peek
+    assert peek is not None
     refuse_system_inputs(peek.relation, "SUBSCRIBE")
-    ids = sorted(peek.shards)
-    chosen = choose(session, ids, plan.as_of, args, future=True)
+    if peek.lookup is not None and _is_before(session, peek.lookup.index, plan, args):
+        peek = session.peek_without_indexes(prepared)
+    read = {peek.lookup.index} if peek.lookup is not None else peek.shards
+    as_of = choose(session, sorted(read), plan.as_of, args, future=True).time
     until = None if plan.up_to is None else timestamp_of(session, plan.up_to, args)
-    if until is not None and until < chosen.time:
+    if until is not None and until < as_of:
         raise InvalidParameterValue(
-            f"UP TO {until} is before AS OF {chosen.time}", detail="Nothing could come of it."
+            f"UP TO {until} is before AS OF {as_of}", detail="Nothing could come of it."
         )
-    relation, _, _ = filled(session, peek, args, chosen.time)
-    if not ids and is_linear(relation):
-        rows = with_time(evaluate_linear(relation), chosen.time)
-        shaped = _shaped(plan, rows) if plan.snapshot else _shaped(plan, rows.slice(0, 0))
-        return Selected(plan.desc, BatchSource(shaped), "SUBSCRIBE")
+    relation, _, _ = filled(session, peek, args, as_of)
+    shape = Shape.of(plan)
+    source: RowSource
+    if not peek.shards and is_linear(relation):
+        source = _constant(plan, relation, shape, as_of, until)
+    else:
+        follow = _followed(session, peek, relation, shape, as_of)
+        source = SubscribeSource(session.coordinator, follow, as_of, until, plan.snapshot)
+    return Selected(plan.desc, source, "SUBSCRIBE")
+
+
+def _is_before(session: "Session", index: GlobalId, plan: Subscribe, args: Sequence[Datum]) -> bool:
+    """Whether AS OF is a time that the index does not know any more."""
+    if plan.as_of is None or plan.as_of.at_least:
+        return False
+    return timestamp_of(session, plan.as_of.time, args) < session.coordinator.holds.since(index)
+
+
+def _constant(
+    plan: Subscribe, relation: Relation, shape: Shape, as_of: Timestamp, until: Timestamp | None
+) -> "Ended":
+    """Return what never changes: its contents, if they are asked for, and no more."""
+    rendering = Rendering(None, shape)
+    pieces = list(rendering.mark(as_of))
+    rows = with_time(evaluate_linear(relation), as_of)
+    if plan.snapshot and rows.num_rows:
+        pieces += rendering.rows(rows)
+    return Ended([] if as_of == until else pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """What a statement follows: a tail, in a rendering.
+
+    The contents as of a time come from the tail itself if it `begins` with them; else from `shard`,
+    of which `selection` is read and `rest` remains to be done, or as the answer of `contents`.
+    """
+
+    tail: Tail
+    rendering: Rendering
+    hold: Hold
+    begins: bool = False
+    shard: GlobalId | None = None
+    selection: Selection = ALL
+    rest: Rendering | None = None
+    contents: Callable[[], Awaitable[pa.Table]] | None = None
+
+
+def _followed(
+    session: "Session", peek: PeekPlan, relation: Relation, shape: Shape, as_of: Timestamp
+) -> Followed:
+    coordinator = session.coordinator
+    tails, holds = coordinator.tails, coordinator.holds
+    below = _single_input(relation)
+    if below is not None and below.id in coordinator.capabilities:
+        tail = tails.shard(below.id)
+        rendering = tail.rendering(relation, shape)
+        selection, rest = _pushed_down(relation)
+        hold = holds.acquire([below.id], as_of)
+        remaining = Rendering(rest, shape)
+        return Followed(tail, rendering, hold, shard=below.id, selection=selection, rest=remaining)
     cluster = coordinator.state.cluster(session.cluster)
     if cluster is None:
         raise UndefinedObject(f'unknown cluster "{session.cluster}"')
@@ -60,44 +133,110 @@ async def subscribe(session: "Session", plan: Subscribe, args: Sequence[Datum]) 
         raise ObjectNotInPrerequisiteState(
             f'cluster "{cluster.name}" has no replicas available to service request'
         )
-    id = session.environment.transient_id()
-    description = DataflowDescription(
-        id,
-        relation,
-        tuple(sorted(sources_of(relation))),
-        (SubscribeExport(id),),
-        chosen.time,
-        until,
-    )
-    with coordinator.holds.acquire(ids, chosen.time):
-        subscription = await coordinator.compute.subscribe(cluster.id, description)
-    return Selected(
-        plan.desc, SubscribeSource(session, plan, id, subscription, chosen.time), "SUBSCRIBE"
-    )
+    if below is not None and peek.lookup is not None:
+        hold = holds.acquire([peek.lookup.index], as_of)
+        tail, begins = tails.index(peek.lookup.index, as_of)
+        rendering = tail.rendering(relation, shape)
+        request = PeekRequest(as_of, below, index=peek.lookup.index)
+    else:
+        imports = tuple(sorted(sources_of(relation)))
+        hold = holds.acquire(imports, as_of)
+        tail, begins = tails.query(cluster.id, relation, as_of)
+        rendering = tail.rendering(None, shape)
+        request = PeekRequest(as_of, relation, imports=imports)
+
+    async def contents() -> pa.Table:
+        rows = await coordinator.compute.peek(cluster.id, request)
+        return as_updates(rows, as_of, rows_schema(columns_of(request.relation)).names)
+
+    return Followed(tail, rendering, hold, begins, contents=contents)
+
+
+def _single_input(relation: Relation) -> Get | None:
+    """Return the collection of which `relation` is Map, Filter and Project that cannot fail."""
+    below = relation
+    while isinstance(below, Map | Filter | Project):
+        below = below.input
+    if not isinstance(below, Get) or split_errors(relation)[1] is not None:
+        return None
+    return below
+
+
+def _pushed_down(relation: Relation) -> tuple[Selection, Relation]:
+    """Return what storage leaves out itself, and what remains to be done with the rest."""
+    match relation:
+        case Project(input=Filter(input=Get() as get, predicates=predicates), outputs=outputs):
+            pass
+        case Project(input=Get() as get, outputs=outputs):
+            predicates = ()
+        case Filter(input=Get() as get, predicates=predicates):
+            return Selection(None, predicates), get
+        case _:
+            return Selection(), relation
+    columns = tuple(sorted(set(outputs)))
+    narrow = Get(get.id, tuple(get.columns[i] for i in columns))
+    return Selection(columns, predicates), Project(narrow, tuple(map(columns.index, outputs)))
+
+
+class Ended:
+    """Rows that are all there are."""
+
+    streaming = True
+
+    def __init__(self, pieces: Sequence[pa.RecordBatch]) -> None:
+        self._ready = deque(pieces)
+
+    @property
+    def has_ready(self) -> bool:
+        """Whether `next` need not wait."""
+        return True
+
+    async def next(self, limit: int) -> pa.RecordBatch | None:
+        """Return the next rows."""
+        return _taken(self._ready, limit) if self._ready else None
+
+    def close(self) -> None:
+        """Forget the rows."""
+        self._ready.clear()
 
 
 class SubscribeSource:
-    """The stream of one subscription, in the order of time."""
+    """The stream of one subscription, in the order of time: a cursor on a tail."""
 
     streaming = True
 
     def __init__(
         self,
-        session: "Session",
-        plan: Subscribe,
-        id: GlobalId,
-        subscription: Subscription,
+        coordinator: Coordinator,
+        followed: Followed,
         as_of: Timestamp,
+        until: Timestamp | None,
+        snapshot: bool,
     ) -> None:
-        self._session = session
-        self._plan = plan
-        self._id = id
-        self._subscription = subscription
-        self._as_of = as_of
-        self._ready: list[pa.RecordBatch] = []
+        self._coordinator = coordinator
+        self._followed = followed
+        self._tail = tail = followed.tail
+        self._rendering = followed.rendering
+        self._until = until
+        self._upper = as_of + 1  # all before has been taken
+        self._beyond = as_of
+        self._ready: deque[pa.RecordBatch] = deque(self._rendering.mark(as_of))
+        self._task: asyncio.Task[Pieces] | None = None
         self._closed = False
-        if plan.progress:
-            self._ready.append(_progress(plan.desc, as_of))
+        place = tail.place(as_of)
+        self.number = tail.next if place is None else place
+        coordinator.tails.join(tail, self)
+        if as_of == until:
+            self._ready.clear()
+        elif followed.begins:
+            self.number = 0
+            self._beyond = as_of - snapshot
+        elif followed.shard is not None:
+            if snapshot or place is None:
+                self._read(self._shard(as_of, snapshot=snapshot))
+        elif snapshot:
+            assert place is not None, "a tail is shared by those who find their place in it"
+            self._read(self._contents())
 
     @property
     def has_ready(self) -> bool:
@@ -105,60 +244,141 @@ class SubscribeSource:
         return bool(self._ready)
 
     async def next(self, limit: int) -> pa.RecordBatch | None:
-        """Return the next changes, as soon as there are any."""
+        """Return the next rows, as soon as there are any."""
         while not self._ready:
-            try:
-                batch = await anext(self._subscription)
-            except StopAsyncIteration:
+            if self._task is not None:
+                pieces = await asyncio.shield(self._task)
+                self._task = None
+                self._followed.hold.release()
+                self._ready.extend(pieces)
+            elif self._until is not None and self._upper >= self._until:
                 self.close()
                 return None
-            rows = batch.updates
-            if rows is not None and not self._plan.snapshot:
-                rows = rows.filter(pc.greater(rows.column(rows.num_columns - 2), self._as_of))
-            if rows is not None and rows.num_rows:
-                self._ready.append(_shaped(self._plan, rows))
-            if self._plan.progress:
-                self._ready.append(_progress(self._plan.desc, batch.upper))
-        first = self._ready[0]
-        taken = first.slice(0, min(limit, BATCH_ROWS))
-        if taken.num_rows == first.num_rows:
-            self._ready.pop(0)
+            else:
+                await self._advance()
+        return _taken(self._ready, limit)
+
+    async def _advance(self) -> None:
+        """Take the next event, or wait for it."""
+        tail = self._tail
+        try:
+            event = tail.event(self.number)
+        except Behind:
+            if self._followed.shard is None:
+                raise self._late() from None
+            self._read(self._shard(self._upper - 1, snapshot=False))
+            return
+        if event is not None:
+            pieces = await self._pieces(event)
+            self.number += 1
+            self._moved_to(event.upper)
+            self._ready.extend(pieces)
+            return
+        self._followed.hold.release()
+        reached = tail.frontier if self._until is None else min(tail.frontier, self._until)
+        if reached <= self._upper:
+            idle = self._rendering.shape.progress or self._until is not None
+            await tail.news(idle=idle)
         else:
-            self._ready[0] = first.slice(taken.num_rows)
-        return taken
+            self._moved_to(reached)
+            self._ready.extend(self._rendering.mark(reached))
+
+    def _moved_to(self, upper: Timestamp) -> None:
+        self._upper = max(self._upper, upper if self._until is None else min(upper, self._until))
+
+    async def _pieces(self, event: Event) -> Pieces:
+        part = event.within(self._beyond, self._until)
+        if part is None:
+            return await event.pieces(self._rendering)
+        upper = event.upper if self._until is None else min(event.upper, self._until)
+        return await self._rendering.made_of(part) + self._rendering.mark(upper)
+
+    def _late(self) -> DatabaseError:
+        return Unavailable(
+            "the subscriber does not keep up",
+            sqlstate="53400",
+            detail=f"The changes from {self._upper} on are kept no longer.",
+        )
+
+    # --- what does not come from the tail
+
+    def _read(self, work: Awaitable[Pieces]) -> None:
+        async def run() -> Pieces:
+            return await work
+
+        self._task = asyncio.get_running_loop().create_task(run())
+        self._task.add_done_callback(_heard)
+
+    async def _contents(self) -> Pieces:
+        """Return the contents as of the beginning, as the answer of a query."""
+        assert self._followed.contents is not None
+        rows = await self._followed.contents()
+        return await self._rendering.made_of(rows) if rows.num_rows else ()
+
+    async def _shard(self, after: Timestamp, *, snapshot: bool) -> Pieces:
+        """Return what the shard has later than `after`, and go on with the tail from there."""
+        followed, coordinator = self._followed, self._coordinator
+        assert followed.shard is not None
+        assert followed.rest is not None
+        if after < coordinator.storage.since(followed.shard):
+            raise self._late()
+        first: asyncio.Future[ListenEvent] = asyncio.get_running_loop().create_future()
+
+        def deliver(event: ListenEvent) -> None:
+            if not first.done():
+                place = self._tail.place(event.upper - 1)
+                self.number = -1 if place is None else place  # it may have left the log already
+                first.set_result(event)
+
+        read, _ = coordinator.capabilities[followed.shard]
+        listen = coordinator.storage.subscribe_at(
+            read, after, deliver, snapshot=snapshot, selection=followed.selection
+        )
+        try:
+            assert listen.task is not None
+            either: set[asyncio.Future[Any]] = {first, listen.task}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not first.done():
+                await listen.task  # raises what went wrong
+                raise ObjectNotInPrerequisiteState("the subscription has ended")
+        finally:
+            listen.cancel()
+        event = first.result()
+        for time in (after, event.upper - 1):
+            error = coordinator.compute.error_at([followed.shard], time)
+            if error is not None:
+                raise error
+        self._beyond = event.upper - 1
+        self._moved_to(event.upper)
+        updates = event.updates
+        if updates is not None and self._until is not None:
+            times = updates.column(updates.num_columns - 2)
+            updates = updates.filter(pc.less(times, self._until))
+        pieces = (
+            () if updates is None or not updates.num_rows else await followed.rest.made_of(updates)
+        )
+        return pieces + self._rendering.mark(self._upper)
 
     def close(self) -> None:
-        """Drop the dataflow."""
+        """Follow no longer."""
         if not self._closed:
             self._closed = True
-            compute = self._session.coordinator.compute
-            if compute.exports(self._id):
-                compute.drop_dataflow(self._id)
+            if self._task is not None:
+                self._task.cancel()
+            self._followed.hold.release()
+            self._coordinator.tails.leave(self._tail, self)
 
 
-def _shaped(plan: Subscribe, updates: pa.Table) -> pa.RecordBatch:
-    """Return updates in the columns of the statement, by time."""
-    width = len(plan.query.finishing.project)
-    order = pc.sort_indices(updates.column(updates.num_columns - 2))
-    rows = updates.take(order).combine_chunks()
-    columns = [
-        column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        for column in rows.columns
-    ]
-    times, diffs = columns[-2], columns[-1]
-    head = [times]
-    if plan.progress:
-        head.append(pa.array([False] * len(times), pa.bool_()))
-    head.append(diffs)
-    body = [columns[i] for i in plan.query.finishing.project[:width]]
-    return pa.RecordBatch.from_arrays(
-        [*head, *body], names=[f"c{i}" for i in range(len(head) + len(body))]
-    )
+def _taken(ready: deque[pa.RecordBatch], limit: int) -> pa.RecordBatch:
+    """Take up to `limit` rows; a whole batch as the object that it is, for others have it too."""
+    first = ready.popleft()
+    if first.num_rows <= limit:
+        return first
+    ready.appendleft(first.slice(limit))
+    return first.slice(0, limit)
 
 
-def _progress(desc: RelationDesc, time: Timestamp) -> pa.RecordBatch:
-    """Return the row that says: all before `time` has been sent."""
-    types = [arrow_type(column.type) for column in desc.columns]
-    columns = [pa.array([time], pa.int64()), pa.array([True], pa.bool_())]
-    columns += [pa.nulls(1, type) for type in types[2:]]
-    return pa.RecordBatch.from_arrays(columns, names=[f"c{i}" for i in range(len(types))])
+def _heard(task: asyncio.Task[Pieces]) -> None:
+    """Take note of a failure that nobody may come to ask for."""
+    if not task.cancelled():
+        task.exception()

@@ -25,7 +25,7 @@ from foreshore.compute.arrange.merge import Merge
 from foreshore.compute.arrange.run import Run, Updates, concat, sort_and_consolidate
 from foreshore.errors import InternalError, ObjectNotInPrerequisiteState
 from foreshore.types import Datum, SqlType
-from foreshore.update import Timestamp
+from foreshore.update import Timestamp, update_schema
 
 TAIL_ROWS = 2048
 TAIL_PARTS = 64
@@ -160,6 +160,17 @@ class Arrangement:
         """Return all rows at `time`, each as often as it is there."""
         state = self._readable(time)
         return self._contents([*(run.updates for run in state.runs), *state.tail], time)
+
+    def updates(self, as_of: Timestamp) -> pa.Table:
+        """Return all updates, those before `as_of` moved to it: rows' columns, times, diffs."""
+        state = self._readable(as_of)
+        parts = [*(run.updates for run in state.runs), *state.tail]
+        schema = update_schema(self.schema)
+        if not parts:
+            return schema.empty_table()
+        found = sort_and_consolidate(concat(parts), as_of)
+        arrays = [*found.rows.columns, pa.array(found.times), pa.array(found.diffs)]
+        return pa.Table.from_arrays(arrays, schema=schema)
 
     def _readable(self, time: Timestamp) -> State:
         state = self._state

@@ -1,0 +1,197 @@
+"""All tails of the environment: one for each shard, index or query that somebody follows.
+
+    shard   its listener in storage; who begins, or has fallen behind, reads the shard itself
+    index   what its dataflow puts out, told by the replicas; it is not computed a second time
+    query   a dataflow of its own, shared by all on the cluster that follow the same query
+
+A tail of an index or a query begins with the contents as of a time, for the one who opened it. Who
+comes later takes the contents by a query, as of a time from which the tail has everything. It ends
+with the last who follows.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING
+
+from prometheus_client import Gauge
+
+from foreshore.adapter.read_holds import Hold
+from foreshore.adapter.tail import Cursor, Tail
+from foreshore.compute.outputs import Subscription
+from foreshore.compute.protocol import DataflowDescription, SubscribeExport
+from foreshore.errors import DatabaseError, InternalError, ObjectNotInPrerequisiteState
+from foreshore.expr.ir import Relation, sources_of
+from foreshore.ids import GlobalId, global_id
+from foreshore.storage.controller import ListenEvent
+from foreshore.update import Timestamp
+
+if TYPE_CHECKING:
+    from foreshore.adapter.coordinator import Coordinator
+
+logger = logging.getLogger(__name__)
+
+TAILS = Gauge("adapter_tails", "Collections and queries that are followed.")
+SUBSCRIPTIONS = Gauge("adapter_subscriptions", "Subscriptions that follow them.")
+
+
+@dataclass(eq=False, slots=True)
+class _Open:
+    tail: Tail
+    key: object
+    sources: frozenset[GlobalId]  # whose end is its end
+    close: Callable[[], None]
+
+
+class Tails:
+    """The tails that are open."""
+
+    def __init__(self, coordinator: "Coordinator") -> None:
+        self._coordinator = coordinator
+        self._open: dict[Tail, _Open] = {}
+        self._shared: dict[object, Tail] = {}
+        self._ids = count(1)
+
+    def __iter__(self) -> Iterator[Tail]:
+        return iter(self._open)
+
+    def shard(self, id: GlobalId) -> Tail:
+        """Return the tail of a table or a materialized view."""
+        found = self._shared.get(id)
+        if found is not None:
+            return found
+        storage, compute = self._coordinator.storage, self._coordinator.compute
+        start = max(storage.upper(id), storage.since(id))  # a new view is readable from later on
+        tail = Tail(id, start, lambda time: compute.error_at([id], time))
+
+        def heard(event: ListenEvent) -> None:
+            tail.publish(event.lower, event.upper, event.updates)
+
+        listen = storage.listen(id, tail.frontier, heard)
+        return self._opened(tail, id, frozenset({id}), listen.cancel)
+
+    def index(self, index: GlobalId, as_of: Timestamp) -> tuple[Tail, bool]:
+        """Return the tail of an index, and whether it begins with the contents as of `as_of`."""
+        compute = self._coordinator.compute
+        number = self._id()
+        return self._streamed(
+            ("index", index),
+            frozenset({index}),
+            as_of,
+            lambda: compute.follow(index, number, as_of),
+            lambda: compute.unfollow(number),
+        )
+
+    def query(self, cluster: str, relation: Relation, as_of: Timestamp) -> tuple[Tail, bool]:
+        """Return the tail of a query over shards, as `index` does."""
+        compute = self._coordinator.compute
+        id = self._id()
+        sources = sources_of(relation)
+        export = SubscribeExport(id)
+        description = DataflowDescription(id, relation, tuple(sorted(sources)), (export,), as_of)
+
+        def close() -> None:
+            if compute.exports(id):
+                compute.drop_dataflow(id)
+
+        return self._streamed(
+            ("query", cluster, relation),
+            sources,
+            as_of,
+            lambda: compute.subscribe(cluster, description),
+            close,
+        )
+
+    def join(self, tail: Tail, cursor: Cursor) -> None:
+        """Hear that somebody follows."""
+        tail.cursors.add(cursor)
+        SUBSCRIPTIONS.inc()
+
+    def leave(self, tail: Tail, cursor: Cursor) -> None:
+        """Hear that somebody follows no longer; the last one closes the tail."""
+        tail.cursors.discard(cursor)
+        SUBSCRIPTIONS.dec()
+        if not tail.cursors and tail in self._open:
+            self._close(tail)
+
+    def dropped(self, names: dict[GlobalId, str]) -> None:
+        """End the tails of what was dropped."""
+        for opened in list(self._open.values()):
+            gone = sorted(names[id] for id in opened.sources & names.keys())
+            if gone:
+                opened.tail.fail(
+                    ObjectNotInPrerequisiteState(
+                        f'the subscription has ended because "{gone[0]}" was dropped'
+                    )
+                )
+                self._close(opened.tail)
+
+    def close(self) -> None:
+        """Close all of them."""
+        for tail in list(self._open):
+            self._close(tail)
+
+    def _id(self) -> GlobalId:
+        return global_id("t", next(self._ids))
+
+    def _streamed(
+        self,
+        key: object,
+        sources: frozenset[GlobalId],
+        as_of: Timestamp,
+        begin: Callable[[], Awaitable[Subscription]],
+        end: Callable[[], None],
+    ) -> tuple[Tail, bool]:
+        shared = self._shared.get(key)
+        if shared is not None and shared.place(as_of) is not None:
+            return shared, False
+        compute = self._coordinator.compute
+        tail = Tail(str(key), as_of + 1, lambda time: compute.error_at(sources, time))
+        hold = self._coordinator.holds.acquire(sources, as_of)
+        work = self._pump(tail, as_of, hold, begin)
+        task = asyncio.get_running_loop().create_task(work)
+
+        def close() -> None:
+            task.cancel()
+            hold.release()
+            end()
+
+        return self._opened(tail, key, sources, close), True
+
+    async def _pump(
+        self,
+        tail: Tail,
+        as_of: Timestamp,
+        hold: Hold,
+        begin: Callable[[], Awaitable[Subscription]],
+    ) -> None:
+        """Publish what comes; the first batch begins with the contents as of `as_of`."""
+        try:
+            subscription = await begin()
+            async for batch in subscription:
+                hold.release()
+                tail.publish(max(batch.lower, as_of), batch.upper, batch.updates)
+        except DatabaseError as error:
+            tail.fail(error)
+        except Exception:
+            logger.exception("a tail has failed", extra={"tail": tail.name})
+            tail.fail(InternalError("the subscription has failed"))
+        finally:
+            hold.release()
+
+    def _opened(
+        self, tail: Tail, key: object, sources: Iterable[GlobalId], close: Callable[[], None]
+    ) -> Tail:
+        self._open[tail] = _Open(tail, key, frozenset(sources), close)
+        self._shared.setdefault(key, tail)
+        TAILS.set(len(self._open))
+        return tail
+
+    def _close(self, tail: Tail) -> None:
+        opened = self._open.pop(tail)
+        if self._shared.get(opened.key) is tail:
+            del self._shared[opened.key]
+        TAILS.set(len(self._open))
+        opened.close()

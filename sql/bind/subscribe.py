@@ -1,0 +1,123 @@
+"""SUBSCRIBE: the query that is followed, and the columns in which its changes are shown.
+
+    each change        mz_timestamp [mz_progressed] mz_diff  columns
+    ENVELOPE UPSERT    mz_timestamp [mz_progressed] mz_state key  values
+    ENVELOPE DEBEZIUM  mz_timestamp [mz_progressed] mz_state key  before_values  after_values
+
+A row of PROGRESS is NULL beyond its second column, so with that all others are nullable.
+"""
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from foreshore.errors import (
+    AmbiguousColumn,
+    DuplicateColumn,
+    InvalidColumnReference,
+    SyntaxError_,
+    UndefinedColumn,
+)
+from foreshore.expr.ir import Column, OrderKey
+from foreshore.sql import ast
+from foreshore.sql.bind import ddl
+from foreshore.sql.bind.query import bind_query
+from foreshore.sql.bind.result import plain_query
+from foreshore.sql.bind.time import bind_as_of, bind_time
+from foreshore.sql.plan import Debezium, Diffs, Envelope, Subscribe, Upsert
+from foreshore.sql.planning import Planning
+from foreshore.types import BOOL, INT8, MZ_TIMESTAMP, TEXT, ColumnType, RelationDesc
+
+Named = tuple[str, ColumnType]
+
+
+def bind_subscribe(planning: Planning, tree: ast.SubscribeStatement) -> Subscribe:
+    """Return the plan of SUBSCRIBE."""
+    if tree.envelope is not None and tree.order_by is not None:
+        raise SyntaxError_(
+            "conflicting or redundant options",
+            detail="WITHIN TIMESTAMP ORDER BY cannot be combined with ENVELOPE.",
+            position=tree.envelope.at + 1,
+        )
+    source = tree.source
+    if isinstance(source, ast.TableRef):
+        star = ast.Target(ast.Star((), source.at), None, source.at)
+        select = ast.Select(None, (star,), (source,), None, (), None, source.at)
+        source = ast.Query(select, source.at)
+    query = plain_query(bind_query(planning, source, None))
+    ddl.refuse_environment(query.relation, "SUBSCRIBE")
+    envelope = _envelope(tree, query.desc)
+    progress = tree.options.get("progress", False)
+    columns = _columns(envelope, query.desc)
+    head: list[Named] = [("mz_timestamp", ColumnType(MZ_TIMESTAMP, False))]
+    if progress:
+        head.append(("mz_progressed", ColumnType(BOOL, False)))
+        columns = [(name, ColumnType(column.type)) for name, column in columns]
+    return Subscribe(
+        query,
+        tree.options.get("snapshot", True),
+        progress,
+        None if tree.as_of is None else bind_as_of(planning, tree.as_of),
+        None if tree.up_to is None else bind_time(planning, tree.up_to, "UP TO"),
+        envelope,
+        _desc([*head, *columns]),
+    )
+
+
+def _desc(columns: Sequence[Named]) -> RelationDesc:
+    return RelationDesc(tuple(n for n, _ in columns), tuple(c for _, c in columns))
+
+
+def _envelope(tree: ast.SubscribeStatement, desc: RelationDesc) -> Envelope:
+    if tree.envelope is None:
+        return Diffs(tuple(_order_key(key, desc) for key in tree.order_by or ()))
+    key: list[int] = []
+    for name, at in tree.envelope.key:
+        place = _place(desc.names, name, at)
+        if place in key:
+            raise DuplicateColumn(f'column "{name}" specified more than once', position=at + 1)
+        key.append(place)
+    return Upsert(tuple(key)) if tree.envelope.kind == "upsert" else Debezium(tuple(key))
+
+
+def _order_key(key: ast.SortKey, desc: RelationDesc) -> OrderKey:
+    if not isinstance(key.expr, ast.ColumnRef) or len(key.expr.parts) != 1:
+        raise InvalidColumnReference(
+            "WITHIN TIMESTAMP ORDER BY takes names of columns only", position=key.at + 1
+        )
+    columns = (ColumnType(INT8, False), *desc.columns)
+    place = _place(("mz_diff", *desc.names), key.expr.parts[0], key.at)
+    nulls_first = key.descending if key.nulls_first is None else key.nulls_first
+    column = Column(place, columns[place].type, columns[place].nullable)
+    return OrderKey(column, key.descending, nulls_first)
+
+
+def _place(names: Sequence[str], name: str, at: int) -> int:
+    """Return which of the columns is meant."""
+    found = [place for place, each in enumerate(names) if each == name]
+    if not found:
+        raise UndefinedColumn(f'column "{name}" does not exist', position=at + 1)
+    if len(found) > 1:
+        raise AmbiguousColumn(f'column reference "{name}" is ambiguous', position=at + 1)
+    return found[0]
+
+
+def _columns(envelope: Envelope, desc: RelationDesc) -> list[Named]:
+    """Return the columns behind the time."""
+    named = list(zip(desc.names, desc.columns, strict=True))
+    if isinstance(envelope, Diffs):
+        return [("mz_diff", ColumnType(INT8, False)), *named]
+    key = [named[place] for place in envelope.key]
+    values = [each for place, each in enumerate(named) if place not in envelope.key]
+    state = ("mz_state", ColumnType(TEXT, False))
+    match envelope:
+        case Upsert():
+            return [state, *key, *((name, ColumnType(c.type)) for name, c in values)]
+        case Debezium():
+            both = [
+                (f"{when}_{name}", ColumnType(column.type))
+                for when in ("before", "after")
+                for name, column in values
+            ]
+            return [state, *key, *both]
+        case _:
+            assert_never(envelope)

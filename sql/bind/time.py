@@ -1,0 +1,34 @@
+"""Times in statements: AS OF, UP TO and the bounds of CHANGES."""
+
+from foreshore.errors import DatatypeMismatch
+from foreshore.expr.ir import Literal, Scalar, type_of
+from foreshore.sql import ast
+from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
+from foreshore.sql.coerce import coerce, is_unknown
+from foreshore.sql.plan import AsOf
+from foreshore.sql.planning import Planning
+from foreshore.sql.scope import Scope
+from foreshore.types import MZ_TIMESTAMP, TIMESTAMPTZ
+
+
+def bind_as_of(planning: Planning, as_of: ast.AsOf) -> AsOf:
+    """Return AS OF with its time bound."""
+    return AsOf(bind_time(planning, as_of.time, "AS OF"), as_of.at_least)
+
+
+def bind_time(planning: Planning, expr: ast.Expression, what: str) -> Scalar:
+    """Return a scalar without columns, of type mz_timestamp or timestamptz."""
+    binder = ExpressionBinder(planning, Scope(), Clause(what))
+    scalar = binder.bind(expr)
+    target = TIMESTAMPTZ
+    if type_of(scalar).name in ("int2", "int4", "int8", "numeric", "mz_timestamp") or (
+        is_unknown(scalar) and isinstance(scalar, Literal) and str(scalar.value).isdigit()
+    ):
+        target = MZ_TIMESTAMP
+    result = coerce(planning, scalar, target, "assignment", at_of(expr))
+    if result is None:
+        raise DatatypeMismatch(
+            f"argument of {what} must be a time, not type {type_of(scalar)}",
+            position=at_of(expr) + 1,
+        )
+    return result

@@ -1,0 +1,91 @@
+"""SUBSCRIBE: what is followed, and in which form. Its clauses may come in any order, each once."""
+
+from foreshore.sql import ast
+from foreshore.sql.parse_query import QueryParser
+
+_TRUE, _FALSE = ("true", "on", "1"), ("false", "off", "0")
+_ENVELOPES = ("upsert", "debezium")
+
+
+class SubscribeParser(QueryParser):
+    """Parses SUBSCRIBE, and AS OF, which queries have as well."""
+
+    def subscribe(self) -> ast.SubscribeStatement:
+        """Parse SUBSCRIBE [TO] relation or (query), with its clauses."""
+        at = self.expect("subscribe").start
+        self.accept("to")
+        source: ast.Query | ast.TableRef
+        if self.at_symbol("("):
+            source = self.parenthesised_query()
+        elif self.at_word("select", "values") or self.at_word("with"):
+            source = self.query()
+        else:
+            source = self.table_name()
+        options: dict[str, bool] | None = None
+        as_of: ast.AsOf | None = None
+        up_to: ast.Expression | None = None
+        envelope: ast.Envelope | None = None
+        order_by: tuple[ast.SortKey, ...] | None = None
+        while True:
+            token = self.token
+            if options is None and self.accept("with"):
+                options = dict(self.in_parentheses(lambda: self._flag(("snapshot", "progress"))))
+            elif as_of is None and self.at_words("as", "of"):
+                as_of = self.as_of()
+            elif up_to is None and self.accept("up", "to"):
+                up_to = self.expression()
+            elif envelope is None and self.accept("envelope"):
+                envelope = self._envelope(token.start)
+            elif order_by is None and self.accept("within", "timestamp", "order", "by"):
+                order_by = self.list_of(self._sort_key)
+            else:
+                break
+        return ast.SubscribeStatement(source, options or {}, as_of, up_to, envelope, order_by, at)
+
+    def as_of(self) -> ast.AsOf | None:
+        """Parse AS OF [AT LEAST] time, if it comes."""
+        if not self.accept("as", "of"):
+            return None
+        at_least = self.accept("at", "least")
+        return ast.AsOf(self.expression(), at_least)
+
+    def _flag(self, known: tuple[str, ...]) -> tuple[str, bool]:
+        token = self.token
+        name = self.label()
+        if name not in known:
+            self.fail(token)
+        self.accept_symbol("=")
+        if self.at_symbol(",") or self.at_symbol(")"):
+            return name, True
+        value = self.advance()
+        word = value.value.lower()
+        if word not in _TRUE + _FALSE:
+            self.fail(value)
+        return name, word in _TRUE
+
+    def _envelope(self, at: int) -> ast.Envelope:
+        if not self.at_word(*_ENVELOPES):
+            self.fail()
+        kind = self.advance().value
+        self.expect_symbol("(")
+        self.expect("key")
+        key = self.in_parentheses(self._key_column)
+        self.expect_symbol(")")
+        return ast.Envelope(kind, key, at)
+
+    def _key_column(self) -> tuple[str, int]:
+        at = self.token.start
+        return self.name(), at
+
+    def _sort_key(self) -> ast.SortKey:
+        at = self.token.start
+        expr = self.expression()
+        descending = self.accept("desc")
+        if not descending:
+            self.accept("asc")
+        nulls_first: bool | None = None
+        if self.accept("nulls", "first"):
+            nulls_first = True
+        elif self.accept("nulls", "last"):
+            nulls_first = False
+        return ast.SortKey(expr, descending, nulls_first, at)

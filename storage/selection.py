@@ -1,0 +1,185 @@
+"""Selections: which of a shard's rows are wanted, and which of their columns.
+
+What is not wanted is left out where it lies: columns are not read, and neither are those parts of
+a batch file (Parquet's row groups) whose statistics say that no row in them is wanted. A part is
+left out only for a comparison of a column with a constant; everything else is decided row by row.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from foreshore.expr.evaluate import evaluate
+from foreshore.expr.ir import Call, Column, Literal, Scalar
+from foreshore.expr.split import columns_used
+from foreshore.update import Timestamp
+
+# Whether a part with values from `low` to `high` may hold one for which the comparison is TRUE.
+_MAY_HOLD: dict[str, Callable[[Any, Any, Any], bool]] = {
+    "eq": lambda low, high, value: bool(low <= value <= high),
+    "lt": lambda low, high, value: bool(low < value),
+    "le": lambda low, high, value: bool(low <= value),
+    "gt": lambda low, high, value: bool(high > value),
+    "ge": lambda low, high, value: bool(high >= value),
+}
+_MIRRORED = {"eq": "eq", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+# Types of which a datum is what the statistics of its column hold, in SQL's order.
+_COMPARABLE = frozenset(("int2", "int4", "int8", "oid", "mz_timestamp", "text", "varchar"))
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The rows for which all `predicates` are TRUE, and of those the `columns`, in that order.
+
+    Predicates are over all columns of the shard and cannot fail; None is all columns.
+    """
+
+    columns: tuple[int, ...] | None = None
+    predicates: tuple[Scalar, ...] = ()
+
+    @property
+    def is_all(self) -> bool:
+        """Whether everything is wanted."""
+        return self.columns is None and not self.predicates
+
+    def schema(self, updates: pa.Schema) -> pa.Schema:
+        """Return the schema of what is selected of updates."""
+        if self.columns is None:
+            return updates
+        return pa.schema([*(updates.field(i) for i in self.columns), *list(updates)[-2:]])
+
+    def of(self, updates: pa.RecordBatch) -> pa.RecordBatch:
+        """Return what is wanted of updates that have all columns."""
+        for predicate in self.predicates:
+            if not updates.num_rows:
+                break
+            updates = updates.filter(evaluate(predicate, updates.columns[:-2], updates.num_rows))
+        if self.columns is None:
+            return updates
+        schema = self.schema(updates.schema)
+        arrays = [updates.column(i) for i in self.columns]
+        return pa.RecordBatch.from_arrays([*arrays, *updates.columns[-2:]], schema=schema)
+
+    def read(self, width: int) -> list[int] | None:
+        """Return which of `width` columns of rows have to be read; None: all of them."""
+        if self.columns is None:
+            return None
+        used = set(self.columns).union(*map(columns_used, self.predicates))
+        return sorted(used) if len(used) < width else None
+
+
+ALL = Selection()
+
+
+@dataclass(slots=True)
+class Reading:
+    """What reading a selection came to; `parts` are row groups of batch files."""
+
+    rows: int = 0
+    bytes: int = 0  # of what was selected
+    parts: int = 0
+    skipped: int = 0
+
+
+def read_parts(
+    file: pq.ParquetFile,
+    schema: pa.Schema,
+    selection: Selection,
+    after: Timestamp | None,
+    reading: Reading,
+    rows_at_once: int,
+) -> Iterator[pa.RecordBatch]:
+    """Yield what is selected of a batch file, at times beyond `after` (None: at all times)."""
+    names = file.schema_arrow.names
+    tests = _tests(selection.predicates, names, after)
+    wanted = [group for group in range(file.num_row_groups) if _may_hold(file, group, tests)]
+    reading.parts += file.num_row_groups
+    reading.skipped += file.num_row_groups - len(wanted)
+    if not wanted:
+        return
+    width = len(schema) - 2
+    columns = selection.read(width)
+    places = list(range(width)) if columns is None else columns
+    chosen = [names[i] for i in [*places, width, width + 1]]
+    for piece in file.iter_batches(
+        rows_at_once, row_groups=wanted, columns=chosen, use_threads=False
+    ):
+        if columns is not None:  # those that nobody asked for stand as NULLs in their places
+            found = dict(zip([*places, width, width + 1], piece.columns, strict=True))
+            arrays = [
+                found[i] if i in found else pa.nulls(piece.num_rows, field.type)
+                for i, field in enumerate(schema)
+            ]
+            whole = pa.RecordBatch.from_arrays(arrays, schema=_nullable(schema))
+        else:
+            whole = pa.RecordBatch.from_arrays(piece.columns, schema=schema)
+        selected = selection.of(later(whole, after))
+        if columns is not None:
+            exact = selection.schema(schema)
+            selected = pa.RecordBatch.from_arrays(selected.columns, schema=exact)
+        yield selected
+
+
+def later(updates: pa.RecordBatch, after: Timestamp | None) -> pa.RecordBatch:
+    """Return the updates at times beyond `after`; None: all."""
+    if after is None:
+        return updates
+    return updates.filter(pc.greater(updates.column(updates.num_columns - 2), after))
+
+
+def moved_to(updates: pa.Table, time: Timestamp) -> pa.Table:
+    """Return updates with the times before `time` moved to it."""
+    place = updates.num_columns - 2
+    times = pc.max_element_wise(updates.column(place), pa.scalar(time, pa.int64()))
+    return updates.set_column(place, updates.schema.field(place), times)
+
+
+Test = tuple[Callable[[Any, Any, Any], bool], Any]
+
+
+def _tests(
+    predicates: Sequence[Scalar], names: Sequence[str], after: Timestamp | None
+) -> dict[str, list[Test]]:
+    """Return what the statistics of a file's columns have to pass."""
+    tests: dict[str, list[Test]] = {}
+    if after is not None:
+        tests[names[-2]] = [(_MAY_HOLD["gt"], after)]
+    for predicate in predicates:
+        match predicate:
+            case Call(function=function, args=(Column() as column, Literal() as literal)):
+                operator = function
+            case Call(function=function, args=(Literal() as literal, Column() as column)):
+                operator = _MIRRORED.get(function, "")
+            case _:
+                continue
+        comparable = column.type.name in _COMPARABLE and literal.type.name in _COMPARABLE
+        if operator in _MAY_HOLD and comparable and literal.value is not None:
+            tests.setdefault(names[column.index], []).append((_MAY_HOLD[operator], literal.value))
+    return tests
+
+
+def _may_hold(file: pq.ParquetFile, group: int, tests: dict[str, list[Test]]) -> bool:
+    """Whether a row group may hold a row that is wanted."""
+    if not tests:
+        return True
+    metadata = file.metadata.row_group(group)
+    for leaf in range(metadata.num_columns):
+        column = metadata.column(leaf)
+        wanted = tests.get(column.path_in_schema)
+        if wanted is None:
+            continue
+        statistics = column.statistics
+        if statistics is None or not statistics.has_min_max:
+            continue
+        low, high = statistics.min, statistics.max
+        if not all(may_hold(low, high, value) for may_hold, value in wanted):
+            return False
+    return True
+
+
+def _nullable(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([field.with_nullable(True) for field in schema])

@@ -1,0 +1,282 @@
+"""SUBSCRIBE within one environment: exact at every frontier, one tail for all, nobody in the way."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from foreshore.adapter import tail as tails
+from tests.adapter.harness import House, until
+from tests.adapter.replay import Replay, Row
+
+State = Counter[Row]
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[asyncio.Runner]:
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@pytest.fixture(scope="module")
+def house(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    house = House(tmp_path_factory.mktemp("house"))
+    runner.run(house.open())
+    yield house
+    runner.run(house.close())
+
+
+def rows_of(answer: str) -> list[Row]:
+    """Return the rows of a FETCH, whose columns are numbers, t, f, NULL or text."""
+    words = {"NULL": None, "t": True, "f": False}
+    assert not answer.startswith("ERROR"), answer
+    return [
+        tuple(words[w] if w in words else int(w) if w.lstrip("-").isdigit() else w for w in line)
+        for line in (each.split("|") for each in answer.splitlines())
+        if len(line) > 1
+    ]
+
+
+async def declare(house: House, session: str, statement: str) -> None:
+    answer = await house.query(session, f"BEGIN; DECLARE c CURSOR FOR SUBSCRIBE {statement}")
+    assert answer == "BEGIN\nDECLARE CURSOR\nT"
+
+
+async def fetch(house: House, session: str) -> list[Row]:
+    return rows_of(await house.query(session, "FETCH ALL c WITH (TIMEOUT = '50ms')"))
+
+
+def counts(state: State) -> State:
+    found = Counter(row[1] for row in state)
+    return Counter((v, n) for v, n in found.items())
+
+
+SOURCES: dict[str, tuple[str, int, Callable[[State], State]]] = {
+    "table": ("h", 1, lambda state: state),
+    "part": ("(SELECT v, k FROM h WHERE k > 3)", 2, lambda s: Counter((r[1], r[0]) for r in s if r[0] > 3)),
+    "index": ("counted", 1, counts),
+    "index_part": ("(SELECT v FROM counted WHERE n = 2)", 1, lambda s: Counter((v,) for v, n in counts(s) if n == 2)),
+    "view": ("kept", 1, lambda state: Counter((k * 10, v) for k, v in state)),
+    "query": ("(SELECT k % 3, count(*) AS n FROM h GROUP BY 1)", 1, lambda s: Counter(Counter(r[0] % 3 for r in s).items())),
+}  # fmt: skip
+COLUMNS = {"table": 2, "part": 2, "index": 2, "index_part": 1, "view": 2, "query": 2}
+KEYS = {
+    "table": "k",
+    "part": "k",
+    "index": "v",
+    "index_part": "v",
+    "view": "k",
+    "query": '"?column?"',
+}
+
+
+def test_whoever_replays_a_stream_has_the_collection_at_every_frontier(
+    runner: asyncio.Runner, house: House
+) -> None:
+    random_ = random.Random(7)
+
+    async def play() -> None:
+        await house.query(
+            "w",
+            "CREATE TABLE h (k int, v text);"
+            " CREATE VIEW counted AS SELECT v, count(*) AS n FROM h GROUP BY v;"
+            " CREATE INDEX ON counted (v);"
+            " CREATE MATERIALIZED VIEW kept AS SELECT k * 10 AS k, v FROM h",
+        )
+        coordinator = house.environment.coordinator
+        await until(lambda: bool(coordinator.arranged("quickstart")))
+        state: dict[int, str] = {}
+        states: list[tuple[int, State]] = []
+        replays: dict[str, tuple[Replay, Callable[[State], State], State | None]] = {}
+
+        async def write() -> None:
+            sql = []
+            for _ in range(random_.randint(1, 3)):
+                k, v = random_.randint(1, 7), random_.choice("xyz")
+                if k not in state:
+                    sql.append(f"INSERT INTO h VALUES ({k}, '{v}')")
+                    state[k] = v
+                elif random_.random() < 0.4:
+                    sql.append(f"DELETE FROM h WHERE k = {k}")
+                    del state[k]
+                else:
+                    sql.append(f"UPDATE h SET v = '{v}' WHERE k = {k}")
+                    state[k] = v
+            done = await house.query("w", "; ".join(sql))
+            assert "ERROR" not in done
+            states.append((coordinator.oracle.read_ts(), Counter(state.items())))
+
+        def at(time: int) -> State:
+            return next((s for t, s in reversed(states) if t <= time), Counter())
+
+        async def follow(tag: str, source: str, envelope: str | None, *, snapshot: bool) -> None:
+            text, key, of = SOURCES[source]
+            name = f"{tag}.{source}.{envelope}.{snapshot}"
+            clause = f" ENVELOPE {envelope} (KEY ({KEYS[source]}))" if envelope else ""
+            options = f"WITH (PROGRESS, SNAPSHOT = {str(snapshot).lower()})"
+            before = of(Counter(state.items()))
+            await declare(house, name, f"{text}{clause} {options}")
+            replay = Replay(envelope, COLUMNS[source])
+            if not snapshot:
+                replay.rows += before
+            replays[name] = replay, of, None
+            del key
+
+        await write()
+        for source in SOURCES:
+            for envelope in (None, "UPSERT", "DEBEZIUM"):
+                if source == "part" and envelope:
+                    continue  # its columns come in another order
+                await follow("a", source, envelope, snapshot=True)
+        for number in range(25):
+            await write()
+            if number == 10:
+                for source in SOURCES:
+                    await follow("b", source, None, snapshot=False)
+                    await follow("b", source, None, snapshot=True)
+            for name in random_.sample(sorted(replays), 4):
+                replay, of, _ = replays[name]
+                await check(name, replay, of, await fetch(house, name), at)
+        last = states[-1][0]
+        for name, (replay, of, _) in replays.items():
+            async with asyncio.timeout(30):
+                while not (replay.began and replay.frontier > last):
+                    await check(name, replay, of, await fetch(house, name), at)
+            assert replay.rows == of(at(last)), name
+            assert not replay.violations
+        names = sorted(each.name for each in coordinator.tails)
+        assert len(names) == 4, names  # h, the index, the materialized view, the query
+        for name in replays:
+            await house.query(name, "COMMIT")
+        assert not list(coordinator.tails)
+
+    async def check(
+        name: str,
+        replay: Replay,
+        of: Callable[[State], State],
+        rows: list[Row],
+        at: Callable[[int], State],
+    ) -> None:
+        for row in rows:
+            replay.take([row])
+            if row[1] and replay.began:
+                assert replay.rows == of(at(replay.frontier - 1)), (name, replay.frontier)
+
+    runner.run(play())
+
+
+def test_a_slow_reader_of_a_table_reads_the_shard_again(
+    runner: asyncio.Runner, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tails, "LOG_BYTES", 1)
+
+    async def play() -> None:
+        await house.query("w", "CREATE TABLE slow (i int)")
+        await declare(house, "slow", "slow")
+        await declare(house, "slow.sum", "(SELECT sum(i) AS s FROM slow)")
+        (tail, *_) = [t for t in house.environment.coordinator.tails if t.name.startswith("u")]
+        tail._log_bytes = 1
+        for other in house.environment.coordinator.tails:
+            other._log_bytes = 1
+        first = await house.query("slow.sum", "FETCH ALL c WITH (TIMEOUT = '5s')")
+        assert first.splitlines()[0].endswith("|1|NULL")
+        for i in range(20):
+            await house.query("w", f"INSERT INTO slow VALUES ({i})")
+        assert len(tail._log) == 1
+        found: list[Row] = []
+        async with asyncio.timeout(20):
+            while len(found) < 20:
+                found += await fetch(house, "slow")
+        assert [row[2] for row in found] == list(range(20))
+        assert len({row[0] for row in found}) == 20
+        query = "FETCH ALL c WITH (TIMEOUT = '5s')"
+        answer = await house.query("slow.sum", query)
+        while not answer.startswith("ERROR"):
+            await house.query("w", "INSERT INTO slow VALUES (1); INSERT INTO slow VALUES (1)")
+            await until(lambda: True)
+            answer = await house.query("slow.sum", "FETCH 1 c WITH (TIMEOUT = '100ms')")
+        assert answer.splitlines()[0] == "ERROR 53400: the subscriber does not keep up"
+        for name in ("slow", "slow.sum"):
+            await house.query(name, "ROLLBACK")
+
+    runner.run(play())
+
+
+def told(time: int, diff: int, value: int, width: int) -> str:
+    return f"{time}|{diff}" + f"|{value}" * width
+
+
+def test_times_begin_and_end_a_stream(runner: asyncio.Runner, house: House) -> None:
+    async def play() -> None:
+        oracle = house.environment.coordinator.oracle
+        await house.query("w", "CREATE TABLE timed (i int); INSERT INTO timed VALUES (1)")
+        first = oracle.read_ts()
+        await house.query("w", "INSERT INTO timed VALUES (2)")
+        second = oracle.read_ts()
+        await house.query("w", "DELETE FROM timed WHERE i = 1")
+        third = oracle.read_ts()
+        for source in ("timed", "(SELECT max(i) AS i, i AS j FROM timed GROUP BY i)"):
+            width = 1 if source == "timed" else 2
+            history = await house.query("r", f"SUBSCRIBE {source} AS OF {first} UP TO {third + 1}")
+            assert history.splitlines() == [
+                told(first, 1, 1, width), told(second, 1, 2, width),
+                told(third, -1, 1, width), "SUBSCRIBE 3",
+            ]  # fmt: skip
+            later = f"SUBSCRIBE {source} WITH (SNAPSHOT = false) AS OF {first} UP TO {third}"
+            answer = await house.query("r", later)
+            assert answer == told(second, 1, 2, width) + "\nSUBSCRIBE 1"
+            none = await house.query("r", f"SUBSCRIBE {source} AS OF {second} UP TO {second}")
+            assert none == "SUBSCRIBE 0"
+        soon = oracle.read_ts() + 600
+        waiting = house.query("r", f"SUBSCRIBE timed AS OF AT LEAST {soon} UP TO {soon + 1}")
+        assert await waiting == f"{soon}|1|2\nSUBSCRIBE 1"
+        before = await house.query("r", f"SUBSCRIBE timed AS OF {second} UP TO {first}")
+        assert before.startswith(f"ERROR 22023: UP TO {first} is before AS OF {second}")
+        unreadable = await house.query("r", "SUBSCRIBE timed AS OF 1")
+        assert unreadable.startswith("ERROR 22023: cannot read as of 1")
+        never = await house.query("r", "SUBSCRIBE (SELECT 1 AS a) WITH (PROGRESS)")
+        assert [line.split("|")[1:] for line in never.splitlines()[:2]] == [
+            ["t", "NULL", "NULL"], ["f", "1", "1"]
+        ]  # fmt: skip
+        assert never.endswith("\nSUBSCRIBE 2")
+        assert not list(house.environment.coordinator.tails)
+
+    runner.run(play())
+
+
+def test_what_is_dropped_or_fails_ends_its_streams(runner: asyncio.Runner, house: House) -> None:
+    async def play() -> None:
+        await house.query(
+            "w",
+            "CREATE TABLE doomed (i int); INSERT INTO doomed VALUES (1);"
+            " CREATE MATERIALIZED VIEW inverse AS SELECT 10 / i AS q FROM doomed",
+        )
+        sources = (
+            "doomed",
+            "inverse",
+            "(SELECT 10 / i FROM doomed)",
+            "(SELECT count(*) FROM doomed)",
+        )
+        for n, source in enumerate(sources):
+            await declare(house, f"d{n}", source)
+            assert "ERROR" not in await house.query(f"d{n}", "FETCH 1 c")
+        await house.query("w", "INSERT INTO doomed VALUES (0)")
+        for n in (1, 2):
+            answer = await house.query(f"d{n}", "FETCH 1 c WITH (TIMEOUT = '10s')")
+            assert answer.startswith("ERROR 22012: division by zero")
+        refused = await house.query("r", "SUBSCRIBE inverse")
+        assert refused.startswith("ERROR 22012: division by zero")
+        for n in (0, 3):
+            await house.query(f"d{n}", "FETCH ALL c")
+        await house.query("w", "DROP MATERIALIZED VIEW inverse; DROP TABLE doomed")
+        for n in (0, 3):
+            answer = await house.query(f"d{n}", "FETCH 1 c WITH (TIMEOUT = '10s')")
+            wanted = 'ERROR 55000: the subscription has ended because "doomed" was dropped'
+            assert answer.splitlines()[0] == wanted
+        for n in range(4):
+            await house.query(f"d{n}", "ROLLBACK")
+        assert not list(house.environment.coordinator.tails)
+
+    runner.run(play())
