@@ -51,7 +51,7 @@ class PeekPlan:
     query: Query
     relation: Relation
     sources: frozenset[GlobalId]
-    shards: frozenset[GlobalId]  # the sources that are not the system's
+    shards: frozenset[GlobalId]  # the sources that are read as of a time, but for the system's
     way: Way
     open: bool  # whether arguments or the environment go in
     is_timed: bool  # whether the answer depends on the time of the read
@@ -84,15 +84,17 @@ def plan_peek(query: Query, indexes: Indexes, *, by_keys: bool = True) -> PeekPl
     """
     relation = query.relation
     block = Block(relation, query.recursions)
-    sources = collections_of(block)
+    changes = frozenset(each.id for each in query.changes)
+    read = collections_of(block)
+    sources = read - changes
     environment = frozenset().union(*map(environment_names, relations_of(block)))
     lookup = None
     way: Way
     if query.recursions:
         way = "local"
-    elif not sources and is_linear(relation):
+    elif not read and is_linear(relation):
         way = "constant"
-    elif not sources or any(id.startswith("s") for id in sources):
+    elif not read or any(id.startswith("s") for id in sources):
         way = "local"
     else:
         found = find_lookup(relation, indexes, by_keys=by_keys)
@@ -104,13 +106,13 @@ def plan_peek(query: Query, indexes: Indexes, *, by_keys: bool = True) -> PeekPl
     return PeekPlan(
         query,
         relation,
-        sources,
+        sources | {each.of for each in query.changes},
         shards,
         way,
         any(map(is_open, relations_of(block)))
         or query.limit is not None
         or query.offset is not None,
-        bool(shards) or "mz_now" in environment,
+        bool(shards) or bool(changes) or "mz_now" in environment,
         any(map(calls_in, relations_of(block))),
         lookup,
     )

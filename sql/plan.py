@@ -67,6 +67,21 @@ class Recursion:
 
 
 @dataclass(frozen=True, slots=True)
+class Changes:
+    """The collection `id`, which only one query knows: the updates of `of`, called `name`.
+
+    Those with after < time <= through; None is as far as can be read.
+    """
+
+    id: GlobalId
+    of: GlobalId
+    name: str
+    columns: tuple[ColumnType, ...]  # mz_timestamp, mz_diff, then those of `of`
+    after: Scalar | None
+    through: Scalar | None
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """A relation with what finishes its result, and the columns that the client sees."""
 
@@ -76,6 +91,7 @@ class Query:
     limit: Scalar | None = None  # LIMIT and OFFSET while they are parameters; else in `finishing`
     offset: Scalar | None = None
     recursions: tuple[Recursion, ...] = ()  # what `relation` reads besides collections
+    changes: tuple[Changes, ...] = ()  # and this, too
 
 
 @dataclass(frozen=True, slots=True)

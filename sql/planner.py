@@ -6,6 +6,7 @@ statement's parameters are is known as soon as it is planned.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import assert_never
 
 from foreshore.errors import FeatureNotSupported, InvalidParameterValue
@@ -237,7 +238,9 @@ def _millis(timeout: str) -> int:
 
 def _select(planning: Planning, tree: ast.SelectStatement) -> Select:
     as_of = None if tree.as_of is None else bind_as_of(planning, tree.as_of)
-    return Select(finished_query(bind_query(planning, tree.query, None)), as_of)
+    planning.changes = []
+    query = finished_query(bind_query(planning, tree.query, None))
+    return Select(replace(query, changes=tuple(planning.changes)), as_of)
 
 
 def _copy(planning: Planning, tree: ast.CopyStatement) -> Plan:

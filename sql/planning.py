@@ -3,12 +3,16 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from foreshore.errors import DatabaseError, IndeterminateDatatype, UndefinedParameter
 from foreshore.expr.ir import Parameter
 from foreshore.ids import GlobalId
 from foreshore.sql.catalog_reader import CatalogReader
 from foreshore.types import NUMERIC, UNKNOWN, ColumnType, SqlType, array_of
+
+if TYPE_CHECKING:
+    from foreshore.sql.plan import Changes
 
 MAX_PARAMETERS = 65535
 
@@ -85,6 +89,7 @@ class Planning:
     qualified: list[tuple[int, int, str]] = field(default_factory=list)
     lets: int = 0
     in_view: bool = False  # a definition: no parameters
+    changes: "list[Changes] | None" = None  # of CHANGES(...), where that may stand
     maintained: bool = False  # and nothing that depends on the session
     inlining: int = 0  # how many SQL-bodied functions deep
     common_tables: list[dict[str, "CommonTable"]] = field(default_factory=list)  # innermost last

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.result import BatchSource, Outcome, Selected
-from foreshore.adapter.sequence.peek import value_of
+from foreshore.adapter.sequence.times import value_of
 from foreshore.adapter.statement import Prepared
 from foreshore.errors import (
     ActiveSqlTransaction,

@@ -21,6 +21,8 @@ from foreshore.adapter.recursion import (
     relations_of,
 )
 from foreshore.adapter.result import BatchSource, Selected
+from foreshore.adapter.sequence.changes import changes
+from foreshore.adapter.sequence.times import timestamp_of, value_of
 from foreshore.adapter.substitute import Replace, fill, fill_scalar, filler
 from foreshore.adapter.timestamp_selection import Interval, Selection, select_timestamp
 from foreshore.adapter.transaction import Transaction
@@ -28,13 +30,13 @@ from foreshore.compute.controller import PeekRequest
 from foreshore.compute.engine import Cancellation, Input
 from foreshore.compute.finish import finish
 from foreshore.errors import (
-    DataError,
+    FeatureNotSupported,
     InvalidParameterValue,
     ObjectNotInPrerequisiteState,
     UndefinedObject,
 )
 from foreshore.expr.evaluate import constant
-from foreshore.expr.ir import Finishing, Literal, Relation, Scalar, type_of
+from foreshore.expr.ir import Finishing, Literal, Relation, Scalar
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import AsOf, Block, Select
 from foreshore.types import Datum, RelationDesc
@@ -67,6 +69,10 @@ async def rows_of(
     if _is_before_indexes(session, peek, args, as_of):
         peek = session.planner.peek_without_indexes(prepared)
     if as_of is None and transaction.reads_own_writes(tables_below(session, peek.sources)):
+        if peek.query.changes:
+            raise FeatureNotSupported(
+                "CHANGES after writes in the same transaction is not supported"
+            )
         table, finishing = await own_rows(session, peek, args)
         return finish(expanded(table), finishing)
     if not peek.is_timed and as_of is None:
@@ -75,8 +81,9 @@ async def rows_of(
         ids = set(peek.shards)
         if peek.lookup is not None:
             ids = {peek.lookup.index}
-        ids = {index_of(session, id) for id in ids}
+        ids = {index_of(session, id) for id in ids} | {each.of for each in peek.query.changes}
         time = read_time(session, ids, as_of, args, also=peek.shards)
+    given = {each.id: await changes(session, each, args, time) for each in peek.query.changes}
     relation, finishing, replace = filled(session, peek, args, time)
     if peek.acts:
         relations = relations_of(peek.block(relation, replace))
@@ -91,7 +98,7 @@ async def rows_of(
             block = peek.block(relation, replace)
             if peek.acts:
                 block = filled_block(block, values.get, every=True)
-            return finish(expanded(await evaluate_here(session, block, time)), finishing)
+            return finish(expanded(await evaluate_here(session, block, time, given)), finishing)
         case "index":
             assert peek.lookup is not None
             keys = None
@@ -108,6 +115,7 @@ async def rows_of(
                 finishing,
                 imports=tuple(sorted(peek.shards - indexes.keys())),
                 indexes=indexes,
+                tables=given,
             )
     cluster = coordinator.state.cluster(session.cluster)
     if cluster is None:
@@ -258,29 +266,6 @@ def _hold_all(session: "Session", transaction: Transaction, time: Timestamp) -> 
     transaction.holds.append(holds.acquire(readable, time))
 
 
-def timestamp_of(session: "Session", scalar: Scalar, args: Sequence[Datum]) -> Timestamp:
-    """Return the time that a scalar without columns says, in milliseconds."""
-    read_ts = session.coordinator.oracle.read_ts()
-    value = value_of(session, scalar, args, read_ts)
-    if value is None:
-        raise InvalidParameterValue("a time is needed, not NULL")
-    assert isinstance(value, int), value
-    time = value // 1000 if type_of(scalar).name == "timestamptz" else value
-    if time < 0:
-        raise InvalidParameterValue(f"time {time} is before the beginning of time")
-    return time
-
-
-def value_of(session: "Session", scalar: Scalar, args: Sequence[Datum], time: Timestamp) -> Datum:
-    """Return the value of a scalar without columns."""
-    replace = filler(args, session.environment_values(time))
-    found = constant(fill_scalar(scalar, replace))
-    if isinstance(found, str):
-        raise DataError.parse(found)
-    value: Datum = found.value
-    return value
-
-
 # --- arguments -----------------------------------------------------------------------------
 
 
@@ -352,14 +337,24 @@ async def own_rows(
     return await evaluate_here(session, peek.block(relation, replace), time), finishing
 
 
-async def evaluate_here(session: "Session", block: Block, time: Timestamp) -> pa.Table:
-    """Return the rows of `block` with `__diff`, computed by this process on a thread."""
+async def evaluate_here(
+    session: "Session",
+    block: Block,
+    time: Timestamp,
+    given: Mapping[GlobalId, pa.Table] | None = None,
+) -> pa.Table:
+    """Return the rows of `block` with `__diff`, computed by this process on a thread.
+
+    `given` are rows of collections that only this query knows.
+    """
     coordinator = session.coordinator
     transaction = session.begin()
-    inputs: dict[GlobalId, Input] = {}
+    inputs: dict[GlobalId, Input] = {
+        id: Input(rows.schema, (), (as_updates(rows, 0),)) for id, rows in (given or {}).items()
+    }
     snapshots = []
     try:
-        for id in collections_of(block):
+        for id in collections_of(block) - inputs.keys():
             if id in BUILTINS:
                 rows = builtin_rows(session, BUILTINS[id])
                 inputs[id] = Input(rows.schema, (), (as_updates(rows, 0),))

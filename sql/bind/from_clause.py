@@ -43,6 +43,8 @@ from foreshore.expr.ir import (
     with_inputs,
 )
 from foreshore.sql import ast
+from foreshore.sql.bind.changes import NAME as CHANGES
+from foreshore.sql.bind.changes import bind_changes
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of, conjunction
 from foreshore.sql.catalog_reader import ItemView
 from foreshore.sql.coerce import common_type, to_common, to_known
@@ -218,6 +220,9 @@ def _function(planning: Planning, item: ast.FunctionRef, parent: Scope | None) -
         )
     (call,) = item.calls
     binder = ExpressionBinder(planning, Scope(parent=parent), Clause("functions in FROM"))
+    if isinstance(call, ast.FunctionCall) and call.name == (CHANGES,):
+        relation, columns = bind_changes(planning, call)
+        return _named(relation, list(columns_of(relation)), columns, item, CHANGES, None)
     if isinstance(call, ast.FunctionCall) and is_table_function(call.name[-1]):
         return _table_function(binder, item, call)
     name = call.name[-1] if isinstance(call, ast.FunctionCall) else figure(call)

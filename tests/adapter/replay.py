@@ -49,7 +49,7 @@ class Replay:
                 del self.rows[tuple(row)]
             return
         state, *columns = rest
-        key, values = tuple(columns[: self._key]), columns[self._key :]
+        key, values = tuple(columns[: self._key]), list(columns[self._key :])
         there = [row for row in self.rows if row[: self._key] == key]
         if state == "key_violation":
             assert values == [None] * len(values)
@@ -63,8 +63,8 @@ class Replay:
         else:
             assert state in ("upsert", "delete")
             assert state == "upsert" or there, f"{key} goes before it comes"
-        for row in there:
-            del self.rows[row]
+        for gone in there:
+            del self.rows[gone]
         if state == "delete":
             assert values == [None] * len(values)
         else:
