@@ -17,7 +17,7 @@ from foreshore.adapter.coordinator import CatalogChange, Coordinator
 from foreshore.adapter.environment_values import EnvironmentValues
 from foreshore.adapter.group_commit import Reads
 from foreshore.adapter.interrupt import Interrupts
-from foreshore.adapter.result import Outcome, Selected, Taking
+from foreshore.adapter.result import Outcome, RowSource, Selected, Taking
 from foreshore.adapter.sequence import dispatch as sequence
 from foreshore.adapter.session_planner import SessionPlanner
 from foreshore.adapter.statement import BoundPortal, Prepared
@@ -81,6 +81,7 @@ class Session:
         self.failed = False
         self.statements: dict[str, Prepared] = {}
         self.portals: dict[str, BoundPortal] = {}
+        self._streams: list[RowSource] = []  # of COPY; they end with the transaction
         self._notices: list[Notice] = []
         self._timer: asyncio.TimerHandle | None = None
         self._idle_since = 0.0
@@ -215,9 +216,13 @@ class Session:
         self.variables.rollback()
         self._close_portals(keep_holdable=True)
 
+    def streaming(self, source: RowSource) -> None:
+        """Close `source` when the transaction ends, whatever becomes of who reads it."""
+        self._streams.append(source)
+
     def _close_portals(self, *, keep_holdable: bool) -> None:
-        if not self.portals:
-            return
+        while self._streams:
+            self._streams.pop().close()
         for name, portal in list(self.portals.items()):
             if not (keep_holdable and portal.hold):
                 portal.close()

@@ -89,6 +89,7 @@ class _Target:
 
 def copy_to(session: "Session", options: CopyOptions, selected: Selected) -> CopyOut:
     """Return the rows of `selected` as a COPY ... TO STDOUT."""
+    session.streaming(selected.source)
     taking = Taking(selected, 0, session.interrupts)
     return CopyOut(
         selected.desc,

@@ -221,8 +221,8 @@ def _function(planning: Planning, item: ast.FunctionRef, parent: Scope | None) -
     (call,) = item.calls
     binder = ExpressionBinder(planning, Scope(parent=parent), Clause("functions in FROM"))
     if isinstance(call, ast.FunctionCall) and call.name == (CHANGES,):
-        relation, columns = bind_changes(planning, call)
-        return _named(relation, list(columns_of(relation)), columns, item, CHANGES, None)
+        read, columns = bind_changes(planning, call)
+        return _named(read, list(columns_of(read)), columns, item, CHANGES, None)
     if isinstance(call, ast.FunctionCall) and is_table_function(call.name[-1]):
         return _table_function(binder, item, call)
     name = call.name[-1] if isinstance(call, ast.FunctionCall) else figure(call)

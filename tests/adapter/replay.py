@@ -21,8 +21,16 @@ class Replay:
         self.rows: Counter[Row] = Counter()
         self.frontier = 0
         self.began = False  # whether the first row of PROGRESS has been followed by another
+        self.complete: Counter[Row] = Counter()  # as the last row of PROGRESS found it
         self.violations: list[Row] = []
         self._last = 0
+
+    def resume(self) -> int:
+        """Go back to the last row of PROGRESS; return the AS OF from which the stream goes on."""
+        self.rows = self.complete.copy()
+        self.frontier -= 1
+        self._last = self.frontier
+        return self.frontier
 
     def take(self, rows: Iterable[Row]) -> None:
         """Take rows of a statement WITH (PROGRESS)."""
@@ -35,6 +43,7 @@ class Replay:
                 assert time >= self.frontier
                 self.began = self.frontier > 0
                 self.frontier = time
+                self.complete = self.rows.copy()
                 continue
             assert time >= self.frontier, "what was announced as complete was not"
             self._change(rest)
