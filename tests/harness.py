@@ -44,6 +44,16 @@ def until(condition: Callable[[], bool], what: str, within_s: float = 30.0) -> N
         time.sleep(0.02)
 
 
+def indexed(connection: psycopg.Connection[Any], view: str) -> None:
+    """Wait until a view is answered from its index."""
+    plan = f"EXPLAIN PHYSICAL PLAN FOR SELECT * FROM {view}".encode()
+
+    def used() -> bool:
+        return "Index" in str(connection.execute(plan).fetchall())
+
+    until(used, f"the index of {view} is there")
+
+
 # How the reason of a test's skip begins where a program is missing; the rest names the program.
 NOT_INSTALLED = "not installed: "
 

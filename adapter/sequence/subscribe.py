@@ -58,7 +58,7 @@ async def subscribe(
     assert peek is not None
     refuse_system_inputs(peek.relation, "SUBSCRIBE")
     if peek.lookup is not None and _is_before(session, peek.lookup.index, plan, args):
-        peek = session.peek_without_indexes(prepared)
+        peek = session.planner.peek_without_indexes(prepared)
     read = {peek.lookup.index} if peek.lookup is not None else peek.shards
     as_of = choose(session, sorted(read), plan.as_of, args, future=True).time
     until = None if plan.up_to is None else timestamp_of(session, plan.up_to, args)

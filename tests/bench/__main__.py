@@ -24,6 +24,7 @@ import pyarrow.csv
 
 from foreshore.server.demo.history import History
 from foreshore.server.demo.schema import TABLES, VIEWS
+from tests.bench import subscribe
 from tests.harness import (
     Server,
     initialised_postgres,
@@ -314,6 +315,9 @@ GROUPS = {"point": point_selects, "commits": commits, "copy": copies, "fresh": f
 
 def main(names: list[str]) -> None:
     """Measure the groups of these names, or all."""
+    if names[:1] == ["subscribe"]:
+        subscribe.main(names[1:])
+        return
     print(
         "| what | Foreshore | PostgreSQL 15 | unit | ratio, above 1 in our favour |\n|---|---|---|---|---|"
     )
