@@ -260,6 +260,60 @@ def test_a_subscription_has_each_change_once_from_whichever_replica(tmp_path: Pa
     run(scenario)
 
 
+def test_an_index_is_followed_without_being_computed_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with environment(tmp_path) as env:
+            await two_replicas(env)
+            await env.create("u1")
+            relation = counts_of(*table("u1"))
+            first = await env.write({"u1": [((1, "a"), 1)]})
+            await env.maintain("c", "u8", relation, index_on("u7", 0, of=relation), as_of=first)
+            as_of = await env.write({"u1": [((2, "a"), 1)]})
+            subscription = await env.compute.follow(id_("u7"), id_("t1"), as_of)
+            state: Counter[Row] = Counter()
+            upper = as_of
+            last = as_of + 45
+            written = 2
+
+            async def write() -> None:
+                nonlocal written
+                pids = await connected(env)
+                while env.storage.upper(id_("u1")) <= last:
+                    await env.write({"u1": [((written, "a"), 1)]})
+                    written += 1
+                    if written == 20:
+                        os.kill(pids[0], signal.SIGKILL)
+                    if written == 30:
+                        await connected(env)
+                        os.kill(pids[1], signal.SIGKILL)
+                        await connected(env)
+
+            writing = asyncio.create_task(write())
+            while upper <= last:
+                batch = await anext(subscription)
+                assert batch.lower == upper
+                upper = batch.upper
+                if batch.updates is not None:
+                    for *row, time, diff in zip(
+                        *(c.to_pylist() for c in batch.updates.columns), strict=True
+                    ):
+                        assert batch.lower <= time < batch.upper
+                        state[tuple(row)] += diff
+            await writing
+            assert +state == {("a", written): 1}
+            env.compute.unfollow(id_("t1"))
+            assert not env.compute.exports(id_("t1"))
+            again = await env.compute.follow(id_("u7"), id_("t3"), last)
+            batch = await anext(again)
+            assert batch.updates is not None
+            assert batch.updates.num_rows == 1
+            env.compute.drop_dataflow(id_("u8"))
+            with pytest.raises(UndefinedObject, match="was dropped"):
+                await anext(again)
+
+    run(scenario, 60)
+
+
 def test_a_query_is_answered_over_shards_indexes_and_given_rows(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with environment(tmp_path) as env:
