@@ -134,9 +134,7 @@ class Tail:
         self,
         name: str,
         frontier: Timestamp,
-        error_at: Callable[[Timestamp], DatabaseError | None] = lambda _: None,
-        *,
-        log_bytes: int = LOG_BYTES,
+        error_at: Callable[[Timestamp], DatabaseError | None],
     ) -> None:
         self.name = name
         self.frontier = frontier  # all before it has been heard
@@ -145,7 +143,6 @@ class Tail:
         self.cursors: set[Cursor] = set()
         self._error_at = error_at
         self._log: deque[Event] = deque()
-        self._log_bytes = log_bytes
         self._bytes = 0
         self._next = 0
         self._changed = asyncio.Event()
@@ -190,7 +187,7 @@ class Tail:
         slowest: int | None = None
         while len(self._log) > 1:
             head = self._log[0]
-            if self._bytes <= self._log_bytes:
+            if self._bytes <= LOG_BYTES:
                 if head.upper + KEPT_MS > upper:
                     return
                 if slowest is None:

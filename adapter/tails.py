@@ -60,7 +60,7 @@ class Tails:
     def shard(self, id: GlobalId) -> Tail:
         """Return the tail of a table or a materialized view."""
         found = self._shared.get(id)
-        if found is not None:
+        if found is not None and found.failure is None:
             return found
         storage, compute = self._coordinator.storage, self._coordinator.compute
         start = max(storage.upper(id), storage.since(id))  # a new view is readable from later on
@@ -145,7 +145,7 @@ class Tails:
         end: Callable[[], None],
     ) -> tuple[Tail, bool]:
         shared = self._shared.get(key)
-        if shared is not None and shared.place(as_of) is not None:
+        if shared is not None and shared.failure is None and shared.place(as_of) is not None:
             return shared, False
         compute = self._coordinator.compute
         tail = Tail(str(key), as_of + 1, lambda time: compute.error_at(sources, time))
@@ -185,7 +185,9 @@ class Tails:
         self, tail: Tail, key: object, sources: Iterable[GlobalId], close: Callable[[], None]
     ) -> Tail:
         self._open[tail] = _Open(tail, key, frozenset(sources), close)
-        self._shared.setdefault(key, tail)
+        shared = self._shared.get(key)
+        if shared is None or shared.failure is not None:
+            self._shared[key] = tail
         TAILS.set(len(self._open))
         return tail
 

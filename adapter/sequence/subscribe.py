@@ -238,6 +238,8 @@ class SubscribeSource:
         elif snapshot:
             assert place is not None, "a tail is shared by those who find their place in it"
             self._read(self._contents())
+        if self._task is None:
+            followed.hold.release()
 
     @property
     def has_ready(self) -> bool:
@@ -250,7 +252,6 @@ class SubscribeSource:
             if self._task is not None:
                 pieces = await asyncio.shield(self._task)
                 self._task = None
-                self._followed.hold.release()
                 self._ready.extend(pieces)
             elif self._until is not None and self._upper >= self._until:
                 self.close()
@@ -275,7 +276,6 @@ class SubscribeSource:
             self._moved_to(event.upper)
             self._ready.extend(pieces)
             return
-        self._followed.hold.release()
         reached = tail.frontier if self._until is None else min(tail.frontier, self._until)
         if reached <= self._upper:
             idle = self._rendering.shape.progress or self._until is not None
@@ -308,7 +308,13 @@ class SubscribeSource:
             return await work
 
         self._task = asyncio.get_running_loop().create_task(run())
-        self._task.add_done_callback(_heard)
+        self._task.add_done_callback(self._was_read)
+
+    def _was_read(self, task: asyncio.Task[Pieces]) -> None:
+        """Hold the past no longer; take note of a failure that nobody may come to ask for."""
+        self._followed.hold.release()
+        if not task.cancelled():
+            task.exception()
 
     async def _contents(self) -> Pieces:
         """Return the contents as of the beginning, as the answer of a query."""
@@ -377,9 +383,3 @@ def _taken(ready: deque[pa.RecordBatch], limit: int) -> pa.RecordBatch:
         return first
     ready.appendleft(first.slice(limit))
     return first.slice(0, limit)
-
-
-def _heard(task: asyncio.Task[Pieces]) -> None:
-    """Take note of a failure that nobody may come to ask for."""
-    if not task.cancelled():
-        task.exception()

@@ -177,10 +177,7 @@ def test_a_slow_reader_of_a_table_reads_the_shard_again(
         await declare(house, "slow", "slow")
         await declare(house, "slow.sum", "(SELECT sum(i) AS s FROM slow)")
         (tail, *_) = [t for t in house.environment.coordinator.tails if t.name.startswith("u")]
-        tail._log_bytes = 1
-        for other in house.environment.coordinator.tails:
-            other._log_bytes = 1
-        first = await house.query("slow.sum", "FETCH ALL c WITH (TIMEOUT = '5s')")
+        first = await house.query("slow.sum", "FETCH 1 c WITH (TIMEOUT = '60s')")
         assert first.splitlines()[0].endswith("|1|NULL")
         for i in range(20):
             await house.query("w", f"INSERT INTO slow VALUES ({i})")
@@ -191,11 +188,9 @@ def test_a_slow_reader_of_a_table_reads_the_shard_again(
                 found += await fetch(house, "slow")
         assert [row[2] for row in found] == list(range(20))
         assert len({row[0] for row in found}) == 20
-        query = "FETCH ALL c WITH (TIMEOUT = '5s')"
-        answer = await house.query("slow.sum", query)
+        answer = ""
         while not answer.startswith("ERROR"):
             await house.query("w", "INSERT INTO slow VALUES (1); INSERT INTO slow VALUES (1)")
-            await until(lambda: True)
             answer = await house.query("slow.sum", "FETCH 1 c WITH (TIMEOUT = '100ms')")
         assert answer.splitlines()[0] == "ERROR 53400: the subscriber does not keep up"
         for name in ("slow", "slow.sum"):
@@ -262,17 +257,23 @@ def test_what_is_dropped_or_fails_ends_its_streams(runner: asyncio.Runner, house
         for n, source in enumerate(sources):
             await declare(house, f"d{n}", source)
             assert "ERROR" not in await house.query(f"d{n}", "FETCH 1 c")
+        holds = house.environment.coordinator.holds.collections.values()
+        await until(lambda: not any(each.held for each in holds))  # nobody stops the past
         await house.query("w", "INSERT INTO doomed VALUES (0)")
         for n in (1, 2):
-            answer = await house.query(f"d{n}", "FETCH 1 c WITH (TIMEOUT = '10s')")
+            answer = await house.query(f"d{n}", "FETCH 1 c WITH (TIMEOUT = '60s')")
             assert answer.startswith("ERROR 22012: division by zero")
         refused = await house.query("r", "SUBSCRIBE inverse")
         assert refused.startswith("ERROR 22012: division by zero")
+        await house.query("w", "DELETE FROM doomed WHERE i = 0")
+        await declare(house, "again", "inverse")
+        assert "|1|10" in await house.query("again", "FETCH 1 c")
+        await house.query("again", "COMMIT")
         for n in (0, 3):
             await house.query(f"d{n}", "FETCH ALL c")
         await house.query("w", "DROP MATERIALIZED VIEW inverse; DROP TABLE doomed")
         for n in (0, 3):
-            answer = await house.query(f"d{n}", "FETCH 1 c WITH (TIMEOUT = '10s')")
+            answer = await house.query(f"d{n}", "FETCH 1 c WITH (TIMEOUT = '60s')")
             wanted = 'ERROR 55000: the subscription has ended because "doomed" was dropped'
             assert answer.splitlines()[0] == wanted
         for n in range(4):

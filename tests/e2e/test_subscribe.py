@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 import threading
 import urllib.request
 from collections import Counter
@@ -15,6 +16,7 @@ import pytest
 
 from tests.adapter.replay import Replay, Row
 from tests.harness import Server, indexed, until
+from tests.wire.raw import Raw
 
 FOLLOWERS = 100
 
@@ -122,6 +124,27 @@ def test_a_portal_gives_as_many_rows_as_it_is_asked_for(server: Server) -> None:
                 (int(times[0]), int(times[0]) + 1),
             )
             assert sorted(row[2] for row in cursor.fetchall()) == [1, 2, 3]
+
+
+def test_execute_stops_at_its_row_limit_and_goes_on(server: Server) -> None:
+    with server.connect() as connection:
+        connection.execute("CREATE TABLE limited (i int)")
+        connection.execute("INSERT INTO limited VALUES (1), (2), (3)")
+        raw = Raw(server.port)
+        text = b"SUBSCRIBE limited ENVELOPE UPSERT (KEY (i))"
+        raw.send("P", b"\0" + text + b"\0" + struct.pack("!h", 0))
+        raw.send("B", b"\0\0" + struct.pack("!hhh", 0, 0, 0))
+        raw.send("E", b"\0" + struct.pack("!i", 2))
+        raw.send("H")
+        assert [code for code, _ in raw.until("s")] == ["1", "2", "D", "D", "s"]
+        raw.send("E", b"\0" + struct.pack("!i", 2))
+        raw.send("H")
+        assert [code for code, _ in raw.until("D")] == ["D"]
+        connection.execute("INSERT INTO limited VALUES (4)")
+        assert [code for code, _ in raw.until("s")] == ["D", "s"]
+        raw.send("S")
+        raw.until("Z")
+        raw.socket.close()
 
 
 def test_a_stream_is_resumed_after_a_kill_with_nothing_lost_or_told_twice(data_dir: Path) -> None:
