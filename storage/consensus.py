@@ -219,7 +219,14 @@ def open_consensus(uri: str | None, data_dir: Path) -> Consensus:
     match parts.scheme:
         case "sqlite":
             return SqliteConsensus(Path(unquote(parts.path)))
+        case "postgres" | "postgresql":
+            from foreshore.storage.postgres_consensus import PostgresConsensus
+
+            return PostgresConsensus(uri)
         case "memory":
             return MemoryConsensus()
-        case _:
-            raise InvalidParameterValue(f'unrecognized consensus service "{uri}"')
+        case scheme:
+            raise InvalidParameterValue(
+                f'unrecognized consensus service "{scheme or uri}"',
+                hint="Valid services are: sqlite:///PATH, postgresql://HOST/DATABASE, memory:",
+            )

@@ -1,12 +1,18 @@
 """One contract for every consensus service."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from itertools import count
 from pathlib import Path
 
+import asyncpg
+import psycopg
 import pytest
 
+from foreshore.errors import Fenced, InvalidParameterValue
+from foreshore.storage import epoch, postgres_consensus
 from foreshore.storage.consensus import (
     Committed,
     Consensus,
@@ -14,32 +20,56 @@ from foreshore.storage.consensus import (
     Mismatch,
     SqliteConsensus,
     Versioned,
+    open_consensus,
 )
+from foreshore.storage.epoch import EpochState, Register
+from foreshore.storage.fault import Determinate, Indeterminate
+from foreshore.storage.postgres_consensus import PostgresConsensus
 
 Test = Callable[[Consensus], Awaitable[None]]
 Run = Callable[[Test], None]
+Open = Callable[[], Consensus]
+
+_schemas = count(1)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
-    @asynccontextmanager
-    async def opened() -> AsyncIterator[Consensus]:
-        consensus: Consensus = (
-            MemoryConsensus()
-            if request.param == "memory"
-            else SqliteConsensus(tmp_path / "consensus.sqlite")
-        )
-        yield consensus
-        await consensus.close()
+def new_schema(postgres_url: str) -> str:
+    """Return the URL of a service of its own in the PostgreSQL that tests share."""
+    return f"{postgres_url}?schema=Consensus%20{next(_schemas)}"
 
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
+    """Return what opens one and the same service, each time as another client of it."""
+    match request.param:
+        case "memory":
+            service = MemoryConsensus()
+            return lambda: service
+        case "sqlite":
+            return lambda: SqliteConsensus(tmp_path / "consensus.sqlite")
+        case _:
+            url = new_schema(request.getfixturevalue("postgres_url"))
+            return lambda: PostgresConsensus(url)
+
+
+@pytest.fixture
+def run(opened: Open) -> Run:
     def run(test: Test) -> None:
         async def main() -> None:
-            async with opened() as consensus:
+            async with closing(opened()) as consensus:
                 await test(consensus)
 
         asyncio.run(main())
 
     return run
+
+
+@asynccontextmanager
+async def closing(consensus: Consensus) -> AsyncIterator[Consensus]:
+    try:
+        yield consensus
+    finally:
+        await consensus.close()
 
 
 def test_the_head_is_what_was_committed_last(run: Run) -> None:
@@ -79,6 +109,47 @@ def test_of_concurrent_sets_one_wins(run: Run) -> None:
     run(test)
 
 
+def test_clients_that_race_make_one_order_and_lose_nothing(opened: Open) -> None:
+    """Each adds what it has to say behind what the head says, and forgets versions as it goes."""
+
+    async def add(consensus: Consensus, name: int, times: int) -> list[int]:
+        seqnos = []
+        for i in range(times):
+            while True:
+                head = await consensus.head("log")
+                new = (head.data if head else b"") + f"{name}.{i} ".encode()
+                outcome = await consensus.compare_and_set("log", head.seqno if head else None, new)
+                match outcome:
+                    case Committed(seqno):
+                        seqnos.append(seqno)
+                        await consensus.truncate("log", seqno)
+                        break
+                    case Mismatch(found):
+                        assert found is not None
+                        assert head is None or found.seqno > head.seqno
+        return seqnos
+
+    async def main() -> None:
+        clients = [opened() for _ in range(5)]
+        taken = await asyncio.gather(*(add(client, n, 12) for n, client in enumerate(clients)))
+        head = await clients[0].head("log")
+        assert head is not None
+        said = head.data.decode().split()
+        for name in range(5):
+            assert [s for s in said if s.startswith(f"{name}.")] == [
+                f"{name}.{i}" for i in range(12)
+            ]
+        assert len(said) == 60
+        seqnos = [seqno for each in taken for seqno in each]
+        assert len(set(seqnos)) == 60
+        assert head.seqno == max(seqnos)
+        assert len(await clients[0].scan("log", 0)) < 6
+        for client in clients:
+            await client.close()
+
+    asyncio.run(main())
+
+
 def test_truncating_keeps_the_head(run: Run) -> None:
     async def test(consensus: Consensus) -> None:
         seqno = None
@@ -93,31 +164,254 @@ def test_truncating_keeps_the_head(run: Run) -> None:
         assert await consensus.scan("k", 0) == versions[3:]
         await consensus.truncate("k", seqno + 10)
         assert await consensus.scan("k", 0) == versions[4:]
+        assert isinstance(await consensus.compare_and_set("k", seqno, b"next"), Committed)
 
     run(test)
 
 
-def test_keys_are_listed_by_prefix(run: Run) -> None:
+def test_keys_are_listed_by_prefix_and_in_order(run: Run) -> None:
     async def test(consensus: Consensus) -> None:
-        for key in ("shard/u2", "shard/u1", "log", "shard%"):
+        for key in ("shard/u2", "shard/u10", "shard/u1", "log", "shard%", "Shard/u1"):
             await consensus.compare_and_set(key, None, b"")
-        assert await consensus.keys("shard/") == ["shard/u1", "shard/u2"]
+        assert await consensus.keys("shard/") == ["shard/u1", "shard/u10", "shard/u2"]
+        assert await consensus.keys("shard%") == ["shard%"]
+        assert len(await consensus.keys("")) == 6
 
     run(test)
 
 
-def test_sqlite_is_shared_by_connections_and_survives_closing(tmp_path: Path) -> None:
+def test_a_value_may_be_large_and_hold_any_byte(run: Run) -> None:
+    async def test(consensus: Consensus) -> None:
+        for data in (b"", bytes(range(256)), bytes(range(256)) * (4 << 12)):
+            head = await consensus.head("k")
+            outcome = await consensus.compare_and_set("k", head.seqno if head else None, data)
+            assert isinstance(outcome, Committed)
+            assert await consensus.head("k") == Versioned(outcome.seqno, data)
+
+    run(test)
+
+
+@pytest.mark.parametrize("opened", ["sqlite", "postgres"], indirect=True)
+def test_what_was_committed_outlives_the_client(opened: Open) -> None:
     async def main() -> None:
-        one = SqliteConsensus(tmp_path / "c.sqlite")
-        two = SqliteConsensus(tmp_path / "c.sqlite")
+        one, two = opened(), opened()
         assert isinstance(await one.compare_and_set("k", None, b"a"), Committed)
         assert isinstance(await two.compare_and_set("k", None, b"b"), Mismatch)
         await one.close()
         await two.close()
-        three = SqliteConsensus(tmp_path / "c.sqlite")
-        head = await three.head("k")
-        assert head is not None
-        assert head.data == b"a"
-        await three.close()
+        async with closing(opened()) as three:
+            head = await three.head("k")
+            assert head is not None
+            assert head.data == b"a"
+
+    asyncio.run(main())
+
+
+def test_urls_choose(tmp_path: Path) -> None:
+    assert isinstance(open_consensus(None, tmp_path), SqliteConsensus)
+    assert isinstance(open_consensus("memory:", tmp_path), MemoryConsensus)
+    assert isinstance(open_consensus("postgresql://u:secret@h/db", tmp_path), PostgresConsensus)
+    assert isinstance(open_consensus(f"sqlite://{tmp_path}/c.sqlite", tmp_path), SqliteConsensus)
+    for wrong in ("redis://u:secret@h", "postgresql://u:secret@h/db?schema="):
+        with pytest.raises(InvalidParameterValue) as raised:
+            open_consensus(wrong, tmp_path)
+        assert "secret" not in raised.value.message
+
+
+# --- PostgreSQL: what may go wrong between here and there ----------------------------------------
+
+
+class Between:
+    """A proxy on the loopback that stops passing on, or ends connections, when it is told to."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._target = host, port
+        self._server: asyncio.Server | None = None
+        self._writers: list[asyncio.StreamWriter] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.port = 0
+        self.swallow_answers = False
+        self.seen = asyncio.Event()  # an answer that was swallowed
+
+    async def __aenter__(self) -> "Between":
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        self.cut()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def cut(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
+        self._writers.clear()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection(*self._target)
+        self._writers += [writer, back]
+        for source, sink, answers in ((reader, back, False), (there, writer, True)):
+            task = asyncio.create_task(self._pass_on(source, sink, answers))
+            self._tasks.add(task)
+
+    async def _pass_on(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, answers: bool
+    ) -> None:
+        try:
+            while data := await source.read(1 << 16):
+                if answers and self.swallow_answers:
+                    self.seen.set()
+                    continue
+                sink.write(data)
+                await sink.drain()
+        except OSError:
+            pass  # the other end was cut
+        finally:
+            sink.transport.abort()
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres_consensus, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(epoch, "PAUSE_SECONDS", 0.01)
+
+
+@asynccontextmanager
+async def disturbed(postgres_url: str) -> AsyncIterator[tuple[Between, Consensus]]:
+    port = postgres_url.rpartition(":")[2].partition("/")[0]
+    async with Between("127.0.0.1", int(port)) as between:
+        url = new_schema(postgres_url).replace(f":{port}/", f":{between.port}/")
+        async with closing(PostgresConsensus(url)) as consensus:
+            yield between, consensus
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_connection_lost_during_the_commit_leaves_it_open_what_happened(
+    postgres_url: str,
+) -> None:
+    async def main() -> None:
+        async with disturbed(postgres_url) as (between, consensus):
+            await consensus.compare_and_set("k", None, b"")
+            first = await consensus.compare_and_set("k", 1, b"a")
+            assert isinstance(first, Committed)  # and the statement is a prepared one now
+            between.swallow_answers = True
+            change = asyncio.create_task(consensus.compare_and_set("k", first.seqno, b"b"))
+            await between.seen.wait()
+            between.swallow_answers = False
+            between.cut()
+            with pytest.raises(Indeterminate):
+                await change
+            # over a new connection; it had happened
+            assert await consensus.head("k") == Versioned(first.seqno + 1, b"b")
+
+    asyncio.run(main())
+
+
+@pytest.mark.usefixtures("quick")
+def test_an_answer_that_does_not_come_in_time_leaves_it_open_what_happened(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_consensus, "STATEMENT_SECONDS", 0.3)
+
+    async def main() -> None:
+        url = new_schema(postgres_url)
+        async with closing(PostgresConsensus(url)) as consensus:
+            first = await consensus.compare_and_set("k", None, b"a")
+            assert isinstance(first, Committed)
+            holder = await asyncpg.connect(postgres_url)
+            schema = f'"Consensus {url.rpartition("%20")[2]}"'
+            async with holder.transaction():
+                await holder.execute(f"SELECT * FROM {schema}.head FOR UPDATE")
+                with pytest.raises(Indeterminate):
+                    await consensus.compare_and_set("k", first.seqno, b"b")
+            await holder.close()
+            head = await consensus.head("k")
+            assert head in (Versioned(1, b"a"), Versioned(2, b"b"))
+
+    asyncio.run(main())
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_register_finds_out_what_happened(postgres_url: str) -> None:
+    async def main() -> None:
+        async with disturbed(postgres_url) as (between, consensus):
+            register = Register(consensus, "epoch", EpochState)
+            await register.claim(1, EpochState(epoch=1))
+            for epoch_taken in range(2, 6):
+                between.seen.clear()
+                between.swallow_answers = True
+                change = asyncio.create_task(register.change(EpochState(epoch=epoch_taken)))
+                await between.seen.wait()
+                between.swallow_answers = False
+                between.cut()
+                await change
+            head = await consensus.head("epoch")
+            assert head is not None
+            assert head.seqno == 5  # each of them once
+            newer = Register(consensus, "epoch", EpochState)
+            await newer.claim(9, None)
+            with pytest.raises(Fenced):
+                await register.change(EpochState(epoch=6))
+
+    asyncio.run(main())
+
+
+@pytest.mark.usefixtures("quick")
+def test_sessions_ended_by_the_server_are_begun_anew(postgres_url: str) -> None:
+    async def main() -> None:
+        async with closing(PostgresConsensus(new_schema(postgres_url))) as consensus:
+            seqno = None
+            for _ in range(5):
+                outcome = await consensus.compare_and_set("k", seqno, b"a")
+                assert isinstance(outcome, Committed)
+                seqno = outcome.seqno
+                ended = await asyncio.to_thread(end_sessions, postgres_url)
+                assert ended >= 1
+                assert await consensus.head("k") == Versioned(seqno, b"a")
+
+    asyncio.run(main())
+
+
+def end_sessions(url: str) -> int:
+    with psycopg.connect(url, autocommit=True) as connection:
+        ended = connection.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+            " WHERE application_name = 'foreshore'"
+        )
+        return len(ended.fetchall())
+
+
+@pytest.mark.usefixtures("quick")
+def test_where_nobody_listens_nothing_has_happened() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))  # and does not listen
+
+        async def main() -> None:
+            url = f"postgresql://postgres@127.0.0.1:{free.getsockname()[1]}/postgres"
+            async with closing(PostgresConsensus(url)) as consensus:
+                with pytest.raises(Determinate, match="could not connect"):
+                    await consensus.compare_and_set("k", None, b"a")
+                with pytest.raises(Determinate, match="could not connect"):
+                    await consensus.head("k")
+
+        asyncio.run(main())
+
+
+def test_a_statement_that_the_server_refuses_has_not_happened(postgres_url: str) -> None:
+    async def main() -> None:
+        url = new_schema(postgres_url)
+        async with closing(PostgresConsensus(url)) as consensus:
+            assert isinstance(await consensus.compare_and_set("k", None, b"a"), Committed)
+            connection = await asyncpg.connect(postgres_url)
+            schema = f'"Consensus {url.rpartition("%20")[2]}"'
+            await connection.execute(f"ALTER TABLE {schema}.version ADD CHECK (length(data) < 9)")
+            with pytest.raises(Determinate, match="check constraint"):
+                await consensus.compare_and_set("k", 1, b"0123456789")
+            await connection.close()
+            assert await consensus.head("k") == Versioned(1, b"a")
 
     asyncio.run(main())

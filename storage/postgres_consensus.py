@@ -1,0 +1,214 @@
+"""Consensus in PostgreSQL, shared by the machines that reach it.
+
+Two tables in a schema of their own: `head` has the seqno of each key's last version, `version` the
+versions. A compare-and-set is one statement that moves the head's row and adds the version. Two
+that want to move the same row wait for one another on its lock, and the second looks at the row
+again when it has it: read committed is all the isolation that this needs.
+
+A statement to which the server answered with an ERROR has not happened. Where there was no answer,
+because the connection was lost or time ran out, a compare-and-set may have happened, or may yet.
+"""
+
+# What the methods do is said once, by the Protocol.
+# ruff: noqa: D102
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import asyncpg
+
+from foreshore.errors import InvalidParameterValue
+from foreshore.storage.consensus import Committed, Mismatch, Versioned
+from foreshore.storage.fault import Determinate, Indeterminate
+
+SCHEMA = "foreshore"
+CONNECTIONS = 4
+STATEMENT_SECONDS = 10.0
+CONNECT_SECONDS = 10.0
+ATTEMPTS = 5  # to connect, and to read over a connection that is not lost
+PAUSE_SECONDS = 0.05
+
+# What the names of tables are kept from being made twice by, when many begin at once.
+_CREATION_LOCK = 0x666F7265
+
+R = TypeVar("R")
+
+
+class PostgresConsensus:
+    """Versions in the tables of one schema; the tables are made where there are none."""
+
+    def __init__(self, url: str) -> None:
+        """Connect at the first call; `url` is libpq's, with `schema=NAME` for another schema."""
+        parts = urlsplit(url)
+        options = parse_qsl(parts.query, keep_blank_values=True)
+        schema = dict(options).get("schema", SCHEMA)
+        if not schema or "\0" in schema:
+            raise InvalidParameterValue(f'invalid schema name "{schema}" for consensus')
+        query = urlencode([(name, value) for name, value in options if name != "schema"])
+        self._url = urlunsplit(parts._replace(query=query))
+        self._schema = '"' + schema.replace('"', '""') + '"'
+        self._pool: Any = None
+        self._opening = asyncio.Lock()
+
+    async def head(self, key: str) -> Versioned | None:
+        rows = await self._read(
+            f"SELECT seqno, data FROM {self._schema}.version WHERE key = $1"
+            " ORDER BY seqno DESC LIMIT 1",
+            key,
+        )
+        return Versioned(*rows[0]) if rows else None
+
+    async def compare_and_set(
+        self, key: str, expected: int | None, new: bytes
+    ) -> Committed | Mismatch:
+        schema = self._schema
+        if expected is None:
+            move = f"INSERT INTO {schema}.head VALUES ($1, 1) ON CONFLICT DO NOTHING"
+            given: tuple[object, ...] = (key, new)
+        else:
+            move = f"UPDATE {schema}.head SET seqno = seqno + 1 WHERE key = $1 AND seqno = $3"
+            given = (key, new, expected)
+        statement = (
+            f"WITH moved AS ({move} RETURNING seqno)"
+            f" INSERT INTO {schema}.version SELECT $1, seqno, $2 FROM moved RETURNING seqno"
+        )
+
+        async def change(connection: Any) -> Any:
+            try:
+                return await connection.fetchval(statement, *given, timeout=STATEMENT_SECONDS)
+            except asyncpg.PostgresError as error:
+                raise _fault(error) from error
+            except (OSError, TimeoutError, asyncpg.InterfaceError) as error:
+                raise Indeterminate(f"consensus failed: {_said(error)}") from error
+
+        seqno = await self._on_connection(change)
+        return Committed(seqno) if seqno is not None else Mismatch(await self.head(key))
+
+    async def scan(self, key: str, start: int) -> list[Versioned]:
+        rows = await self._read(
+            f"SELECT seqno, data FROM {self._schema}.version WHERE key = $1 AND seqno >= $2"
+            " ORDER BY seqno",
+            key,
+            start,
+        )
+        return [Versioned(*row) for row in rows]
+
+    async def truncate(self, key: str, start: int) -> None:
+        schema = self._schema
+        await self._read(
+            f"DELETE FROM {schema}.version WHERE key = $1 AND seqno < $2"
+            f" AND seqno < (SELECT seqno FROM {schema}.head WHERE key = $1)",
+            key,
+            start,
+        )
+
+    async def keys(self, prefix: str) -> list[str]:
+        rows = await self._read(
+            f"SELECT key FROM {self._schema}.head WHERE starts_with(key, $1)"
+            ' ORDER BY key COLLATE "C"',
+            prefix,
+        )
+        return [key for (key,) in rows]
+
+    async def close(self) -> None:
+        async with self._opening:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.terminate()
+
+    async def _read(self, sql: str, *parameters: str | int) -> list[Any]:
+        """Run a statement that a repeat of does no harm, over another connection if one is lost."""
+
+        async def read(connection: Any) -> Any:
+            return await connection.fetch(sql, *parameters, timeout=STATEMENT_SECONDS)
+
+        attempt = 1
+        while True:
+            try:
+                return list(await self._on_connection(read))
+            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+                answered = isinstance(error, asyncpg.PostgresError) and _happened_not(error)
+                if answered or attempt == ATTEMPTS:
+                    raise Determinate(f"consensus failed: {_said(error)}") from error
+            await asyncio.sleep(PAUSE_SECONDS * 2**attempt)
+            attempt += 1
+
+    async def _on_connection(self, work: Callable[[Any], Awaitable[R]]) -> R:
+        """Await `work` on a connection; raises Determinate where none can be made."""
+        attempt = 1
+        while True:
+            try:
+                pool = await self._opened()
+                connection = await pool.acquire(timeout=CONNECT_SECONDS)
+                break
+            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+                refused = isinstance(error, asyncpg.PostgresError) and _happened_not(error)
+                if refused or attempt == ATTEMPTS:
+                    raise Determinate(f"could not connect to consensus: {_said(error)}") from error
+            await asyncio.sleep(PAUSE_SECONDS * 2**attempt)
+            attempt += 1
+        try:
+            return await work(connection)
+        except (TimeoutError, asyncio.CancelledError):
+            connection.terminate()  # what it is at is not to come between later statements
+            raise
+        finally:
+            with contextlib.suppress(asyncpg.InterfaceError, OSError):  # it was lost
+                await pool.release(connection)
+
+    async def _opened(self) -> Any:
+        async with self._opening:
+            if self._pool is None:
+                pool = asyncpg.create_pool(
+                    self._url,
+                    min_size=0,
+                    max_size=CONNECTIONS,
+                    timeout=CONNECT_SECONDS,
+                    target_session_attrs="read-write",
+                    server_settings={
+                        "application_name": "foreshore",
+                        "default_transaction_isolation": "read committed",
+                        "synchronous_commit": "on",
+                    },
+                )
+                await pool
+                try:
+                    async with pool.acquire(timeout=CONNECT_SECONDS) as connection:
+                        await self._create(connection)
+                except BaseException:
+                    pool.terminate()
+                    raise
+                self._pool = pool
+            return self._pool
+
+    async def _create(self, connection: Any) -> None:
+        """Make what is not there; whoever only uses it needs no right to make it."""
+        schema = self._schema
+        if await connection.fetchval("SELECT to_regclass($1)", f"{schema}.version") is not None:
+            return
+        async with connection.transaction():
+            await connection.execute(f"SELECT pg_advisory_xact_lock({_CREATION_LOCK})")
+            await connection.execute(
+                f"CREATE SCHEMA IF NOT EXISTS {schema};"
+                f" CREATE TABLE IF NOT EXISTS {schema}.head"
+                " (key text PRIMARY KEY, seqno bigint NOT NULL);"
+                f" CREATE TABLE IF NOT EXISTS {schema}.version (key text NOT NULL,"
+                " seqno bigint NOT NULL, data bytea NOT NULL, PRIMARY KEY (key, seqno))"
+            )
+
+
+def _happened_not(error: Any) -> bool:
+    """Whether the server itself said that the statement failed, and that its session goes on."""
+    return getattr(error, "severity_en", None) == "ERROR"
+
+
+def _fault(error: Any) -> Determinate | Indeterminate:
+    kind = Determinate if _happened_not(error) else Indeterminate
+    return kind(f"consensus failed: {_said(error)}")
+
+
+def _said(error: BaseException) -> str:
+    return str(error) or type(error).__name__
