@@ -29,7 +29,10 @@ from foreshore.update import DIFF, TIME, Timestamp
 
 METADATA = b"foreshore"
 ROW_GROUP_ROWS = 1 << 17
+ROW_GROUP_BYTES = 16 << 20  # as Arrow; bounds what a reader has in memory, however wide the rows
+PAGE_BYTES = 128 << 10
 PIECE_BYTES = 1 << 20
+ROWS_LOOKED_AT = 256
 
 
 class Promise(msgspec.Struct, frozen=True):
@@ -76,7 +79,12 @@ def write_batch(
     rows = loose = 0
     try:
         with pq.ParquetWriter(
-            scratch, form, compression="zstd", version="2.6", write_page_checksum=True
+            scratch,
+            form,
+            compression="zstd",
+            version="2.6",
+            data_page_size=PAGE_BYTES,
+            write_page_checksum=True,
         ) as writer:
             for table in _row_groups(updates, schema):
                 times = table.column(len(form) - 2).to_numpy()
@@ -96,15 +104,22 @@ def write_batch(
 
 def _row_groups(updates: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
     gathered: list[pa.RecordBatch] = []
-    rows = 0
+    rows = size = 0
     for batch in updates:
-        gathered.append(batch)
-        rows += batch.num_rows
-        if rows >= ROW_GROUP_ROWS:
-            yield pa.Table.from_batches(gathered, schema)
-            gathered, rows = [], 0
+        for start in range(0, batch.num_rows, step := _rows_of(batch, ROW_GROUP_BYTES)):
+            gathered.append(batch.slice(start, step))
+            rows += gathered[-1].num_rows
+            size += gathered[-1].nbytes
+            if rows >= ROW_GROUP_ROWS or size >= ROW_GROUP_BYTES:
+                yield pa.Table.from_batches(gathered, schema)
+                gathered, rows, size = [], 0, 0
     if gathered:
         yield pa.Table.from_batches(gathered, schema)
+
+
+def _rows_of(batch: pa.RecordBatch, size: int) -> int:
+    """Return how many rows like those of `batch` have about `size` bytes, at least one."""
+    return max(1, size * batch.num_rows // max(1, batch.nbytes))
 
 
 def _measure(path: Path) -> tuple[int, int]:
@@ -139,14 +154,19 @@ def read_batch(
     selection: Selection = ALL,
     after: Timestamp | None = None,
     reading: Reading | None = None,
+    *,
+    piece_bytes: int = ROW_GROUP_BYTES // 2,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the updates of a batch, in pieces, under the schema's own names.
+    """Yield the updates of a batch under the schema's own names, in pieces of about so many bytes.
 
-    Those of the selection, and if `after` is given at later times; `reading` counts the parts.
+    Those of the selection, and if `after` is given at later times; `reading` counts the parts. The
+    file is not held in memory, but for a page of each column.
     """
     with (
         blob.open(batch.key) as source,
-        pq.ParquetFile(source, page_checksum_verification=True) as file,
+        pq.ParquetFile(
+            source, buffer_size=PAGE_BYTES, pre_buffer=False, page_checksum_verification=True
+        ) as file,
     ):
         found = file.schema_arrow
         if found.types != schema.types or file.metadata.num_rows != batch.rows:
@@ -160,5 +180,12 @@ def read_batch(
             batch.since,
         ):
             raise DataCorrupted(f'batch "{batch.key}" promises {promise}')
-        counted = reading or Reading()
-        yield from read_parts(file, schema, selection, after, counted, ROW_GROUP_ROWS // 2)
+        first = (
+            next(file.iter_batches(ROWS_LOOKED_AT, row_groups=[0], use_threads=False), None)
+            if batch.rows
+            else None
+        )
+        if first is None:
+            return
+        rows = min(_rows_of(first, piece_bytes), ROW_GROUP_ROWS // 2)
+        yield from read_parts(file, schema, selection, after, reading or Reading(), rows)

@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain, count
@@ -31,7 +31,7 @@ from foreshore.ids import GlobalId
 from foreshore.storage.batch import Promise, read_batch, verify_batch, write_batch
 from foreshore.storage.blob import Blob
 from foreshore.storage.consensus import Consensus
-from foreshore.storage.consolidate import consolidate
+from foreshore.storage.consolidate import consolidate, merge
 from foreshore.storage.epoch import Register
 from foreshore.storage.fault import Determinate, Indeterminate
 from foreshore.storage.lease import Leases
@@ -59,6 +59,11 @@ WORTH_SEALING = 8 << 20  # bytes of sealed segments
 MANY = 8  # sealed segments
 ROWS_OF_A_FILE = 1_000  # a file costs about as much as so many rows, even without any
 WORTH_REWRITING = 10_000  # loose updates
+MERGED_BYTES = 8 << 20  # of all batches of a merge that are in memory at once
+
+
+# What gives a shard's updates as of a since, sorted: their schema, since, a scratch directory.
+Consolidated = Callable[[pa.Schema, Timestamp, Path], Iterator[pa.RecordBatch]]
 
 
 class Compacter:
@@ -241,7 +246,7 @@ class Compacter:
             return
         upper = parts[-1].upper
         updates = chain.from_iterable(part.updates.to_batches() for part in parts)
-        batch = await self._write(shard, shard.sealed, upper, updates)
+        batch = await self._write(shard, shard.sealed, upper, partial(consolidate, updates))
         register = self._registers.get(shard.id)
         if register is None:
             register = Register(self._consensus, key_of(shard.id), TraceState)
@@ -261,8 +266,8 @@ class Compacter:
 
     async def _merge(self, shard: Shard, batches: tuple[Batch, ...]) -> None:
         """Make one batch of several neighbours."""
-        updates = self._read(batches, shard.schema)
-        merged = await self._write(shard, batches[0].lower, batches[-1].upper, updates)
+        runs = [self._read(batch, shard.schema, MERGED_BYTES // len(batches)) for batch in batches]
+        merged = await self._write(shard, batches[0].lower, batches[-1].upper, partial(merge, runs))
         register = self._registers[shard.id]
         assert register.value is not None
         new = with_merged(register.value, batches, merged)
@@ -278,13 +283,12 @@ class Compacter:
         if shard.id not in self._shards:
             self.drop(shard.id)
 
-    def _read(self, batches: Iterable[Batch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            verify_batch(self._blob, batch)
-            yield from read_batch(self._blob, batch, schema)
+    def _read(self, batch: Batch, schema: pa.Schema, piece_bytes: int) -> Iterator[pa.RecordBatch]:
+        verify_batch(self._blob, batch)
+        yield from self._until_closing(read_batch(self._blob, batch, schema, piece_bytes=piece_bytes))
 
     async def _write(
-        self, shard: Shard, lower: Timestamp, upper: Timestamp, updates: Iterator[pa.RecordBatch]
+        self, shard: Shard, lower: Timestamp, upper: Timestamp, consolidated: Consolidated
     ) -> Batch:
         since = min(shard.durable_since, upper - 1)
         key = f"{shard.id}/{self._epoch:06}-{next(self._numbers):06}.parquet"
@@ -298,13 +302,11 @@ class Compacter:
                 self._scratch / key.replace("/", "-"),
                 shard.schema,
                 promise,
-                self._until_closing(
-                    consolidate(self._until_closing(updates), shard.schema, since, self._scratch)
-                ),
+                self._until_closing(consolidated(shard.schema, since, self._scratch)),
             ),
         )
 
-    def _until_closing(self, updates: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _until_closing(self, updates: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in updates:
             if self._closing:
                 raise Unavailable("compaction was interrupted")

@@ -1,24 +1,36 @@
 """Consolidation: the fewest updates that say the same from `since` on.
 
 Times before `since` move to `since`, diffs of equal (row, time) are added, zeros vanish. The result
-is sorted by row, column by column in their order, and then by time. DuckDB does the work, spilling
-to disk what does not fit in a bounded memory.
+is sorted by row, column by column in their order, and then by time.
+
+    consolidate    of updates in any order: DuckDB sorts them, spilling what is too much
+    merge          of runs that are sorted already: in memory that does not grow with them
+
+A merge takes from each run a piece of its front. No run will give anything before the end of its
+piece, so what all of them have up to the earliest of these ends is complete: it is consolidated and
+goes out, but for the last row, to which the next round may add.
 
 Two rows are the same only if they are bit for bit: adding 0.0 to -0.0 would change what is stored.
 So DuckDB does not see the columns' types but the integers that they are made of, under names of our
 own.
 """
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
+from foreshore.errors import DataCorrupted
 from foreshore.update import Timestamp
 
-MEMORY = "512MB"
+MEMORY = "128MB"
 ROWS_AT_ONCE = 1 << 16
+
+_Key = tuple[object, ...]
 
 
 def consolidate(
@@ -30,29 +42,114 @@ def consolidate(
     what does not fit in memory.
     """
     exact = exact_schema(schema)
-    reader = pa.RecordBatchReader.from_batches(exact, (_exact(u, exact) for u in updates))
-    columns = ", ".join(f"c{i}" for i in range(len(schema) - 2))
-    key = f"{columns}, t" if columns else "t"
-    query = (
-        f"SELECT {key}, CAST(sum(d) AS BIGINT) AS d"
-        f" FROM (SELECT * REPLACE (greatest(t, {int(since)}) AS t) FROM updates)"
-        f" GROUP BY {key} HAVING sum(d) <> 0 ORDER BY {key}"
-    )
-    with duckdb.connect(config=_config(scratch)) as connection:
-        result = connection.from_arrow(reader).query("updates", query)
+    pieces = (_exact(update, exact, since) for update in updates)
+    with closing(_connect(scratch)) as connection:
+        reader = pa.RecordBatchReader.from_batches(exact, pieces)
+        result = connection.from_arrow(reader).query("updates", _query(schema))
         for batch in result.to_arrow_reader(ROWS_AT_ONCE):
             if batch.num_rows:
                 yield _original(batch, exact, schema)
 
 
-def _config(scratch: Path) -> dict[str, str | int]:
-    return {
-        "threads": 1,
-        "memory_limit": MEMORY,
-        "temp_directory": str(scratch),
-        "autoinstall_known_extensions": "false",
-        "autoload_known_extensions": "false",
-    }
+def merge(
+    runs: Sequence[Iterator[pa.RecordBatch]], schema: pa.Schema, since: Timestamp, scratch: Path
+) -> Iterator[pa.RecordBatch]:
+    """Yield the consolidated updates of all runs as of `since`, sorted.
+
+    Each run is sorted by row and time. At no time is more held than a piece of each. Raises
+    DataCorrupted where a piece begins before the end of the one before.
+    """
+    exact = exact_schema(schema)
+    query = _query(schema)
+    live = [run for run in (_Run(pieces, exact, since) for pieces in runs) if run.fill()]
+    last = pa.RecordBatch.from_pylist([], exact)  # may yet be added to
+    with closing(_connect(scratch)) as connection:
+        while live:
+            bound = min(run.end for run in live)
+            complete = pa.Table.from_batches([last, *(run.take(bound) for run in live)], exact)
+            result = connection.from_arrow(complete).query("updates", query).to_arrow_table()
+            live = [run for run in live if run.fill()]
+            if result.num_rows == 0:
+                last = last.slice(0, 0)
+                continue
+            (batch,) = result.cast(exact).combine_chunks().to_batches()
+            last = batch.take([batch.num_rows - 1])  # a copy, which keeps nothing else
+            if batch.num_rows > 1:
+                yield _original(batch.slice(0, batch.num_rows - 1), exact, schema)
+    if last.num_rows:
+        yield _original(last, exact, schema)
+
+
+class _Run:
+    """A run of which a piece is in memory."""
+
+    def __init__(
+        self, pieces: Iterator[pa.RecordBatch], exact: pa.Schema, since: Timestamp
+    ) -> None:
+        self.end: _Key = ()  # of the piece: nothing that is still to be read comes before it
+        self._pieces = pieces
+        self._exact = exact
+        self._since = since
+        self._piece: pa.RecordBatch | None = None
+
+    def fill(self) -> bool:
+        """Have a piece, the next one if the last is used up; return whether there is one."""
+        while self._piece is None or self._piece.num_rows == 0:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return False
+            self._piece = _exact(piece, self._exact, self._since)
+            if self._piece.num_rows:
+                if self._key(0) < self.end:
+                    raise DataCorrupted("updates of a batch are not sorted")
+                self.end = self._key(self._piece.num_rows - 1)
+        return True
+
+    def take(self, bound: _Key) -> pa.RecordBatch:
+        """Return the updates up to `bound`, which the piece then no longer has."""
+        piece = self._piece
+        assert piece is not None
+        rows = bisect_right(range(piece.num_rows), bound, key=self._key)
+        self._piece = piece.slice(rows)
+        return piece.slice(0, rows)
+
+    def _key(self, row: int) -> _Key:
+        """Return what the row and its time are ordered by, as DuckDB orders them."""
+        piece = self._piece
+        assert piece is not None
+        return tuple(_ordered(column[row].as_py()) for column in piece.columns[:-1])
+
+
+def _ordered(value: object) -> tuple[bool, object]:
+    """Return a value as Python is to compare it: nulls last, also within arrays and structs."""
+    match value:
+        case None:
+            return True, None
+        case list():
+            return False, tuple(map(_ordered, value))
+        case dict():
+            return False, tuple(map(_ordered, value.values()))
+    return False, value
+
+
+def _query(schema: pa.Schema) -> str:
+    key = ", ".join([*(f"c{i}" for i in range(len(schema) - 2)), "t"])
+    return (
+        f"SELECT {key}, CAST(sum(d) AS BIGINT) AS d FROM updates"
+        f" GROUP BY {key} HAVING sum(d) <> 0 ORDER BY {key}"
+    )
+
+
+def _connect(scratch: Path) -> duckdb.DuckDBPyConnection:
+    return duckdb.connect(
+        config={
+            "threads": 1,
+            "memory_limit": MEMORY,
+            "temp_directory": str(scratch),
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+        }
+    )
 
 
 def exact_schema(schema: pa.Schema) -> pa.Schema:
@@ -70,14 +167,15 @@ def exact_type(type: pa.DataType) -> pa.DataType:
     return type
 
 
-def _exact(batch: pa.RecordBatch, exact: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [
-            column if column.type == type else column.view(type)
-            for column, type in zip(batch.columns, exact.types, strict=True)
-        ],
-        schema=exact,
-    )
+def _exact(batch: pa.RecordBatch, exact: pa.Schema, since: Timestamp) -> pa.RecordBatch:
+    """Return the updates under their exact types, no time before `since`."""
+    *row, times, diffs = batch.columns
+    columns = [
+        column if column.type == type else column.view(type)
+        for column, type in zip(row, exact.types[:-2], strict=True)
+    ]
+    late = pa.array(np.maximum(times.to_numpy(), since))
+    return pa.RecordBatch.from_arrays([*columns, late, diffs], schema=exact)
 
 
 def _original(batch: pa.RecordBatch, exact: pa.Schema, schema: pa.Schema) -> pa.RecordBatch:

@@ -1,0 +1,162 @@
+"""A merge of sorted runs gives what sorting everything at once gives, in memory that stays small."""
+
+import asyncio
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from foreshore.errors import DataCorrupted
+from foreshore.storage.consolidate import consolidate, merge
+from foreshore.storage.controller import ShardWrite
+from foreshore.types import SqlType, arrow_type
+from foreshore.update import update_schema
+from tests.bench import compaction
+from tests.storage.harness import ROWS, U1, Update, open_at, put, run, table, updates_of, write
+from tests.storage.test_batch import VALUES, bits, column
+
+
+def in_pieces(whole: pa.Table, rows: int) -> Iterator[pa.RecordBatch]:
+    for start in range(0, whole.num_rows, rows):
+        yield from whole.slice(start, rows).combine_chunks().to_batches()
+
+
+def sorted_runs(
+    schema: pa.Schema, tables: list[pa.Table], since: int, scratch: Path
+) -> list[pa.Table]:
+    return [
+        pa.Table.from_batches(consolidate(t.to_batches(), schema, since, scratch), schema)
+        for t in tables
+    ]
+
+
+def check(schema: pa.Schema, tables: list[pa.Table], since: int, rows: int, scratch: Path) -> int:
+    """Compare both ways; the runs' own times go back to before `since`."""
+    runs = sorted_runs(schema, tables, 0, scratch)
+    everything = [batch for t in tables for batch in t.to_batches()]
+    expected = pa.Table.from_batches(consolidate(everything, schema, since, scratch), schema)
+    merged = merge([in_pieces(run, rows) for run in runs], schema, since, scratch)
+    found = pa.Table.from_batches(merged, schema)
+    for name in range(len(schema)):
+        assert bits(found.column(name).combine_chunks()) == bits(
+            expected.column(name).combine_chunks()
+        )
+    return found.num_rows
+
+
+@pytest.mark.parametrize("type", [type for type, _ in VALUES], ids=str)
+def test_values_of_every_type_come_in_the_order_they_are_sorted_in(
+    type: SqlType, tmp_path: Path
+) -> None:
+    given = next(values for each, values in VALUES if each == type)
+    schema = update_schema(pa.schema([("a", arrow_type(type)), ("b", pa.int32())]))
+    chance = random.Random(str(type))
+
+    def some() -> pa.Table:
+        rows = range(12)
+        return pa.table(
+            [
+                column(type, [chance.choice([*given, None]) for _ in rows]),
+                pa.array([chance.choice([1, 2, None]) for _ in rows], pa.int32()),
+                pa.array([chance.randrange(6) for _ in rows]),
+                pa.array([chance.choice([1, -1]) for _ in rows]),
+            ],
+            schema=schema,
+        )
+
+    check(schema, [some() for _ in range(3)], 3, 5, tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_merge_is_a_consolidation(seed: int, tmp_path: Path) -> None:
+    chance = random.Random(seed)
+
+    def updates() -> Iterator[Update]:
+        for _ in range(chance.choice([0, 1, 30, 100])):
+            row = (chance.choice([None, *range(8)]), chance.choice(["", "a", "b", "ß", None]))
+            yield row, chance.randrange(10), chance.choice([1, -1])
+
+    tables = [table(updates()) for _ in range(chance.randrange(1, 6))]
+    since = chance.choice([0, 4, 9])
+    check(update_schema(ROWS), tables, since, chance.choice([3, 7, 50]), tmp_path)
+
+
+def test_what_cancels_over_the_ends_of_pieces_is_gone(tmp_path: Path) -> None:
+    schema = update_schema(ROWS)
+    runs = [
+        [((k, "x"), 0, 1) for k in range(10)],
+        [((k, "x"), 1, -1) for k in range(10)],
+        [((9, "x"), time, 1 if time % 2 else -1) for time in range(20)],
+    ]
+    for rows in (1, 3, 11):
+        merged = merge([in_pieces(table(each), rows) for each in runs], schema, 20, tmp_path)
+        assert list(merged) == []
+
+
+def test_one_row_that_changes_for_ever_is_held_once(tmp_path: Path) -> None:
+    """Each piece becomes the one row to which the next adds."""
+    pieces = 50
+
+    def changes() -> Iterator[pa.RecordBatch]:
+        for piece in range(pieces):
+            yield from table([((1, "x"), piece, 1)] * 50).to_batches()
+
+    (batch,) = merge([changes(), changes()], update_schema(ROWS), pieces, tmp_path)
+    assert updates_of([pa.table(batch)]) == [((1, "x"), pieces, 2 * 50 * pieces)]
+
+
+def test_pieces_out_of_order_are_damage(tmp_path: Path) -> None:
+    pieces = [table([((k, "x"), 0, 1)]).to_batches()[0] for k in (1, 3, 2)]
+    with pytest.raises(DataCorrupted, match="not sorted"):
+        list(merge([iter(pieces)], update_schema(ROWS), 0, tmp_path))
+
+
+def test_a_merge_needs_little_memory_however_much_is_merged(tmp_path: Path) -> None:
+    """`python -m tests.bench.compaction` does the same with 2 GiB."""
+    (tmp_path / "small").mkdir()
+    (tmp_path / "large").mkdir()
+    small = compaction.figures(8, tmp_path / "small")
+    large = compaction.figures(120, tmp_path / "large")
+    assert large.batches > 100
+    assert large.peak < 300
+    assert large.peak - small.peak < 70, (small, large)
+
+
+def test_a_million_updates_to_one_row_leave_one(tmp_path: Path) -> None:
+    appends, each = 20, 25_000  # of which each takes the row that was and gives another
+
+    def changes(lower: int, upper: int) -> pa.Table:
+        times = pa.array(range(lower, upper))
+        parts = [
+            [keys, pc.cast(pc.add(times, shift), pa.string()), times, pa.repeat(diff, each)]
+            for keys in [pa.repeat(pa.scalar(1, pa.int64()), each)]
+            for shift, diff in ((0, 1), (-1, -1))
+        ]
+        schema = update_schema(ROWS)
+        return pa.concat_tables(pa.table(part, schema=schema) for part in parts)
+
+    async def main() -> None:
+        controller = await open_at(tmp_path, segment_bytes=1 << 20)
+        read, _ = await controller.create(U1, ROWS)
+        await put(controller, write(U1, 0, 1, ((1, "0"), 0, 1)))
+        for lower in range(1, 1 + appends * each, each):
+            upper = lower + each
+            await put(controller, ShardWrite(U1, lower, upper, changes(lower, upper)))
+        read = await controller.downgrade_capability(read, upper - 1)
+        await put(controller, write(U1, upper, upper + 1))  # makes the since durable
+        await controller.settle()
+        (batch,) = controller._shards[U1].batches
+        assert batch.rows == 1
+        await asyncio.gather(*controller._compacter._deleting)
+        assert sum(size for _, size in controller._blob.list("")) < 4_000
+        assert sum(path.stat().st_size for path in (tmp_path / "log").iterdir()) < 4_000
+        snapshot = controller.snapshot(read, upper - 1)
+        rows = (await snapshot.rows()).to_pylist()
+        assert rows == [{"k": 1, "v": str(upper - 1), "__diff": 1}]
+        snapshot.release()
+        await controller.close()
+
+    run(main)
