@@ -8,7 +8,6 @@ catalog when the last process ended is dropped.
 import asyncio
 import logging
 import os
-import struct
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
@@ -34,7 +33,6 @@ from foreshore.clock import Clock
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.controller import ComputeController
 from foreshore.errors import (
-    Conflict,
     DatabaseError,
     InternalError,
     InvalidAuthorization,
@@ -47,42 +45,41 @@ from foreshore.ids import GlobalId, is_user, number_of
 from foreshore.sql.parse import parse
 from foreshore.sql.plan import CreateIndex, CreateMaterializedView, CreateTable, CreateView
 from foreshore.sql.planner import plan_statement
-from foreshore.storage.consensus import Committed, Consensus, Mismatch
+from foreshore.storage.consensus import Consensus
 from foreshore.storage.controller import StorageController
+from foreshore.storage.epoch import Register
+from foreshore.storage.epoch import State as RegisterState
 from foreshore.update import Timestamp
 
 logger = logging.getLogger(__name__)
 
-ORACLE_KEY = "oracle/epoch_ms"
+ORACLE_KEY = "oracle"
 THREADS = 4
+
+
+class Reserved(RegisterState, frozen=True, kw_only=True):
+    """The end of the times that may have been given out."""
+
+    end: Timestamp
 
 
 class ConsensusReservation:
     """The oracle's reserved range, as a register of storage's consensus."""
 
-    def __init__(self, consensus: Consensus) -> None:
-        self._consensus = consensus
-        self._seqno: int | None = None
+    def __init__(self, consensus: Consensus, epoch: int) -> None:
+        self._epoch = epoch
+        self._register = Register(consensus, ORACLE_KEY, Reserved)
 
     async def load(self) -> Timestamp:
-        """Return the last stored end."""
-        head = await self._consensus.head(ORACLE_KEY)
-        if head is None:
-            return 0
-        self._seqno = head.seqno
-        return int(struct.unpack(">q", head.data)[0])
+        """Return the last stored end, and take the register over from earlier environments."""
+        state = await self._register.claim(self._epoch, Reserved(epoch=self._epoch, end=0))
+        assert state is not None
+        return state.end
 
     async def store(self, end: Timestamp) -> None:
-        """Make `end` durable."""
-        data = struct.pack(">q", end)
-        match await self._consensus.compare_and_set(ORACLE_KEY, self._seqno, data):
-            case Committed(seqno=seqno):
-                self._seqno = seqno
-                await self._consensus.truncate(ORACLE_KEY, seqno)
-            case Mismatch():
-                raise Conflict(
-                    "another environment has taken over the timestamps", sqlstate="57P01"
-                )
+        """Make `end` durable; raises Fenced if another environment has taken over."""
+        state = Reserved(epoch=self._epoch, end=end)
+        await self._register.change_with_patience(state)
 
 
 class Environment:
@@ -112,7 +109,7 @@ class Environment:
         capabilities = await storage.acquire_capabilities(storage.ids())
         at_least = max(storage.upper(id) for id in storage.ids())
         oracle = await TimestampOracle.open(
-            clock, ConsensusReservation(storage.consensus), at_least
+            clock, ConsensusReservation(storage.consensus, storage.epoch), at_least
         )
         loaded = await _load(storage, capabilities[CATALOG_SHARD][0])
         state = loaded or first_state()
@@ -125,13 +122,17 @@ class Environment:
                 logger.warning("dropping a shard that is in no catalog", extra={"shard": id})
                 await storage.drop(id)
                 del capabilities[id]
-        directory = os.path.abspath(data_dir)  # noqa: ASYNC240 - looks at no file
-        options = {"directories": directory, **(engine_options or {})}
+        options = {
+            "data_dir": os.path.abspath(data_dir),  # noqa: ASYNC240 - looks at no file
+            **(engine_options or {}),
+        }
         compute = ComputeController(
             storage, lambda id: coordinator.capabilities[id][0], options=options
         )
         executor = ThreadPoolExecutor(THREADS, "query")
-        engine = await blocking.run(None, lambda: DuckDbEngine(directories=[directory], threads=2))
+        engine = await blocking.run(
+            None, lambda: DuckDbEngine(directories=[str(storage.files.root)], threads=2)
+        )
         coordinator = Coordinator(
             clock=clock,
             storage=storage,

@@ -15,6 +15,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -199,8 +200,9 @@ class Running:
         if self._dataflow is not None:  # of an attempt that failed
             self._dataflow.close()
         self._dataflow = engine.create(self.description, schemas)
-        output = self._dataflow.hydrate({id: c.input for id, c in self._contents.items()})
-        output = self._conformed(output)
+        with ExitStack() as reading:
+            inputs = {id: reading.enter_context(c.input()) for id, c in self._contents.items()}
+            output = self._conformed(self._dataflow.hydrate(inputs))
         as_of = self.description.as_of
         later = {id: contents.after(as_of) for id, contents in self._contents.items()}
         sent = self._initial(output)

@@ -1,11 +1,13 @@
 """Inputs on their way to a replica: a storage snapshot as a message, and what is read of it there.
 
-The environment describes a snapshot (`describe`): the batch files by path, and the unsealed tail
-as tables that travel beside the message. The replica takes it as an engine's input
-(`Contents.input`), or reads parts of it itself: the updates after a time, or the rows at one.
+The environment describes a snapshot (`describe`): the batch files by key, and the unsealed tail
+as tables that travel beside the message. The replica has the files on its machine, checked, and
+gives them to an engine (`Contents.input`), or reads parts of them itself: the updates after a time,
+or the rows at one. All of that belongs on a thread.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -17,12 +19,16 @@ from foreshore.compute.protocol import InputFile, InputSnapshot
 from foreshore.compute.transport import decode_schema, encode_schema
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import Snapshot
+from foreshore.storage.local_files import LocalFiles
 from foreshore.update import TIME, Timestamp, update_schema
 
 
 def describe(snapshot: Snapshot) -> tuple[InputSnapshot, list[pa.Table]]:
     """Return the snapshot as a part of a message, and the tables to go with it."""
-    files = tuple(InputFile(f.path, f.lower, f.upper, f.since, f.rows) for f in snapshot.files)
+    files = tuple(
+        InputFile(f.key, f.bytes, f.checksum, f.lower, f.upper, f.since, f.rows)
+        for f in snapshot.files
+    )
     tables = [table for table in snapshot.tail if table.num_rows]
     schema = encode_schema(snapshot.schema)
     return (
@@ -51,39 +57,40 @@ class Contents:
     snapshot: InputSnapshot
     schema: pa.Schema  # of the rows
     tail: tuple[pa.Table, ...]
+    files: LocalFiles
 
-    @property
-    def input(self) -> Input:
-        """The snapshot as engines take it."""
-        return Input(self.schema, tuple(file.path for file in self.snapshot.files), self.tail)
+    @contextmanager
+    def input(self) -> Iterator[Input]:
+        """Have the snapshot as engines take it, for the length of a block."""
+        with self.files.of(self.snapshot.files) as paths:
+            yield Input(self.schema, tuple(map(str, paths)), self.tail)
 
     def after(self, time: Timestamp) -> list[pa.Table]:
         """Read the updates later than `time`, which is not before since - 1."""
         assert time >= self.snapshot.since - 1, (time, self.snapshot)
         schema = update_schema(self.schema)
-        found = []
-        for file in self.snapshot.files:
-            if file.upper > time + 1:
-                found.append(pq.read_table(file.path, filters=[(TIME, ">", time)]))
+        later = [file for file in self.snapshot.files if file.upper > time + 1]
+        with self.files.of(later) as paths:
+            found = [pq.read_table(path, filters=[(TIME, ">", time)]) for path in paths]
         found += (table.filter(pc.greater(times_of(table), time)) for table in self.tail)
         return [conform(table, schema) for table in found if table.num_rows]
 
     def until(self, time: Timestamp) -> list[pa.Table]:
         """Read the updates at or before `time`."""
         schema = update_schema(self.schema)
-        found = [
-            pq.read_table(file.path, filters=[(TIME, "<=", time)])
-            for file in self.snapshot.files
-            if file.lower <= time
-        ]
+        earlier = [file for file in self.snapshot.files if file.lower <= time]
+        with self.files.of(earlier) as paths:
+            found = [pq.read_table(path, filters=[(TIME, "<=", time)]) for path in paths]
         found += (table.filter(pc.less_equal(times_of(table), time)) for table in self.tail)
         return [conform(table, schema) for table in found if table.num_rows]
 
 
-def arrived(snapshots: Sequence[InputSnapshot], tables: Iterator[pa.Table]) -> list[Contents]:
+def arrived(
+    snapshots: Sequence[InputSnapshot], tables: Iterator[pa.Table], files: LocalFiles
+) -> list[Contents]:
     """Return the snapshots with the tables that came with them, taking those from `tables`."""
     return [
-        Contents(s, decode_schema(s.schema), tuple(next(tables) for _ in range(s.tables)))
+        Contents(s, decode_schema(s.schema), tuple(next(tables) for _ in range(s.tables)), files)
         for s in snapshots
     ]
 

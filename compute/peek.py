@@ -12,6 +12,7 @@ least error.
 
 import logging
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -86,14 +87,17 @@ def answer_by_engine(
     cancellation: Cancellation,
 ) -> pa.Table:
     """Return the answer of a peek that is evaluated whole, on the caller's thread."""
-    inputs: dict[GlobalId, Input] = {id: contents.input for id, contents in snapshots.items()}
+    inputs: dict[GlobalId, Input] = {}
     for id, index in indexes.items():
         index.check(peek.as_of)
         rows = pa.Table.from_batches([index.rows.scan(peek.as_of)])
         inputs[id] = Input(rows.schema, (), (with_times(rows, peek.as_of),))
-    if cancellation.cancelled:
-        raise QueryCanceled
-    result = engine.evaluate(peek.relation, inputs, peek.as_of, cancellation)
+    with ExitStack() as reading:
+        for id, contents in snapshots.items():
+            inputs[id] = reading.enter_context(contents.input())
+        if cancellation.cancelled:
+            raise QueryCanceled
+        result = engine.evaluate(peek.relation, inputs, peek.as_of, cancellation)
     rows = _expanded(result, columns_of(peek.relation))
     if peek.finishing is not None:
         rows = finish(rows, peek.finishing)

@@ -85,9 +85,14 @@ class InitializationComplete(Message, frozen=True):
 
 
 class InputFile(msgspec.Struct, frozen=True, array_like=True):
-    """A batch file that a replica reads by its path."""
+    """A batch file, which a replica reads from the blob store by its key.
 
-    path: str
+    `bytes` is its length and `checksum` the CRC-32 of all of it.
+    """
+
+    key: str
+    bytes: int
+    checksum: int
     lower: int
     upper: int
     since: int

@@ -69,6 +69,8 @@ from foreshore.compute.transport import (
 from foreshore.errors import InvalidParameterValue, QueryCanceled
 from foreshore.ids import GlobalId
 from foreshore.lifeline import standard_input_ends
+from foreshore.storage.blob import open_blob
+from foreshore.storage.local_files import LocalFiles
 
 logger = logging.getLogger(__name__)
 
@@ -79,6 +81,16 @@ STEP_THREADS = 2
 RETRY_SECONDS = (0.2, 1.0, 5.0, 30.0)
 
 EngineFactory = Callable[[Mapping[str, str]], Engine]
+
+
+def local_files(options: Mapping[str, str]) -> LocalFiles:
+    """Return the batches that the environment's blob store has, as files of this machine.
+
+    `blob` and `data_dir` are as the environment was given them.
+    """
+    blob = open_blob(options.get("blob"), Path(options["data_dir"]))
+    parent = os.environ.get(SCRATCH_VARIABLE) or tempfile.mkdtemp(prefix="foreshore-")
+    return LocalFiles(blob, Path(parent) / "batches")
 
 
 def duckdb_engine(options: Mapping[str, str]) -> Engine:
@@ -121,6 +133,7 @@ class Replica:
         self._engines = engines
         self._connection: Connection[Command] | None = None
         self._instance: CreateInstance | None = None
+        self._files: LocalFiles | None = None
         self._engine: Engine | None = None
         self._tick_seconds = 0.0
         self._failure: str | None = None
@@ -201,7 +214,7 @@ class Replica:
                 if self._history is not None:
                     self._history.append((command, tables))
                 else:
-                    self._create(_wanted(command, tables))
+                    self._create(_wanted(command, tables, self._opened()))
             case Follow():
                 if self._history is not None:
                     self._follows.append(command)
@@ -231,11 +244,16 @@ class Replica:
             os._exit(3)  # the engine cannot be exchanged while its threads run
         if self._instance is None:
             self._instance = command
+            self._files = local_files(command.options)
             seconds = TICK_SECONDS.get(command.engine, 0.0)
             self._tick_seconds = (
                 float(command.options.get("tick_interval_ms", seconds * 1000)) / 1000
             )
             self._spawn(asyncio.get_running_loop().create_task(self._start_engine(command)))
+
+    def _opened(self) -> LocalFiles:
+        assert self._files is not None, "no instance has been created"
+        return self._files
 
     async def _start_engine(self, command: CreateInstance) -> None:
         """Start the engine, however often it takes."""
@@ -244,7 +262,8 @@ class Replica:
             try:
                 if factory is None:
                     raise InvalidParameterValue(f'unknown engine "{command.engine}"')
-                self._engine = await blocking.run(self._hydration, factory, command.options)
+                options = {**command.options, "directories": str(self._opened().root)}
+                self._engine = await blocking.run(self._hydration, factory, options)
                 self._failure = None
             except Exception as error:
                 logger.exception("the engine does not start")
@@ -261,7 +280,7 @@ class Replica:
 
     def _reconcile(self) -> None:
         assert self._history is not None, "history ends twice"
-        wanted = {c.description.id: _wanted(c, t) for c, t in self._history}
+        wanted = {c.description.id: _wanted(c, t, self._opened()) for c, t in self._history}
         self._history = None
         for id, running in list(self._dataflows.items()):
             if id in wanted and fits(running, wanted[id]):
@@ -557,7 +576,7 @@ class Replica:
                 work = partial(answer_from_index, peek, indexes[peek.index])
             else:
                 assert self._engine is not None
-                contents = arrived(peek.snapshots, iter(tables))
+                contents = arrived(peek.snapshots, iter(tables), self._opened())
                 work = partial(
                     answer_by_engine,
                     peek,
@@ -603,10 +622,10 @@ class Replica:
         self._send(Status(self._engine is not None, dataflows, self._failure))
 
 
-def _wanted(command: CreateDataflow, tables: Tables) -> Wanted:
+def _wanted(command: CreateDataflow, tables: Tables, files: LocalFiles) -> Wanted:
     rest = iter(tables)
-    imports = {c.snapshot.id: c for c in arrived(command.snapshots, rest)}
-    persisted = {c.snapshot.id: c for c in arrived(command.persisted, rest)}
+    imports = {c.snapshot.id: c for c in arrived(command.snapshots, rest, files)}
+    persisted = {c.snapshot.id: c for c in arrived(command.persisted, rest, files)}
     return Wanted(command.description, imports, persisted)
 
 

@@ -95,7 +95,10 @@ async def serve(options: ServeOptions) -> None:
             storage=storage,
             clock=SystemClock(),
             data_dir=options.data_dir,
-            engine_options={"master": options.spark_master},
+            engine_options={
+                "master": options.spark_master,
+                **({} if options.blob is None else {"blob": options.blob}),
+            },
         )
         try:
             authenticator = await blocking.run(None, Authenticator.of, ROLE, options.password)

@@ -22,16 +22,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from foreshore.errors import DataCorrupted
-from foreshore.storage.blob import Blob
+from foreshore.storage.local_files import PIECE_BYTES, LocalFiles
 from foreshore.storage.selection import ALL, Reading, Selection, read_parts
 from foreshore.storage.trace import Batch
 from foreshore.update import DIFF, TIME, Timestamp
 
 METADATA = b"foreshore"
 ROW_GROUP_ROWS = 1 << 17
-ROW_GROUP_BYTES = 16 << 20  # as Arrow; bounds what a reader has in memory, however wide the rows
+ROW_GROUP_BYTES = 8 << 20  # as Arrow; bounds what a reader has in memory, however wide the rows
 PAGE_BYTES = 128 << 10
-PIECE_BYTES = 1 << 20
 ROWS_LOOKED_AT = 256
 
 
@@ -67,7 +66,7 @@ def file_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def write_batch(
-    blob: Blob,
+    files: LocalFiles,
     key: str,
     scratch: Path,
     schema: pa.Schema,
@@ -96,7 +95,7 @@ def write_batch(
                     pa.Table.from_arrays(table.columns, schema=form), row_group_size=ROW_GROUP_ROWS
                 )
         size, checksum = _measure(scratch)
-        blob.put_file(key, scratch)
+        files.adopt(key, scratch)
     finally:
         scratch.unlink(missing_ok=True)
     return Batch(key, promise.lower, promise.upper, promise.since, rows, loose, size, checksum)
@@ -119,7 +118,7 @@ def _row_groups(updates: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterato
 
 def _rows_of(batch: pa.RecordBatch, size: int) -> int:
     """Return how many rows like those of `batch` have about `size` bytes, at least one."""
-    return max(1, size * batch.num_rows // max(1, batch.nbytes))
+    return max(1, size * int(batch.num_rows) // max(1, int(batch.nbytes)))
 
 
 def _measure(path: Path) -> tuple[int, int]:
@@ -131,31 +130,15 @@ def _measure(path: Path) -> tuple[int, int]:
     return size, checksum
 
 
-def verify_batch(blob: Blob, batch: Batch) -> None:
-    """Raise DataCorrupted unless the file is the one that the state names, byte for byte."""
-    size = checksum = 0
-    try:
-        with blob.open(batch.key) as file:
-            while piece := file.read(PIECE_BYTES):
-                size += len(piece)
-                checksum = zlib.crc32(piece, checksum)
-    except FileNotFoundError:
-        raise DataCorrupted(f'batch "{batch.key}" is missing') from None
-    if size != batch.bytes:
-        raise DataCorrupted(f'batch "{batch.key}" has {size} bytes instead of {batch.bytes}')
-    if checksum != batch.checksum:
-        raise DataCorrupted(f'batch "{batch.key}" has a wrong checksum')
-
-
 def read_batch(
-    blob: Blob,
+    files: LocalFiles,
     batch: Batch,
     schema: pa.Schema,
     selection: Selection = ALL,
     after: Timestamp | None = None,
     reading: Reading | None = None,
     *,
-    piece_bytes: int = ROW_GROUP_BYTES // 2,
+    piece_bytes: int = ROW_GROUP_BYTES,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the updates of a batch under the schema's own names, in pieces of about so many bytes.
 
@@ -163,9 +146,9 @@ def read_batch(
     file is not held in memory, but for a page of each column.
     """
     with (
-        blob.open(batch.key) as source,
+        files.of([batch]) as (path,),
         pq.ParquetFile(
-            source, buffer_size=PAGE_BYTES, pre_buffer=False, page_checksum_verification=True
+            path, buffer_size=PAGE_BYTES, pre_buffer=False, page_checksum_verification=True
         ) as file,
     ):
         found = file.schema_arrow

@@ -1,13 +1,14 @@
 """Blobs: immutable named bytes, where batches live.
 
-    put(key, data)   whole and durable when it returns, replacing what was there
-    get(key)         all of it, or None
-    delete(key)      nothing is there afterwards, whether or not something was
-    list(prefix)     keys with their sizes
+    put(key, data)     whole and durable when it returns, replacing what was there
+    create(key, data)  the same, if nothing was there
+    get(key)           all of it, or None
+    delete(key)        nothing is there afterwards, whether or not something was
+    list(prefix)       keys with their sizes
 
-That is all a shard asks of its store, so that any object store will do. Two conveniences change
-nothing of it: `put_file` hands over a file instead of its bytes, and `location` and `open` tell
-engines, which read Parquet in pieces, where a blob is.
+That is all a database asks of its store, so that any object store will do. What is large goes by
+file: `put_file` and `fetch` are put and get of one, and `local` names the file that a blob is
+already. Which files of a store are on this machine is `local_files.py`'s to know.
 
 Every call blocks and belongs on a thread.
 """
@@ -17,14 +18,13 @@ Every call blocks and belongs on a thread.
 
 import contextlib
 import os
+import shutil
 import threading
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
-
-import pyarrow as pa
 
 from foreshore.errors import InvalidParameterValue
 from foreshore.failpoint import reached
@@ -46,6 +46,14 @@ class Blob(Protocol):
         """Store the contents of `file`, durably and whole; `file` is gone afterwards."""
         ...
 
+    def create(self, key: str, data: bytes) -> bool:
+        """Store `data` if the key has no blob; return whether that was so."""
+        ...
+
+    def fetch(self, key: str, file: Path) -> bool:
+        """Write the blob's bytes to `file`; return whether there is such a blob."""
+        ...
+
     def delete(self, key: str) -> None:
         """Remove the blob, if there is one."""
         ...
@@ -54,12 +62,8 @@ class Blob(Protocol):
         """Yield key and size of each blob whose key starts with `prefix`."""
         ...
 
-    def location(self, key: str) -> str:
-        """Return the path or URL under which engines read the blob."""
-        ...
-
-    def open(self, key: str) -> pa.NativeFile:
-        """Open the blob for reading in pieces; raises FileNotFoundError."""
+    def local(self, key: str) -> Path | None:
+        """Return the file of this machine that the blob is, None in a store that is elsewhere."""
         ...
 
 
@@ -71,31 +75,58 @@ class FileBlob:
     """
 
     def __init__(self, root: Path) -> None:
+        """Open the store; the directory is made when there is something to put into it."""
         self.root = root
         self._scratch = root / ".scratch"
-        self._scratch.mkdir(parents=True, exist_ok=True)
-        sync_directory(root.parent)
-        for leftover in self._scratch.iterdir():
-            if not _belongs_to_a_live_process(leftover.name):
-                leftover.unlink(missing_ok=True)
         self._numbers = count()
 
     def get(self, key: str) -> bytes | None:
         try:
             return self._path(key).read_bytes()
-        except FileNotFoundError:
+        except (FileNotFoundError, IsADirectoryError):
             return None
 
     def put(self, key: str, data: bytes) -> None:
+        self.put_file(key, self._written(key, data))
+
+    def put_file(self, key: str, file: Path) -> None:
+        path = self._ready(key, file)
+        reached("batch.written")
+        try:
+            file.replace(path)
+            sync_directory(path.parent)
+        except OSError as error:
+            raise Indeterminate(f"cannot store blob {key}: {error.strerror}") from error
+
+    def create(self, key: str, data: bytes) -> bool:
+        file = self._written(key, data)
+        path = self._ready(key, file)
+        try:
+            path.hardlink_to(file)
+            sync_directory(path.parent)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise Indeterminate(f"cannot create blob {key}: {error.strerror}") from error
+        finally:
+            file.unlink(missing_ok=True)
+        return True
+
+    def _written(self, key: str, data: bytes) -> Path:
         file = self._scratch / f"{os.getpid()}-{id(self)}-{next(self._numbers)}"
         try:
+            self._make_directory(self._scratch)
+            for leftover in self._scratch.iterdir():
+                if not _belongs_to_a_live_process(leftover.name):
+                    leftover.unlink(missing_ok=True)
             file.write_bytes(data)
         except OSError as error:
             file.unlink(missing_ok=True)
             raise Determinate(f"cannot write blob {key}: {error.strerror}") from error
-        self.put_file(key, file)
+        return file
 
-    def put_file(self, key: str, file: Path) -> None:
+    def _ready(self, key: str, file: Path) -> Path:
+        """Return the place of the blob; `file` is durable, and so is the directory to hold it."""
         path = self._path(key)
         try:
             sync_file(file)
@@ -103,12 +134,14 @@ class FileBlob:
         except OSError as error:
             file.unlink(missing_ok=True)
             raise Determinate(f"cannot write blob {key}: {error.strerror}") from error
-        reached("batch.written")
+        return path
+
+    def fetch(self, key: str, file: Path) -> bool:
         try:
-            file.replace(path)
-            sync_directory(path.parent)
-        except OSError as error:
-            raise Indeterminate(f"cannot store blob {key}: {error.strerror}") from error
+            shutil.copyfile(self._path(key), file)
+        except (FileNotFoundError, IsADirectoryError):
+            return False
+        return True
 
     def delete(self, key: str) -> None:
         path = self._path(key)
@@ -130,11 +163,8 @@ class FileBlob:
                     with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
                         yield key, path.stat().st_size
 
-    def location(self, key: str) -> str:
-        return str(self._path(key))
-
-    def open(self, key: str) -> pa.NativeFile:
-        return pa.OSFile(str(self._path(key)), "rb")
+    def local(self, key: str) -> Path | None:
+        return self._path(key)
 
     def _path(self, key: str) -> Path:
         path = self.root / key
@@ -150,7 +180,7 @@ class FileBlob:
 
 
 class MemoryBlob:
-    """Blobs in memory, for tests and for databases that are to be forgotten."""
+    """Blobs in the memory of one process, for tests: a replica's process does not see them."""
 
     def __init__(self) -> None:
         self._blobs: dict[str, bytes] = {}
@@ -176,14 +206,18 @@ class MemoryBlob:
             found = [(k, len(v)) for k, v in self._blobs.items() if k.startswith(prefix)]
         yield from found
 
-    def location(self, key: str) -> str:
-        return f"memory:{key}"
+    def create(self, key: str, data: bytes) -> bool:
+        with self._lock:
+            return self._blobs.setdefault(key, new := bytes(data)) is new
 
-    def open(self, key: str) -> pa.NativeFile:
+    def fetch(self, key: str, file: Path) -> bool:
         data = self.get(key)
-        if data is None:
-            raise FileNotFoundError(key)
-        return pa.BufferReader(data)
+        if data is not None:
+            file.write_bytes(data)
+        return data is not None
+
+    def local(self, key: str) -> Path | None:
+        return None
 
 
 def open_blob(uri: str | None, data_dir: Path) -> Blob:
@@ -194,10 +228,15 @@ def open_blob(uri: str | None, data_dir: Path) -> Blob:
     match parts.scheme:
         case "file":
             return FileBlob(Path(unquote(parts.path)))
-        case "memory":
-            return MemoryBlob()
-        case _:
-            raise InvalidParameterValue(f'unrecognized blob store "{uri}"')
+        case "s3":
+            from foreshore.storage.s3_blob import S3Blob  # needs a package that not all install
+
+            return S3Blob(uri)
+        case scheme:
+            raise InvalidParameterValue(
+                f'unrecognized blob store "{scheme or uri}"',
+                hint="Valid stores are: file:///PATH, s3://BUCKET/PREFIX",
+            )
 
 
 def sync_file(path: Path) -> None:

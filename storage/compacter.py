@@ -25,16 +25,17 @@ from pathlib import Path
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.errors import Fenced, Unavailable
+from foreshore.errors import DataCorrupted, Fenced, Unavailable
 from foreshore.failpoint import reached
 from foreshore.ids import GlobalId
-from foreshore.storage.batch import Promise, read_batch, verify_batch, write_batch
+from foreshore.storage.batch import Promise, read_batch, write_batch
 from foreshore.storage.blob import Blob
 from foreshore.storage.consensus import Consensus
 from foreshore.storage.consolidate import consolidate, merge
 from foreshore.storage.epoch import Register
 from foreshore.storage.fault import Determinate, Indeterminate
 from foreshore.storage.lease import Leases
+from foreshore.storage.local_files import LocalFiles
 from foreshore.storage.shard import Shard
 from foreshore.storage.trace import (
     KEYS,
@@ -72,6 +73,7 @@ class Compacter:
     def __init__(
         self,
         blob: Blob,
+        files: LocalFiles,
         consensus: Consensus,
         epoch: int,
         scratch: Path,
@@ -80,6 +82,7 @@ class Compacter:
     ) -> None:
         self.leases = Leases(self._delete)
         self._blob = blob
+        self._files = files
         self._consensus = consensus
         self._epoch = epoch
         self._scratch = scratch
@@ -114,15 +117,25 @@ class Compacter:
         return traces
 
     def _check_and_clean(self, batches: list[Batch]) -> None:
-        """Verify the files that states name, and remove those of earlier epochs that none does."""
+        """Find the files that states name, and remove those of earlier epochs that none does.
+
+        What is in them is checked when they are read.
+        """
         self._scratch.mkdir(parents=True, exist_ok=True)
         for leftover in self._scratch.iterdir():
             if leftover.is_file():
                 leftover.unlink(missing_ok=True)
+        sizes = dict(self._blob.list(""))
         for batch in batches:
-            verify_batch(self._blob, batch)
+            size = sizes.get(batch.key)
+            if size is None:
+                raise DataCorrupted(f'batch "{batch.key}" is missing')
+            if size != batch.bytes:
+                raise DataCorrupted(
+                    f'batch "{batch.key}" has {size} bytes instead of {batch.bytes}'
+                )
         named = {batch.key for batch in batches}
-        for key, _ in list(self._blob.list("")):
+        for key in sizes:
             form = _KEY.fullmatch(key)
             if key not in named and form and int(form["epoch"]) < self._epoch:
                 logger.info("unreferenced file removed", extra={"file": key})
@@ -284,8 +297,8 @@ class Compacter:
             self.drop(shard.id)
 
     def _read(self, batch: Batch, schema: pa.Schema, piece_bytes: int) -> Iterator[pa.RecordBatch]:
-        verify_batch(self._blob, batch)
-        yield from self._until_closing(read_batch(self._blob, batch, schema, piece_bytes=piece_bytes))
+        pieces = read_batch(self._files, batch, schema, piece_bytes=piece_bytes)
+        yield from self._until_closing(pieces)
 
     async def _write(
         self, shard: Shard, lower: Timestamp, upper: Timestamp, consolidated: Consolidated
@@ -297,7 +310,7 @@ class Compacter:
             self._executor,
             partial(
                 write_batch,
-                self._blob,
+                self._files,
                 key,
                 self._scratch / key.replace("/", "-"),
                 shard.schema,
@@ -335,6 +348,7 @@ class Compacter:
             try:
                 await blocking.run(None, self._blob.delete, key)
                 reached("batch.deleted")
+                await blocking.run(None, self._files.forget, key)
             except (Determinate, Indeterminate) as error:
                 # It stays until the next start, which removes what no state names.
                 logger.warning("file not deleted", extra={"file": key}, exc_info=error)

@@ -27,7 +27,7 @@ import pyarrow as pa
 from foreshore.errors import DataCorrupted
 from foreshore.update import Timestamp
 
-MEMORY = "128MB"
+MEMORY = "64MB"
 ROWS_AT_ONCE = 1 << 16
 
 _Key = tuple[object, ...]
@@ -42,13 +42,27 @@ def consolidate(
     what does not fit in memory.
     """
     exact = exact_schema(schema)
-    pieces = (_exact(update, exact, since) for update in updates)
-    with closing(_connect(scratch)) as connection:
-        reader = pa.RecordBatchReader.from_batches(exact, pieces)
-        result = connection.from_arrow(reader).query("updates", _query(schema))
-        for batch in result.to_arrow_reader(ROWS_AT_ONCE):
-            if batch.num_rows:
-                yield _original(batch, exact, schema)
+    failures: list[Exception] = []
+
+    def pieces() -> Iterator[pa.RecordBatch]:
+        try:
+            for update in updates:
+                yield _exact(update, exact, since)
+        except Exception as error:
+            failures.append(error)
+            raise
+
+    try:
+        with closing(_connect(scratch)) as connection:
+            reader = pa.RecordBatchReader.from_batches(exact, pieces())
+            result = connection.from_arrow(reader).query("updates", _query(schema))
+            for batch in result.to_arrow_reader(ROWS_AT_ONCE):
+                if batch.num_rows:
+                    yield _original(batch, exact, schema)
+    except duckdb.Error:
+        if failures:  # of which DuckDB's error is only the wrapping
+            raise failures[0] from None
+        raise
 
 
 def merge(

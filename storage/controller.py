@@ -42,6 +42,7 @@ from foreshore.storage.compacter import Compacter
 from foreshore.storage.consensus import Consensus, open_consensus
 from foreshore.storage.epoch import take_epoch
 from foreshore.storage.listen import Listen, ListenEvent
+from foreshore.storage.local_files import LocalFiles
 from foreshore.storage.reader import ShardReader
 from foreshore.storage.record import (
     Advanced,
@@ -125,8 +126,11 @@ class StorageController(ShardReader):
             segment_bytes=config.segment_bytes,
             segment_records=config.segment_records,
         )
-        self._compacter = Compacter(blob, consensus, epoch, data_dir / "scratch", shards, self._wal)
-        super().__init__(shards, blob, self._compacter.leases)
+        self._files = LocalFiles(blob, data_dir / "cache")
+        self._compacter = Compacter(
+            blob, self._files, consensus, epoch, data_dir / "scratch", shards, self._wal
+        )
+        super().__init__(shards, self._files, self._compacter.leases)
         self._config = config
         self._tasks: list[asyncio.Task[None]] = []
         self._downgrades: dict[tuple[GlobalId, str], Timestamp | None] = {}

@@ -14,6 +14,7 @@ until then may harm. Two devices see to that:
 
 import asyncio
 import fcntl
+import logging
 import os
 import struct
 from pathlib import Path
@@ -27,9 +28,13 @@ from foreshore.storage.blob import sync_directory
 from foreshore.storage.consensus import Committed, Consensus, Mismatch
 from foreshore.storage.fault import Determinate, Indeterminate
 
+logger = logging.getLogger(__name__)
+
 EPOCH_KEY = "epoch"
 ATTEMPTS = 5
 PAUSE_SECONDS = 0.05
+PATIENCE_SECONDS = 60.0
+RETRY_SECONDS = 0.5
 VERSIONS_KEPT = 8
 
 _FENCE = struct.Struct("<Q")
@@ -87,6 +92,22 @@ class Register(Generic[S]):
         """
         if not await self._try(new):
             raise fenced()
+
+    async def change_with_patience(self, new: S) -> None:
+        """Set the register, over an outage of consensus as long as `PATIENCE_SECONDS`.
+
+        Raises as `change` does when that has passed.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + PATIENCE_SECONDS
+        while True:
+            try:
+                return await self.change(new)
+            except (Determinate, Indeterminate) as error:
+                if loop.time() >= deadline:
+                    raise
+                logger.warning("consensus is out", extra={"key": self.key}, exc_info=error)
+            await asyncio.sleep(RETRY_SECONDS)
 
     async def _try(self, new: S) -> bool:
         data = msgspec.json.encode(new)

@@ -15,10 +15,10 @@ from foreshore import blocking
 from foreshore.errors import ObjectNotInPrerequisiteState, UndefinedObject
 from foreshore.ids import GlobalId
 from foreshore.storage.batch import read_batch
-from foreshore.storage.blob import Blob
 from foreshore.storage.capability import ReadCapability
 from foreshore.storage.lease import Leases
 from foreshore.storage.listen import Listen, ListenEvent
+from foreshore.storage.local_files import LocalFiles
 from foreshore.storage.selection import ALL, Reading, Selection, later, moved_to
 from foreshore.storage.shard import Shard
 from foreshore.storage.snapshot import BatchFile, Snapshot
@@ -29,10 +29,15 @@ from foreshore.update import Timestamp, row_schema
 class ShardReader:
     """Reads the shards that a controller owns, and says what is known of them."""
 
-    def __init__(self, shards: dict[GlobalId, Shard], blob: Blob, leases: Leases) -> None:
+    def __init__(self, shards: dict[GlobalId, Shard], files: LocalFiles, leases: Leases) -> None:
         self._shards = shards
-        self._blob = blob
+        self._files = files
         self._leases = leases
+
+    @property
+    def files(self) -> LocalFiles:
+        """Where this process has the files of batches."""
+        return self._files
 
     def exists(self, id: GlobalId) -> bool:
         """Whether the id names a shard."""
@@ -83,10 +88,11 @@ class ShardReader:
             shard.upper,
             shard.since,
             tuple(
-                BatchFile(self._blob.location(b.key), b.lower, b.upper, b.since, b.rows)
+                BatchFile(b.key, b.bytes, b.checksum, b.lower, b.upper, b.since, b.rows)
                 for b in batches
             ),
             tuple(part.updates for part in shard.tail),
+            self._files,
             partial(self._read_batches, batches, shard.schema),
             self._leases.take(batch.key for batch in batches),
         )
@@ -95,7 +101,7 @@ class ShardReader:
         self, batches: Iterable[Batch], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield from read_batch(self._blob, batch, schema)
+            yield from read_batch(self._files, batch, schema)
 
     def listen(
         self, id: GlobalId, from_: Timestamp, deliver: Callable[[ListenEvent], None]
@@ -214,7 +220,9 @@ class ShardReader:
             pieces = [
                 piece
                 for batch in batches
-                for piece in read_batch(self._blob, batch, shard.schema, selection, beyond, reading)
+                for piece in read_batch(
+                    self._files, batch, shard.schema, selection, beyond, reading
+                )
             ]
             pieces += [selection.of(later(p, beyond)) for t in tail for p in t.to_batches()]
             found = pa.Table.from_batches(pieces, selection.schema(shard.schema))

@@ -9,6 +9,7 @@ The files stay until the snapshot is released.
 
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from foreshore import blocking
 from foreshore.errors import InternalError
 from foreshore.ids import GlobalId
 from foreshore.storage.consolidate import consolidate
+from foreshore.storage.local_files import LocalFiles
 from foreshore.update import DIFF_FIELD, Timestamp, update_schema
 
 
@@ -26,7 +28,9 @@ from foreshore.update import DIFF_FIELD, Timestamp, update_schema
 class BatchFile:
     """A batch as engines read it: a Parquet file of updates, columns by position."""
 
-    path: str
+    key: str  # in the blob store
+    bytes: int
+    checksum: int  # CRC-32 of the file
     lower: Timestamp
     upper: Timestamp
     since: Timestamp
@@ -44,12 +48,19 @@ class Snapshot:
     since: Timestamp
     files: tuple[BatchFile, ...]
     tail: tuple[pa.Table, ...]
+    _local: LocalFiles = field(compare=False, repr=False)
     _read: Callable[[], Iterator[pa.RecordBatch]] = field(compare=False, repr=False)
     _release: Callable[[], None] = field(compare=False, repr=False)
 
     def release(self) -> None:
         """Let the files be collected; again is no harm."""
         self._release()
+
+    @contextmanager
+    def paths(self) -> Iterator[tuple[str, ...]]:
+        """Have the files on this machine, checked, for the length of a block on a thread."""
+        with self._local.of(self.files) as paths:
+            yield tuple(map(str, paths))
 
     async def rows(self) -> pa.Table:
         """Return the contents as of the snapshot's time: distinct rows, sorted, with `__diff`.

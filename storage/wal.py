@@ -272,7 +272,7 @@ class Wal:
         async with self._changing:
             removed = {info.number for info in sealed} - {info.number for info in self.segments}
             kept = tuple(info for info in sealed if info.number not in removed)
-            await self._register.change(
+            await self._register.change_with_patience(
                 LogState(epoch=self.epoch, segments=(*kept, SegmentInfo(number, self.epoch)))
             )
 

@@ -11,7 +11,15 @@ import pytest
 # only the vocabulary of it.
 sys.path.append(str(Path(__file__).parent.parent))
 
-from tests.harness import NOT_INSTALLED, Server, java, postgres, serving
+from tests.harness import (
+    NOT_INSTALLED,
+    ObjectStore,
+    Server,
+    java,
+    object_store,
+    postgres,
+    serving,
+)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -45,6 +53,13 @@ def postgres_url() -> Iterator[str]:
     """The address of a live PostgreSQL 15; skips where none is installed."""
     with postgres() as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def objects() -> Iterator[ObjectStore]:
+    """An S3 that all tests of a run share; each takes a prefix of its own."""
+    with object_store() as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -13,10 +13,12 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -189,6 +191,47 @@ def serving(data_dir: Path, *args: str) -> Iterator[Server]:
         yield server.start()
     finally:
         server.stop()
+
+
+@dataclass(frozen=True)
+class ObjectStore:
+    """An S3 of our own, with one bucket."""
+
+    endpoint: str
+    bucket: str = "foreshore"
+
+    def url(self, prefix: str) -> str:
+        """Return the blob store's URL for a prefix of the bucket."""
+        return f"s3://{self.bucket}/{quote(prefix)}?endpoint={quote(self.endpoint)}"
+
+
+@contextlib.contextmanager
+def object_store() -> Iterator[ObjectStore]:
+    """Run moto's S3 in a process of its own; its objects are gone when it ends."""
+    os.environ.setdefault("AWS_ACCESS_KEY_ID", "test")  # any will do, none will not
+    os.environ.setdefault("AWS_SECRET_ACCESS_KEY", "test")
+    port = free_port()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    store = ObjectStore(f"http://127.0.0.1:{port}")
+
+    def answers() -> bool:
+        request = urllib.request.Request(f"{store.endpoint}/{store.bucket}", method="PUT")
+        try:
+            with urllib.request.urlopen(request, timeout=10):
+                return True
+        except OSError:
+            return False
+
+    try:
+        until(answers, "the object store answers", START_S)
+        yield store
+    finally:
+        process.terminate()
+        process.wait(30)
 
 
 @contextlib.contextmanager

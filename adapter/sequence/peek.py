@@ -1,7 +1,8 @@
 """SELECT: a time is chosen, arguments are put in, and rows come from where they cost least."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -368,18 +369,26 @@ async def evaluate_here(
             await coordinator.wait_readable(id, time)
             snapshot = coordinator.storage.snapshot(coordinator.capabilities[id][0], time)
             snapshots.append(snapshot)
-            inputs[id] = Input(
-                snapshot.schema,
-                tuple(file.path for file in snapshot.files),
-                (*snapshot.tail, *own),
-            )
+            inputs[id] = Input(snapshot.schema, (), (*snapshot.tail, *own))
         cancellation = Cancellation()
+
+        def evaluate_on_thread(relation: Relation, inputs: Inputs) -> pa.Table:
+            with ExitStack() as reading:
+                stored = {
+                    snapshot.id: replace(
+                        inputs[snapshot.id], files=reading.enter_context(snapshot.paths())
+                    )
+                    for snapshot in snapshots
+                }
+                return coordinator.engine.evaluate(
+                    relation, {**inputs, **stored}, time, cancellation
+                )
+
         try:
 
             async def evaluate(relation: Relation, inputs: Inputs) -> pa.Table:
                 return await blocking.run(
-                    coordinator.executor,
-                    partial(coordinator.engine.evaluate, relation, inputs, time, cancellation),
+                    coordinator.executor, evaluate_on_thread, relation, inputs
                 )
 
             return await evaluate_block(block, inputs, time, evaluate)

@@ -19,10 +19,11 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from foreshore.storage.batch import Promise, read_batch, verify_batch, write_batch
+from foreshore.storage.batch import Promise, read_batch, write_batch
 from foreshore.storage.blob import FileBlob
 from foreshore.storage.compacter import MERGED_BYTES
 from foreshore.storage.consolidate import merge
+from foreshore.storage.local_files import LocalFiles
 from foreshore.storage.trace import Batch
 from foreshore.update import update_schema
 
@@ -44,6 +45,10 @@ class Figures:
     seconds: float
     before: float
     peak: float
+
+
+def opened(directory: Path) -> LocalFiles:
+    return LocalFiles(FileBlob(directory / "blob"), directory / "cache")
 
 
 def own_rows(run: int, block: int) -> pa.Table:
@@ -77,13 +82,13 @@ def make(directory: Path, mib: int) -> None:
     """Store the batches, and what a state would say of them."""
     in_block = sum((BLOCK >> run) + (BLOCK // 8 if run else 0) for run in SHARES)
     blocks = max(1, (mib << 20) // (in_block * ROW_BYTES))
-    blob = FileBlob(directory / "blob")
+    files = opened(directory)
     batches = []
     for run in SHARES:
         promise = Promise("u1", run * 10, run * 10 + 10, run * 10)
         key = f"u1/{run}.parquet"
         batches.append(
-            write_batch(blob, key, directory / "s", SCHEMA, promise, updates(run, blocks))
+            write_batch(files, key, directory / "s", SCHEMA, promise, updates(run, blocks))
         )
     (directory / "batches").write_bytes(msgspec.json.encode(batches))
     kept = BLOCK - (len(SHARES) - 1) * (BLOCK // 8) + sum(BLOCK >> run for run in SHARES[1:])
@@ -99,22 +104,19 @@ def resident(name: str) -> float:
 
 def measure(directory: Path) -> Figures:
     """Merge the batches; raises AssertionError if what comes out is not what it has to be."""
-    blob = FileBlob(directory / "blob")
+    files = opened(directory)
     batches = msgspec.json.decode((directory / "batches").read_bytes(), type=list[Batch])
-
-    def read(batch: Batch) -> Iterator[pa.RecordBatch]:
-        verify_batch(blob, batch)
-        yield from read_batch(blob, batch, SCHEMA, piece_bytes=MERGED_BYTES // len(batches))
-
     before = resident("VmRSS")
     began = time.perf_counter()
     promise = Promise("u1", 0, batches[-1].upper, batches[-1].upper - 1)
-    consolidated = merge([read(batch) for batch in batches], SCHEMA, promise.since, directory)
-    merged = write_batch(blob, "u1/merged.parquet", directory / "s", SCHEMA, promise, consolidated)
+    size = MERGED_BYTES // len(batches)
+    runs = [read_batch(files, batch, SCHEMA, piece_bytes=size) for batch in batches]
+    consolidated = merge(runs, SCHEMA, promise.since, directory)
+    merged = write_batch(files, "u1/merged.parquet", directory / "s", SCHEMA, promise, consolidated)
     seconds = time.perf_counter() - began
     assert merged.rows == int((directory / "expected").read_text()), merged
-    size = sum(batch.bytes for batch in batches) / (1 << 20)
-    return Figures(size, merged.bytes / (1 << 20), merged.rows, seconds, before, resident("VmHWM"))
+    read = sum(batch.bytes for batch in batches) / (1 << 20)
+    return Figures(read, merged.bytes / (1 << 20), merged.rows, seconds, before, resident("VmHWM"))
 
 
 def figures(mib: int, directory: Path) -> Figures:
@@ -135,9 +137,8 @@ def main(arguments: list[str]) -> None:
         case ["measure", _, directory]:
             print(json.dumps(asdict(measure(Path(directory)))))
         case _:
-            mib = int(arguments[0]) if arguments else 2048
             with tempfile.TemporaryDirectory(dir=arguments[1] if arguments[1:] else None) as name:
-                found = figures(mib, Path(name))
+                found = figures(int(arguments[0]) if arguments else 2048, Path(name))
             print(
                 f"merged {found.batches:,.0f} MiB of batches into {found.merged:,.0f} MiB"
                 f" ({found.rows:,} rows) in {found.seconds:.1f} s\n"

@@ -16,11 +16,11 @@ from foreshore.storage.batch import (
     Promise,
     column_names,
     read_batch,
-    verify_batch,
     write_batch,
 )
 from foreshore.storage.blob import FileBlob
 from foreshore.storage.consolidate import consolidate
+from foreshore.storage.local_files import LocalFiles
 from foreshore.storage.trace import Batch
 from foreshore.types import (
     BOOL,
@@ -116,10 +116,14 @@ def bits(array: pa.Array) -> list[object]:
     return [plain(value) for value in array.to_pylist()]
 
 
+def opened(directory: Path) -> LocalFiles:
+    return LocalFiles(FileBlob(directory / "blob"), directory / "cache")
+
+
 def store(directory: Path, table: pa.Table, since: int = 0, upper: int = 10) -> Batch:
     schema = table.schema
     return write_batch(
-        FileBlob(directory / "blob"),
+        opened(directory),
         "u1/000001-000001.parquet",
         directory / "scratch.parquet",
         schema,
@@ -129,9 +133,7 @@ def store(directory: Path, table: pa.Table, since: int = 0, upper: int = 10) -> 
 
 
 def load(directory: Path, batch: Batch, schema: pa.Schema) -> pa.Table:
-    blob = FileBlob(directory / "blob")
-    verify_batch(blob, batch)
-    return pa.Table.from_batches(read_batch(blob, batch, schema), schema)
+    return pa.Table.from_batches(read_batch(opened(directory), batch, schema), schema)
 
 
 @pytest.mark.parametrize(("type", "values"), VALUES, ids=[str(type) for type, _ in VALUES])
@@ -151,7 +153,7 @@ def test_every_value_comes_back_as_it_was(
     )
     assert found.column(2).to_pylist() == [2] * len(values)
     # And any tool that reads Parquet finds as many.
-    path = FileBlob(tmp_path / "blob").location(batch.key)
+    path = str(tmp_path / "blob" / batch.key)
     query = "SELECT count(*), count(v), sum(__diff) FROM read_parquet(?)"
     n = len(values)
     assert duckdb.execute(query, [path]).fetchone() == (n, n - 1, 2 * n)
@@ -169,7 +171,7 @@ def test_columns_are_meant_by_position_and_names_made_unique(tmp_path: Path) -> 
     batch = store(tmp_path, table)
     found = load(tmp_path, batch, schema)
     assert [c.to_pylist() for c in found.columns] == [[i] for i in range(len(names))] + [[5], [7]]
-    path = FileBlob(tmp_path / "blob").location(batch.key)
+    path = str(tmp_path / "blob" / batch.key)
     row_found = duckdb.execute("SELECT * FROM read_parquet(?)", [path]).fetchone()
     assert row_found == (*range(len(names)), 5, 7)
 
@@ -202,7 +204,7 @@ def test_consolidation_moves_times_to_since_and_cancels(tmp_path: Path) -> None:
     found = load(tmp_path, batch, schema).to_pydict()
     assert list(zip(*found.values(), strict=True)) == [("a", 6, 1), ("b", 5, 3)]
     assert (batch.rows, batch.loose) == (2, 1)
-    promise = pq.read_metadata(FileBlob(tmp_path / "blob").location(batch.key)).metadata[METADATA]
+    promise = pq.read_metadata(tmp_path / "blob" / batch.key).metadata[METADATA]
     assert promise == b'{"id":"u1","lower":0,"upper":10,"since":5,"version":1}'
 
 
@@ -221,17 +223,17 @@ def test_a_file_that_is_not_what_was_written_is_refused(tmp_path: Path) -> None:
         [pa.array([str(i) for i in range(n)]), pa.array([1] * n), pa.array([1] * n)], schema=schema
     )
     batch = store(tmp_path, table)
-    path = Path(FileBlob(tmp_path / "blob").location(batch.key))
+    path = tmp_path / "blob" / batch.key
     whole = path.read_bytes()
     for offset in range(0, len(whole), 7):
         damaged = bytearray(whole)
         damaged[offset] ^= 4
         path.write_bytes(damaged)
         with pytest.raises(DataCorrupted, match=batch.key):
-            verify_batch(FileBlob(tmp_path / "blob"), batch)
+            load(tmp_path, batch, schema)
     path.write_bytes(whole[:-1])
     with pytest.raises(DataCorrupted, match="bytes instead of"):
-        verify_batch(FileBlob(tmp_path / "blob"), batch)
+        load(tmp_path, batch, schema)
     path.unlink()
     with pytest.raises(DataCorrupted, match="missing"):
-        verify_batch(FileBlob(tmp_path / "blob"), batch)
+        load(tmp_path, batch, schema)

@@ -1,15 +1,41 @@
 """One contract for every blob store."""
 
+import os
+import threading
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
 
+from foreshore.errors import InvalidParameterValue
 from foreshore.storage.blob import Blob, FileBlob, MemoryBlob, open_blob
+from foreshore.storage.fault import Determinate, Indeterminate
+from foreshore.storage.s3_blob import S3Blob
+from tests.harness import ObjectStore, object_store
+
+Open = Callable[[], Blob]
+
+_prefixes = count(1)
 
 
-@pytest.fixture(params=["file", "memory"])
-def blob(request: pytest.FixtureRequest, tmp_path: Path) -> Blob:
-    return FileBlob(tmp_path / "blob") if request.param == "file" else MemoryBlob()
+@pytest.fixture(params=["file", "memory", "s3"])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
+    """Return what opens one and the same store, each time as another client of it."""
+    match request.param:
+        case "file":
+            return lambda: FileBlob(tmp_path / "blob")
+        case "memory":
+            store = MemoryBlob()
+            return lambda: store
+        case _:
+            url = request.getfixturevalue("objects").url(f"contract {next(_prefixes)}")
+            return lambda: S3Blob(url)
+
+
+@pytest.fixture
+def blob(opened: Open) -> Blob:
+    return opened()
 
 
 def test_a_blob_is_what_was_put_last(blob: Blob) -> None:
@@ -22,14 +48,69 @@ def test_a_blob_is_what_was_put_last(blob: Blob) -> None:
 def test_an_empty_blob_is_there(blob: Blob) -> None:
     blob.put("a", b"")
     assert blob.get("a") == b""
+    assert list(blob.list("")) == [("a", 0)]
 
 
-def test_a_file_is_handed_over(blob: Blob, tmp_path: Path) -> None:
+def test_a_blob_may_be_large(blob: Blob, tmp_path: Path) -> None:
+    data = os.urandom((17 << 20) + 1)  # S3 takes it in parts
+    file = tmp_path / "made"
+    file.write_bytes(data)
+    blob.put_file("large", file)
+    assert list(blob.list("large")) == [("large", len(data))]
+    assert blob.get("large") == data
+    assert blob.fetch("large", tmp_path / "fetched")
+    assert (tmp_path / "fetched").read_bytes() == data
+
+
+def test_a_file_is_handed_over_and_fetched(blob: Blob, tmp_path: Path) -> None:
     file = tmp_path / "made"
     file.write_bytes(b"content")
     blob.put_file("x/y/z.parquet", file)
     assert blob.get("x/y/z.parquet") == b"content"
     assert not file.exists()
+    assert blob.fetch("x/y/z.parquet", file)
+    assert file.read_bytes() == b"content"
+    assert not blob.fetch("x/y", tmp_path / "other")
+    local = blob.local("x/y/z.parquet")
+    assert local is None or local.read_bytes() == b"content"
+
+
+def test_one_of_those_who_create_at_once_succeeds(opened: Open) -> None:
+    found: list[tuple[bytes, bool]] = []
+
+    def create(name: bytes) -> None:
+        found.append((name, opened().create("mark", name)))
+
+    threads = [threading.Thread(target=create, args=(bytes([i]),)) for i in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (winner,) = [name for name, created in found if created]
+    assert len(found) == 6
+    assert opened().get("mark") == winner
+    assert not opened().create("mark", b"late")
+    assert opened().get("mark") == winner
+
+
+def test_readers_see_all_of_what_is_put_or_nothing(opened: Open) -> None:
+    versions = [bytes([i]) * 300_000 for i in range(8)]
+    seen: set[bytes | None] = set()
+    done = threading.Event()
+
+    def read() -> None:
+        reader = opened()
+        while not done.is_set():
+            seen.add(reader.get("a"))
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    writer = opened()
+    for version in versions:
+        writer.put("a", version)
+    done.set()
+    thread.join()
+    assert seen <= {None, *versions}
 
 
 def test_a_deleted_blob_is_gone_and_deleting_again_is_no_fault(blob: Blob) -> None:
@@ -38,34 +119,71 @@ def test_a_deleted_blob_is_gone_and_deleting_again_is_no_fault(blob: Blob) -> No
     blob.delete("a/b")
     assert blob.get("a/b") is None
     assert list(blob.list("")) == []
+    blob.put("a/b", b"2")
+    assert blob.get("a/b") == b"2"
 
 
 def test_list_gives_keys_and_sizes_by_prefix(blob: Blob) -> None:
-    for key in ("u1/a", "u1/b", "u10/a", "u2/a"):
+    for key in ("u1/a", "u1/b", "u10/a", "u2/a", "u"):
         blob.put(key, key.encode())
     assert sorted(blob.list("u1/")) == [("u1/a", 4), ("u1/b", 4)]
-    assert sorted(key for key, _ in blob.list("")) == ["u1/a", "u1/b", "u10/a", "u2/a"]
+    assert sorted(blob.list("u1")) == [("u1/a", 4), ("u1/b", 4), ("u10/a", 5)]
+    assert sorted(key for key, _ in blob.list("")) == ["u", "u1/a", "u1/b", "u10/a", "u2/a"]
+    assert list(blob.list("v")) == []
 
 
-def test_a_blob_can_be_read_in_pieces(blob: Blob) -> None:
-    blob.put("a", b"0123456789")
-    with blob.open("a") as file:
-        file.seek(4)
-        assert file.read(3) == b"456"
-    with pytest.raises(FileNotFoundError):
-        blob.open("missing")
+def test_a_list_may_be_long(blob: Blob) -> None:
+    keys = [f"u1/{i:05}" for i in range(1100)]  # S3 gives a thousand at a time
+    for key in keys:
+        blob.put(key, b"")
+    assert sorted(key for key, _ in blob.list("u1/")) == keys
 
 
 def test_what_an_interrupted_put_left_is_no_blob(tmp_path: Path) -> None:
-    FileBlob(tmp_path / "blob")
+    blob = FileBlob(tmp_path / "blob")
+    blob.put("a", b"1")
     (tmp_path / "blob" / ".scratch" / "999999999-1-1").write_bytes(b"half")
     blob = FileBlob(tmp_path / "blob")
-    assert list(blob.list("")) == []
+    assert list(blob.list("")) == [("a", 1)]
+    blob.put("a", b"2")
     assert list((tmp_path / "blob" / ".scratch").iterdir()) == []
 
 
-def test_uris_choose(tmp_path: Path) -> None:
+def test_urls_choose(tmp_path: Path) -> None:
     assert isinstance(open_blob(None, tmp_path), FileBlob)
-    assert isinstance(open_blob(f"file://{tmp_path}/a%20b", tmp_path), FileBlob)
-    assert (tmp_path / "a b").is_dir()
-    assert isinstance(open_blob("memory:", tmp_path), MemoryBlob)
+    blob = open_blob(f"file://{tmp_path}/a%20b", tmp_path)
+    blob.put("c", b"")
+    assert (tmp_path / "a b" / "c").exists()
+    assert isinstance(open_blob("s3://bucket/prefix?region=eu-west-1", tmp_path), S3Blob)
+    for wrong in ("s3:///prefix", "s3://key:secret@bucket/", "s3://b/?secret=x", "gs://secret/"):
+        with pytest.raises(InvalidParameterValue) as raised:
+            open_blob(wrong, tmp_path)
+        assert "secret" not in raised.value.message
+
+
+# --- S3: what may go wrong between here and there ------------------------------------------------
+
+
+def test_what_s3_refuses_has_not_happened(objects: ObjectStore, tmp_path: Path) -> None:
+    blob = S3Blob(objects.url("p").replace(objects.bucket, "no-such-bucket"))
+    with pytest.raises(Determinate, match="no-such-bucket"):
+        blob.put("a", b"1")
+    with pytest.raises(Determinate, match="no-such-bucket"):
+        list(blob.list(""))
+
+
+def test_where_nobody_answers_it_is_not_known_what_happened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foreshore.storage.s3_blob.RETRIES", 1)
+    with object_store() as gone:
+        blob = S3Blob(gone.url("p"))
+        blob.put("a", b"1")
+    with pytest.raises(Indeterminate, match="cannot store blob a in s3://"):
+        blob.put("a", b"2")
+    with pytest.raises(Indeterminate, match="cannot delete blob a in s3://"):
+        blob.delete("a")
+    with pytest.raises(Determinate, match="cannot read blob a"):
+        blob.get("a")
+    with pytest.raises(Determinate, match="cannot read blob a"):
+        blob.fetch("a", tmp_path / "a")

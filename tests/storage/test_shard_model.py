@@ -180,7 +180,7 @@ class Machine:
         await self.check()
         await self.controller.close()
         named = {b.key for s in self.controller._shards.values() for b in s.batches}
-        assert {key for key, _ in self.controller._blob.list("")} == named
+        assert {key for key, _ in self.controller._compacter._blob.list("")} == named
 
 
 @settings(max_examples=15, deadline=None)

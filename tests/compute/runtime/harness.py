@@ -121,7 +121,7 @@ class Environment:
         from foreshore.compute.inputs import arrived, describe
 
         message, tables = describe(snapshot)
-        (found,) = arrived([message], iter(tables))
+        (found,) = arrived([message], iter(tables), self.storage.files)
         counts: Counter[Row] = Counter()
         for part in found.until(as_of):
             for *row, _, diff in zip(*(c.to_pylist() for c in part.columns), strict=True):
@@ -141,7 +141,7 @@ async def environment(data: Path, **more: Any) -> AsyncIterator[Environment]:
     )
     env = Environment(storage)
     env.compute = ComputeController(
-        storage, lambda id: env.reads[id], options={"directories": str(data)}, **more
+        storage, lambda id: env.reads[id], options={"data_dir": str(data)}, **more
     )
     try:
         yield env

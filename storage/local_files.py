@@ -1,0 +1,202 @@
+"""Batches as files of this machine, which is how engines read them, each checked before it is read.
+
+    with files.of(batches) as paths:      they are here, and what their state says they are
+
+A batch in a store of local files is read where it is. One that is elsewhere is fetched, whole, into
+a directory that keeps what was read last, up to a number of bytes; batches never change, so nothing
+in it can be out of date. Whole, since only the checksum of all of it shows that it is what was
+written, and since the next query wants another column.
+
+A file is checked the first time that it is used, and again if it looks as if it had been written
+to since. What the store has and is not as it was written, or is missing, is `DataCorrupted`; a
+fetched file that has suffered here is fetched again.
+"""
+
+import os
+import threading
+import zlib
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Protocol
+
+from foreshore.errors import DataCorrupted
+from foreshore.storage.blob import Blob
+
+KEPT_BYTES = 16 << 30
+PIECE_BYTES = 1 << 20
+
+_Look = tuple[int, int, int]
+
+
+class StoredFile(Protocol):
+    """A batch file as a state names it."""
+
+    @property
+    def key(self) -> str:
+        """Its key in the blob store."""
+        ...
+
+    @property
+    def bytes(self) -> int:
+        """Its length."""
+        ...
+
+    @property
+    def checksum(self) -> int:
+        """The CRC-32 of all of it."""
+        ...
+
+
+class LocalFiles:
+    """The files of one process; `directory`, for what is fetched, is this process's alone.
+
+    Its methods block, and may be called by several threads at once.
+    """
+
+    def __init__(self, blob: Blob, directory: Path, kept_bytes: int = KEPT_BYTES) -> None:
+        self._blob = blob
+        self._directory = directory
+        self._kept_bytes = kept_bytes
+        self._lock = threading.Lock()
+        self._checked: dict[str, _Look] = {}
+        self._used: Counter[str] = Counter()
+        self._fetched: OrderedDict[str, int] = OrderedDict()  # sizes, the one used last at the end
+        self._numbers = count()
+        if directory.is_dir():  # what an earlier process has left serves again
+            for file in directory.iterdir():
+                if file.name.endswith(".parquet"):
+                    self._fetched[file.name] = file.stat().st_size
+                else:
+                    file.unlink()
+
+    @property
+    def root(self) -> Path:
+        """The directory below which all of them are."""
+        return self._blob.local("") or self._directory
+
+    @contextmanager
+    def of(self, files: Sequence[StoredFile]) -> Iterator[list[Path]]:
+        """Have the files here for the length of a block; yields their paths in order.
+
+        Raises DataCorrupted, and Determinate where the store does not answer.
+        """
+        with self._lock:
+            self._used.update(_name(file) for file in files)
+        try:
+            yield [self._path(file) for file in files]
+        finally:
+            with self._lock:
+                self._used.subtract(_name(file) for file in files)
+                self._used = +self._used  # forgets those at zero
+                self._discard()
+
+    def adopt(self, key: str, file: Path) -> None:
+        """Store a file as the blob `key`, and keep it as if it had been fetched."""
+        if self._blob.local(key) is not None:
+            self._blob.put_file(key, file)
+            return
+        self._directory.mkdir(parents=True, exist_ok=True)
+        kept = self._directory / key.replace("/", "-")
+        copy = self._scratch()
+        os.link(file, copy)
+        try:
+            self._blob.put_file(key, file)
+            copy.replace(kept)
+        finally:
+            copy.unlink(missing_ok=True)
+        with self._lock:
+            self._fetched[kept.name] = kept.stat().st_size
+            self._discard()
+
+    def forget(self, key: str) -> None:
+        """Keep no file of a blob that was deleted."""
+        name = key.replace("/", "-")
+        with self._lock:
+            self._checked.pop(name, None)
+            if self._fetched.pop(name, None) is not None:
+                (self._directory / name).unlink(missing_ok=True)
+
+    def _path(self, file: StoredFile) -> Path:
+        path = self._blob.local(file.key)
+        if path is not None:
+            if not self._is_checked(file, path):
+                self._check(file, path)
+            return path
+        path = self._directory / _name(file)
+        with self._lock:
+            if path.name in self._fetched:
+                self._fetched.move_to_end(path.name)
+        if self._is_checked(file, path):
+            return path
+        try:
+            self._check(file, path)
+        except DataCorrupted:
+            self._fetch(file, path)
+        return path
+
+    def _fetch(self, file: StoredFile, path: Path) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        scratch = self._scratch()
+        try:
+            if not self._blob.fetch(file.key, scratch):
+                raise DataCorrupted(f'batch "{file.key}" is missing')
+            self._check(file, scratch)
+            scratch.replace(path)
+        finally:
+            scratch.unlink(missing_ok=True)
+        with self._lock:
+            self._checked[path.name] = _look(path)
+            self._fetched[path.name] = file.bytes
+            self._discard()
+
+    def _is_checked(self, file: StoredFile, path: Path) -> bool:
+        with self._lock:
+            look = self._checked.get(_name(file))
+        try:
+            return look is not None and look == _look(path)
+        except FileNotFoundError:
+            return False
+
+    def _check(self, file: StoredFile, path: Path) -> None:
+        size = checksum = 0
+        try:
+            look = _look(path)
+            with path.open("rb") as opened:
+                while piece := opened.read(PIECE_BYTES):
+                    size += len(piece)
+                    checksum = zlib.crc32(piece, checksum)
+        except FileNotFoundError:
+            raise DataCorrupted(f'batch "{file.key}" is missing') from None
+        if size != file.bytes:
+            raise DataCorrupted(f'batch "{file.key}" has {size} bytes instead of {file.bytes}')
+        if checksum != file.checksum:
+            raise DataCorrupted(f'batch "{file.key}" has a wrong checksum')
+        with self._lock:
+            self._checked[_name(file)] = look
+
+    def _discard(self) -> None:
+        """Remove fetched files that nobody uses, those used longest ago first; holds the lock."""
+        excess = sum(self._fetched.values()) - self._kept_bytes
+        for name, size in list(self._fetched.items()):
+            if excess <= 0:
+                return
+            if not self._used[name]:
+                del self._fetched[name]
+                self._checked.pop(name, None)
+                (self._directory / name).unlink(missing_ok=True)
+                excess -= size
+
+    def _scratch(self) -> Path:
+        return self._directory / f"{next(self._numbers)}.unfinished"
+
+
+def _name(file: StoredFile) -> str:
+    return file.key.replace("/", "-")
+
+
+def _look(path: Path) -> _Look:
+    found = path.stat()
+    return found.st_ino, found.st_size, found.st_ctime_ns
