@@ -89,8 +89,7 @@ def local_files(options: Mapping[str, str]) -> LocalFiles:
     `blob` and `data_dir` are as the environment was given them.
     """
     blob = open_blob(options.get("blob"), Path(options["data_dir"]))
-    parent = os.environ.get(SCRATCH_VARIABLE) or tempfile.mkdtemp(prefix="foreshore-")
-    return LocalFiles(blob, Path(parent) / "batches")
+    return LocalFiles(blob, Path(os.environ[SCRATCH_VARIABLE]) / "batches")
 
 
 def duckdb_engine(options: Mapping[str, str]) -> Engine:

@@ -10,6 +10,7 @@ ends at any fail point, and what the log had not synced is then lost in part.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
@@ -27,14 +28,14 @@ from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.process import ReplicaLink
 from foreshore.compute.protocol import Command, Response
 from foreshore.compute.replica import Replica
-from foreshore.compute.transport import Connection
+from foreshore.compute.transport import SCRATCH_VARIABLE, Connection
 from foreshore.errors import DatabaseError
 from foreshore.expr.datum import from_array
 from foreshore.storage.blob import FileBlob
 from foreshore.storage.consensus import Committed, Consensus, MemoryConsensus, Mismatch, Versioned
 from foreshore.storage.controller import StorageConfig, StorageController
 from tests.simulation.loop import Crash, SimulatedLoop
-from tests.storage.faulty import FaultyBlob, FaultyConsensus
+from tests.storage.faulty import Faults, FaultyBlob, FaultyConsensus, Rates
 
 SECRET = "the simulation's own secret"
 START_MS = 1_357_000_000_000
@@ -159,6 +160,7 @@ class World:
             with (
                 patch.object(ReplicaLink, "_run_process", self._run_replica()),
                 patch.object(asyncio, "to_thread", None),
+                patch.dict(os.environ, {SCRATCH_VARIABLE: str(self.data_dir / "replica")}),
             ):
                 loop.run_until_complete(life(self))
         except Crash:
@@ -200,10 +202,13 @@ class World:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimulatedLoop)
         self.clock = _Clock(loop, self.choose)
-        consensus = FaultyConsensus(self._consensus, self.choose.randrange(1 << 30), faults)
+        rates = Rates.even(faults)
+        consensus = FaultyConsensus(self._consensus, Faults(self.choose.randrange(1 << 30), rates))
         storage = await StorageController.over(
             self.data_dir,
-            FaultyBlob(FileBlob(self.data_dir / "blob"), self.choose.randrange(1 << 30), faults),
+            FaultyBlob(
+                FileBlob(self.data_dir / "blob"), Faults(self.choose.randrange(1 << 30), rates)
+            ),
             SlowConsensus(consensus, loop.delay),
             StorageConfig(segment_bytes=4096),
         )

@@ -1,97 +1,253 @@
-"""Services that fail as real ones do, from a seed: before it happened, or without saying that it did."""
+"""Services that fail as real ones do, everything about it drawn from one seed.
 
-import random
-from collections.abc import Iterator
+    faults = Faults(seed, Rates(refused=0.1, answer_lost=0.1, late=0.05, delayed=0.5))
+    consensus, blob = FaultyConsensus(inner, faults), FaultyBlob(other, faults)
+
+What happens to a request is drawn when it is made, in the order in which requests are made: with
+one seed, and callers whose turns are in one order, all of it happens again. `faults.log` tells what
+it was. How time passes is the caller's to say (`sleep`), so that a simulation can have a clock of
+its own. Rates may be changed at any time; at zero the services are as good as those within.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
-
-import pyarrow as pa
+from random import Random
 
 from foreshore.storage.blob import Blob
 from foreshore.storage.consensus import Committed, Consensus, Mismatch, Versioned
 from foreshore.storage.fault import Determinate, Indeterminate
 
 
-class FaultyConsensus:
-    """Consensus whose compare-and-sets fail now and then."""
+class Fate(Enum):
+    """What becomes of a request."""
 
-    def __init__(self, inner: Consensus, seed: int, rate: float) -> None:
+    DONE = "done"
+    REFUSED = "refused"  # it fails for sure
+    REQUEST_LOST = "request lost"  # it does not happen, and nobody says so
+    ANSWER_LOST = "answer lost"  # it happens, and nobody says so
+    LATE = "late"  # it happens, if at all, after its sender has given up on it
+
+
+@dataclass(slots=True)
+class Rates:
+    """How likely each fate of a change but `DONE` is, and a pause of `seconds` at most.
+
+    Reads change nothing: they are refused, at a rate of their own.
+    """
+
+    refused: float = 0.0
+    request_lost: float = 0.0
+    answer_lost: float = 0.0
+    late: float = 0.0
+    reads: float = 0.0
+    delayed: float = 0.0
+    seconds: float = 0.01
+
+    @classmethod
+    def even(cls, rate: float) -> "Rates":
+        """Return rates of which all fates but `DONE` together make `rate`."""
+        return cls(rate / 4, rate / 4, rate / 4, rate / 4)
+
+
+@dataclass(slots=True)
+class Faults:
+    """The source of fates; services that share one share its order of draws."""
+
+    seed: int
+    rates: Rates
+    log: list[tuple[str, str, Fate]] = field(default_factory=list)  # method, key, what became of it
+    random: Random = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.random = Random(self.seed)
+
+    def fate(self, method: str, key: str, *, changes: bool) -> Fate:
+        """Draw what becomes of a request."""
+        rates, drawn = self.rates, self.random.random()
+        found = Fate.DONE
+        of_changes = (
+            (rates.refused, Fate.REFUSED),
+            (rates.request_lost, Fate.REQUEST_LOST),
+            (rates.answer_lost, Fate.ANSWER_LOST),
+            (rates.late, Fate.LATE),
+        )
+        for rate, fate in of_changes if changes else ((rates.reads, Fate.REFUSED),):
+            if drawn < rate:
+                found = fate
+                break
+            drawn -= rate
+        self.log.append((method, key, found))
+        return found
+
+    def pause(self) -> float:
+        """Draw how many seconds it takes."""
+        delayed = self.random.random() < self.rates.delayed
+        return self.random.random() * self.rates.seconds if delayed else 0.0
+
+    def arrives(self) -> bool:
+        """Draw whether a late request arrives now."""
+        return self.random.random() < 0.5
+
+    @property
+    def count(self) -> int:
+        """How many requests were not simply done."""
+        return sum(fate is not Fate.DONE for _, _, fate in self.log)
+
+
+def _refused(method: str, key: str) -> Determinate:
+    return Determinate(f"{method} of {key} was refused")
+
+
+def _unknown(method: str, key: str) -> Indeterminate:
+    return Indeterminate(f"{method} of {key} had no answer")
+
+
+class FaultyConsensus:
+    """A consensus service with faults before it."""
+
+    def __init__(
+        self,
+        inner: Consensus,
+        faults: Faults,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
         self.inner = inner
-        self.random = random.Random(seed)
-        self.rate = rate
-        self.faults = 0
+        self.faults = faults
+        self._sleep = sleep
+        self._late: list[tuple[str, int | None, bytes]] = []
 
     async def head(self, key: str) -> Versioned | None:
+        await self._read("head", key)
         return await self.inner.head(key)
 
     async def compare_and_set(
         self, key: str, expected: int | None, new: bytes
     ) -> Committed | Mismatch:
-        if self.random.random() >= self.rate:
-            return await self.inner.compare_and_set(key, expected, new)
-        self.faults += 1
-        match self.random.randrange(3):
-            case 0:
-                raise Determinate("refused")
-            case 1:
-                raise Indeterminate("lost on the way")
-            case _:
+        await self._arrive()
+        fate = self.faults.fate("compare_and_set", key, changes=True)
+        await self._sleep(self.faults.pause())
+        match fate:
+            case Fate.REFUSED:
+                raise _refused("compare_and_set", key)
+            case Fate.LATE:
+                self._late.append((key, expected, new))
+            case Fate.DONE:
+                outcome = await self.inner.compare_and_set(key, expected, new)
+                await self._sleep(self.faults.pause())
+                return outcome
+            case Fate.ANSWER_LOST:
                 await self.inner.compare_and_set(key, expected, new)
-                raise Indeterminate("the answer was lost")
+        raise _unknown("compare_and_set", key)
 
     async def scan(self, key: str, start: int) -> list[Versioned]:
+        await self._read("scan", key)
         return await self.inner.scan(key, start)
 
     async def truncate(self, key: str, start: int) -> None:
-        if self.random.random() < self.rate:
-            raise Determinate("refused")
+        await self._arrive()
+        if self.faults.fate("truncate", key, changes=True) is not Fate.DONE:
+            raise _refused("truncate", key)  # which a repeat of does no harm
         await self.inner.truncate(key, start)
 
     async def keys(self, prefix: str) -> list[str]:
+        await self._read("keys", prefix)
         return await self.inner.keys(prefix)
 
     async def close(self) -> None:
         await self.inner.close()
 
+    async def _read(self, method: str, key: str) -> None:
+        await self._arrive()
+        fate = self.faults.fate(method, key, changes=False)
+        await self._sleep(self.faults.pause())
+        if fate is not Fate.DONE:
+            raise _refused(method, key)
+
+    async def _arrive(self) -> None:
+        late, self._late = self._late, []
+        for request in late:
+            if self.faults.arrives():
+                await self.inner.compare_and_set(*request)
+            else:
+                self._late.append(request)
+
 
 class FaultyBlob:
-    """A blob store whose changes fail now and then."""
+    """A blob store with faults before it; used by one thread at a time, as seeds want it."""
 
-    def __init__(self, inner: Blob, seed: int, rate: float) -> None:
+    def __init__(
+        self, inner: Blob, faults: Faults, sleep: Callable[[float], object] = time.sleep
+    ) -> None:
         self.inner = inner
-        self.random = random.Random(seed)
-        self.rate = rate
+        self.faults = faults
+        self._sleep = sleep
+        self._late: list[Callable[[], object]] = []
 
     def get(self, key: str) -> bytes | None:
+        self._read("get", key)
         return self.inner.get(key)
 
     def put(self, key: str, data: bytes) -> None:
-        self._fail_before()
-        self.inner.put(key, data)
-        self._fail_after()
+        self._change("put", key, lambda: self.inner.put(key, data))
 
     def put_file(self, key: str, file: Path) -> None:
-        self._fail_before()
-        self.inner.put_file(key, file)
-        self._fail_after()
+        data = file.read_bytes()
+        try:
+            self._change("put_file", key, lambda: self.inner.put(key, data))
+        finally:
+            file.unlink()
+
+    def create(self, key: str, data: bytes) -> bool:
+        created: list[bool] = []
+        self._change("create", key, lambda: created.append(self.inner.create(key, data)))
+        return created[0]
+
+    def fetch(self, key: str, file: Path) -> bool:
+        self._read("fetch", key)
+        return self.inner.fetch(key, file)
 
     def delete(self, key: str) -> None:
-        self._fail_before()
-        self.inner.delete(key)
-        self._fail_after()
+        self._change("delete", key, lambda: self.inner.delete(key))
 
     def list(self, prefix: str) -> Iterator[tuple[str, int]]:
+        self._read("list", prefix)
         return self.inner.list(prefix)
 
-    def location(self, key: str) -> str:
-        return self.inner.location(key)
+    def local(self, key: str) -> Path | None:
+        return self.inner.local(key)
 
-    def open(self, key: str) -> pa.NativeFile:
-        return self.inner.open(key)
+    def _change(self, method: str, key: str, work: Callable[[], object]) -> None:
+        self._arrive()
+        fate = self.faults.fate(method, key, changes=True)
+        self._sleep(self.faults.pause())
+        match fate:
+            case Fate.REFUSED:
+                raise _refused(method, key)
+            case Fate.LATE:
+                self._late.append(work)
+            case Fate.DONE:
+                work()
+                self._sleep(self.faults.pause())
+                return
+            case Fate.ANSWER_LOST:
+                work()
+        raise _unknown(method, key)
 
-    def _fail_before(self) -> None:
-        if self.random.random() < self.rate / 2:
-            raise Determinate("refused")
+    def _read(self, method: str, key: str) -> None:
+        self._arrive()
+        fate = self.faults.fate(method, key, changes=False)
+        self._sleep(self.faults.pause())
+        if fate is not Fate.DONE:
+            raise _refused(method, key)
 
-    def _fail_after(self) -> None:
-        if self.random.random() < self.rate / 2:
-            raise Indeterminate("the answer was lost")
+    def _arrive(self) -> None:
+        late, self._late = self._late, []
+        for work in late:
+            if self.faults.arrives():
+                work()
+            else:
+                self._late.append(work)

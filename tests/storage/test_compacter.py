@@ -1,6 +1,7 @@
 """Compaction: the log becomes batches, batches stay few and small, and nothing in use goes."""
 
 import asyncio
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from foreshore.storage.controller import (
     StorageController,
 )
 from foreshore.storage.trace import Batch, TraceState, with_batch, with_merged
-from tests.storage.faulty import FaultyBlob, FaultyConsensus
+from tests.storage.faulty import Faults, FaultyBlob, FaultyConsensus, Rates
 from tests.storage.harness import (
     ROWS,
     U1,
@@ -43,7 +44,7 @@ async def contents(controller: StorageController, read: ReadCapability, as_of: i
 
 
 def files(controller: StorageController) -> set[str]:
-    return {key for key, _ in controller._blob.list("")}
+    return {key for key, _ in controller._compacter._blob.list("")}
 
 
 def named(controller: StorageController) -> set[str]:
@@ -66,9 +67,10 @@ def test_sealed_segments_become_batches_and_leave_the_log(tmp_path: Path) -> Non
         assert snapshot.tail == ()
         (file,) = snapshot.files
         assert (file.lower, file.upper, file.since, file.rows) == (0, 5, 0, 2)
-        assert file.path == str(tmp_path / "blob" / files(controller).pop())
-        (size,) = (size for _, size in controller._blob.list(""))
-        assert controller.size_bytes(U1) == size
+        assert file.key == files(controller).pop()
+        with snapshot.paths() as paths:
+            assert paths == (str(tmp_path / "blob" / file.key),)
+        assert controller.size_bytes(U1) == file.bytes
         assert controller.size_bytes(U2) == 0
         assert len(controller._wal.segments) == 1
         assert len(list((tmp_path / "log").glob("*.log"))) == 1
@@ -165,7 +167,7 @@ def test_a_file_stays_until_its_snapshot_is_released(tmp_path: Path) -> None:
         snapshot.release()
         snapshot.release()
         await collected(controller)
-        assert again.files[0].path.removeprefix(f"{tmp_path}/blob/") in files(controller)
+        assert again.files[0].key in files(controller)
         again.release()
         await collected(controller)
         assert files(controller) == set()
@@ -222,7 +224,7 @@ def test_unreferenced_files_are_removed_at_the_start(tmp_path: Path) -> None:
         await controller.create(U1, ROWS)
         await put(controller, write(U1, 0, 1, ((1, "a"), 0, 1)))
         await controller.settle()
-        blob = controller._blob
+        blob = controller._compacter._blob
         blob.put("u1/000001-000099.parquet", b"named by no state")
         blob.put("u1/999999-000001.parquet", b"of an environment to come")
         blob.put("readme.txt", b"not ours")
@@ -236,27 +238,63 @@ def test_unreferenced_files_are_removed_at_the_start(tmp_path: Path) -> None:
     run(main)
 
 
-def test_a_damaged_or_missing_batch_stops_the_start(tmp_path: Path) -> None:
+def test_a_missing_or_cut_batch_stops_the_start(tmp_path: Path) -> None:
     async def main() -> None:
-        controller = await open_at(tmp_path)
-        await controller.create(U1, ROWS)
-        await put(controller, write(U1, 0, 1, ((1, "a"), 0, 1)))
-        await controller.settle()
-        (key,) = files(controller)
-        await controller.close()
-        path = tmp_path / "blob" / key
-        whole = path.read_bytes()
-        path.write_bytes(whole[:50] + b"\x00" + whole[51:])
-        with pytest.raises(DataCorrupted, match=key):
+        path, whole = await one_batch(tmp_path)
+        path.write_bytes(whole[:-1])
+        with pytest.raises(DataCorrupted, match=path.name):
             await open_at(tmp_path)
         path.unlink()
-        with pytest.raises(DataCorrupted, match=key):
+        with pytest.raises(DataCorrupted, match=path.name):
             await open_at(tmp_path)
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(whole)
         await (await open_at(tmp_path)).close()
 
     run(main)
+
+
+def test_a_changed_batch_is_found_before_it_is_read_and_takes_nothing_else_out(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        path, whole = await one_batch(tmp_path)
+        for offset in range(4, len(whole), 97):
+            path.write_bytes(whole[:offset] + bytes([whole[offset] ^ 1]) + whole[offset + 1 :])
+            controller = await open_at(tmp_path)
+            snapshot = controller.snapshot(await reader(controller, U1), 0)
+            with pytest.raises(DataCorrupted, match=path.name):
+                ExitStack().enter_context(snapshot.paths())
+            with pytest.raises(DataCorrupted, match=path.name):
+                await snapshot.rows()
+            snapshot.release()
+            assert len(await contents(controller, await reader(controller, U2), 0)) == 1
+            await controller.close()
+        path.write_bytes(whole)
+        controller = await open_at(tmp_path)
+        read = await reader(controller, U1)
+        assert await contents(controller, read, 0) == [(1, "a", 1)]
+        path.write_bytes(whole[:60] + bytes([whole[60] ^ 1]) + whole[61:])  # while it runs
+        with pytest.raises(DataCorrupted, match=path.name):
+            await contents(controller, read, 0)
+        shard = controller._shards[U1]
+        with pytest.raises(DataCorrupted, match=path.name):  # nor does a merge take it up
+            await controller._compacter._merge(shard, shard.batches)
+        await controller.close()
+
+    run(main)
+
+
+async def one_batch(directory: Path) -> tuple[Path, bytes]:
+    """Leave two shards in batches; return the file of the first and what is in it."""
+    controller = await open_at(directory)
+    await controller.create(U1, ROWS)
+    await controller.create(U2, ROWS)
+    await put(controller, write(U1, 0, 1, ((1, "a"), 0, 1)), write(U2, 0, 1, ((2, "b"), 0, 1)))
+    await controller.settle()
+    path = directory / "blob" / controller._shards[U1].batches[0].key
+    await controller.close()
+    return path, path.read_bytes()
 
 
 def test_an_older_environment_can_neither_compact_nor_delete(tmp_path: Path) -> None:
@@ -289,19 +327,21 @@ def test_faults_of_the_services_lose_and_repeat_nothing(
     monkeypatch.setattr(compacter, "RETRY_SECONDS", 0.001)
     monkeypatch.setattr(epoch, "PAUSE_SECONDS", 0.0001)
     monkeypatch.setattr(epoch, "ATTEMPTS", 3)
+    monkeypatch.setattr(epoch, "RETRY_SECONDS", 0.001)
 
     async def main() -> None:
-        consensus = FaultyConsensus(SqliteConsensus(tmp_path / "consensus.sqlite"), seed, 0.0)
+        faults, blob_faults = Faults(seed, Rates()), Faults(seed + 100, Rates())
+        consensus = FaultyConsensus(SqliteConsensus(tmp_path / "consensus.sqlite"), faults)
         controller = await StorageController.over(
             tmp_path,
-            FaultyBlob(FileBlob(tmp_path / "blob"), seed, 0.2),
+            FaultyBlob(FileBlob(tmp_path / "blob"), blob_faults),
             consensus,
             StorageConfig(segment_records=8),
         )
         read, _ = await controller.create(U1, ROWS)
         live: dict[int, int] = {}
         for time in range(60):
-            consensus.rate = 0.25
+            faults.rates = blob_faults.rates = Rates.even(0.3)
             if controller._wal.failure is not None:
                 break  # the outcome of a change of the log's state stayed unknown: it has ended
             change = ((time % 5, "x"), time, 1)
@@ -312,9 +352,12 @@ def test_faults_of_the_services_lose_and_repeat_nothing(
                 break
             live[time % 5] = live.get(time % 5, 0) + 1
             read = await controller.downgrade_capability(read, max(0, time - 3))
+            if time % 6 == 5:
+                await controller.settle()
         written = sum(live.values())
         await abandon(controller)
-        consensus.rate = 0.0
+        assert faults.count
+        assert blob_faults.count
         controller = await open_at(tmp_path)
         await controller.settle()
         read = await reader(controller, U1)
