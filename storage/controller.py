@@ -29,7 +29,7 @@ from foreshore.errors import (
     UndefinedObject,
 )
 from foreshore.ids import GlobalId
-from foreshore.storage.blob import Blob, open_blob
+from foreshore.storage.blob import Blob, FileBlob, open_blob
 from foreshore.storage.capability import (
     Capability,
     ReadCapability,
@@ -41,6 +41,7 @@ from foreshore.storage.capability import (
 from foreshore.storage.compacter import Compacter
 from foreshore.storage.consensus import Consensus, open_consensus
 from foreshore.storage.epoch import take_epoch
+from foreshore.storage.identity import identify
 from foreshore.storage.listen import Listen, ListenEvent
 from foreshore.storage.local_files import LocalFiles
 from foreshore.storage.reader import ShardReader
@@ -153,6 +154,8 @@ class StorageController(ShardReader):
         `blob` and `consensus` are URIs; None is a directory and an SQLite database in `data_dir`.
         Raises DataCorrupted if something is not as it was written.
         """
+        # Engines compare paths with the directories that they may read.
+        data_dir = data_dir.absolute()  # noqa: ASYNC240 - looks at no file
         await blocking.run(None, partial(data_dir.mkdir, parents=True, exist_ok=True))
         return await cls.over(
             data_dir,
@@ -165,7 +168,11 @@ class StorageController(ShardReader):
     async def over(
         cls, data_dir: Path, blob: Blob, consensus: Consensus, config: StorageConfig
     ) -> Self:
-        """Open the database that these services hold."""
+        """Open the database that these services hold.
+
+        Raises ObjectNotInPrerequisiteState if they are not of one database.
+        """
+        await identify(consensus, blob, FileBlob(data_dir / "log"))
         controller = cls(data_dir, blob, consensus, await take_epoch(consensus), config)
         try:
             await controller._recover()

@@ -19,6 +19,7 @@ from foreshore.storage.controller import (
     StorageConfig,
     StorageController,
 )
+from foreshore.storage.identity import NAME
 from foreshore.storage.trace import Batch, TraceState, with_batch, with_merged
 from tests.storage.faulty import Faults, FaultyBlob, FaultyConsensus, Rates
 from tests.storage.harness import (
@@ -44,7 +45,7 @@ async def contents(controller: StorageController, read: ReadCapability, as_of: i
 
 
 def files(controller: StorageController) -> set[str]:
-    return {key for key, _ in controller._compacter._blob.list("")}
+    return {key for key, _ in controller._compacter._blob.list("")} - {NAME}
 
 
 def named(controller: StorageController) -> set[str]:

@@ -1,0 +1,66 @@
+"""Identity: consensus, log and blob store belong to one database, and none of them serves another.
+
+A start removes files that no state names. Over the blob store of another database, or over its own
+with a consensus that was lost, that would be everything. So a database has an id, drawn when it is
+made. Consensus has it under `database`, the log's directory and the blob store in a blob of that
+name, and whoever opens a database compares the three before anything else, also before it takes an
+epoch: a server started in the wrong place does not disturb the one that runs in the right one.
+
+    blob store  ──►  log  ──►  consensus       is the order of marking; a start that died between
+                                               is continued by the next one, under the same id
+"""
+
+import secrets
+
+from foreshore import blocking
+from foreshore.errors import ObjectNotInPrerequisiteState
+from foreshore.storage.blob import Blob
+from foreshore.storage.consensus import Committed, Consensus
+from foreshore.storage.epoch import EPOCH_KEY
+
+NAME = "database"
+
+
+async def identify(consensus: Consensus, blob: Blob, log: Blob) -> None:
+    """Make sure that the three are parts of one database, which they become if they are new.
+
+    `log` is the log's directory as a blob store. Raises ObjectNotInPrerequisiteState.
+    """
+    head = await consensus.head(NAME)
+    if head is None:
+        # One that has taken epochs was made before databases had ids.
+        made = await consensus.head(EPOCH_KEY) is not None
+        id = await blocking.run(None, _mark, blob, log, made)
+        match await consensus.compare_and_set(NAME, None, id):
+            case Committed():
+                return
+        head = await consensus.head(NAME)
+        assert head is not None
+    for what, part in (("the blob store", blob), ("the log", log)):
+        mark = await blocking.run(None, part.get, NAME)
+        if mark != head.data:
+            holds = "is not there" if mark is None else "is of another database"
+            raise ObjectNotInPrerequisiteState(
+                f"{what} that consensus knows of {holds}",
+                detail=f"Consensus has the database {head.data.decode()},"
+                f" {what} {'none' if mark is None else mark.decode()}.",
+                hint="Give the --data-dir, --blob and --consensus that the database was made with.",
+            )
+
+
+def _mark(blob: Blob, log: Blob, made: bool) -> bytes:
+    """Mark the parts of a new database, and return its id."""
+    if not made:
+        for what, part, end in (("blob store", blob, ".parquet"), ("log", log, ".log")):
+            if any(key.endswith(end) for key, _ in part.list("")):
+                raise ObjectNotInPrerequisiteState(
+                    f"the {what} holds a database that consensus does not know",
+                    hint="Give the --consensus that the database was made with.",
+                )
+    id = log.get(NAME) or secrets.token_hex(16).encode()
+    blob.create(NAME, id)
+    id = blob.get(NAME) or id
+    log.create(NAME, id)
+    if log.get(NAME) != id:
+        raise ObjectNotInPrerequisiteState("the log and the blob store are of different databases")
+    return id
