@@ -149,8 +149,16 @@ _OPTIONS = (
         metavar="HOST:PORT",
         help="For /health and /metrics.",
     ),
-    _option("blob", metavar="URI", help="The blob store; by default in the data's place."),
-    _option("consensus", metavar="URI", help="The consensus; by default in the data's place."),
+    _option(
+        "blob",
+        metavar="URI",
+        help="For batches: file:///PATH or s3://BUCKET/PREFIX; by default the data's place.",
+    ),
+    _option(
+        "consensus",
+        metavar="URI",
+        help="sqlite:///PATH or postgresql://HOST/DATABASE; by default the data's place.",
+    ),
     _option(
         "segment-bytes",
         type=click.IntRange(4096),
