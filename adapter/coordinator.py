@@ -13,12 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
-import pyarrow as pa
-
-from foreshore.adapter.group_commit import GroupCommit, Reads, Write
+from foreshore.adapter.group_commit import GroupCommit, Write
+from foreshore.adapter.guard import ConstraintGuard
+from foreshore.adapter.key_index import KeyIndex, KeyIndexes
+from foreshore.adapter.locks import Locks
 from foreshore.adapter.oracle import TimestampOracle
 from foreshore.adapter.read_holds import ReadHolds
-from foreshore.adapter.table_locks import TableLocks
 from foreshore.adapter.tails import Tails
 from foreshore.adapter.timestamp_selection import Interval
 from foreshore.catalog.catalog import Catalog, Planned
@@ -44,10 +44,14 @@ HOLDS_INTERVAL_S = 1.0
 
 @dataclass(slots=True)
 class CatalogChange:
-    """A change of the catalog, and what planning made of its new items."""
+    """A change of the catalog, and what planning made of its new items.
+
+    `indexes` are those of the keys of tables that are new or altered, by the constraints' names.
+    """
 
     transaction: CatalogTransaction
     planned: dict[GlobalId, Planned] = field(default_factory=dict)
+    indexes: Mapping[GlobalId, Mapping[str, KeyIndex]] = field(default_factory=dict)
 
 
 class Coordinator:
@@ -73,8 +77,10 @@ class Coordinator:
         self.oracle = oracle
         self.catalog = catalog
         self.holds = holds
-        self.group = GroupCommit(storage, oracle)
-        self.locks = TableLocks(self.group)
+        self.keys = KeyIndexes(self.readable_since)
+        guard = ConstraintGuard(self.keys, lambda: (self.catalog.state, self.catalog.planned))
+        self.group = GroupCommit(storage, oracle, guard)
+        self.locks = Locks(self.group)
         self.tails = Tails(self)
         self.capabilities: dict[GlobalId, tuple[ReadCapability, WriteCapability]] = {}
         self.as_ofs: dict[GlobalId, Timestamp] = {}  # of dataflows: since when they are exact
@@ -112,7 +118,13 @@ class Coordinator:
 
     def interval(self, id: GlobalId) -> Interval:
         """Return the times at which a shard or an index can be read."""
-        return Interval(self.holds.since(id), self.upper(id))
+        return Interval(self.since(id), self.upper(id))
+
+    def since(self, id: GlobalId) -> Timestamp:
+        """Return from when on a collection can be read as what it is now: as it was altered."""
+        item = self.state.get(id)
+        altered = item.since if isinstance(item, Item) else 0
+        return max(self.holds.since(id), altered)
 
     def upper(self, id: GlobalId) -> Timestamp:
         """Return the time from which on a shard or an index is not known."""
@@ -160,6 +172,10 @@ class Coordinator:
         """Whether a dataflow's output has been computed at some time."""
         return id in self.as_ofs and self.upper(id) > self.as_ofs[id]
 
+    def readable_since(self, id: GlobalId) -> Timestamp:
+        """Return the least time at which somebody reads a table, or will."""
+        return self.holds.least(id, self.oracle.read_ts())
+
     async def wait_readable(self, id: GlobalId, time: Timestamp) -> None:
         """Wait until a shard or an index is known at `time`."""
         if self.upper(id) > time:
@@ -168,18 +184,12 @@ class Coordinator:
 
     # --- commit --------------------------------------------------------------------------------
 
-    async def commit(
-        self,
-        rows: Mapping[GlobalId, Sequence[pa.Table]],
-        reads: Reads | None = None,
-        change: CatalogChange | None = None,
-        owner: object = None,
-    ) -> Timestamp:
-        """Make writes, and a change of the catalog, durable and visible at one time."""
+    async def commit(self, write: Write, change: CatalogChange | None = None) -> Timestamp:
+        """Make a write, and a change of the catalog, durable and visible at one time."""
         if change is None or not change.transaction.changed:
-            return await self.group.write(Write(rows, reads, owner=owner))
+            return await self.group.write(write)
         # It goes through to its end, also when the client has gone: half of it must not happen.
-        work = self._change(dict(rows), reads, change, owner)
+        work = self._change(write, change)
         task = asyncio.get_running_loop().create_task(work)
         self._changes.add(task)
         task.add_done_callback(self._changed)
@@ -194,15 +204,9 @@ class Coordinator:
         if not task.cancelled() and task.exception() is not None:
             logger.info("a change of the catalog failed", extra={"error": str(task.exception())})
 
-    async def _change(
-        self,
-        rows: dict[GlobalId, Sequence[pa.Table]],
-        reads: Reads | None,
-        change: CatalogChange,
-        owner: object,
-    ) -> Timestamp:
+    async def _change(self, write: Write, change: CatalogChange) -> Timestamp:
         async with self._ddl:
-            return await self._commit_change(rows, reads, self._rebased(change), owner)
+            return await self._commit_change(write, self._rebased(change))
 
     def _rebased(self, change: CatalogChange) -> CatalogChange:
         """Return `change` on top of the present state; raises Conflict if it no longer fits."""
@@ -239,40 +243,39 @@ class Coordinator:
             merged.state = with_allotted(
                 merged.state, space, max(number, now.allotted.get(space, 0))
             )
-        return CatalogChange(merged, change.planned)
+        return CatalogChange(merged, change.planned, change.indexes)
 
-    async def _commit_change(
-        self,
-        rows: dict[GlobalId, Sequence[pa.Table]],
-        reads: Reads | None,
-        change: CatalogChange,
-        owner: object,
-    ) -> Timestamp:
+    async def _commit_change(self, write: Write, change: CatalogChange) -> Timestamp:
         old, new = self.state, change.transaction.state
         created = [each for id, each in new.objects.items() if id not in old.objects]
         dropped = [each for id, each in old.objects.items() if id not in new.objects]
         shards = [item for item in created if _has_shard(item)]
         made: list[GlobalId] = []
+        indexes = {id: dict(self.keys.of(id)) for id in change.indexes}
         try:
             for item in shards:
                 assert isinstance(item, Item)
-                schema = change.planned[item.id].desc.arrow_schema()
+                desc = change.planned[item.id].desc
+                is_table = item.type == "table"
+                schema = desc.stored_schema() if is_table else desc.arrow_schema()
                 self.capabilities[item.id] = await self.storage.create(item.id, schema)
                 made.append(item.id)
                 if item.type == "table":
                     self.group.add(item.id)
                 reached("shard.made")
+            for id, found in change.indexes.items():
+                self.keys.replace(id, found)
             gone = {each.id for each in dropped}
-            write = Write(
-                {id: tables for id, tables in rows.items() if id not in gone} | {CATALOG_SHARD: ()},
-                reads,
-                lambda time: {CATALOG_SHARD: difference(old, new, time)},
-                lambda time: self._show(time, change, created, dropped),
-                owner,
-            )
+            write.rows = {id: tables for id, tables in write.rows.items() if id not in gone}
+            write.rows[CATALOG_SHARD] = ()
+            write.keyed = {id: parts for id, parts in write.keyed.items() if id not in gone}
+            write.at = lambda time: {CATALOG_SHARD: difference(old, new, time)}
+            write.applied = lambda time: self._show(time, change, created, dropped)
             time = await self.group.write(write)
         except BaseException:
             if self.state is old:
+                for id, found in indexes.items():
+                    self.keys.replace(id, found)
                 for id in made:
                     self.group.remove(id)
                     del self.capabilities[id]
@@ -294,6 +297,7 @@ class Coordinator:
             if isinstance(each, Item):
                 self.group.remove(each.id)
                 self.holds.remove(each.id)
+                self.keys.replace(each.id, {})
         self.tails.dropped({each.id: each.name for each in dropped if isinstance(each, Item)})
         self.catalog.commit(change.transaction, change.planned)
         for each in created:
@@ -412,6 +416,7 @@ class Coordinator:
         self.catalog.check()
         self.holds.check()
         self.group.check()
+        self.keys.check(self.oracle.read_ts())
         for item in self.state.items():
             if item.type == "view":
                 continue

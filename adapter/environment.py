@@ -18,23 +18,23 @@ import pyarrow as pa
 from foreshore import blocking
 from foreshore.adapter.client import Startup
 from foreshore.adapter.coordinator import Coordinator
+from foreshore.adapter.definitions import plan_items
 from foreshore.adapter.group_commit import Write
-from foreshore.adapter.names import DefinitionCatalog
+from foreshore.adapter.key_index import KeyIndex
 from foreshore.adapter.oracle import TimestampOracle
 from foreshore.adapter.read_holds import DEFAULT_LAG_MS, ReadHolds
 from foreshore.adapter.session import Session
 from foreshore.adapter.variables import Variables
 from foreshore.catalog.bootstrap import first_state
-from foreshore.catalog.catalog import Catalog, Planned
+from foreshore.catalog.catalog import Catalog
 from foreshore.catalog.durable import CATALOG_SHARD, ROW_SCHEMA, difference, load
 from foreshore.catalog.item import Cluster, Item, Replica
 from foreshore.catalog.state import State
 from foreshore.clock import Clock
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.controller import ComputeController
+from foreshore.constraint import Unique
 from foreshore.errors import (
-    DatabaseError,
-    InternalError,
     InvalidAuthorization,
     InvalidCatalogName,
     QueryCanceled,
@@ -42,9 +42,6 @@ from foreshore.errors import (
 )
 from foreshore.expr.ir import sources_of
 from foreshore.ids import GlobalId, is_user, number_of
-from foreshore.sql.parse import parse
-from foreshore.sql.plan import CreateIndex, CreateMaterializedView, CreateTable, CreateView
-from foreshore.sql.planner import plan_statement
 from foreshore.storage.consensus import Consensus
 from foreshore.storage.controller import StorageController
 from foreshore.storage.epoch import Register
@@ -176,11 +173,35 @@ class Environment:
         for item in state.items():
             if item.type == "table":
                 coordinator.look_after(item, storage.since(item.id))
+                self._build_keys(item, read_ts)
             elif item.type != "view":
                 await self._resume(item, read_ts)
         self._tasks.append(loop.create_task(coordinator.run_holds()))
         self._tasks.append(loop.create_task(self._run_expiry()))
         coordinator.check_consistency()
+
+    def _build_keys(self, item: Item, time: Timestamp) -> None:
+        """Begin to read a table's keys; statements that need them wait."""
+        coordinator = self.coordinator
+        planned = coordinator.catalog.planned[item.id]
+        indexes = [
+            KeyIndex(item.id, constraint, planned.desc, time)
+            for constraint in planned.constraints
+            if isinstance(constraint, Unique)
+        ]
+        if not indexes:
+            return
+        read, _ = coordinator.capabilities[item.id]
+        snapshot = coordinator.storage.snapshot(read, time)
+
+        async def rows() -> pa.Table:
+            try:
+                return await snapshot.rows()
+            finally:
+                snapshot.release()
+
+        building = coordinator.keys.build(indexes, rows, coordinator.oracle.read_ts)
+        self._tasks.append(asyncio.get_running_loop().create_task(building))
 
     async def _resume(self, item: Item, read_ts: Timestamp) -> None:
         """Maintain again what was maintained, from where it can go on."""
@@ -216,6 +237,7 @@ class Environment:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.coordinator.compute.close()
         self.coordinator.executor.shutdown(wait=False, cancel_futures=True)
+        self.coordinator.keys.close()
         await blocking.run(None, self.coordinator.engine.close)
 
     async def _run_expiry(self) -> None:
@@ -230,7 +252,7 @@ class Environment:
     def failed(self) -> BaseException | None:
         """Why the environment can no longer write, if so."""
         for task in self._tasks:
-            if task.done() and not task.cancelled():
+            if task.done() and not task.cancelled() and task.exception() is not None:
                 return task.exception()
         return None
 
@@ -289,35 +311,6 @@ async def _load(storage: StorageController, read: object) -> State | None:
         return load([await snapshot.rows()])
     finally:
         snapshot.release()
-
-
-def plan_items(state: State) -> dict[GlobalId, Planned]:
-    """Return what planning makes of all items' statements."""
-    planned: dict[GlobalId, Planned] = {}
-    for item in state.items():
-        try:
-            planned[item.id] = plan_item(state, planned, item)
-        except DatabaseError as error:
-            raise InternalError(
-                f"{item.kind} {item.name} ({item.id}) cannot be planned: {error.message}",
-                detail=item.create_sql,
-            ) from error
-    return planned
-
-
-def plan_item(state: State, planned: Mapping[GlobalId, Planned], item: Item) -> Planned:
-    """Return what planning makes of an item's statement."""
-    (syntax,) = parse(item.create_sql)
-    plan = plan_statement(syntax, DefinitionCatalog(state, planned, item))
-    match plan:
-        case CreateTable(desc=desc, defaults=defaults):
-            return Planned(desc, None, defaults)
-        case CreateView(query=query) | CreateMaterializedView(query=query):
-            return Planned(query.desc, query.relation)
-        case CreateIndex(on=on, key=key):
-            return Planned(planned[on].desc, key=key)
-        case _:
-            raise InternalError(f"{item.id} is not defined by {item.create_sql}")
 
 
 def _options(text: str) -> dict[str, str]:

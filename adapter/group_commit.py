@@ -7,7 +7,8 @@ and reads at `read_ts` see it; nothing about it is visible before.
 
 A write may ask that certain shards have not changed since the time at which it read them (`Reads`).
 That is decided when its group is formed, in the order of arrival: either nothing of the group
-before it touches them, or it is answered `Conflict` and has written nothing.
+before it touches them, or it is answered `Conflict` and has written nothing. In the same moment a
+`Guard` may refuse it, as it breaks a constraint together with what is there or comes before it.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from foreshore.adapter.key_index import Earlier, Keyed
 from foreshore.adapter.oracle import TimestampOracle
 from foreshore.errors import AdminShutdown, Conflict, DatabaseError, InternalError, UndefinedTable
 from foreshore.ids import GlobalId
@@ -48,10 +50,14 @@ class Shards(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """A write holds only if nothing has changed in `ids` since `time`."""
+    """A write holds only if nothing has changed in `ids`, nor any of `keys`, since `time`.
+
+    A key is a table, the name of one of its unique constraints, and the hash by that.
+    """
 
     ids: frozenset[GlobalId]
     time: Timestamp
+    keys: frozenset[tuple[GlobalId, str, int]] = frozenset()
 
 
 @dataclass(slots=True)
@@ -62,18 +68,41 @@ class Write:
     when the write becomes visible, before anything else can run.
     """
 
-    rows: Mapping[GlobalId, Sequence[pa.Table]]
+    rows: dict[GlobalId, Sequence[pa.Table]]
     reads: Reads | None = None
     at: Callable[[Timestamp], Mapping[GlobalId, pa.Table]] | None = None
     applied: Callable[[Timestamp], None] | None = None
     owner: object = None  # of blocked tables
+    keyed: dict[GlobalId, list[Keyed]] = field(default_factory=dict)  # `rows`, by key
+    checked: Timestamp = 0  # the last time at which the constraints were known to hold
+    described: Mapping[GlobalId, object] = field(default_factory=dict)  # the tables as it knew them
+    zone: str = "UTC"  # in which its errors show times
     done: asyncio.Future[Timestamp] = field(init=False)
+
+
+class Guard(Protocol):
+    """What group commit asks before it takes a write, and tells when one has become visible."""
+
+    def refused(self, write: Write, earlier: Earlier) -> DatabaseError | None:
+        """Return why `write` may not happen after what is there and after `earlier`."""
+        ...
+
+    def changed(
+        self, keys: frozenset[tuple[GlobalId, str, int]], time: Timestamp, earlier: Earlier
+    ) -> bool:
+        """Whether one of `keys` has been changed after `time`, or is by `earlier`."""
+        ...
+
+    def apply(self, time: Timestamp, group: Sequence[Write]) -> None:
+        """Take note of what `group` has written at `time`, and that nothing else has been."""
+        ...
 
 
 class GroupCommit:
     """The one writer of tables and of the catalog's shard; owned by the event loop."""
 
-    def __init__(self, shards: Shards, oracle: TimestampOracle) -> None:
+    def __init__(self, shards: Shards, oracle: TimestampOracle, guard: Guard) -> None:
+        self._guard = guard
         self._shards = shards
         self._oracle = oracle
         self._ids: set[GlobalId] = set()
@@ -178,6 +207,7 @@ class GroupCommit:
         group: list[Write] = []
         left: list[Write] = []
         touched: set[GlobalId] = set()
+        earlier = Earlier()
         for write in self._pending:
             ids = set(write.rows)
             missing = ids - self._ids
@@ -189,19 +219,24 @@ class GroupCommit:
                 )
             elif any(self._blocked.get(id, write.owner) is not write.owner for id in ids):
                 left.append(write)
-            elif write.reads is not None and not self._holds(write.reads, touched):
+            elif write.reads is not None and not self._holds(write.reads, touched, earlier):
                 write.done.set_exception(
                     Conflict("could not serialize access due to concurrent update")
                 )
+            elif (error := self._guard.refused(write, earlier)) is not None:
+                write.done.set_exception(error)
             else:
                 group.append(write)
                 touched |= ids
+                earlier.add(write.keyed)
         self._pending = left
         return group
 
-    def _holds(self, reads: Reads, touched: set[GlobalId]) -> bool:
-        return touched.isdisjoint(reads.ids) and all(
-            id in self._ids and self._changed[id] <= reads.time for id in reads.ids
+    def _holds(self, reads: Reads, touched: set[GlobalId], earlier: Earlier) -> bool:
+        return (
+            touched.isdisjoint(reads.ids)
+            and all(id in self._ids and self._changed[id] <= reads.time for id in reads.ids)
+            and not self._guard.changed(reads.keys, reads.time, earlier)
         )
 
     async def _commit(self, group: list[Write]) -> None:
@@ -230,7 +265,7 @@ class GroupCommit:
                 if not write.done.done():
                     write.done.set_exception(_stopped(error))
             raise
-        self._apply(time, tables.keys())
+        self._apply(time, tables.keys(), group)
         self.groups += 1
         self.writes += len(group)
         for write in group:
@@ -240,11 +275,12 @@ class GroupCommit:
                 write.done.set_result(time)
 
     async def _advance(self) -> None:
-        self._apply(await self._oracle.write_ts(), ())
+        self._apply(await self._oracle.write_ts(), (), ())
 
-    def _apply(self, time: Timestamp, written: Iterable[GlobalId]) -> None:
+    def _apply(self, time: Timestamp, written: Iterable[GlobalId], group: Sequence[Write]) -> None:
         for id in written:
             self._changed[id] = time
+        self._guard.apply(time, group)
         self._shards.advance(self._ids.difference(written), time + 1)
         self._oracle.apply_write(time)
 

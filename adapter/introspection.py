@@ -18,6 +18,7 @@ from foreshore.catalog.builtin.relation import (
     World,
 )
 from foreshore.catalog.item import Item, Replica
+from foreshore.constraint import Constraint
 from foreshore.expr.ir import Column
 from foreshore.ids import GlobalId
 from foreshore.types import RelationDesc
@@ -81,6 +82,9 @@ def world_of(session: "Session") -> World:
             return text if default.type.name.startswith(("int", "float", "num")) else f"'{text}'"
         return "now()" if "now" in str(default) else "expression"
 
+    def constraints_of(id: GlobalId) -> dict[str, Constraint]:
+        return {each.name: each for each in planned[id].constraints}
+
     statuses = {each["replica"]: each for each in coordinator.compute.status()}
     return World(
         state,
@@ -88,6 +92,7 @@ def world_of(session: "Session") -> World:
         index_key_of,
         definition_of,
         default_of,
+        constraints_of,
         session.database,
         [Setting(*each) for each in session.variables.show_all()],
         [

@@ -104,7 +104,16 @@ class SessionCatalog:
             case "index":
                 return ItemView(found.id, "index", name, _NO_COLUMNS)
             case "table":
-                return ItemView(found.id, "table", name, planned.desc, None, planned.defaults)
+                return ItemView(
+                    found.id,
+                    "table",
+                    name,
+                    planned.desc,
+                    None,
+                    planned.defaults,
+                    planned.constraints,
+                    found.create_sql,
+                )
             case "view":
                 if found.id in self.arranged:
                     self.left_out.add(found.id)
@@ -135,6 +144,11 @@ class SessionCatalog:
         if self.schema(database, schema) is None:
             raise InvalidSchemaName(f'schema "{schema}" does not exist')
         return Name(database, schema, name)
+
+    def is_taken(self, name: Name) -> bool:
+        """Whether a relation, or the index of a constraint, has that full name."""
+        found = self.schema(name.database or self.database, name.schema or "")
+        return found is not None and self.state.is_taken(found.id, name.item)
 
     def cluster_exists(self, name: str) -> bool:
         """Whether there is a cluster `name`."""

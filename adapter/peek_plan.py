@@ -6,6 +6,9 @@
     local      over the system's own relations, on an engine in this process
     bulk       everything else, on a replica of the session's cluster
 
+A query that asks a table for literal keys is answered from the table's key index, in this process
+and at once, if that is readable at the time; otherwise in one of the ways above.
+
 What is left to do at each execution is to put arguments in.
 """
 
@@ -17,7 +20,9 @@ from foreshore.adapter.effects import calls_in
 from foreshore.adapter.local import is_linear
 from foreshore.adapter.recursion import collections_of, filled_block, relations_of
 from foreshore.adapter.substitute import Replace, environment_names, is_open
+from foreshore.constraint import Unique
 from foreshore.expr.ir import (
+    Column,
     Filter,
     Finishing,
     Get,
@@ -45,6 +50,16 @@ class IndexLookup:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyLookup:
+    """The unique constraint of a table by which to look `keys` up, and what to make of the rows."""
+
+    table: GlobalId
+    constraint: Unique
+    keys: tuple[tuple[Scalar, ...], ...]
+    residual: Relation
+
+
+@dataclass(frozen=True, slots=True)
 class PeekPlan:
     """A query as it is run."""
 
@@ -57,6 +72,7 @@ class PeekPlan:
     is_timed: bool  # whether the answer depends on the time of the read
     acts: bool  # whether it calls functions that act on the session
     lookup: IndexLookup | None = None
+    key: KeyLookup | None = None
 
     def block(self, relation: Relation, replace: Replace) -> Block:
         """Return `relation` with the query's recursions, into which `replace` puts what it has."""
@@ -77,9 +93,16 @@ class IndexOn:
 Indexes = Callable[[GlobalId], Sequence[IndexOn]]
 
 
-def plan_peek(query: Query, indexes: Indexes, *, by_keys: bool = True) -> PeekPlan:
-    """Return how `query` will be answered; `indexes` tells those that are ready for a relation.
+def plan_peek(
+    query: Query,
+    indexes: Indexes,
+    keys: Callable[[GlobalId], Sequence[Unique]],
+    *,
+    by_keys: bool = True,
+) -> PeekPlan:
+    """Return how `query` will be answered.
 
+    `indexes` tells those that are ready for a relation, `keys` the unique constraints of a table.
     Without `by_keys` an index is read whole, and the plan's relation is all of the query.
     """
     relation = query.relation
@@ -88,7 +111,8 @@ def plan_peek(query: Query, indexes: Indexes, *, by_keys: bool = True) -> PeekPl
     read = collections_of(block)
     sources = read - changes
     environment = frozenset().union(*map(environment_names, relations_of(block)))
-    lookup = None
+    lookup = key = None
+    acts = any(map(calls_in, relations_of(block)))
     way: Way
     if query.recursions:
         way = "local"
@@ -97,6 +121,7 @@ def plan_peek(query: Query, indexes: Indexes, *, by_keys: bool = True) -> PeekPl
     elif not read or any(id.startswith("s") for id in sources):
         way = "local"
     else:
+        key = find_key(relation, keys) if by_keys and not acts else None
         found = find_lookup(relation, indexes, by_keys=by_keys)
         way = "bulk"
         if found is not None:
@@ -113,8 +138,9 @@ def plan_peek(query: Query, indexes: Indexes, *, by_keys: bool = True) -> PeekPl
         or query.limit is not None
         or query.offset is not None,
         bool(shards) or bool(changes) or "mz_now" in environment,
-        any(map(calls_in, relations_of(block))),
+        acts,
         lookup,
+        key,
     )
 
 
@@ -124,6 +150,23 @@ def whole(relation: Relation) -> Query:
     names = tuple(f"c{i}" for i in range(len(columns)))
     finishing = Finishing((), None, 0, tuple(range(len(columns))))
     return Query(relation, finishing, RelationDesc(names, columns))
+
+
+def find_key(relation: Relation, keys: Callable[[GlobalId], Sequence[Unique]]) -> KeyLookup | None:
+    """Return how a key index answers `relation`, if it is about literal keys of one table."""
+    below = relation
+    while isinstance(below, Map | Filter | Project):
+        below = below.input
+    if not isinstance(below, Get):
+        return None
+    for constraint in keys(below.id):
+        columns = [
+            Column(i, below.columns[i].type, below.columns[i].nullable) for i in constraint.columns
+        ]
+        found = literal_lookup(relation, columns)
+        if found is not None:
+            return KeyLookup(below.id, constraint, found.keys, found.residual)
+    return None
 
 
 def find_lookup(

@@ -73,6 +73,11 @@ class ReadHolds:
         """Return the time from which on `id` can be read for sure."""
         return self.collections[id].since
 
+    def least(self, id: GlobalId, now: Timestamp) -> Timestamp:
+        """Return the least time at which `id` is held, or `now`."""
+        collection = self.collections.get(id)
+        return now if collection is None else min([now, *(hold.time for hold in collection.held)])
+
     def acquire(self, ids: Iterable[GlobalId], time: Timestamp) -> Hold:
         """Hold `ids` at `time`; all of them must be readable there."""
         hold = Hold(self, frozenset(ids), time)

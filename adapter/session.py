@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 from foreshore.adapter.client import Completed, CopyIn, CopyOut, EmptyQuery, Execution, Notice
 from foreshore.adapter.coordinator import CatalogChange, Coordinator
 from foreshore.adapter.environment_values import EnvironmentValues
-from foreshore.adapter.group_commit import Reads
+from foreshore.adapter.group_commit import Reads, Write
 from foreshore.adapter.interrupt import Interrupts
+from foreshore.adapter.key_index import Keyed, KeyIndex
 from foreshore.adapter.result import Outcome, RowSource, Selected, Taking
 from foreshore.adapter.sequence import dispatch as sequence
+from foreshore.adapter.sequence.alter import altered_indexes
 from foreshore.adapter.session_planner import SessionPlanner
 from foreshore.adapter.statement import BoundPortal, Prepared
 from foreshore.adapter.timestamp_selection import Isolation
@@ -37,6 +39,7 @@ from foreshore.errors import (
     QueryCanceled,
     SyntaxError_,
 )
+from foreshore.ids import GlobalId
 from foreshore.sql.parse import parse
 from foreshore.sql.plan import (
     Commit,
@@ -190,20 +193,40 @@ class Session:
         self.failed = False
         transaction.release()
         if transaction.locked:
-            await self.coordinator.locks.release(transaction)
+            self.coordinator.locks.release(transaction)
         self.variables.commit()
         self._close_portals(keep_holdable=True)
 
     async def _commit_effects(self, transaction: Transaction) -> None:
         reads = None
-        if transaction.writes and transaction.read:
+        if transaction.writes and (transaction.read or transaction.key_reads):
             assert transaction.time is not None
             tables = frozenset(id for id in transaction.read if id in self.coordinator.group)
-            reads = Reads(tables, transaction.time)
+            reads = Reads(tables, transaction.time, frozenset(transaction.key_reads))
         change = None
+        altered: Mapping[GlobalId, Mapping[str, KeyIndex]] = {}
         if transaction.catalog is not None:
-            change = CatalogChange(transaction.catalog, transaction.planned)
-        await self.coordinator.commit(transaction.writes, reads, change, transaction)
+            altered = altered_indexes(self)
+            change = CatalogChange(transaction.catalog, transaction.planned, altered)
+        keyed: dict[GlobalId, list[Keyed]] = {}
+        for id, parts in transaction.writes.items():
+            if id in altered:  # its rows may have been written before it was
+                indexes = altered[id].items()
+                keyed[id] = [
+                    {name: index.prepare(part.rows) for name, index in indexes} for part in parts
+                ]
+            elif parts[0].keyed:
+                keyed[id] = [part.keyed for part in parts]
+        write = Write(
+            {id: [part.rows for part in parts] for id, parts in transaction.writes.items()},
+            reads,
+            owner=transaction,
+            keyed=keyed,
+            checked=transaction.checked or 0,
+            described=transaction.described,
+            zone=self.time_zone,
+        )
+        await self.coordinator.commit(write, change)
 
     async def rollback(self) -> None:
         """Forget what the transaction did."""
@@ -212,7 +235,7 @@ class Session:
         if transaction is not None:
             transaction.release()
             if transaction.locked:
-                await self.coordinator.locks.release(transaction)
+                self.coordinator.locks.release(transaction)
         self.variables.rollback()
         self._close_portals(keep_holdable=True)
 
@@ -241,7 +264,7 @@ class Session:
         transaction.forget()
         if transaction.locked:
             transaction.locked = False
-            await self.coordinator.locks.release(transaction)
+            self.coordinator.locks.release(transaction)
         self._close_portals(keep_holdable=True)
 
     # --- running -------------------------------------------------------------------------------
@@ -465,6 +488,9 @@ class Session:
             return
         self.failed = True
         transaction.forget()
+        if transaction.locked:
+            transaction.locked = False
+            self.coordinator.locks.release(transaction)
         self._close_portals(keep_holdable=True)
         self.notice(
             "the transaction was ended by idle_in_transaction_session_timeout",

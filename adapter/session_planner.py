@@ -11,8 +11,10 @@ from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.names import SessionCatalog, effective_path
 from foreshore.adapter.peek_plan import IndexOn, PeekPlan, plan_peek, whole
 from foreshore.adapter.sequence.dispatch import described
+from foreshore.adapter.sequence.tables import unique_constraints
 from foreshore.adapter.statement import Basis, Prepared
 from foreshore.catalog.state import State
+from foreshore.constraint import Unique
 from foreshore.errors import FeatureNotSupported, SyntaxError_
 from foreshore.ids import GlobalId
 from foreshore.sql.parse import Statement as Syntax
@@ -22,6 +24,7 @@ from foreshore.sql.plan import (
     Delete,
     Explain,
     Insert,
+    Merge,
     Plan,
     Query,
     Select,
@@ -117,7 +120,7 @@ class SessionPlanner:
     def _peek_of(self, plan: Plan) -> PeekPlan | None:
         query = followed_by(plan)
         if query is not None:
-            return plan_peek(query, self._followed_indexes, by_keys=False)
+            return plan_peek(query, self._followed_indexes, self._keys_of, by_keys=False)
         query = read_by(plan)
         return None if query is None else self.plan_query(query)
 
@@ -139,11 +142,15 @@ class SessionPlanner:
         plan = plan_statement(prepared.syntax, self.reader(), types, zone=self._session.time_zone)
         query = followed_by(plan) or read_by(plan)
         assert query is not None, plan
-        return plan_peek(query, lambda id: [])
+        return plan_peek(query, lambda id: [], self._keys_of)
 
     def plan_query(self, query: Query) -> PeekPlan:
         """Return how `query` would be answered on the session's cluster."""
-        return plan_peek(query, self._indexes)
+        return plan_peek(query, self._indexes, self._keys_of)
+
+    def _keys_of(self, id: GlobalId) -> list[Unique]:
+        planned = self.reader().planned.get(id)
+        return [] if planned is None else unique_constraints(planned)
 
     def _desc_of(self, plan: Plan) -> RelationDesc | None:
         return described(self._session, plan) or result_desc(plan)
@@ -164,7 +171,9 @@ def read_by(plan: Plan) -> Query | None:
             return query
         case CopyTo(source=Select(query=query)) | Declare(query=Select(query=query)):
             return query
-        case Insert(source=relation) | Update(selection=relation) | Delete(selection=relation):
+        case Insert(source=relation):
+            return whole(relation)
+        case Update(selection=relation) | Delete(selection=relation) | Merge(selection=relation):
             return whole(relation)
         case _:
             return None

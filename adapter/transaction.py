@@ -12,14 +12,25 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from foreshore.adapter.key_index import KeyIndex
+from foreshore.adapter.locks import KeyLock
 from foreshore.adapter.read_holds import Hold
 from foreshore.adapter.timestamp_selection import Isolation
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.state import State
 from foreshore.catalog.transaction import Transaction as CatalogTransaction
+from foreshore.compute.arrange.run import Updates
 from foreshore.errors import InvalidSavepoint, ReadOnlySqlTransaction
 from foreshore.ids import GlobalId
 from foreshore.update import Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Rows with `__diff` on their way into a table, and the same for each of its unique keys."""
+
+    rows: pa.Table
+    keyed: dict[str, Updates]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +38,7 @@ class Savepoint:
     """What a transaction had done when the savepoint was set."""
 
     name: str
-    writes: dict[GlobalId, list[pa.Table]]
+    writes: dict[GlobalId, list[Written]]
     catalog: State | None  # as the transaction had changed it
     planned: dict[GlobalId, Planned]
     variables: tuple[dict[str, str], dict[str, str]]
@@ -44,7 +55,13 @@ class Transaction:
     time: Timestamp | None = None
     holds: list[Hold] = field(default_factory=list)
     read: set[GlobalId] = field(default_factory=set)  # shards that what was read comes from
-    writes: dict[GlobalId, list[pa.Table]] = field(default_factory=dict)
+    key_reads: set[KeyLock] = field(default_factory=set)  # what was read by key
+    writes: dict[GlobalId, list[Written]] = field(default_factory=dict)
+    checked: Timestamp | None = None  # the first time at which its writes were checked
+    described: dict[GlobalId, Planned] = field(default_factory=dict)  # the tables it writes, then
+    # What it has written, by key; and indexes of constraints that it adds, without what it writes.
+    own: dict[tuple[GlobalId, str], KeyIndex] = field(default_factory=dict)
+    built: dict[tuple[GlobalId, str], KeyIndex] = field(default_factory=dict)
     catalog: CatalogTransaction | None = None
     planned: dict[GlobalId, Planned] = field(default_factory=dict)
     locked: bool = False  # whether it holds write locks
@@ -60,10 +77,10 @@ class Transaction:
         if self.read_only:
             raise ReadOnlySqlTransaction(f"cannot execute {what} in a read-only transaction")
 
-    def write(self, id: GlobalId, rows: pa.Table) -> None:
-        """Add rows with `__diff` to what is written to `id` at commit."""
-        if rows.num_rows:
-            self.writes.setdefault(id, []).append(rows)
+    def write(self, id: GlobalId, written: Written) -> None:
+        """Add to what is written to `id` at commit."""
+        if written.rows.num_rows:
+            self.writes.setdefault(id, []).append(written)
 
     def reads_own_writes(self, shards: Iterable[GlobalId]) -> bool:
         """Whether what comes from `shards` looks different to this transaction."""
@@ -97,6 +114,7 @@ class Transaction:
         del self.savepoints[place + 1 :]
         self.writes = {id: list(parts) for id, parts in savepoint.writes.items()}
         self.planned = dict(savepoint.planned)
+        self.own.clear()  # made anew of what is left
         if savepoint.catalog is None:
             self.catalog = None
         else:
@@ -108,6 +126,8 @@ class Transaction:
         """Forget all that was done; there is no way back, only the end."""
         self.release()
         self.writes.clear()
+        self.own.clear()
+        self.built.clear()
         self.planned.clear()
         self.savepoints.clear()
         self.catalog = None

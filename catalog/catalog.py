@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from foreshore.catalog.state import State
 from foreshore.catalog.transaction import Transaction
+from foreshore.constraint import Constraint
 from foreshore.expr.ir import Relation, Scalar
 from foreshore.ids import GlobalId
 from foreshore.types import RelationDesc
@@ -20,13 +21,15 @@ class Planned:
     """What an item's definition means.
 
     `definition` is the lowered relation of a view or materialized view over what it names, views
-    put in; None for a table. `key` is an index's, over the columns of its relation.
+    put in; None for a table, which has `defaults` and `constraints`. `key` is an index's, over the
+    columns of its relation.
     """
 
     desc: RelationDesc
     definition: Relation | None = None
     defaults: tuple[Scalar, ...] = ()
     key: tuple[Scalar, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
 
 
 class Catalog:

@@ -87,6 +87,17 @@ class Replica(Described, frozen=True):
     options: dict[str, str] = {}
 
 
+class NamedConstraint(msgspec.Struct, frozen=True):
+    """A constraint of a table: its name and its oid, which that of its index is too, if it has one.
+
+    What it says is in the table's statement.
+    """
+
+    name: str
+    oid: int
+    has_index: bool  # as unique ones have: its name is one of the schema's relations
+
+
 class Item(Described, frozen=True):
     """A relation or an index, by the statement that defines it.
 
@@ -110,6 +121,9 @@ class Item(Described, frozen=True):
     bound: tuple[tuple[tuple[str, str, str], GlobalId], ...] = ()
     # What COMMENT ON COLUMN says, by the column's position from 1.
     column_comments: dict[int, str] | msgspec.UnsetType = msgspec.UNSET
+    constraints: tuple[NamedConstraint, ...] = ()  # of a table
+    # Since when what the statement promises holds: it was altered then. Earlier is not to be read.
+    since: int = 0
 
     @property
     def kind(self) -> str:

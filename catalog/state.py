@@ -101,6 +101,15 @@ class State:
         """Return the item `name` of the schema with id `schema`."""
         return self._named(Item, "item", schema, name)
 
+    def is_taken(self, schema: str, name: str) -> bool:
+        """Whether an item of the schema, or the index of a constraint, has this name."""
+        return self.item_in(schema, name) is not None or any(
+            constraint.has_index and constraint.name == name
+            for item in self.all(Item)
+            if item.constraints and item.schema == schema
+            for constraint in item.constraints
+        )
+
     def _named(self, type: type[O], space: str, parent: str | None, name: str) -> O | None:
         id = self.names.get((space, parent, name))
         if id is None:

@@ -17,6 +17,7 @@ from foreshore.catalog.item import (
     Database,
     Item,
     ItemType,
+    NamedConstraint,
     Object,
     Replica,
     Role,
@@ -157,9 +158,14 @@ class Transaction:
         *,
         cluster: str | None = None,
         on: GlobalId | None = None,
+        constraints: Sequence[tuple[str, bool]] = (),
     ) -> Item:
-        """Create an item under an id from `allot_item`."""
+        """Create an item under an id from `allot_item`.
+
+        `constraints` are a table's: the name of each, and whether it has an index.
+        """
         self.refuse_taken(schema, name)
+        self._refuse_taken_indexes(schema, (name,), constraints)
         needs = tuple(sorted(depends_on))
         return self._put(
             Item(
@@ -174,21 +180,60 @@ class Transaction:
                 cluster,
                 on,
                 tuple((self.state.full_name(self.state.item(need)), need) for need in needs),
+                constraints=self._named_constraints(constraints, ()),
             )
         )
+
+    def alter_table(
+        self, table: Item, create_sql: str, constraints: Sequence[tuple[str, bool]], since: int
+    ) -> Item:
+        """Let `table` be what `create_sql` says, which its rows have agreed with since `since`.
+
+        `constraints` are all of them, as for `create_item`; those that keep their name stay the
+        same.
+        """
+        schema = self.state.objects[table.schema]
+        assert isinstance(schema, Schema)
+        known = {each.name for each in table.constraints if each.has_index}
+        new = [each for each in constraints if each[0] not in known]
+        self._refuse_taken_indexes(schema, (), new)
+        return self._put(
+            msgspec.structs.replace(
+                table,
+                create_sql=create_sql,
+                constraints=self._named_constraints(constraints, table.constraints),
+                since=since,
+            )
+        )
+
+    def _named_constraints(
+        self, constraints: Sequence[tuple[str, bool]], known: Sequence[NamedConstraint]
+    ) -> tuple[NamedConstraint, ...]:
+        kept = {(each.name, each.has_index): each for each in known}
+        return tuple(
+            kept.get(each) or NamedConstraint(each[0], self.allot("oid"), each[1])
+            for each in constraints
+        )
+
+    def _refuse_taken_indexes(
+        self, schema: Schema, taken: Sequence[str], constraints: Sequence[tuple[str, bool]]
+    ) -> None:
+        for name, has_index in constraints:
+            if has_index and (name in taken or self.state.is_taken(schema.id, name)):
+                raise DuplicateTable(f'relation "{name}" already exists')
 
     def refuse_taken(self, schema: Schema, name: str) -> None:
         """Raise if `schema` is the system's or has an item `name` already."""
         if is_system(schema.id):
             raise InsufficientPrivilege(f"permission denied for schema {schema.name}")
-        if self.state.item_in(schema.id, name) is not None:
+        if self.state.is_taken(schema.id, name):
             raise DuplicateTable(f'relation "{name}" already exists')
 
     def free_name(self, schema: Schema, base: str) -> str:
         """Return `base`, or `base1`, `base2`, ...: the first that is free in `schema`."""
         for number in count():
             name = f"{base}{number or ''}"
-            if self.state.item_in(schema.id, name) is None:
+            if not self.state.is_taken(schema.id, name):
                 return name
         raise AssertionError
 

@@ -8,7 +8,11 @@ An error in the data is not raised but kept as data: `data_error` makes the text
 in an error collection, and `DataError.parse` makes an exception of it when somebody reads it.
 """
 
+from collections.abc import Mapping
+from typing import Literal as OneOf
 from typing import Self
+
+Subject = OneOf["schema", "table", "column", "datatype", "constraint"]
 
 
 class DatabaseError(Exception):
@@ -25,6 +29,7 @@ class DatabaseError(Exception):
         hint: str | None = None,
         position: int | None = None,
         where: str | None = None,
+        about: Mapping[Subject, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -35,6 +40,7 @@ class DatabaseError(Exception):
             position  # of the offending token in the statement's text, in characters from 1
         )
         self.where = where  # the CONTEXT in which it happened
+        self.about = about or {}  # the names of the objects that it is about
 
 
 class UserError(DatabaseError):
@@ -114,6 +120,10 @@ class IntegrityConstraintViolation(UserError):
 
 class NotNullViolation(IntegrityConstraintViolation):
     sqlstate = "23502"
+
+
+class CheckViolation(IntegrityConstraintViolation):
+    sqlstate = "23514"
 
 
 class UniqueViolation(IntegrityConstraintViolation):
@@ -269,6 +279,10 @@ class InvalidColumnReference(UserError):
 
 class InvalidColumnDefinition(UserError):
     sqlstate = "42611"
+
+
+class InvalidTableDefinition(UserError):
+    sqlstate = "42P16"
 
 
 class WrongObjectType(UserError):

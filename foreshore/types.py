@@ -251,3 +251,7 @@ class RelationDesc(msgspec.Struct, frozen=True):
                 for name, column in zip(self.names, self.columns, strict=True)
             ]
         )
+
+    def stored_schema(self) -> pa.Schema:
+        """Return the schema of a table's shard: its NOT NULLs come and go, so it has none."""
+        return pa.schema([field.with_nullable(True) for field in self.arrow_schema()])

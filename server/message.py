@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from foreshore.errors import DatabaseError, ProtocolViolation
+from foreshore.errors import DatabaseError, ProtocolViolation, Subject
 
 _INT16 = Struct("!h")
 _INT32 = Struct("!i")
@@ -413,6 +413,15 @@ def _fields(fields: Mapping[str, str | None]) -> bytes:
     return b"".join(present) + b"\0"
 
 
+_SUBJECTS: dict[Subject, str] = {
+    "schema": "s",
+    "table": "t",
+    "column": "c",
+    "datatype": "d",
+    "constraint": "n",
+}
+
+
 def error_response(error: DatabaseError, *, fatal: bool = False) -> bytes:
     """Return the message of `error`; after a fatal one the connection ends."""
     severity = "FATAL" if fatal else "ERROR"
@@ -425,6 +434,7 @@ def error_response(error: DatabaseError, *, fatal: bool = False) -> bytes:
         "H": error.hint,
         "P": None if error.position is None else str(error.position),
         "W": error.where,
+        **{_SUBJECTS[subject]: name for subject, name in error.about.items()},
     }
     return frame(b"E", _fields(fields))
 

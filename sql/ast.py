@@ -470,6 +470,28 @@ class ExplainStatement(Syntax):
     at: int
 
 
+class Assignment(Syntax):
+    """`column = value` or `(columns) = row` of SET."""
+
+    columns: tuple[tuple[str, int], ...]
+    value: Expression
+    multiple: bool
+    at: int
+
+
+class OnConflict(Syntax):
+    """ON CONFLICT; `assignments` None is DO NOTHING.
+
+    The arbiter is given by `columns` or by `constraint`, a name and where it stands, or not at all.
+    """
+
+    columns: tuple[tuple[str, int], ...]
+    constraint: tuple[str, int] | None
+    assignments: tuple[Assignment, ...] | None
+    where: Expression | None
+    at: int
+
+
 class InsertStatement(Syntax):
     """INSERT; `source` None is DEFAULT VALUES."""
 
@@ -478,15 +500,48 @@ class InsertStatement(Syntax):
     source: Query | None
     returning: tuple[Target, ...]
     ctes: tuple[CommonTable, ...]
+    on_conflict: OnConflict | None = None
 
 
-class Assignment(Syntax):
-    """`column = value` or `(columns) = row` of SET."""
+class MergeUpdate(Syntax):
+    """THEN UPDATE SET."""
 
-    columns: tuple[tuple[str, int], ...]
-    value: Expression
-    multiple: bool
+    assignments: tuple[Assignment, ...]
+
+
+class MergeDelete(Syntax):
+    """THEN DELETE."""
+
+
+class MergeInsert(Syntax):
+    """THEN INSERT; `values` None is DEFAULT VALUES."""
+
+    columns: tuple[tuple[str, int], ...] | None
+    values: tuple[Expression, ...] | None
     at: int
+
+
+class MergeNothing(Syntax):
+    """THEN DO NOTHING."""
+
+
+class MergeClause(Syntax):
+    """WHEN [NOT] MATCHED [AND condition] THEN ..."""
+
+    matched: bool
+    condition: Expression | None
+    action: MergeUpdate | MergeDelete | MergeInsert | MergeNothing
+    at: int
+
+
+class MergeStatement(Syntax):
+    """MERGE INTO ... USING ... ON ..."""
+
+    table: TableRef
+    source: FromItem
+    condition: Expression
+    clauses: tuple[MergeClause, ...]
+    ctes: tuple[CommonTable, ...]
 
 
 class UpdateStatement(Syntax):
@@ -521,22 +576,85 @@ class CopyStatement(Syntax):
 
 
 class ColumnDefinition(Syntax):
-    """A column of CREATE TABLE."""
+    """A column of CREATE TABLE; `nullable` where NULL is said, `default_text` as it was written."""
 
     name: str
     type: TypeName
     not_null: bool
     default: Expression | None
     at: int
+    default_text: str = ""
+    nullable: bool = False
+
+
+class ConstraintDefinition(Syntax):
+    """A constraint of a table, or of a column, whose columns are then that one.
+
+    `text` is a check's condition as it was written.
+    """
+
+    kind: OneOf["primary key", "unique", "check"]
+    name: str | None
+    columns: tuple[tuple[str, int], ...]
+    condition: Expression | None
+    text: str
+    nulls_distinct: bool
+    at: int
 
 
 class CreateTableStatement(Syntax):
-    """CREATE TABLE; with `query`, CREATE TABLE AS."""
+    """CREATE TABLE."""
 
     name: TableRef
     columns: tuple[ColumnDefinition, ...]
+    constraints: tuple[ConstraintDefinition, ...]
     if_not_exists: bool
-    refused: tuple[str, int] | None  # a constraint that we do not enforce, and where it stands
+
+
+class AddConstraint(Syntax):
+    """ADD [CONSTRAINT name] ..."""
+
+    constraint: ConstraintDefinition
+
+
+class DropConstraint(Syntax):
+    """DROP CONSTRAINT."""
+
+    name: str
+    if_exists: bool
+
+
+class RenameConstraint(Syntax):
+    """RENAME CONSTRAINT name TO ..."""
+
+    name: str
+    to: str
+
+
+class SetNotNull(Syntax):
+    """ALTER COLUMN ... SET NOT NULL, or DROP NOT NULL."""
+
+    column: str
+    not_null: bool
+
+
+class SetDefault(Syntax):
+    """ALTER COLUMN ... SET DEFAULT, or DROP DEFAULT (None)."""
+
+    column: str
+    default: Expression | None
+    text: str
+
+
+TableAction: TypeAlias = AddConstraint | DropConstraint | RenameConstraint | SetNotNull | SetDefault
+
+
+class AlterTableStatement(Syntax):
+    """ALTER TABLE, all but RENAME TO; the actions happen in order."""
+
+    name: TableRef
+    actions: tuple[TableAction, ...]
+    if_exists: bool
 
 
 class CreateViewStatement(Syntax):
@@ -754,8 +872,10 @@ StatementSyntax: TypeAlias = (
     | InsertStatement
     | UpdateStatement
     | DeleteStatement
+    | MergeStatement
     | CopyStatement
     | CreateTableStatement
+    | AlterTableStatement
     | CreateViewStatement
     | CreateIndexStatement
     | CreateNamespaceStatement

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal as OneOf
 from typing import Protocol
 
+from foreshore.constraint import Constraint
 from foreshore.expr.ir import Relation, Scalar
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import Name
@@ -26,8 +27,10 @@ class ItemView:
     desc: RelationDesc
     # A view's lowered relation, put in where it is named; None for what has its own collection.
     definition: Relation | None = None
-    # A table's defaults, one scalar a column.
+    # A table's defaults, one scalar a column; its constraints; and the statement that defines it.
     defaults: tuple[Scalar, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
+    create_sql: str = ""
 
 
 class CatalogReader(Protocol):
@@ -57,6 +60,10 @@ class CatalogReader(Protocol):
 
     def resolve_new(self, parts: tuple[str, ...]) -> Name:
         """Return the full name under which a new item would be created; its schema must exist."""
+        ...
+
+    def is_taken(self, name: Name) -> bool:
+        """Whether a relation, or the index of a constraint, has that full name."""
         ...
 
     def cluster_exists(self, name: str) -> bool:

@@ -1,11 +1,10 @@
-"""Statements about objects: CREATE, DROP, ALTER ... RENAME, COMMENT ON, SHOW."""
+"""Statements about objects: CREATE, DROP, ALTER, COMMENT ON, SHOW; `parse_tables.py` has tables."""
 
 from typing import Literal as OneOf
 
 from foreshore.sql import ast
-from foreshore.sql.grammar.base import IS
-from foreshore.sql.lexer import NUMBER, QUOTED, STRING, WORD
-from foreshore.sql.parse_query import QueryParser
+from foreshore.sql.lexer import WORD
+from foreshore.sql.parse_tables import TableParser
 
 _KINDS = (
     ("materialized", "view"),
@@ -18,7 +17,6 @@ _KINDS = (
     ("database",),
 )
 _VERBS = frozenset(("create", "drop", "alter", "show", "comment", "on"))
-_CONSTRAINTS = frozenset(("primary", "unique", "check", "references", "foreign", "exclude"))
 _SHOWN = (
     ("materialized", "views"),
     ("cluster", "replicas"),
@@ -33,7 +31,7 @@ _SHOWN = (
 )
 
 
-class ObjectParser(QueryParser):
+class ObjectParser(TableParser):
     """Parses statements about objects."""
 
     # --- CREATE
@@ -73,9 +71,6 @@ class ObjectParser(QueryParser):
         if self.token.kind == WORD:
             self.unsupported(f"CREATE {self.token.value.upper()}")
         self.fail()
-
-    def _if_not_exists(self) -> bool:
-        return self.accept("if", "not", "exists")
 
     def _create_namespace(self) -> ast.StatementSyntax:
         token = self.advance()
@@ -143,127 +138,7 @@ class ObjectParser(QueryParser):
             self.advance()
         return key
 
-    # --- CREATE TABLE
-
-    def _create_table(self) -> ast.StatementSyntax:
-        if_not_exists = self._if_not_exists()
-        name = self.table_name()
-        if self.at_word("as") or (self.at_symbol("(") and self._names_then_as()):
-            self.unsupported("CREATE TABLE AS")
-        if self.at_words("partition", "of") or self.at_word("of"):
-            self.unsupported("CREATE TABLE OF")
-        self._refused: tuple[str, int] | None = None
-        columns: list[ast.ColumnDefinition] = []
-        self.expect_symbol("(")
-        while not self.at_symbol(")"):
-            if self.at_word("constraint") or self.at_word(*_CONSTRAINTS):
-                self._table_constraint()
-            elif self.at_word("like"):
-                self.unsupported("LIKE in CREATE TABLE")
-            else:
-                columns.append(self._column())
-            if not self.accept_symbol(","):
-                break
-        self.expect_symbol(")")
-        if self.at_words("with") and self.peek(2).value == "fillfactor":
-            # How full to leave pages that we do not have.
-            self.advance()
-            self._options()
-        if self.at_word("inherits", "partition", "using", "with", "without", "on", "tablespace"):
-            self.unsupported(f"CREATE TABLE ... {self.token.value.upper()}")
-        return ast.CreateTableStatement(name, tuple(columns), if_not_exists, self._refused)
-
-    def _names_then_as(self) -> bool:
-        ahead = 1
-        while self.peek(ahead).kind in (WORD, QUOTED) and self.peek(ahead + 1).value == ",":
-            ahead += 2
-        return (
-            self.peek(ahead).kind in (WORD, QUOTED)
-            and self.peek(ahead + 1).value == ")"
-            and self.peek(ahead + 2).value == "as"
-        )
-
-    def _column(self) -> ast.ColumnDefinition:
-        name, at = self.name_at()
-        column = ast.ColumnDefinition(name, self.type_name(), False, None, at)
-        while not self.at_symbol(",") and not self.at_symbol(")"):
-            if self.accept("constraint"):
-                self.name()
-            token = self.token
-            if self.accept("not"):
-                self.expect("null")
-                column.not_null = True
-            elif self.accept("null"):
-                continue
-            elif self.accept("default"):
-                column.default = self.expression(IS)
-            elif self.accept("collate"):
-                self.any_name()
-            elif self.at_word(*_CONSTRAINTS):
-                self._refuse(token.value, token.start)
-                self._skip_constraint()
-            elif self.at_word("generated"):
-                self.unsupported("a generated column")
-            else:
-                self.fail()
-        return column
-
-    def _table_constraint(self) -> None:
-        if self.accept("constraint"):
-            self.name()
-        if not self.at_word(*_CONSTRAINTS):
-            self.fail()
-        self._refuse(self.token.value, self.token.start)
-        self._skip_constraint()
-
-    def _refuse(self, word: str, at: int) -> None:
-        if self._refused is None:
-            names = {
-                "primary": "PRIMARY KEY",
-                "references": "FOREIGN KEY",
-                "foreign": "FOREIGN KEY",
-            }
-            self._refused = names.get(word, word.upper()), at
-
-    def _skip_constraint(self) -> None:
-        """Pass over a constraint that is refused anyway, to the comma or parenthesis behind it."""
-        depth = 0
-        while not self.at_end():
-            if depth == 0 and (self.at_symbol(",") or self.at_symbol(")")):
-                return
-            if self.at_symbol("("):
-                depth += 1
-            elif self.at_symbol(")"):
-                depth -= 1
-            self.advance()
-        self.fail()
-
     # --- clusters
-
-    def _options(self) -> dict[str, str]:
-        """Parse `NAME [=] value, ...`, in parentheses or not."""
-        if self.at_symbol("("):
-            return dict(self.in_parentheses(self._option))
-        if self.at_end():
-            return {}
-        return dict(self.list_of(self._option))
-
-    def _option(self) -> tuple[str, str]:
-        words = [self.label()]
-        while self.token.kind == WORD and not self.at_symbol("=") and self.peek(0).value not in (
-            "true", "false", "on", "off",
-        ):  # fmt: skip
-            words.append(self.label())
-        name = " ".join(words)
-        self.accept_symbol("=")
-        if self.at_symbol("("):
-            self.fail()
-        if self.token.kind not in (STRING, NUMBER, WORD, QUOTED):
-            if len(words) > 1 and not self.at_symbol("("):
-                # `SIZE embedded`: the value was taken for a second word.
-                return " ".join(words[:-1]), words[-1]
-            self.fail()
-        return name, self.advance().value
 
     def _create_cluster(self, at: int) -> ast.StatementSyntax:
         if_not_exists = self._if_not_exists()
@@ -319,17 +194,19 @@ class ObjectParser(QueryParser):
         return ast.DropStatement(kind, names, if_exists, cascade)
 
     def alter(self) -> ast.StatementSyntax:
-        """Parse ALTER ... RENAME TO."""
+        """Parse ALTER."""
         self.expect("alter")
         kind = self._kind()
         if_exists = self.accept("if", "exists")
+        if kind == "table":
+            self.accept("only")
         name = self.table_name()
-        if not self.accept("rename"):
-            words = self.token.value.upper() if self.token.kind == WORD else ""
-            self.unsupported(f"ALTER {kind.upper()} ... {words}".rstrip(" ."))
-        if not self.accept("to"):
-            self.unsupported("renaming a column")
-        return ast.RenameStatement(kind, name, self.name(), if_exists)
+        if self.accept("rename", "to"):
+            return ast.RenameStatement(kind, name, self.name(), if_exists)
+        if kind == "table":
+            return self._alter_table(name, if_exists)
+        words = self.token.value.upper() if self.token.kind == WORD else ""
+        self.unsupported(f"ALTER {kind.upper()} ... {words}".rstrip(" ."))
 
     # --- SHOW
 

@@ -1,4 +1,4 @@
-"""Statements other than those of objects: queries, changes, sessions, transactions, cursors, COPY.
+"""Statements but those of objects and changes: queries, sessions, transactions, cursors, COPY.
 
 `statement` takes one statement and leaves the cursor at the `;` or the end behind it. What
 PostgreSQL knows and we do not is named in an error, not taken for a mistake.
@@ -11,7 +11,7 @@ from typing import Literal as OneOf
 from foreshore.errors import FeatureNotSupported, SyntaxError_
 from foreshore.sql import ast
 from foreshore.sql.lexer import NUMBER, QUOTED, STRING, WORD
-from foreshore.sql.parse_objects import ObjectParser
+from foreshore.sql.parse_changes import ChangeParser
 from foreshore.sql.parse_subscribe import SubscribeParser
 
 _NOT_OURS = frozenset(
@@ -26,7 +26,6 @@ _NOT_OURS = frozenset(
         "listen",
         "load",
         "lock",
-        "merge",
         "notify",
         "reassign",
         "refresh",
@@ -37,6 +36,7 @@ _NOT_OURS = frozenset(
         "vacuum",
     ]
 )
+_PREPARED = ("select", "values", "with", "insert", "update", "delete", "merge", "table")
 _STAGES = {
     ("optimized", "plan"): "optimized",
     ("physical", "plan"): "physical",
@@ -47,7 +47,7 @@ _STAGES = {
 }
 
 
-class StatementParser(ObjectParser, SubscribeParser):
+class StatementParser(ChangeParser, SubscribeParser):
     """Parses statements."""
 
     def statement(self) -> ast.StatementSyntax:
@@ -95,6 +95,8 @@ class StatementParser(ObjectParser, SubscribeParser):
                 return self._update(ctes)
             case "delete":
                 return self._delete(ctes)
+            case "merge":
+                return self._merge(ctes)
         self.go_to(start)
         return self._select_statement()
 
@@ -114,78 +116,7 @@ class StatementParser(ObjectParser, SubscribeParser):
                 break
         return ast.ExplainStatement(stage, self._statement(), at)
 
-    # --- changes
-
-    def _returning(self) -> tuple[ast.Target, ...]:
-        return self.list_of(self.target) if self.accept("returning") else ()
-
-    def _insert(self, ctes: tuple[ast.CommonTable, ...] = ()) -> ast.InsertStatement:
-        self.expect("insert", "into")
-        table = self.table_name()
-        if self.accept("as"):
-            table.alias = self.name()
-        columns = None
-        if self.at_symbol("(") and not (
-            self.peek().kind == WORD and self.peek().value in ("select", "values", "with", "table")
-        ) and self.peek().value != "(":  # fmt: skip
-            columns = self.in_parentheses(self.name_at)
-        if self.at_word("overriding"):
-            self.unsupported("OVERRIDING")
-        source = None
-        if not self.accept("default", "values"):
-            source = self.query()
-        if self.at_words("on", "conflict"):
-            self.unsupported("ON CONFLICT")
-        return ast.InsertStatement(table, columns, source, self._returning(), ctes)
-
-    def _changed_table(self) -> ast.TableRef:
-        self.accept("only")
-        table = self.table_name()
-        self.accept_symbol("*")
-        if (
-            self.accept("as")
-            or self.token.kind == QUOTED
-            or (
-                self.token.kind == WORD
-                and self.token.value not in ("set", "using", "where")
-                and not self.at_end()
-                and not self.at_word("returning")
-            )
-        ):
-            table.alias = self.name()
-        return table
-
-    def _update(self, ctes: tuple[ast.CommonTable, ...] = ()) -> ast.UpdateStatement:
-        self.expect("update")
-        table = self._changed_table()
-        self.expect("set")
-        assignments = self.list_of(self._assignment)
-        from_ = self.list_of(self.from_item) if self.accept("from") else ()
-        where = self._where()
-        return ast.UpdateStatement(table, assignments, from_, where, self._returning(), ctes)
-
-    def _assignment(self) -> ast.Assignment:
-        at = self.token.start
-        multiple = self.at_symbol("(")
-        columns = self.in_parentheses(self.name_at) if multiple else (self.name_at(),)
-        if self.at_symbol("[") or self.at_symbol("."):
-            self.unsupported("assigning to a part of a column")
-        self.expect_symbol("=")
-        return ast.Assignment(columns, self.expression(), multiple, at)
-
-    def _delete(self, ctes: tuple[ast.CommonTable, ...] = ()) -> ast.DeleteStatement:
-        self.expect("delete", "from")
-        table = self._changed_table()
-        using = self.list_of(self.from_item) if self.accept("using") else ()
-        where = self._where()
-        return ast.DeleteStatement(table, using, where, self._returning(), ctes)
-
-    def _where(self) -> ast.Expression | None:
-        if not self.accept("where"):
-            return None
-        if self.at_words("current", "of"):
-            self.unsupported("WHERE CURRENT OF")
-        return self.expression()
+    # --- COPY
 
     def _copy(self) -> ast.CopyStatement:
         at = self.expect("copy").start
@@ -391,7 +322,7 @@ class StatementParser(ObjectParser, SubscribeParser):
         types = self.in_parentheses(self.type_name) if self.at_symbol("(") else ()
         self.expect("as")
         start = self.token.start
-        if not self.at_word("select", "values", "with", "insert", "update", "delete", "table"):
+        if not self.at_word(*_PREPARED):
             self.fail()
         self._statement()
         return ast.PrepareStatement(name, types, start, self.last_end)
@@ -486,6 +417,7 @@ _STATEMENTS: dict[str, Parse] = {
     "insert": StatementParser._insert,
     "update": StatementParser._update,
     "delete": StatementParser._delete,
+    "merge": StatementParser._merge,
     "copy": StatementParser._copy,
     "create": StatementParser.create,
     "drop": StatementParser.drop,

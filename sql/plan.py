@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal as OneOf
 from typing import TypeAlias
 
+from foreshore.constraint import Constraint
 from foreshore.expr.ir import Finishing, OrderKey, Relation, Scalar
 from foreshore.ids import GlobalId
 from foreshore.sql.keywords import quote_identifier
@@ -157,6 +158,19 @@ class Explain:
 
 
 @dataclass(frozen=True, slots=True)
+class OnConflict:
+    """What becomes of rows whose key is there already, by one of the constraints `arbiters`.
+
+    `update` None: nothing. Else it is over LocalGet(0), rows that are there beside those proposed,
+    and then a number: 2n + 1 columns for a table of n. It gives the number, then the row that is to
+    replace the first one, for those that it replaces.
+    """
+
+    arbiters: tuple[str, ...]
+    update: Relation | None
+
+
+@dataclass(frozen=True, slots=True)
 class Insert:
     """Rows of `source` (columns in the table's order, defaults filled in) go into the table.
 
@@ -167,6 +181,7 @@ class Insert:
     source: Relation
     returning: Query | None  # its relation is over LocalGet(0), the inserted rows
     constant: bool
+    on_conflict: OnConflict | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +201,19 @@ class Delete:
     table: GlobalId
     selection: Relation  # the rows to delete
     returning: Query | None  # over LocalGet(0), the deleted rows
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """`selection` gives the rows on which MERGE acts: 2n + 2 columns for a table of n.
+
+    The first is a place in `actions`, the second how often the old row is in the table (NULL for an
+    insert); then the old row and the new one, of which some actions need only one.
+    """
+
+    table: GlobalId
+    selection: Relation
+    actions: tuple[OneOf["update", "delete", "insert"], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,8 +263,21 @@ class CreateTable:
     name: Name
     desc: RelationDesc
     defaults: tuple[Scalar, ...]
+    constraints: tuple[Constraint, ...]
     if_not_exists: bool
     sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlterTable:
+    """`table` is from now on what `definition` says; None: there is no such table, and it is well.
+
+    `notices` are for the client.
+    """
+
+    table: GlobalId | None
+    definition: CreateTable | None
+    notices: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,11 +471,13 @@ Plan: TypeAlias = (
     | Insert
     | Update
     | Delete
+    | Merge
     | CopyFrom
     | CopyTo
     | CreateDatabase
     | CreateSchema
     | CreateTable
+    | AlterTable
     | CreateView
     | CreateMaterializedView
     | CreateIndex

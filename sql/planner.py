@@ -13,7 +13,7 @@ from foreshore.errors import FeatureNotSupported, InvalidParameterValue
 from foreshore.expr.explain import NameOf, explain_order, explain_relation
 from foreshore.ids import GlobalId
 from foreshore.sql import ast
-from foreshore.sql.bind import ddl, dml
+from foreshore.sql.bind import ddl, dml, merge, table
 from foreshore.sql.bind.bound_query import plain_relation
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, interval_of
 from foreshore.sql.bind.query import bind_query
@@ -102,10 +102,14 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return dml.bind_update(planning, tree)
         case ast.DeleteStatement():
             return dml.bind_delete(planning, tree)
+        case ast.MergeStatement():
+            return merge.bind_merge(planning, tree)
         case ast.CopyStatement():
             return _copy(planning, tree)
         case ast.CreateTableStatement():
-            return ddl.bind_create_table(planning, tree)
+            return table.bind_create_table(planning, tree)
+        case ast.AlterTableStatement():
+            return table.bind_alter_table(planning, tree)
         case ast.CreateViewStatement():
             return ddl.bind_create_view(planning, tree)
         case ast.CreateIndexStatement():

@@ -241,7 +241,21 @@ define(
 )
 define("pg_get_expr", "text oid", TEXT, "$1")
 define("pg_get_expr", "text oid bool", TEXT, "$1")
-for _name in ("pg_get_constraintdef", "pg_get_triggerdef", "pg_get_ruledef"):
+define(
+    "pg_get_constraintdef",
+    "oid",
+    TEXT,
+    """(SELECT d.definition FROM mz_internal.pg_object_definitions d
+        WHERE d.oid = $1 AND d.kind = 'constraint')""",
+)
+define(
+    "pg_get_constraintdef",
+    "oid bool",
+    TEXT,
+    """(SELECT d.definition FROM mz_internal.pg_object_definitions d
+        WHERE d.oid = $1 AND d.kind = CASE WHEN $2 THEN 'pretty ' ELSE '' END || 'constraint')""",
+)
+for _name in ("pg_get_triggerdef", "pg_get_ruledef"):
     define(_name, "oid", TEXT, "NULL::text")
     define(_name, "oid bool", TEXT, "NULL::text")
 define("pg_get_partkeydef", "oid", TEXT, "NULL::text")

@@ -65,8 +65,8 @@ class Snapshot:
     async def rows(self) -> pa.Table:
         """Return the contents as of the snapshot's time: distinct rows, sorted, with `__diff`.
 
-        For tests and tools: engines read the files themselves. Raises InternalError if there is a
-        row less than no times, which is never shown.
+        For those who want them in memory: engines read the files themselves. Raises InternalError
+        if there is a row less than no times, which is never shown.
         """
         return await blocking.run(None, self._rows)
 

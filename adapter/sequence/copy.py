@@ -7,7 +7,7 @@ import pyarrow as pa
 from foreshore.adapter.client import CopyIn, CopyOut
 from foreshore.adapter.local import evaluate_linear
 from foreshore.adapter.result import Selected, Taking
-from foreshore.adapter.sequence.tables import checked, table_desc
+from foreshore.adapter.sequence.tables import checked, table_desc, write_rows
 from foreshore.adapter.substitute import fill_scalar, filler
 from foreshore.expr.ir import Get, Map, Project, Scalar
 from foreshore.ids import GlobalId
@@ -76,7 +76,8 @@ class _Target:
         session = self._session
         transaction = session.begin()
         if self._parts:
-            transaction.write(self._plan.table, pa.concat_tables(self._parts).combine_chunks())
+            rows = pa.concat_tables(self._parts).combine_chunks()
+            await write_rows(session, self._plan.table, rows)
         self._parts = []
         if self._alone and not transaction.block:
             await session.commit()

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.coordinator import refuse_system_inputs
+from foreshore.adapter.definitions import planned_table
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Cluster, Item, Schema
 from foreshore.compute.cluster import engine_of
+from foreshore.constraint import Unique
 from foreshore.errors import (
     DependentObjectsStillExist,
     DuplicateDatabase,
@@ -78,9 +80,23 @@ def create_table(session: "Session", plan: CreateTable) -> Completed:
         _skip(session, plan.if_not_exists, error)
         return Completed("CREATE TABLE")
     id = change.allot_item()
-    change.create_item(id, "table", schema, plan.name.item, session.role.id, plan.sql, ())
-    session.begin().planned[id] = Planned(plan.desc, None, plan.defaults)
+    change.create_item(
+        id,
+        "table",
+        schema,
+        plan.name.item,
+        session.role.id,
+        plan.sql,
+        (),
+        constraints=named_constraints(plan),
+    )
+    session.begin().planned[id] = planned_table(plan)
     return Completed("CREATE TABLE")
+
+
+def named_constraints(plan: CreateTable) -> list[tuple[str, bool]]:
+    """Return the names of a table's constraints, and whether each has an index."""
+    return [(each.name, isinstance(each, Unique)) for each in plan.constraints]
 
 
 def create_view(session: "Session", plan: CreateView) -> Completed:

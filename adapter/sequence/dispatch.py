@@ -5,16 +5,17 @@ from typing import TYPE_CHECKING, assert_never
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.result import Outcome
-from foreshore.adapter.sequence import control, copy, create, cursors, drop
+from foreshore.adapter.sequence import alter, control, copy, create, cursors, drop
 from foreshore.adapter.sequence.comment import comment
 from foreshore.adapter.sequence.explain import explain
-from foreshore.adapter.sequence.insert import delete, insert, update
+from foreshore.adapter.sequence.insert import delete, insert, merge, update
 from foreshore.adapter.sequence.peek import select
 from foreshore.adapter.sequence.subscribe import subscribe
 from foreshore.adapter.variables import split_dotted
 from foreshore.errors import FeatureNotSupported, InvalidTextRepresentation
 from foreshore.sql.parse import Statement as Syntax
 from foreshore.sql.plan import (
+    AlterTable,
     Begin,
     CloseCursor,
     Comment,
@@ -38,6 +39,7 @@ from foreshore.sql.plan import (
     Explain,
     Fetch,
     Insert,
+    Merge,
     Plan,
     Prepare,
     Rename,
@@ -75,6 +77,8 @@ async def run(
             return await update(session, prepared, plan, args)
         case Delete():
             return await delete(session, prepared, plan, args)
+        case Merge():
+            return await merge(session, prepared, plan, args)
         case Subscribe():
             return await subscribe(session, prepared, plan, args)
         case Explain():
@@ -117,6 +121,9 @@ async def run(
             return cursors.close(session, plan)
         case ShowCreate():
             return drop.show_create(session, plan)
+        case AlterTable():
+            session.begin().require_writable("ALTER TABLE")
+            return await alter.alter_table(session, plan)
         case _:
             session.begin().require_writable(_verb(plan))
             return _define(session, plan)

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.adapter.peek_plan import IndexLookup, PeekPlan
+from foreshore.adapter.peek_plan import IndexLookup, KeyLookup, PeekPlan
 from foreshore.adapter.result import BatchSource, Selected
-from foreshore.adapter.sequence.peek import choose, filled, index_of, literal_keys
+from foreshore.adapter.sequence.by_key import literal_keys
+from foreshore.adapter.sequence.peek import filled, index_of
+from foreshore.adapter.sequence.times import choose
 from foreshore.catalog.item import Cluster
 from foreshore.compute.cluster import engine_of
 from foreshore.expr.explain import explain_scalar
-from foreshore.expr.ir import Column
+from foreshore.expr.ir import Column, Scalar
 from foreshore.ids import GlobalId
 from foreshore.sql.keywords import quote_identifier
 from foreshore.sql.plan import EXPLAIN_DESC, Explain
@@ -34,6 +36,9 @@ async def explain(
             text = _timestamp(session, prepared.peek, plan, args)
         case "physical":
             text = await _physical(session, prepared.peek, plan, args)
+        case "optimized" if prepared.peek.key is not None:
+            used = _key_read(session, prepared.peek, prepared.peek.key, args)
+            text = f"{plan.text}\n\nUsed key:\n{used}"
         case "optimized" if prepared.peek.lookup is not None:
             used = _index_read(session, prepared.peek, prepared.peek.lookup, args)
             text = f"{plan.text}\n\nUsed index:\n{used}"
@@ -62,15 +67,31 @@ def _index_read(
     if lookup.keys is None:
         return "\n".join([*lines, "    read whole"])
     names = reader.planned[lookup.on].desc.names
-    key = ", ".join(
+    key = [
         names[scalar.index] if isinstance(scalar, Column) else explain_scalar(scalar)
         for scalar in reader.planned[lookup.index].key
-    )
-    _, _, replace = filled(session, peek, args, session.coordinator.oracle.read_ts())
-    values = [
-        f"({', '.join(map(explain_scalar, each))})" for each in literal_keys(lookup.keys, replace)
     ]
-    return "\n".join([*lines, f"    look-up of ({key}) = {' or '.join(values) or 'nothing'}"])
+    return "\n".join([*lines, _values(session, peek, key, lookup.keys, args)])
+
+
+def _key_read(session: "Session", peek: PeekPlan, lookup: KeyLookup, args: Sequence[Datum]) -> str:
+    """Return which unique constraint's rows are read, and which values are looked up."""
+    names = session.planner.reader().planned[lookup.table].desc.names
+    key = [names[i] for i in lookup.constraint.columns]
+    of = f"  {quote_identifier(lookup.constraint.name)} of {_name(session, lookup.table)}"
+    return f"{of}\n{_values(session, peek, key, lookup.keys, args)}"
+
+
+def _values(
+    session: "Session",
+    peek: PeekPlan,
+    key: Sequence[str],
+    keys: tuple[tuple[Scalar, ...], ...],
+    args: Sequence[Datum],
+) -> str:
+    _, _, replace = filled(session, peek, args, session.coordinator.oracle.read_ts())
+    values = [f"({', '.join(map(explain_scalar, each))})" for each in literal_keys(keys, replace)]
+    return f"    look-up of ({', '.join(key)}) = {' or '.join(values) or 'nothing'}"
 
 
 def _where(session: "Session", id: str) -> str:
@@ -105,6 +126,9 @@ async def _physical(
     session: "Session", peek: PeekPlan, plan: Explain, args: Sequence[Datum]
 ) -> str:
     coordinator = session.coordinator
+    if peek.key is not None:
+        used = _key_read(session, peek, peek.key, args)
+        return f"Key look-up, in this process\n{used}\n{plan.text}"
     match peek.way:
         case "constant":
             return f"Constant, computed at once\n{plan.text}"

@@ -1,4 +1,4 @@
-"""INSERT, UPDATE, DELETE: what is written is read first, and goes into the transaction.
+"""INSERT, UPDATE, DELETE, MERGE: what is written is read first, and goes into the transaction.
 
 An INSERT of values reads nothing. The others read at the newest time and are valid only if what
 they read has not changed by the time of the write: outside of a block they take the tables they
@@ -8,25 +8,31 @@ read until they have committed, inside one the commit checks.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.local import evaluate_linear, expanded, is_linear, negated, split_diffs
 from foreshore.adapter.result import BatchSource, Outcome, Selected
-from foreshore.adapter.sequence.peek import (
-    evaluate_here,
-    filled,
-    read_time,
-    rows_of,
-    tables_below,
+from foreshore.adapter.sequence.by_key import locked_by_key
+from foreshore.adapter.sequence.conflict import insert_on_conflict
+from foreshore.adapter.sequence.peek import evaluate_here, filled, rows_of
+from foreshore.adapter.sequence.tables import (
+    as_stored,
+    checked,
+    count,
+    table_desc,
+    write_rows,
 )
-from foreshore.adapter.sequence.tables import checked, count, table_desc
+from foreshore.adapter.sequence.times import read_time, tables_below
 from foreshore.adapter.substitute import fill, filler
+from foreshore.compute.arrange.key import hash_columns
 from foreshore.compute.finish import finish
-from foreshore.errors import FeatureNotSupported
+from foreshore.errors import CardinalityViolation, FeatureNotSupported
 from foreshore.expr.ir import Get, LocalGet, Relation, inputs_of, with_inputs
 from foreshore.ids import GlobalId
-from foreshore.sql.plan import Delete, Insert, Query, Update
+from foreshore.sql.plan import Delete, Insert, Merge, Query, Update
 from foreshore.types import ColumnType, Datum
 from foreshore.update import DIFF_FIELD
 
@@ -44,8 +50,11 @@ async def insert(
     transaction = session.begin()
     transaction.require_writable("INSERT")
     rows = await written_rows(session, prepared, args, (plan.table,))
+    if plan.on_conflict is not None:
+        rows = await insert_on_conflict(session, plan, plan.on_conflict, rows, args)
+        return await _returned(session, "INSERT 0", plan.returning, rows, args)
     rows = checked(session, plan.table, rows)
-    transaction.write(plan.table, rows)
+    await write_rows(session, plan.table, rows)
     return await _returned(session, "INSERT 0", plan.returning, rows, args)
 
 
@@ -58,11 +67,9 @@ async def update(
     both = await written_rows(session, prepared, args, (plan.table,), locking=True)
     columns, diffs = split_diffs(both)
     width = len(table_desc(session, plan.table).names)
-    old = checked(session, plan.table, _rows(columns[:width], diffs))
+    old = as_stored(session, plan.table, _rows(columns[:width], diffs))
     new = checked(session, plan.table, _rows(columns[width:], diffs))
-    if new.num_rows:
-        transaction.write(plan.table, negated(old))
-        transaction.write(plan.table, new)
+    await write_rows(session, plan.table, negated(old), new)
     return await _returned(session, "UPDATE", plan.returning, new, args)
 
 
@@ -73,9 +80,34 @@ async def delete(
     transaction = session.begin()
     transaction.require_writable("DELETE")
     rows = await written_rows(session, prepared, args, (plan.table,), locking=True)
-    rows = checked(session, plan.table, rows)
-    transaction.write(plan.table, negated(rows))
+    rows = as_stored(session, plan.table, rows)
+    await write_rows(session, plan.table, negated(rows))
     return await _returned(session, "DELETE", plan.returning, rows, args)
+
+
+async def merge(
+    session: "Session", prepared: "Prepared", plan: Merge, args: Sequence[Datum]
+) -> Outcome:
+    """Run a MERGE."""
+    session.begin().require_writable("MERGE")
+    both = await written_rows(session, prepared, args, (plan.table,), locking=True)
+    (action, count, *columns), diffs = split_diffs(both)
+    width = len(columns) // 2
+    old, new = columns[:width], columns[width:]
+    acts = np.array([*plan.actions, ""])[action.to_numpy()]
+    changes = np.flatnonzero(acts != "insert")
+    hashes = hash_columns([column.take(pa.array(changes)) for column in old], None, len(changes))
+    if len(np.unique(hashes)) < len(changes) or (diffs.to_numpy()[changes] > 1).any():
+        raise CardinalityViolation(
+            "MERGE command cannot affect row a second time",
+            hint="Ensure that not more than one source row matches any one target row.",
+        )
+    times = pc.if_else(pa.array(acts == "insert"), diffs, count)
+    gone = _rows(old, times).filter(pa.array(acts != "insert"))
+    come = checked(session, plan.table, _rows(new, times).filter(pa.array(acts != "delete")))
+    gone = as_stored(session, plan.table, gone)
+    await write_rows(session, plan.table, negated(gone), come)
+    return Completed(f"MERGE {pc.sum(times).as_py() or 0}")
 
 
 def _rows(columns: Sequence[pa.Array], diffs: pa.Array) -> pa.Table:
@@ -101,6 +133,10 @@ async def written_rows(
         return evaluate_linear(filled_relation)
     if transaction.time is None:  # what is written follows from the newest, at any isolation
         transaction.isolation = "strict serializable"
+    if peek.key is not None:
+        found = await locked_by_key(session, peek, args)
+        if found is not None:
+            return found
     tables = {id for id in tables_below(session, peek.sources) if not id.startswith("s")}
     if not transaction.block and transaction.time is None:
         tables |= set(targets) if locking else set()

@@ -1,11 +1,10 @@
 """SELECT: a time is chosen, arguments are put in, and rows come from where they cost least."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import msgspec
 import pyarrow as pa
 
 from foreshore import blocking
@@ -22,22 +21,19 @@ from foreshore.adapter.recursion import (
     relations_of,
 )
 from foreshore.adapter.result import BatchSource, Selected
+from foreshore.adapter.sequence.by_key import by_key, finishing_of, literal_keys
 from foreshore.adapter.sequence.changes import changes
-from foreshore.adapter.sequence.times import timestamp_of, value_of
-from foreshore.adapter.substitute import Replace, fill, fill_scalar, filler
-from foreshore.adapter.timestamp_selection import Interval, Selection, select_timestamp
-from foreshore.adapter.transaction import Transaction
+from foreshore.adapter.sequence.times import read_time, tables_below, timestamp_of
+from foreshore.adapter.substitute import Replace, fill, filler
 from foreshore.compute.controller import PeekRequest
 from foreshore.compute.engine import Cancellation, Input
 from foreshore.compute.finish import finish
 from foreshore.errors import (
     FeatureNotSupported,
-    InvalidParameterValue,
     ObjectNotInPrerequisiteState,
     UndefinedObject,
 )
-from foreshore.expr.evaluate import constant
-from foreshore.expr.ir import Finishing, Literal, Relation, Scalar
+from foreshore.expr.ir import Finishing, Relation
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import AsOf, Block, Select
 from foreshore.types import Datum, RelationDesc
@@ -67,6 +63,10 @@ async def rows_of(
     coordinator = session.coordinator
     peek = prepared.peek
     assert peek is not None
+    if peek.key is not None:
+        found = await by_key(session, peek, args, as_of)
+        if found is not None:
+            return finish(expanded(found[0]), found[1])
     if _is_before_indexes(session, peek, args, as_of):
         peek = session.planner.peek_without_indexes(prepared)
     if as_of is None and transaction.reads_own_writes(tables_below(session, peek.sources)):
@@ -184,89 +184,6 @@ def index_of(session: "Session", id: GlobalId) -> GlobalId:
     return ready[0].id
 
 
-def tables_below(session: "Session", ids: Iterable[GlobalId]) -> set[GlobalId]:
-    """Return the tables that `ids` come from, new ones of the transaction included."""
-    bases: set[GlobalId] = set()
-    for id in ids:
-        bases |= session.coordinator.bases(id)
-    return bases
-
-
-# --- the time ------------------------------------------------------------------------------
-
-
-def read_time(
-    session: "Session",
-    ids: Iterable[GlobalId],
-    as_of: AsOf | None,
-    args: Sequence[Datum],
-    *,
-    also: Iterable[GlobalId] = (),
-) -> Timestamp:
-    """Return when to read `ids`, held there until the transaction ends.
-
-    The first read of a transaction decides for all that follow; AS OF is for one query alone.
-    `also` are relations that the answer comes from, though they are not read themselves.
-    """
-    transaction = session.begin()
-    coordinator = session.coordinator
-    ids = [id for id in ids if id in coordinator.holds.collections]
-    if as_of is None and transaction.time is not None:
-        time = transaction.time
-        late = [id for id in ids if coordinator.holds.since(id) > time]
-        if late:
-            raise ObjectNotInPrerequisiteState(
-                "the transaction reads at a time before this relation could be read",
-                detail=f"It reads at {time}; {min(late)} is readable from "
-                f"{max(map(coordinator.holds.since, late))}.",
-            )
-    else:
-        chosen = choose(session, ids, as_of, args)
-        time = chosen.time
-        if as_of is None:
-            transaction.time = time
-            if transaction.block:
-                _hold_all(session, transaction, time)
-    if not (transaction.block and as_of is None):
-        transaction.holds.append(coordinator.holds.acquire(ids, time))
-    if as_of is None:
-        transaction.read |= tables_below(session, (*ids, *also))
-    return time
-
-
-def choose(
-    session: "Session",
-    ids: Iterable[GlobalId],
-    as_of: AsOf | None,
-    args: Sequence[Datum],
-    *,
-    future: bool = False,
-) -> Selection:
-    """Return the time at which a new read of `ids` would be, and why."""
-    coordinator = session.coordinator
-    transaction = session.begin()
-    intervals: Mapping[GlobalId, Interval] = {id: coordinator.interval(id) for id in ids}
-    exact = at_least = None
-    if as_of is not None:
-        given = timestamp_of(session, as_of.time, args)
-        exact, at_least = (None, given) if as_of.at_least else (given, None)
-    return select_timestamp(
-        intervals,
-        transaction.isolation,
-        coordinator.oracle.read_ts(),
-        as_of=exact,
-        at_least=at_least,
-        future=future,
-    )
-
-
-def _hold_all(session: "Session", transaction: Transaction, time: Timestamp) -> None:
-    """Hold all that can be read at `time`, since a block may come to read any of it."""
-    holds = session.coordinator.holds
-    readable = [id for id, each in holds.collections.items() if each.since <= time]
-    transaction.holds.append(holds.acquire(readable, time))
-
-
 # --- arguments -----------------------------------------------------------------------------
 
 
@@ -274,53 +191,10 @@ def filled(
     session: "Session", peek: PeekPlan, args: Sequence[Datum], time: Timestamp
 ) -> tuple[Relation, Finishing, Replace]:
     """Return the relation and what finishes it, with arguments and the environment put in."""
-    query = peek.query
     replace = filler(args, session.environment_values(time))
     if not peek.open:
-        return peek.relation, query.finishing, replace
-    finishing = query.finishing
-    if query.limit is not None:
-        finishing = msgspec.structs.replace(
-            finishing, limit=_bound(session, query.limit, args, "LIMIT")
-        )
-    if query.offset is not None:
-        finishing = msgspec.structs.replace(
-            finishing, offset=_bound(session, query.offset, args, "OFFSET") or 0
-        )
-    return fill(peek.relation, replace), finishing, replace
-
-
-def _bound(session: "Session", scalar: Scalar, args: Sequence[Datum], word: str) -> int | None:
-    value = value_of(session, scalar, args, 0)
-    if value is None:
-        return None
-    number = int(str(value))
-    if number < 0:
-        code = "2201W" if word == "LIMIT" else "2201X"
-        raise InvalidParameterValue(f"{word} must not be negative", sqlstate=code)
-    return number
-
-
-def literal_keys(
-    keys: tuple[tuple[Scalar, ...], ...], replace: Replace
-) -> tuple[tuple[Literal, ...], ...]:
-    """Return the keys as literals; those with a NULL, or out of range, equal nothing."""
-    found: dict[tuple[Literal, ...], None] = {}
-    for key in keys:
-        literals = [_literal(scalar, replace) for scalar in key]
-        present = tuple(each for each in literals if each is not None and each.value is not None)
-        if len(present) == len(literals):
-            found[present] = None
-    return tuple(found)
-
-
-def _literal(scalar: Scalar, replace: Replace) -> Literal | None:
-    """Return the value of a part of a key; None if it is out of the type's range."""
-    value = fill_scalar(scalar, replace)
-    if isinstance(value, Literal):
-        return value
-    found = constant(value)
-    return None if isinstance(found, str) else found
+        return peek.relation, peek.query.finishing, replace
+    return fill(peek.relation, replace), finishing_of(session, peek, args), replace
 
 
 # --- here ----------------------------------------------------------------------------------
@@ -360,11 +234,10 @@ async def evaluate_here(
                 rows = builtin_rows(session, BUILTINS[id])
                 inputs[id] = Input(rows.schema, (), (as_updates(rows, 0),))
                 continue
-            own = tuple(with_time(part, time) for part in transaction.writes.get(id, ()))
+            own = tuple(with_time(part.rows, time) for part in transaction.writes.get(id, ()))
             if id not in coordinator.capabilities:
-                inputs[id] = Input(
-                    session.planner.reader().planned[id].desc.arrow_schema(), (), own
-                )
+                desc = session.planner.reader().planned[id].desc
+                inputs[id] = Input(desc.stored_schema(), (), own)
                 continue
             await coordinator.wait_readable(id, time)
             snapshot = coordinator.storage.snapshot(coordinator.capabilities[id][0], time)

@@ -20,8 +20,8 @@ from foreshore.adapter.local import evaluate_linear, is_linear
 from foreshore.adapter.peek_plan import PeekPlan
 from foreshore.adapter.read_holds import Hold
 from foreshore.adapter.result import RowSource, Selected
-from foreshore.adapter.sequence.peek import choose, filled, with_time
-from foreshore.adapter.sequence.times import timestamp_of
+from foreshore.adapter.sequence.peek import filled, with_time
+from foreshore.adapter.sequence.times import choose, timestamp_of
 from foreshore.adapter.tail import Behind, Event, Pieces, Rendering, Tail, as_updates
 from foreshore.compute.controller import PeekRequest
 from foreshore.compute.engine import rows_schema

@@ -1,15 +1,30 @@
-"""Rows on their way into a table: checked, in the table's columns, kept in the transaction."""
+"""Rows on their way into a table: checked, in the table's columns, kept in the transaction.
 
+Constraints are checked here, at the statement: NOT NULL and CHECK of each row, keys against what is
+committed and what the transaction has written before. Keys are checked once more when the
+transaction commits (`adapter/guard.py`).
+"""
+
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foreshore import blocking
+from foreshore.adapter.key_index import MANY, KeyIndex
 from foreshore.adapter.local import split_diffs
-from foreshore.errors import NotNullViolation, WrongObjectType
-from foreshore.expr.datum import from_array
+from foreshore.adapter.substitute import fill_scalar, filler, is_open_scalar
+from foreshore.adapter.transaction import Written
+from foreshore.adapter.violations import check_fails, failing_row, key_exists, null_in
+from foreshore.catalog.catalog import Planned
+from foreshore.compute.arrange.arrangement import Arrangement
+from foreshore.compute.arrange.run import Updates
+from foreshore.constraint import Check, Unique
+from foreshore.errors import DataError, WrongObjectType
+from foreshore.expr.evaluate import outcome
+from foreshore.expr.ir import Scalar
 from foreshore.ids import GlobalId
-from foreshore.text import format_text
 from foreshore.types import RelationDesc
 from foreshore.update import DIFF
 
@@ -17,38 +32,149 @@ if TYPE_CHECKING:
     from foreshore.adapter.session import Session
 
 
-def table_desc(session: "Session", id: GlobalId) -> RelationDesc:
-    """Return the columns of table `id`."""
+def planned_table(session: "Session", id: GlobalId) -> Planned:
+    """Return what the table `id` is to the running transaction."""
     if not id.startswith("u"):
         raise WrongObjectType("cannot change a system relation", sqlstate="42501")
-    return session.planner.reader().planned[id].desc
+    return session.planner.reader().planned[id]
+
+
+def table_desc(session: "Session", id: GlobalId) -> RelationDesc:
+    """Return the columns of table `id`."""
+    return planned_table(session, id).desc
+
+
+def unique_constraints(planned: Planned) -> list[Unique]:
+    """Return the unique constraints of a table."""
+    return [each for each in planned.constraints if isinstance(each, Unique)]
+
+
+def as_stored(session: "Session", id: GlobalId, rows: pa.Table) -> pa.Table:
+    """Return rows with `__diff` in the columns of table `id`."""
+    columns, diffs = split_diffs(rows)
+    schema = table_desc(session, id).stored_schema()
+    return pa.Table.from_arrays(
+        [*columns, diffs], schema=schema.append(pa.field(DIFF, pa.int64(), nullable=False))
+    )
 
 
 def checked(session: "Session", id: GlobalId, rows: pa.Table) -> pa.Table:
-    """Return rows with `__diff` in the columns of table `id`; raises NotNullViolation."""
-    desc = table_desc(session, id)
-    columns, diffs = split_diffs(rows)
-    for name, column, values in zip(desc.names, desc.columns, columns, strict=True):
+    """Return new rows with `__diff` in the columns of table `id`.
+
+    Raises NotNullViolation or CheckViolation for the first row that may not be there.
+    """
+    planned = planned_table(session, id)
+    columns, _ = split_diffs(rows)
+    broken: list[tuple[int, int, str | Check]] = []  # row, order of checks, what it breaks
+    for name, column, values in zip(planned.desc.names, planned.desc.columns, columns, strict=True):
         if not column.nullable and values.null_count:
-            first = pc.index(pc.is_null(values), True).as_py()
-            table = session.planner.reader().state.item(id).name
-            shown = ", ".join(
-                _shown(session, each, each_column.type, first)
-                for each, each_column in zip(columns, desc.columns, strict=True)
-            )
-            raise NotNullViolation(
-                f'null value in column "{name}" of relation "{table}" violates not-null constraint',
-                detail=f"Failing row contains ({shown}).",
-            )
-    schema = desc.arrow_schema().append(pa.field(DIFF, pa.int64(), nullable=False))
-    return pa.Table.from_arrays([*columns, diffs], schema=schema)
+            broken.append((pc.index(pc.is_null(values), True).as_py(), len(broken), name))
+    checks = [each for each in planned.constraints if isinstance(each, Check)]
+    for check in sorted(checks, key=lambda each: each.name):
+        failing = first_failing(session, check.condition, columns, rows.num_rows)
+        if failing is not None:
+            broken.append((failing, len(broken), check))
+    if broken:
+        row, _, what = min(broken, key=lambda each: each[:2])
+        state = session.planner.reader().state
+        table = state.item(id)
+        detail = failing_row(columns, planned.desc, row, session.time_zone)
+        if isinstance(what, Check):
+            raise check_fails(state, table, what, detail)
+        raise null_in(state, table, what, detail)
+    return as_stored(session, id, rows)
 
 
-def _shown(session: "Session", values: pa.Array, type: object, row: int) -> str:
-    datum = from_array(values.slice(row, 1), type)[0]  # type: ignore[arg-type]
-    if datum is None:
-        return "null"
-    return format_text(datum, type, zone=session.time_zone)  # type: ignore[arg-type]
+def first_failing(
+    session: "Session", condition: Scalar, columns: Sequence[pa.Array], rows: int
+) -> int | None:
+    """Return the first row for which `condition` is FALSE; raises the error of one that fails."""
+    if is_open_scalar(condition):
+        now = session.coordinator.oracle.read_ts()
+        condition = fill_scalar(condition, filler((), session.environment_values(now)))
+    values, errors = outcome(condition, columns, rows)
+    if errors is not None and errors.null_count < len(errors):
+        raise DataError.parse(errors.drop_null()[0].as_py())
+    place = pc.index(values, pa.scalar(False)).as_py()
+    return None if place < 0 else int(place)
+
+
+async def write_rows(session: "Session", id: GlobalId, *parts: pa.Table) -> None:
+    """Let the transaction write rows with `__diff`, in the table's columns, to table `id`.
+
+    What leaves and what comes are one change: a key may go from one row to another. Raises
+    UniqueViolation if two rows would have the same one.
+    """
+    transaction = session.begin()
+    coordinator = session.coordinator
+    planned = planned_table(session, id)
+    parts = tuple(part for part in parts if part.num_rows)
+    if not parts:
+        return
+    committed = coordinator.catalog.planned.get(id)
+    if committed is not None:
+        transaction.described.setdefault(id, committed)
+    constraints = unique_constraints(planned)
+    if not constraints:
+        for part in parts:
+            transaction.write(id, Written(part, {}))
+        return
+    await coordinator.keys.ready(id)
+    if transaction.checked is None:
+        transaction.checked = coordinator.oracle.read_ts()
+    indexes = [
+        (base_index(session, id, each), own_index(session, id, each)) for each in constraints
+    ]
+
+    def prepared() -> list[list[Updates]]:
+        found = []
+        for base, own in indexes:
+            updates = [base.prepare(part) for part in parts]
+            duplicate = base.duplicate(updates, *own)
+            if duplicate is not None:
+                state = session.planner.reader().state
+                raise key_exists(state, planned.desc, duplicate, session.time_zone)
+            found.append(updates)
+        return found
+
+    many = sum(part.num_rows for part in parts) > MANY
+    by_key = await blocking.run(coordinator.executor, prepared) if many else prepared()
+    for (_, own), updates in zip(indexes, by_key, strict=True):
+        for arrangement in own:
+            arrangement.insert_prepared(updates, 0, 1)
+            arrangement.maintain()
+    for place, part in enumerate(parts):
+        keyed = {
+            each.name: updates[place] for each, updates in zip(constraints, by_key, strict=True)
+        }
+        transaction.write(id, Written(part, keyed))
+
+
+def base_index(session: "Session", id: GlobalId, constraint: Unique) -> KeyIndex:
+    """Return the index of what is committed; an empty one for a new table."""
+    transaction = session.begin()
+    built = transaction.built.get((id, constraint.name))
+    if built is not None:
+        return built
+    found = session.coordinator.keys.of(id).get(constraint.name)
+    return found or KeyIndex(id, constraint, table_desc(session, id), 0)
+
+
+def own_index(session: "Session", id: GlobalId, constraint: Unique) -> tuple[Arrangement, ...]:
+    """Return what the transaction has written to table `id`, by key; nothing if there is none."""
+    transaction = session.begin()
+    if id not in transaction.writes:
+        return ()
+    key = (id, constraint.name)
+    found = transaction.own.get(key)
+    if found is None:
+        found = transaction.own[key] = KeyIndex(id, constraint, table_desc(session, id), 0)
+        for written in transaction.writes[id]:
+            updates = written.keyed.get(constraint.name)
+            if updates is None:  # the constraint is newer than the rows
+                updates = written.keyed[constraint.name] = found.prepare(written.rows)
+            found.arrangement.insert_prepared([updates], 0, 1)
+    return (found.arrangement,)
 
 
 def count(rows: pa.Table) -> int:

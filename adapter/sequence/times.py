@@ -1,17 +1,133 @@
-"""Values and times that a statement's text says, known when it is run."""
+"""The time at which statements read: chosen by a transaction's first read, held until its end.
 
-from collections.abc import Sequence
+A transaction that reads only by keys that it has locked moves to the newest time before the next.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from foreshore.adapter.substitute import fill_scalar, filler
-from foreshore.errors import DataError, InvalidParameterValue
+from foreshore.adapter.timestamp_selection import Interval, Selection, select_timestamp
+from foreshore.adapter.transaction import Transaction
+from foreshore.errors import (
+    DataError,
+    InvalidParameterValue,
+    ObjectNotInPrerequisiteState,
+)
 from foreshore.expr.evaluate import constant
 from foreshore.expr.ir import Scalar, type_of
+from foreshore.ids import GlobalId
+from foreshore.sql.plan import AsOf
 from foreshore.types import Datum
 from foreshore.update import Timestamp
 
 if TYPE_CHECKING:
     from foreshore.adapter.session import Session
+
+
+def tables_below(session: "Session", ids: Iterable[GlobalId]) -> set[GlobalId]:
+    """Return the tables that `ids` come from, new ones of the transaction included."""
+    bases: set[GlobalId] = set()
+    for id in ids:
+        bases |= session.coordinator.bases(id)
+    return bases
+
+
+def read_time(
+    session: "Session",
+    ids: Iterable[GlobalId],
+    as_of: AsOf | None,
+    args: Sequence[Datum],
+    *,
+    also: Iterable[GlobalId] = (),
+    by_key: bool = False,
+) -> Timestamp:
+    """Return when to read `ids`, held there until the transaction ends.
+
+    The first read of a transaction decides for all that follow; AS OF is for one query alone.
+    `also` are relations that the answer comes from, though they are not read themselves. Unless the
+    read is `by_key` and remembered so, it is remembered as one of whole tables.
+    """
+    transaction = session.begin()
+    coordinator = session.coordinator
+    ids = [id for id in ids if id in coordinator.holds.collections]
+    if as_of is None and transaction.time is not None:
+        time = transaction.time
+        late = [id for id in ids if coordinator.since(id) > time]
+        if late:
+            raise ObjectNotInPrerequisiteState(
+                "the transaction reads at a time before this relation could be read",
+                detail=f"It reads at {time}; {min(late)} is readable from "
+                f"{max(map(coordinator.since, late))}.",
+            )
+    else:
+        chosen = choose(session, ids, as_of, args)
+        time = chosen.time
+        if as_of is None:
+            transaction.time = time
+            if transaction.block:
+                _hold_all(session, transaction, time)
+    if not (transaction.block and as_of is None):
+        transaction.holds.append(coordinator.holds.acquire(ids, time))
+    if as_of is None and not by_key:
+        transaction.read |= tables_below(session, (*ids, *also))
+    return time
+
+
+def move_forward(session: "Session") -> None:
+    """Let the transaction read at the newest time, if all it has read is the same there.
+
+    It is, if all of that are keys that it has locked and nobody has changed: what it has been told
+    is true at both times. So is what follows, and the commit asks about the later one.
+    """
+    transaction = session.begin()
+    coordinator = session.coordinator
+    now = coordinator.oracle.read_ts()
+    if transaction.time is None or transaction.time >= now or transaction.read:
+        return
+    if not coordinator.locks.holds(transaction.key_reads, transaction):
+        return
+    if coordinator.keys.changed(transaction.key_reads, transaction.time):
+        return
+    held = transaction.holds
+    transaction.time = now
+    transaction.holds = []
+    _hold_all(session, transaction, now)
+    for hold in held:
+        hold.release()
+
+
+def choose(
+    session: "Session",
+    ids: Iterable[GlobalId],
+    as_of: AsOf | None,
+    args: Sequence[Datum],
+    *,
+    future: bool = False,
+) -> Selection:
+    """Return the time at which a new read of `ids` would be, and why."""
+    coordinator = session.coordinator
+    transaction = session.begin()
+    intervals: Mapping[GlobalId, Interval] = {id: coordinator.interval(id) for id in ids}
+    exact = at_least = None
+    if as_of is not None:
+        given = timestamp_of(session, as_of.time, args)
+        exact, at_least = (None, given) if as_of.at_least else (given, None)
+    return select_timestamp(
+        intervals,
+        transaction.isolation,
+        coordinator.oracle.read_ts(),
+        as_of=exact,
+        at_least=at_least,
+        future=future,
+    )
+
+
+def _hold_all(session: "Session", transaction: Transaction, time: Timestamp) -> None:
+    """Hold all that can be read at `time`, since a block may come to read any of it."""
+    holds = session.coordinator.holds
+    readable = [id for id, each in holds.collections.items() if each.since <= time]
+    transaction.holds.append(holds.acquire(readable, time))
 
 
 def timestamp_of(session: "Session", scalar: Scalar, args: Sequence[Datum]) -> Timestamp:

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Iterator
 from foreshore.catalog.builtin.columns import INFORMATION_SCHEMA
 from foreshore.catalog.builtin.relation import Builtin, Declaration, Row, World, nothing
 from foreshore.catalog.item import Item, Role
+from foreshore.constraint import Unique
+from foreshore.expr.split import columns_used
 from foreshore.types import ColumnType, RelationDesc, SqlType
 
 _TABLE_TYPES = {"table": "BASE TABLE", "view": "VIEW"}
@@ -20,6 +22,9 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
         "columns": lambda world: _columns(world, builtins()),
         "schemata": _schemata,
         "views": _views,
+        "table_constraints": _table_constraints,
+        "key_column_usage": _key_column_usage,
+        "constraint_column_usage": _constraint_column_usage,
         "applicable_roles": nothing,
         "enabled_roles": _enabled_roles,
         "information_schema_catalog_name": _catalog_name,
@@ -141,6 +146,63 @@ def _views(world: World) -> Iterator[Row]:
                 "is_trigger_updatable": "NO",
                 "is_trigger_deletable": "NO",
                 "is_trigger_insertable_into": "NO",
+            }
+
+
+def _constraint_names(world: World, item: Item, name: str) -> Row:
+    schema = world.name(item.schema)
+    return {
+        "constraint_catalog": world.database,
+        "constraint_schema": schema,
+        "constraint_name": name,
+        "table_catalog": world.database,
+        "table_schema": schema,
+        "table_name": item.name,
+    }
+
+
+def _table_constraints(world: World) -> Iterator[Row]:
+    common = {"is_deferrable": "NO", "initially_deferred": "NO", "enforced": "YES"}
+    for item, named, constraint in world.constraints:
+        row = {**_constraint_names(world, item, named.name), **common}
+        if not isinstance(constraint, Unique):
+            yield {**row, "constraint_type": "CHECK"}
+        elif constraint.primary:
+            yield {**row, "constraint_type": "PRIMARY KEY"}
+        else:
+            distinct = "YES" if constraint.nulls_distinct else "NO"
+            yield {**row, "constraint_type": "UNIQUE", "nulls_distinct": distinct}
+    for item in world.items:
+        if item.type == "table":
+            for i, column in enumerate(world.desc_of(item.id).columns, 1):
+                if not column.nullable:
+                    name = f"{world.oid(item.schema)}_{item.oid}_{i}_not_null"
+                    row = {**_constraint_names(world, item, name), **common}
+                    yield {**row, "constraint_type": "CHECK"}
+
+
+def _key_column_usage(world: World) -> Iterator[Row]:
+    for item, named, constraint in world.constraints:
+        if isinstance(constraint, Unique):
+            for number, i in enumerate(constraint.columns, 1):
+                yield {
+                    **_constraint_names(world, item, named.name),
+                    "column_name": world.desc_of(item.id).names[i],
+                    "ordinal_position": number,
+                }
+
+
+def _constraint_column_usage(world: World) -> Iterator[Row]:
+    for item, named, constraint in world.constraints:
+        columns = (
+            constraint.columns
+            if isinstance(constraint, Unique)
+            else sorted(columns_used(constraint.condition))
+        )
+        for i in columns:
+            yield {
+                **_constraint_names(world, item, named.name),
+                "column_name": world.desc_of(item.id).names[i],
             }
 
 

@@ -2,9 +2,14 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from foreshore.catalog.builtin.pg_catalog import index_definition
+from foreshore.catalog.builtin.pg_catalog import (
+    constraint_definition,
+    index_definition,
+    key_definition,
+)
 from foreshore.catalog.builtin.relation import Builtin, Declaration, Row, World
 from foreshore.catalog.item import Cluster, Database, Item, Object, Replica, Role, Schema
+from foreshore.constraint import Unique
 from foreshore.types import format_type, oid_of
 
 FIRST_OID = 13_100
@@ -347,7 +352,16 @@ def _comments(world: World) -> Iterator[Row]:
 
 
 def _definitions(world: World) -> Iterator[Row]:
-    """Yield the texts behind pg_get_viewdef and pg_get_indexdef."""
+    """Yield the texts behind pg_get_viewdef, pg_get_indexdef and pg_get_constraintdef."""
+    for item, named, constraint in world.constraints:
+        texts = {
+            "constraint": constraint_definition(world, item, constraint),
+            "pretty constraint": constraint_definition(world, item, constraint, pretty=True),
+        }
+        if isinstance(constraint, Unique):
+            texts["index"] = key_definition(world, item, constraint)
+        for kind, text in texts.items():
+            yield {"oid": named.oid, "kind": kind, "definition": text, "create_sql": text}
     for item in world.items:
         if item.type == "index":
             if item.on not in world.state.objects:

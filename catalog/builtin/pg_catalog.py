@@ -4,7 +4,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 from foreshore.catalog.builtin.columns import PG_CATALOG
 from foreshore.catalog.builtin.relation import Builtin, Declaration, Row, World, nothing
-from foreshore.catalog.item import Database, Item, Role
+from foreshore.catalog.item import Database, Item, NamedConstraint, Role
+from foreshore.constraint import Constraint, Unique
+from foreshore.expr.split import columns_used
 from foreshore.ids import GlobalId
 from foreshore.types import TEXT, TYPES, ColumnType, RelationDesc, oid_of, typmod_of
 
@@ -30,6 +32,7 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
         "pg_authid": lambda world: map(_role, world.state.all(Role)),
         "pg_class": lambda world: _class(world, builtins()),
         "pg_collation": _collation,
+        "pg_constraint": _constraint,
         "pg_database": _database,
         "pg_description": _description,
         "pg_index": _index,
@@ -64,13 +67,30 @@ def _class(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
             ),
             "relfilenode": item.oid if item.type != "view" else 0,
             "reltuples": -1.0,
-            "relhasindex": bool(world.state.indexes_on(item.id)),
+            "relhasindex": bool(world.state.indexes_on(item.id))
+            or any(each.has_index for each in item.constraints),
+            "relchecks": sum(not each.has_index for each in item.constraints),
             "relpersistence": "p",
             "relkind": _RELKIND[item.type],
             "relnatts": len(world.index_key_of(item.id) if index else world.desc_of(item.id).names),
             "relhasrules": item.type in ("view", "materialized view"),
             "relispopulated": True,
             "relreplident": "n" if index else "d",
+        }
+    for item, named, key in _keys(world):
+        yield {
+            "oid": named.oid,
+            "relname": named.name,
+            "relnamespace": world.oid(item.schema),
+            "relowner": world.oid(item.owner),
+            "relam": BTREE_AM,
+            "relfilenode": named.oid,
+            "reltuples": -1.0,
+            "relpersistence": "p",
+            "relkind": "i",
+            "relnatts": len(key.columns),
+            "relispopulated": True,
+            "relreplident": "n",
         }
     namespaces = _namespaces(world)
     for builtin in builtins:
@@ -95,6 +115,11 @@ def _attribute(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
         else:
             default = world.default_of if item.type == "table" else None
             yield from _attributes(item.oid, world.desc_of(item.id), item.id, default)
+    for item, named, key in _keys(world):
+        desc = world.desc_of(item.id)
+        for number, position in enumerate(key.columns, 1):
+            column = ColumnType(desc.columns[position].type)
+            yield _attribute_of(named.oid, number, desc.names[position], column)
     for builtin in builtins:
         yield from _attributes(builtin.oid, builtin.desc, builtin.id, None)
 
@@ -176,6 +201,86 @@ def _index(world: World) -> Iterator[Row]:
             "indoption": [0] * len(key),
             "indexprs": ", ".join(texts) or None,
         }
+
+    for item, named, unique in _keys(world):
+        places = [i + 1 for i in unique.columns]
+        yield {
+            "indexrelid": named.oid,
+            "indrelid": item.oid,
+            "indnatts": len(places),
+            "indnkeyatts": len(places),
+            "indisunique": True,
+            "indnullsnotdistinct": not unique.nulls_distinct,
+            "indisprimary": unique.primary,
+            "indimmediate": True,
+            "indisvalid": True,
+            "indisready": True,
+            "indislive": True,
+            "indkey": places,
+            "indcollation": [0] * len(places),
+            "indclass": [0] * len(places),
+            "indoption": [0] * len(places),
+        }
+
+
+def _keys(world: World) -> Iterator[tuple[Item, NamedConstraint, Unique]]:
+    """Yield the unique constraints, which have indexes of the same names and oids."""
+    for item, named, constraint in world.constraints:
+        if isinstance(constraint, Unique):
+            yield item, named, constraint
+
+
+def _constraint(world: World) -> Iterator[Row]:
+    for item, named, constraint in world.constraints:
+        common = {
+            "oid": named.oid,
+            "conname": named.name,
+            "connamespace": world.oid(item.schema),
+            "convalidated": True,
+            "conrelid": item.oid,
+            "conislocal": True,
+        }
+        if isinstance(constraint, Unique):
+            yield {
+                **common,
+                "contype": "p" if constraint.primary else "u",
+                "conindid": named.oid,
+                "connoinherit": True,
+                "conkey": tuple(i + 1 for i in constraint.columns),
+            }
+        else:
+            yield {
+                **common,
+                "contype": "c",
+                "conkey": tuple(i + 1 for i in sorted(columns_used(constraint.condition))),
+                "conbin": constraint.text,
+            }
+
+
+def constraint_definition(
+    world: World, item: Item, constraint: Constraint, *, pretty: bool = False
+) -> str:
+    """Return the constraint as PostgreSQL's pg_get_constraintdef words it."""
+    if not isinstance(constraint, Unique):
+        return f"CHECK ({constraint.text})" if pretty else f"CHECK (({constraint.text}))"
+    names = world.desc_of(item.id).names
+    columns = ", ".join(quoted(names[i]) for i in constraint.columns)
+    if constraint.primary:
+        return f"PRIMARY KEY ({columns})"
+    nulls = "" if constraint.nulls_distinct else "NULLS NOT DISTINCT "
+    return f"UNIQUE {nulls}({columns})"
+
+
+def key_definition(world: World, item: Item, key: Unique) -> str:
+    """Return the index of a unique constraint as PostgreSQL's pg_get_indexdef words it."""
+    names = world.desc_of(item.id).names
+    columns = ", ".join(quoted(names[i]) for i in key.columns)
+    schema = quoted(world.name(item.schema))
+    nulls = "" if key.nulls_distinct else " NULLS NOT DISTINCT"
+    return (
+        f"CREATE UNIQUE INDEX {quoted(key.name)} ON {schema}.{quoted(item.name)}"
+        f" USING btree ({columns}){nulls}"
+    )
 
 
 def _attrdef(world: World) -> Iterator[Row]:
@@ -448,6 +553,13 @@ def _indexes(world: World) -> Iterator[Row]:
                 "indexname": item.name,
                 "indexdef": index_definition(world, item),
             }
+    for item, named, key in _keys(world):
+        yield {
+            "schemaname": world.name(item.schema),
+            "tablename": item.name,
+            "indexname": named.name,
+            "indexdef": key_definition(world, item, key),
+        }
 
 
 def index_definition(world: World, index: Item) -> str:

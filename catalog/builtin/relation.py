@@ -13,8 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from foreshore.catalog.item import Item, Schema
+from foreshore.catalog.item import Item, NamedConstraint, Schema
 from foreshore.catalog.state import State
+from foreshore.constraint import Constraint
 from foreshore.ids import GlobalId, global_id
 from foreshore.types import (
     NUMERIC,
@@ -90,6 +91,7 @@ class World:
     index_key_of: Callable[[GlobalId], Sequence[tuple[int, str]]]
     definition_of: Callable[[GlobalId], str]  # of a view: its query's text
     default_of: Callable[[GlobalId, int], str | None]  # of a table's column: its default's text
+    constraints_of: Callable[[GlobalId], Mapping[str, Constraint]]  # of a table, by name
     database: str
     settings: Sequence[Setting] = ()
     sessions: Sequence[SessionRow] = ()
@@ -111,6 +113,15 @@ class World:
     def items(self) -> tuple[Item, ...]:
         """The items of the session's database."""
         return tuple(item for item in self.state.all(Item) if item.schema in self.schemas)
+
+    @cached_property
+    def constraints(self) -> tuple[tuple[Item, NamedConstraint, Constraint], ...]:
+        """The constraints of the tables of the session's database."""
+        return tuple(
+            (item, each, self.constraints_of(item.id)[each.name])
+            for item in self.items
+            for each in item.constraints
+        )
 
     def oid(self, id: str) -> int:
         """Return the oid of the object `id`."""

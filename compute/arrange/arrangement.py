@@ -7,25 +7,34 @@
 
 It is a list of runs, newest first, that grow geometrically (`foreshore.compute.arrange.run`), and
 a tail. One thread inserts and maintains; any number read at the same time: they work on the state
-as it was when they began, which never changes.
+as it was when they began, which never changes. The hashing and sorting of rows whose time is not
+known yet (`prepare`), and the work of a merge between `next_merge` and `install`, may be done by
+other threads.
 
 A row's net multiplicity at a time is never negative; where it is, some maintained plan is wrong,
 and the read raises InternalError with the collection's name instead of showing it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from foreshore.compute.arrange.key import hash_columns, hash_words, key_words, keys_equal
+from foreshore.compute.arrange.key import (
+    Words,
+    hash_columns,
+    hash_words,
+    key_words,
+    keys_equal,
+)
 from foreshore.compute.arrange.merge import Merge
-from foreshore.compute.arrange.run import Run, Updates, concat, sort_and_consolidate
+from foreshore.compute.arrange.run import Ints, Run, Updates, concat, sort_and_consolidate
 from foreshore.errors import InternalError, ObjectNotInPrerequisiteState
 from foreshore.types import Datum, SqlType
-from foreshore.update import Timestamp, update_schema
+from foreshore.update import TIME, Timestamp, update_schema
 
 TAIL_ROWS = 2048
 TAIL_PARTS = 64
@@ -101,22 +110,59 @@ class Arrangement:
 
     def maintain(self, budget: int = MERGE_BUDGET) -> bool:
         """Do some of the merging that is due; return whether more is."""
-        state = self._state
         if self._merge is None:
-            for newer, older in zip(state.runs, state.runs[1:], strict=False):
-                if len(older) < 2 * len(newer):
-                    self._merge = Merge(newer, older, self.since)
-                    break
-            else:
+            self._merge = self.next_merge()
+            if self._merge is None:
                 return False
         merged = self._merge.work(budget)
         if merged is not None:
-            newer = self._merge.newer
-            at = next(i for i, run in enumerate(state.runs) if run is newer)
-            runs = (*state.runs[:at], merged, *state.runs[at + 2 :])
-            self._state = State(runs, state.tail, state.tail_hashes, state.upper)
+            self.install(self._merge, merged)
             self._merge = None
         return True
+
+    def next_merge(self) -> Merge | None:
+        """Return a merge that is due, not begun; whoever takes it works on it and installs it."""
+        runs = self._state.runs
+        for newer, older in pairwise(runs):
+            if len(older) < 2 * len(newer):
+                return Merge(newer, older, self.since)
+        return None
+
+    def install(self, merge: Merge, merged: Run) -> None:
+        """Let the result of a merge take the place of what it merged."""
+        state = self._state
+        at = next(i for i, run in enumerate(state.runs) if run is merge.newer)
+        runs = (*state.runs[:at], merged, *state.runs[at + 2 :])
+        self._state = State(runs, state.tail, state.tail_hashes, state.upper)
+
+    def prepare(self, rows: pa.Table) -> Updates:
+        """Return rows with `__diff` as updates whose time is not known yet; many are sorted."""
+        times = pa.repeat(pa.scalar(0, pa.int64()), len(rows))
+        updates = self._updates_of(rows.add_column(rows.num_columns - 1, TIME, times))
+        return sort_and_consolidate(updates, 0) if len(updates) > TAIL_ROWS else updates
+
+    def insert_prepared(self, parts: Iterable[Updates], time: Timestamp, upper: Timestamp) -> None:
+        """Take `parts`, which `prepare` made, at `time`: all updates up to `upper`."""
+        state = self._state
+        assert upper >= state.upper, (self.name, upper, state.upper)
+        tail, hashes = list(state.tail), [state.tail_hashes]
+        large = []
+        for part in parts:
+            timed = part.at(time)
+            if len(part) > TAIL_ROWS:
+                large.append(timed)
+            elif len(part):
+                tail.append(timed)
+                hashes.append(timed.key_hashes)
+        together = np.concatenate(hashes) if len(hashes) > 1 else state.tail_hashes
+        self._state = State(state.runs, tuple(tail), together, upper)
+        if len(together) > TAIL_ROWS or len(tail) > TAIL_PARTS or (large and tail):
+            self._spill()
+        for updates in large:
+            state = self._state
+            lower = state.runs[0].upper if state.runs else 0
+            runs = (Run.of(updates, lower, upper, self.since), *state.runs)
+            self._state = State(runs, state.tail, state.tail_hashes, upper)
 
     def _updates_of(self, table: pa.Table) -> Updates:
         columns = [column.combine_chunks() for column in table.columns]
@@ -171,6 +217,55 @@ class Arrangement:
         found = sort_and_consolidate(concat(parts), as_of)
         arrays = [*found.rows.columns, pa.array(found.times), pa.array(found.diffs)]
         return pa.Table.from_arrays(arrays, schema=schema)
+
+    def find(self, hashes: Words) -> list[tuple[Ints, Updates]]:
+        """Return the updates at all times whose keys have one of `hashes`: places in it, updates.
+
+        The keys themselves may differ.
+        """
+        return [
+            (places, source.take(at)) for source, places, at in self._matching(self._state, hashes)
+        ]
+
+    def totals(self, hashes: Words) -> Ints:
+        """Return for each of `hashes` how many rows have a key with it, at the newest time."""
+        sums = np.zeros(len(hashes), np.int64)
+        for source, places, at in self._matching(self._state, hashes):
+            np.add.at(sums, places, source.diffs[at])
+        return sums
+
+    def latest(self, hashes: Words) -> Timestamp:
+        """Return the last time at which a key with one of `hashes` was changed; 0 if none was.
+
+        Times before `since` may have become that.
+        """
+        found = self._matching(self._state, hashes)
+        return max((int(source.times[at].max()) for source, _, at in found), default=0)
+
+    def changed_since(self, time: Timestamp) -> Words:
+        """Return the key hashes of all updates after `time`, or after `since` if that is later."""
+        state = self._state
+        parts = [run.updates for run in state.runs if run.latest > time]
+        found = [part.key_hashes[part.times > time] for part in (*parts, *state.tail)]
+        return np.concatenate(found) if found else np.empty(0, np.uint64)
+
+    @staticmethod
+    def _matching(state: State, hashes: Words) -> Iterator[tuple[Updates, Ints, Ints]]:
+        """Yield updates, and pairs of a place in `hashes` and one in these updates, if equal."""
+        for run in state.runs:
+            places, at = _equal_pairs(run.updates.key_hashes, hashes)
+            if len(at):
+                yield run.updates, places, at
+        if not len(state.tail_hashes):
+            return
+        order = np.argsort(state.tail_hashes, kind="stable")
+        places, at = _equal_pairs(state.tail_hashes[order], hashes)
+        if len(at):
+            at = order[at]
+            sorting = np.argsort(at, kind="stable")
+            places, at = places[sorting], at[sorting]
+            for part, lo, hi, start in _spread(state.tail, at):
+                yield part, places[lo:hi], at[lo:hi] - start
 
     def _readable(self, time: Timestamp) -> State:
         state = self._state
@@ -280,15 +375,30 @@ _DIRECT = frozenset(
 
 def _pick(parts: Sequence[Updates], hits: Any) -> list[Updates]:
     """Return the updates at `hits`, places in all `parts` one after another."""
-    found = []
+    return [part.take(hits[lo:hi] - start) for part, lo, hi, start in _spread(parts, hits)]
+
+
+def _spread(parts: Sequence[Updates], hits: Any) -> Iterator[tuple[Updates, int, int, int]]:
+    """Yield each part that has some of `hits`: which of them, and where the part starts."""
     start = 0
     for part in parts:
         stop = start + len(part)
         lo, hi = np.searchsorted(hits, [start, stop])
         if lo < hi:
-            found.append(part.take(hits[lo:hi] - start))
+            yield part, int(lo), int(hi), start
         start = stop
-    return found
+
+
+def _equal_pairs(sorted_hashes: Words, hashes: Words) -> tuple[Ints, Ints]:
+    """Return all pairs of places in `hashes` and in `sorted_hashes` with equal values."""
+    starts = sorted_hashes.searchsorted(hashes)
+    counts = sorted_hashes.searchsorted(hashes, "right") - starts
+    total = int(counts.sum())
+    if not total:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    places = np.repeat(np.arange(len(hashes)), counts)
+    offsets = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
+    return places, np.repeat(starts, counts) + offsets
 
 
 def _repeated(rows: pa.RecordBatch, counts: Any) -> pa.RecordBatch:

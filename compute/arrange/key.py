@@ -252,3 +252,19 @@ def keys_equal(column: pa.Array, datum: Datum, type: SqlType) -> npt.NDArray[np.
     for words, word in zip(column_words(column, type), column_words(sought, type), strict=True):
         equal = equal & (words == word[0])
     return np.asarray(equal)
+
+
+def pairs_equal(left: pa.Array, right: pa.Array, type: SqlType) -> npt.NDArray[np.bool_]:
+    """Return where two columns of keys of `type` agree: SQL-equal, or both NULL."""
+    if pa.types.is_string(left.type) or pa.types.is_binary(left.type):
+        if _is_json(type):
+            left, right = _canonical_json(left), _canonical_json(right)
+        both = pc.and_(left.is_null(), right.is_null())
+        equal = pc.or_(pc.fill_null(pc.equal(left, right), False), both)
+        return np.asarray(equal.to_numpy(zero_copy_only=False))
+    same = left.is_null().to_numpy(zero_copy_only=False) == right.is_null().to_numpy(
+        zero_copy_only=False
+    )
+    for a, b in zip(column_words(left, type), column_words(right, type), strict=True):
+        same = same & (a == b)
+    return np.asarray(same)

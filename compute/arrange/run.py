@@ -53,6 +53,11 @@ class Updates:
             self.diffs[indices] if diffs is None else diffs,
         )
 
+    def at(self, time: Timestamp) -> "Updates":
+        """Return the same, all of them at `time`."""
+        times = np.full(len(self), time, np.int64)
+        return Updates(self.rows, self.key_hashes, self.row_hashes, times, self.diffs)
+
     @property
     def nbytes(self) -> int:
         """The memory that the updates take."""

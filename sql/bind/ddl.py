@@ -1,11 +1,10 @@
-"""CREATE, DROP, ALTER ... RENAME, COMMENT ON: what to do, checked as far as the text can say.
+"""CREATE, DROP, RENAME, COMMENT ON of all but tables: what to do, as far as the text can say.
 
 The `sql` of a plan is the statement in one fixed form with all names of relations qualified;
 planning it again at another time, in another session, means the same.
 """
 
 from foreshore.errors import (
-    DatatypeMismatch,
     DuplicateColumn,
     FeatureNotSupported,
     InvalidParameterValue,
@@ -18,12 +17,10 @@ from foreshore.expr.ir import (
     Column,
     Environment,
     Exists,
-    Literal,
     Relation,
     Scalar,
     ScalarSubquery,
     scalars_of,
-    type_of,
     walk_relations,
     walk_scalars,
 )
@@ -33,8 +30,6 @@ from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
 from foreshore.sql.bind.from_clause import qualify, relation_of_item
 from foreshore.sql.bind.query import bind_query
 from foreshore.sql.bind.result import plain_query
-from foreshore.sql.coerce import assign
-from foreshore.sql.grammar.base import IS
 from foreshore.sql.keywords import quote_identifier
 from foreshore.sql.plan import (
     Comment,
@@ -44,7 +39,6 @@ from foreshore.sql.plan import (
     CreateIndex,
     CreateMaterializedView,
     CreateSchema,
-    CreateTable,
     CreateView,
     Drop,
     Name,
@@ -54,8 +48,7 @@ from foreshore.sql.plan import (
 )
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.scope import Scope, Slot, Table
-from foreshore.sql.type_names import type_of_name
-from foreshore.types import TEXT, ColumnType, RelationDesc, SqlType, format_type
+from foreshore.types import TEXT, ColumnType, RelationDesc
 
 _KINDS: dict[str, ObjectKind] = {
     "database": "database",
@@ -69,7 +62,6 @@ _KINDS: dict[str, ObjectKind] = {
     "role": "role",
     "column": "column",
 }
-_NOT_STORED = frozenset(("record", "void", "unknown", "int2vector", "oidvector", "char"))
 DEFAULT_SIZE = "embedded"
 TICK_INTERVAL = "tick_interval_ms"  # what an engine is told
 
@@ -82,94 +74,6 @@ def spliced(planning: Planning, start: int, end: int) -> str:
             text += planning.text[position:at] + name
             position = until
     return text + planning.text[position:end]
-
-
-# --- tables --------------------------------------------------------------------------------
-
-
-def bind_create_table(planning: Planning, statement: ast.CreateTableStatement) -> CreateTable:
-    """Return the plan of CREATE TABLE."""
-    if statement.refused is not None:
-        what, at = statement.refused
-        raise FeatureNotSupported(
-            f"{what} constraints are not supported",
-            hint="Only NOT NULL is enforced; leave the constraint out.",
-            position=at + 1,
-        )
-    with located(statement.name.at):
-        name = planning.catalog.resolve_new(statement.name.name)
-    seen: set[str] = set()
-    columns: list[ColumnType] = []
-    defaults: list[Scalar] = []
-    parts: list[str] = []
-    planning.in_view = True  # no parameters
-    for column in statement.columns:
-        if column.name in seen:
-            raise DuplicateColumn(f'column "{column.name}" specified more than once')
-        seen.add(column.name)
-        type = type_of_name(column.type)
-        if (type.element or type).name in _NOT_STORED:
-            raise InvalidParameterValue(
-                f'column "{column.name}" has pseudo-type {type}',
-                sqlstate="42P16",
-                position=column.at + 1,
-            )
-        columns.append(ColumnType(type, not column.not_null))
-        text = f"{quote_identifier(column.name)} {format_type(type)}"
-        if column.not_null:
-            text += " NOT NULL"
-        default: Scalar = Literal(None, type)
-        if column.default is not None:
-            default, shown = _default(planning, column.default, column.name, type)
-            text += f" DEFAULT {shown}"
-        defaults.append(default)
-        parts.append(text)
-    desc = RelationDesc(tuple(c.name for c in statement.columns), tuple(columns))
-    sql = f"CREATE TABLE {name.dotted()} ({', '.join(parts)})"
-    return CreateTable(name, desc, tuple(defaults), statement.if_not_exists, sql)
-
-
-def _default(
-    planning: Planning, expr: ast.Expression, column: str, type: SqlType
-) -> tuple[Scalar, str]:
-    binder = ExpressionBinder(planning, Scope(), Clause("DEFAULT expressions"))
-    if isinstance(expr, ast.ColumnRef):
-        raise FeatureNotSupported(
-            "cannot use column reference in DEFAULT expression", position=expr.at + 1
-        )
-    scalar = binder.bind(expr)
-    if any(isinstance(s, Exists | ScalarSubquery | AnySubquery) for s in walk_scalars(scalar)):
-        raise FeatureNotSupported(
-            "cannot use subquery in DEFAULT expression", position=at_of(expr) + 1
-        )
-    result = _assign_default(planning, scalar, type, column, at_of(expr))
-    end = expression_end(planning.text, at_of(expr))
-    return result, planning.text[at_of(expr) : end].strip()
-
-
-def _assign_default(
-    planning: Planning, scalar: Scalar, type: SqlType, column: str, at: int
-) -> Scalar:
-    try:
-        return assign(planning, scalar, type, column, at)
-    except DatatypeMismatch:
-        raise DatatypeMismatch(
-            f'column "{column}" is of type {type} but default expression is of type '
-            f"{type_of(scalar)}",
-            hint="You will need to rewrite or cast the expression.",
-            position=at + 1,
-        ) from None
-
-
-def expression_end(text: str, start: int) -> int:
-    """Return where the expression that starts at `start` ends in a column definition."""
-    from foreshore.sql.lexer import tokenize
-    from foreshore.sql.parse_statement import StatementParser
-
-    parser = StatementParser(text, *tokenize(text))
-    parser.go_to(next(i for i, token in enumerate(parser.tokens) if token.start >= start))
-    parser.expression(IS)
-    return parser.last_end
 
 
 # --- views ---------------------------------------------------------------------------------

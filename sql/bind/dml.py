@@ -8,18 +8,23 @@ several times and changes once: matches are found for each distinct row, then pu
 from collections.abc import Sequence
 from typing import Any
 
+from foreshore.constraint import Unique
 from foreshore.errors import (
     DuplicateColumn,
     FeatureNotSupported,
     InsufficientPrivilege,
+    InvalidColumnReference,
     InvalidParameterValue,
     SyntaxError_,
     UndefinedColumn,
+    UndefinedObject,
     WrongObjectType,
 )
 from foreshore.expr.ir import (
     TRUE,
+    AnySubquery,
     Column,
+    Exists,
     Get,
     Join,
     Literal,
@@ -28,9 +33,11 @@ from foreshore.expr.ir import (
     Project,
     Relation,
     Scalar,
+    ScalarSubquery,
     TopK,
     columns_of,
     sources_of,
+    walk_scalars,
 )
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import distinct, filtered, plain_relation
@@ -41,13 +48,13 @@ from foreshore.sql.bind.result import lowered, query_over
 from foreshore.sql.bind.select import project_targets
 from foreshore.sql.catalog_reader import ItemView
 from foreshore.sql.coerce import assign
-from foreshore.sql.plan import CopyFrom, CopyOptions, Delete, Insert, Query, Update
+from foreshore.sql.plan import CopyFrom, CopyOptions, Delete, Insert, OnConflict, Query, Update
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.scope import Scope, Slot, Table
 from foreshore.types import INT8, ColumnType
 
 
-def _table(planning: Planning, ref: ast.TableRef, verb: str) -> ItemView:
+def target_table(planning: Planning, ref: ast.TableRef, verb: str) -> ItemView:
     """Return the table that a statement changes."""
     with located(ref.at):
         item = planning.catalog.resolve_item(ref.name)
@@ -66,7 +73,8 @@ def _table(planning: Planning, ref: ast.TableRef, verb: str) -> ItemView:
                 raise InsufficientPrivilege(f'permission denied: "{name}" is a system catalog')
 
 
-def _positions(item: ItemView, columns: Sequence[tuple[str, int]]) -> tuple[int, ...]:
+def positions_of(item: ItemView, columns: Sequence[tuple[str, int]]) -> tuple[int, ...]:
+    """Return where columns that a statement names are in the table."""
     positions: list[int] = []
     for name, at in columns:
         if name not in item.desc.names:
@@ -80,7 +88,8 @@ def _positions(item: ItemView, columns: Sequence[tuple[str, int]]) -> tuple[int,
     return tuple(positions)
 
 
-def _default(item: ItemView, index: int) -> Scalar:
+def default_of(item: ItemView, index: int) -> Scalar:
+    """Return the default of a column."""
     if item.defaults:
         return item.defaults[index]
     return Literal(None, item.desc.columns[index].type)
@@ -93,12 +102,13 @@ def _returning(
         return None
     columns = item.desc.columns
     relation = LocalGet(0, columns)
-    scope = _row_of(item, ref, columns)
+    scope = row_of(item, ref, columns)
     outputs, names = project_targets(planning, targets, scope, relation, "RETURNING")
     return query_over(lowered(outputs), names)
 
 
-def _row_of(item: ItemView, ref: ast.TableRef, columns: Sequence[ColumnType]) -> Scope:
+def row_of(item: ItemView, ref: ast.TableRef, columns: Sequence[ColumnType]) -> Scope:
+    """Return the scope of a row of the table that a statement changes."""
     slots = tuple(Slot(name, i) for i, name in enumerate(item.desc.names))
     table = Table(ref.alias or item.name.item, None if ref.alias else item.name.schema, slots)
     return Scope(list(columns), [table], list(slots))
@@ -109,15 +119,15 @@ def _row_of(item: ItemView, ref: ast.TableRef, columns: Sequence[ColumnType]) ->
 
 def bind_insert(planning: Planning, statement: ast.InsertStatement) -> Insert:
     """Return the plan of INSERT."""
-    item = _table(planning, statement.table, "insert")
+    item = target_table(planning, statement.table, "insert")
     positions = (
         tuple(range(len(item.desc.names)))
         if statement.columns is None
-        else _positions(item, statement.columns)
+        else positions_of(item, statement.columns)
     )
     query = statement.source
     if query is None:
-        row = [_default(item, i) for i in range(len(item.desc.names))]
+        row = [default_of(item, i) for i in range(len(item.desc.names))]
         source = rows_relation([row])
     else:
         if statement.ctes:
@@ -129,7 +139,73 @@ def bind_insert(planning: Planning, statement: ast.InsertStatement) -> Insert:
         relation,
         _returning(planning, item, statement.table, statement.returning),
         not sources_of(relation),
+        None
+        if statement.on_conflict is None
+        else _on_conflict(planning, item, statement.table, statement.on_conflict),
     )
+
+
+def _on_conflict(
+    planning: Planning, item: ItemView, ref: ast.TableRef, clause: ast.OnConflict
+) -> OnConflict:
+    arbiters = _arbiters(item, clause)
+    if clause.assignments is None:
+        return OnConflict(arbiters, None)
+    if not (clause.columns or clause.constraint):
+        raise SyntaxError_(
+            "ON CONFLICT DO UPDATE requires inference specification or constraint name",
+            hint="For example, ON CONFLICT (column_name).",
+            position=clause.at + 1,
+        )
+    columns = item.desc.columns
+    width = len(columns)
+    there = row_of(item, ref, columns)
+    slots = tuple(Slot(name, width + i) for i, name in enumerate(item.desc.names))
+    excluded = Table("excluded", None, slots)
+    scope = Scope([*columns, *columns], [*there.tables, excluded], [*there.visible, *slots])
+    number = ColumnType(INT8, False)
+    relation: Relation = LocalGet(0, (*columns, *columns, number))
+    given = assigned_columns(planning, item, clause.assignments, scope)
+    new = tuple(given[i] if i in given else scope.column(i) for i in range(width))
+    where: Scalar = TRUE
+    if clause.where is not None:
+        where = ExpressionBinder(planning, scope, Clause("WHERE")).condition(clause.where)
+        relation = filtered(relation, where)
+    if any(map(_has_subquery, (*new, where))):
+        raise FeatureNotSupported(
+            "a subquery in ON CONFLICT DO UPDATE is not supported", position=clause.at + 1
+        )
+    start = 2 * width + 1
+    relation = Project(Map(relation, new), (start - 1, *range(start, start + width)))
+    return OnConflict(arbiters, lowered(relation))
+
+
+def _arbiters(item: ItemView, clause: ast.OnConflict) -> tuple[str, ...]:
+    """Return the names of the unique constraints whose keys decide."""
+    unique = [each for each in item.constraints if isinstance(each, Unique)]
+    if clause.constraint is not None:
+        name, _ = clause.constraint
+        found = next((each for each in item.constraints if each.name == name), None)
+        if found is None:
+            raise UndefinedObject(
+                f'constraint "{name}" for table "{item.name.item}" does not exist'
+            )
+        if not isinstance(found, Unique):
+            raise WrongObjectType("constraint in ON CONFLICT clause has no associated index")
+        return (name,)
+    if not clause.columns:
+        return tuple(each.name for each in unique)
+    wanted = set()
+    for name, at in clause.columns:
+        if name not in item.desc.names:
+            raise UndefinedColumn(f'column "{name}" does not exist', position=at + 1)
+        wanted.add(item.desc.names.index(name))
+    matching = tuple(each.name for each in unique if set(each.columns) == wanted)
+    if not matching:
+        raise InvalidColumnReference(
+            "there is no unique or exclusion constraint matching the ON CONFLICT specification"
+        )
+    return matching
 
 
 def _source(
@@ -179,13 +255,17 @@ def _check_width(
 
 def _filled(item: ItemView, relation: Relation, given: dict[int, Scalar]) -> Relation:
     """Return rows of the table: what is given, and defaults for the rest."""
-    scalars = [given[i] if i in given else _default(item, i) for i in range(len(item.desc.names))]
+    scalars = [given[i] if i in given else default_of(item, i) for i in range(len(item.desc.names))]
     width = len(columns_of(relation))
     if all(isinstance(s, Column) and s.index == i for i, s in enumerate(scalars)) and (
         len(scalars) == width
     ):
         return relation
     return Project(Map(relation, tuple(scalars)), tuple(range(width, width + len(scalars))))
+
+
+def _has_subquery(scalar: Scalar) -> bool:
+    return any(isinstance(s, Exists | ScalarSubquery | AnySubquery) for s in walk_scalars(scalar))
 
 
 def _values(
@@ -217,10 +297,10 @@ def _values(
             values.at,
             explicit=statement.columns is not None,
         )
-        row: list[Scalar] = [_default(item, i) for i in range(len(types))]
+        row: list[Scalar] = [default_of(item, i) for i in range(len(types))]
         for position, expr in zip(positions, exprs, strict=False):
             if isinstance(expr, ast.Default):
-                row[position] = _default(item, position)
+                row[position] = default_of(item, position)
                 continue
             scalar = binder.bind(expr)
             row[position] = assign(planning, scalar, types[position], names[position], at_of(expr))
@@ -248,7 +328,7 @@ def _matched(
     """Return the table's rows, beside those of `others`, that WHERE lets through."""
     table: Relation = Get(item.id, item.desc.columns, item.desc.keys)
     planning.depends_on.add(item.id)
-    scope = _row_of(item, ref, item.desc.columns)
+    scope = row_of(item, ref, item.desc.columns)
     part = Part(
         distinct(table) if others else table,
         scope.columns,
@@ -282,10 +362,10 @@ def _beside_rows(item: ItemView, matches: Relation) -> Relation:
 def bind_update(planning: Planning, statement: ast.UpdateStatement) -> Update:
     """Return the plan of UPDATE."""
     _with_ctes(planning, statement.ctes)
-    item = _table(planning, statement.table, "update")
+    item = target_table(planning, statement.table, "update")
     relation, scope = _matched(planning, item, statement.table, statement.from_, statement.where)
     width = len(item.desc.names)
-    given = _assignments(planning, item, statement, scope)
+    given = assigned_columns(planning, item, statement.assignments, scope)
     new = tuple(given[i] if i in given else scope.column(i) for i in range(width))
     all_columns = len(columns_of(relation))
     relation = Project(
@@ -302,13 +382,14 @@ def bind_update(planning: Planning, statement: ast.UpdateStatement) -> Update:
     )
 
 
-def _assignments(
-    planning: Planning, item: ItemView, statement: ast.UpdateStatement, scope: Scope
+def assigned_columns(
+    planning: Planning, item: ItemView, assignments: Sequence[ast.Assignment], scope: Scope
 ) -> dict[int, Scalar]:
+    """Return what SET gives to columns, by their positions."""
     binder = ExpressionBinder(planning, scope, Clause("UPDATE"))
     given: dict[int, Scalar] = {}
-    for assignment in statement.assignments:
-        positions = _positions(item, assignment.columns)
+    for assignment in assignments:
+        positions = positions_of(item, assignment.columns)
         values = _assigned(binder, item, assignment, positions)
         for position, (scalar, at) in zip(positions, values, strict=True):
             name = item.desc.names[position]
@@ -328,7 +409,7 @@ def _assigned(
 
     def one(value: ast.Expression, position: int) -> tuple[Scalar, int]:
         if isinstance(value, ast.Default):
-            return _default(item, position), value.at
+            return default_of(item, position), value.at
         return binder.bind(value), at_of(value)
 
     if not assignment.multiple:
@@ -357,7 +438,7 @@ def _assigned(
 def bind_delete(planning: Planning, statement: ast.DeleteStatement) -> Delete:
     """Return the plan of DELETE."""
     _with_ctes(planning, statement.ctes)
-    item = _table(planning, statement.table, "delete")
+    item = target_table(planning, statement.table, "delete")
     relation, _ = _matched(planning, item, statement.table, statement.using, statement.where)
     if statement.using:
         width = len(item.desc.names)
@@ -376,13 +457,13 @@ def bind_delete(planning: Planning, statement: ast.DeleteStatement) -> Delete:
 def bind_copy_from(planning: Planning, statement: ast.CopyStatement) -> CopyFrom:
     """Return the plan of COPY ... FROM STDIN."""
     assert isinstance(statement.source, ast.TableRef)
-    item = _table(planning, statement.source, "insert")
+    item = target_table(planning, statement.source, "insert")
     columns = (
         tuple(range(len(item.desc.names)))
         if statement.columns is None
-        else _positions(item, statement.columns)
+        else positions_of(item, statement.columns)
     )
-    defaults = tuple(_default(item, i) for i in range(len(item.desc.names)))
+    defaults = tuple(default_of(item, i) for i in range(len(item.desc.names)))
     return CopyFrom(item.id, columns, defaults, copy_options(statement))
 
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from foreshore.adapter.group_commit import GroupCommit, Reads, Write
+from foreshore.adapter.key_index import Earlier
 from foreshore.adapter.oracle import TimestampOracle
 from foreshore.clock import ManualClock
 from foreshore.errors import Conflict, DatabaseError, UndefinedTable
@@ -59,6 +60,21 @@ def rows(*values: int) -> pa.Table:
     return pa.table([pa.array(values, pa.int32()), pa.array([1] * len(values))], schema=schema)
 
 
+class Lenient:
+    """A guard that refuses nothing."""
+
+    def refused(self, write: Write, earlier: Earlier) -> None:
+        return None
+
+    def changed(
+        self, keys: frozenset[tuple[GlobalId, str, int]], time: int, earlier: Earlier
+    ) -> bool:
+        return False
+
+    def apply(self, time: int, group: Sequence[Write]) -> None:
+        pass
+
+
 class World:
     def __init__(self) -> None:
         self.clock = ManualClock(1_000)
@@ -66,7 +82,7 @@ class World:
 
     async def __aenter__(self) -> "World":
         self.oracle = await TimestampOracle.open(self.clock, Reservation())
-        self.group = GroupCommit(self.shards, self.oracle)
+        self.group = GroupCommit(self.shards, self.oracle, Lenient())
         self.group.add(T)
         self.group.add(U)
         await self.group.advance()

@@ -16,6 +16,7 @@ def world() -> World:
         index_key_of=lambda _: [(1, "i")],
         definition_of=lambda _: "SELECT 1",
         default_of=lambda _, i: "7" if i == 0 else None,
+        constraints_of=lambda _: {},
         database="foreshore",
         settings=[Setting("TimeZone", "UTC")],
     )

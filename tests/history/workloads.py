@@ -25,7 +25,7 @@ from tests.history.checker import Anomaly, Appends, Key, Transaction, anomalies,
 REFUSED = ("40001", "40P01", "23505", "23514")
 GONE = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError)
 # What a connection says as the server goes down under it: nothing is known of what it was doing.
-GOING = ("57P01", "57P03", "58030", "08006")
+GOING = ("57P01", "57P03", "58030", "08006", "08003")
 
 
 class Workload(ABC):
@@ -179,11 +179,12 @@ class Register(_Versions):
     """Registers that count how often they were set, read and set alone or several at once."""
 
     KEYS = 12
+    KEY = "NOT NULL"
 
     async def prepare(self, connection: asyncpg.Connection) -> None:
         """Create the registers, at version 0."""
         await connection.execute(
-            "CREATE TABLE register (k int NOT NULL, version int NOT NULL, tag int NOT NULL)"
+            f"CREATE TABLE register (k int {self.KEY}, version int NOT NULL, tag int NOT NULL)"
         )
         for key in range(self.KEYS):
             await connection.execute("INSERT INTO register VALUES ($1, 0, 0)", key)
@@ -229,6 +230,25 @@ class Register(_Versions):
         for suffix in self.sources:
             source = f"register{suffix}"
             await self._read_all(connection, self.record(f"the last read of {source}"), source)
+
+
+class KeyedRegister(Register):
+    """The same by a primary key: some are locked by key, some read by key, some read whole."""
+
+    KEY = "PRIMARY KEY"
+
+    async def _set(self, connection: asyncpg.Connection, key: int, record: _Record) -> None:
+        if self.choose.randrange(2):
+            await super()._set(connection, key, record)
+            return
+        version = await connection.fetchval(
+            "INSERT INTO register VALUES ($1, 1, $2) ON CONFLICT (k)"
+            " DO UPDATE SET version = register.version + 1, tag = excluded.tag RETURNING version",
+            key,
+            record.tag,
+        )
+        record.reads[key] = version - 1
+        record.writes[key] = (version, version)
 
 
 class LongFork(_Versions):
@@ -290,7 +310,7 @@ class Bank(_Versions):
     async def prepare(self, connection: asyncpg.Connection) -> None:
         """Open the accounts."""
         await connection.execute(
-            "CREATE TABLE account (id int NOT NULL, version int NOT NULL, tag int NOT NULL,"
+            "CREATE TABLE account (id int PRIMARY KEY, version int NOT NULL, tag int NOT NULL,"
             " balance int NOT NULL)"
         )
         for id in range(self.ACCOUNTS):
@@ -416,6 +436,7 @@ class ListAppend(Workload):
 
 WORKLOADS: dict[str, type[Workload]] = {
     "register": Register,
+    "keyed register": KeyedRegister,
     "list-append": ListAppend,
     "bank": Bank,
     "long fork": LongFork,

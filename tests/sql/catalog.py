@@ -84,6 +84,10 @@ class TestCatalog:
             raise InvalidSchemaName(f'schema "{schema}" does not exist')
         return Name(None if schema in SYSTEM else self.database, schema, item)
 
+    def is_taken(self, name: Name) -> bool:
+        """Whether an item has that name."""
+        return (name.schema, name.item) in self.items
+
     def cluster_exists(self, name: str) -> bool:
         """Whether there is that cluster."""
         return name == "quickstart"

@@ -1,0 +1,50 @@
+"""What the items of the catalog mean: their statements, planned.
+
+That is not durable: it is made anew at every start, and when a table below was altered.
+"""
+
+from collections.abc import Mapping
+
+from foreshore.adapter.names import DefinitionCatalog
+from foreshore.catalog.catalog import Planned
+from foreshore.catalog.item import Item
+from foreshore.catalog.state import State
+from foreshore.errors import DatabaseError, InternalError
+from foreshore.ids import GlobalId
+from foreshore.sql.parse import parse
+from foreshore.sql.plan import CreateIndex, CreateMaterializedView, CreateTable, CreateView
+from foreshore.sql.planner import plan_statement
+
+
+def plan_items(state: State) -> dict[GlobalId, Planned]:
+    """Return what planning makes of all items' statements."""
+    planned: dict[GlobalId, Planned] = {}
+    for item in state.items():
+        try:
+            planned[item.id] = plan_item(state, planned, item)
+        except DatabaseError as error:
+            raise InternalError(
+                f"{item.kind} {item.name} ({item.id}) cannot be planned: {error.message}",
+                detail=item.create_sql,
+            ) from error
+    return planned
+
+
+def plan_item(state: State, planned: Mapping[GlobalId, Planned], item: Item) -> Planned:
+    """Return what planning makes of an item's statement."""
+    (syntax,) = parse(item.create_sql)
+    plan = plan_statement(syntax, DefinitionCatalog(state, planned, item))
+    match plan:
+        case CreateTable():
+            return planned_table(plan)
+        case CreateView(query=query) | CreateMaterializedView(query=query):
+            return Planned(query.desc, query.relation)
+        case CreateIndex(on=on, key=key):
+            return Planned(planned[on].desc, key=key)
+        case _:
+            raise InternalError(f"{item.id} is not defined by {item.create_sql}")
+
+
+def planned_table(plan: CreateTable) -> Planned:
+    """Return what a table's definition means."""
+    return Planned(plan.desc, None, plan.defaults, constraints=plan.constraints)

@@ -1,0 +1,55 @@
+"""What guards the tables when a group is formed: constraints still hold, tables are still the same.
+
+A statement has checked its rows already, against what it saw. What others have committed since then
+is what is looked at here.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from foreshore.adapter.group_commit import Write
+from foreshore.adapter.key_index import Earlier, Keyed, KeyIndexes
+from foreshore.adapter.violations import key_exists
+from foreshore.catalog.catalog import Planned
+from foreshore.catalog.state import State
+from foreshore.errors import Conflict, DatabaseError
+from foreshore.ids import GlobalId
+from foreshore.update import Timestamp
+
+
+class ConstraintGuard:
+    """Implements `Guard`; `catalog` gives the present state and what its items mean."""
+
+    def __init__(
+        self,
+        keys: KeyIndexes,
+        catalog: Callable[[], tuple[State, Mapping[GlobalId, Planned]]],
+    ) -> None:
+        self._keys = keys
+        self._catalog = catalog
+
+    def refused(self, write: Write, earlier: Earlier) -> DatabaseError | None:
+        """Return why `write` may not happen after what is there and after `earlier`."""
+        state, planned = self._catalog()
+        for id, known in write.described.items():
+            if planned.get(id) is not known:
+                return Conflict("could not serialize access: a table was altered meanwhile")
+        if not write.keyed:
+            return None
+        found = self._keys.duplicate(write.keyed, write.checked, earlier)
+        if found is None:
+            return None
+        return key_exists(state, planned[found.table].desc, found, write.zone)
+
+    def changed(
+        self, keys: frozenset[tuple[GlobalId, str, int]], time: Timestamp, earlier: Earlier
+    ) -> bool:
+        """Whether one of `keys` has been changed after `time`, or is by `earlier`."""
+        return self._keys.changed(keys, time, earlier)
+
+    def apply(self, time: Timestamp, group: Sequence[Write]) -> None:
+        """Let the key indexes follow."""
+        keyed: dict[GlobalId, list[Keyed]] = {}
+        for write in group:
+            for id, parts in write.keyed.items():
+                keyed.setdefault(id, []).extend(parts)
+        self._keys.apply(time, keyed)

@@ -1,0 +1,177 @@
+"""Locks: who reads to write keeps others from writing what it reads.
+
+A statement that reads tables to write takes them until it has committed; one that reads a table by
+literal keys alone takes these keys, until its transaction ends. Who wants what another has waits,
+behind those who wait already. A wait that would never end, as those it is for wait in turn for the
+one who asks, is a deadlock: whoever closes the circle hears of it at once (40P01).
+
+Who has something already goes before those who have nothing and wait.
+
+Locks let nobody lose a race; they are not what makes an answer right. That is checked when the
+transaction commits (`group_commit.Reads`), so a plain write need not ask for keys. Tables are
+closed to plain writes, too (`GroupCommit.block`).
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from foreshore.adapter.group_commit import GroupCommit
+from foreshore.errors import Conflict
+from foreshore.ids import GlobalId
+
+Owner = object
+
+
+class KeyLock(NamedTuple):
+    """A key of a table: the hash that it has by one of the table's unique constraints."""
+
+    table: GlobalId
+    constraint: str
+    hash: int
+
+
+@dataclass(eq=False, slots=True)
+class _Request:
+    owner: Owner
+    tables: frozenset[GlobalId]
+    keys: frozenset[KeyLock]
+    granted: asyncio.Future[None]
+
+    def conflicts(self, other: "_Request") -> bool:
+        """Whether the two could not be granted to different owners."""
+        return (
+            not self.tables.isdisjoint(other.tables)
+            or not self.keys.isdisjoint(other.keys)
+            or any(key.table in self.tables for key in other.keys)
+            or any(key.table in other.tables for key in self.keys)
+        )
+
+
+class Locks:
+    """The locks of all tables and keys; owned by the event loop."""
+
+    def __init__(self, group: GroupCommit) -> None:
+        self._group = group
+        self._tables: dict[GlobalId, Owner] = {}
+        self._keys: dict[KeyLock, Owner] = {}
+        self._with_keys: dict[GlobalId, dict[Owner, int]] = {}  # how many keys of a table each has
+        self._held: dict[Owner, set[KeyLock]] = {}
+        self._waiting: list[_Request] = []
+
+    async def acquire(self, tables: Iterable[GlobalId], owner: Owner) -> None:
+        """Take all of `tables`, and close them to the plain writes of others.
+
+        Raises Conflict 40P01 if that would wait for ever.
+        """
+        wanted = frozenset(tables)
+        await self._acquire(wanted, frozenset(), owner)
+        self._group.block(wanted, owner)
+        await self._group.settled()
+
+    async def acquire_keys(self, keys: Iterable[KeyLock], owner: Owner) -> None:
+        """Take all of `keys`; raises Conflict 40P01 if that would wait for ever."""
+        await self._acquire(frozenset(), frozenset(keys), owner)
+
+    def holds(self, keys: Iterable[KeyLock], owner: Owner) -> bool:
+        """Whether `owner` has all of `keys`, or their tables."""
+        return all(
+            self._keys.get(key) is owner or self._tables.get(key.table) is owner for key in keys
+        )
+
+    def release(self, owner: Owner) -> None:
+        """Give up all that `owner` has taken."""
+        tables = [id for id, each in self._tables.items() if each is owner]
+        for id in tables:
+            del self._tables[id]
+        if tables:
+            self._group.unblock(owner)
+        for key in self._held.pop(owner, ()):
+            del self._keys[key]
+            holders = self._with_keys[key.table]
+            holders[owner] -= 1
+            if not holders[owner]:
+                del holders[owner]
+        self._wake()
+
+    # --- waiting
+
+    async def _acquire(
+        self, tables: frozenset[GlobalId], keys: frozenset[KeyLock], owner: Owner
+    ) -> None:
+        request = _Request(owner, tables, keys, asyncio.get_running_loop().create_future())
+        if not any(self._before(request, len(self._waiting))):
+            self._grant(request)
+            return
+        if self._waits_for(request, owner):
+            raise Conflict("deadlock detected", sqlstate="40P01")
+        self._waiting.append(request)
+        try:
+            await request.granted
+        except BaseException:
+            if request in self._waiting:
+                self._waiting.remove(request)
+            elif request.granted.done() and not request.granted.cancelled():
+                self.release(owner)  # what it has just got; it ends with this anyway
+            self._wake()
+            raise
+
+    def _before(self, request: _Request, place: int) -> Iterator[Owner]:
+        """Yield those for whom `request`, at `place` of those who wait, has to wait."""
+        owner = request.owner
+        for id in request.tables:
+            if self._tables.get(id, owner) is not owner:
+                yield self._tables[id]
+            yield from (each for each in self._with_keys.get(id, ()) if each is not owner)
+        for key in request.keys:
+            holder = self._keys.get(key, owner)
+            if holder is not owner:
+                yield holder
+            holder = self._tables.get(key.table, owner)
+            if holder is not owner:
+                yield holder
+        if owner not in self._held and owner not in self._tables.values():
+            # Nobody waits for who has nothing yet, so its place in the queue closes no circle.
+            for other in self._waiting[:place]:
+                if other.owner is not owner and request.conflicts(other):
+                    yield other.owner
+
+    def _waits_for(self, request: _Request, owner: Owner) -> bool:
+        """Whether those for whom `request` would wait wait for `owner` themselves."""
+        places = {each.owner: place for place, each in enumerate(self._waiting)}
+        seen: set[Owner] = set()
+        stack = list(self._before(request, len(self._waiting)))
+        while stack:
+            each = stack.pop()
+            if each is owner:
+                return True
+            if each in seen or each not in places:
+                continue
+            seen.add(each)
+            stack += self._before(self._waiting[places[each]], places[each])
+        return False
+
+    def _grant(self, request: _Request) -> None:
+        self._tables.update(dict.fromkeys(request.tables, request.owner))
+        for key in request.keys:
+            if self._keys.setdefault(key, request.owner) is request.owner:
+                held = self._held.setdefault(request.owner, set())
+                if key not in held:
+                    held.add(key)
+                    holders = self._with_keys.setdefault(key.table, {})
+                    holders[request.owner] = holders.get(request.owner, 0) + 1
+        if not request.granted.done():
+            request.granted.set_result(None)
+
+    def _wake(self) -> None:
+        """Grant what can be granted now, in the order of asking."""
+        place = 0
+        while place < len(self._waiting):
+            request = self._waiting[place]
+            if any(self._before(request, place)):
+                place += 1
+            else:
+                del self._waiting[place]
+                self._grant(request)
+                place = 0

@@ -1,0 +1,174 @@
+"""Rows by literal keys, from a table's key index: on the event loop, without a replica.
+
+The rows are those at the transaction's time, with what it has written itself. A statement that
+changes them locks their keys first, by all of the table's unique constraints: those of the rows as
+they are when it has the locks.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from foreshore.adapter.key_index import KeyIndex
+from foreshore.adapter.local import evaluate_linear
+from foreshore.adapter.locks import KeyLock
+from foreshore.adapter.peek_plan import KeyLookup, PeekPlan
+from foreshore.adapter.sequence.tables import own_index
+from foreshore.adapter.sequence.times import move_forward, read_time, value_of
+from foreshore.adapter.substitute import Replace, fill, fill_scalar, filler
+from foreshore.errors import InvalidParameterValue
+from foreshore.expr.datum import to_array
+from foreshore.expr.evaluate import constant
+from foreshore.expr.ir import Finishing, Literal, Scalar
+from foreshore.ids import GlobalId
+from foreshore.sql.plan import AsOf
+from foreshore.types import Datum
+from foreshore.update import DIFF_FIELD, Timestamp
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session import Session
+
+Found = tuple[pa.Table, Finishing]
+Keys = tuple[tuple[Literal, ...], ...]
+
+
+async def by_key(
+    session: "Session", peek: PeekPlan, args: Sequence[Datum], as_of: AsOf | None = None
+) -> Found | None:
+    """Return the rows with `__diff` of a query by literal keys, and what finishes them.
+
+    None, if the key index does not know the time.
+    """
+    lookup = peek.key
+    assert lookup is not None
+    await session.coordinator.keys.ready(lookup.table)
+    index = session.coordinator.keys.of(lookup.table).get(lookup.constraint.name)
+    if index is None:
+        return None
+    time = read_time(session, (lookup.table,), as_of, args, by_key=True)
+    replace = filler(args, session.environment_values(time))
+    keys = literal_keys(lookup.keys, replace)
+    if as_of is None:
+        session.begin().key_reads |= locks_of(lookup.table, index, keys)
+    if not index.readable(time):
+        return None
+    rows = evaluate_linear(
+        fill(lookup.residual, replace), {lookup.table: _rows(session, lookup, index, keys, time)}
+    )
+    return rows, finishing_of(session, peek, args)
+
+
+async def locked_by_key(
+    session: "Session", peek: PeekPlan, args: Sequence[Datum]
+) -> pa.Table | None:
+    """Return what `by_key` does after the keys have been locked, for a statement that writes."""
+    lookup = peek.key
+    assert lookup is not None
+    coordinator, transaction = session.coordinator, session.begin()
+    await coordinator.keys.ready(lookup.table)
+    indexes = coordinator.keys.of(lookup.table)
+    index = indexes.get(lookup.constraint.name)
+    if index is None:
+        return None
+    replace = filler(args, session.environment_values(coordinator.oracle.read_ts()))
+    keys = literal_keys(lookup.keys, replace)
+    wanted = locks_of(lookup.table, index, keys)
+    while True:
+        transaction.locked = True
+        await coordinator.locks.acquire_keys(wanted, transaction)
+        move_forward(session)
+        found = await by_key(session, peek, args)
+        if found is None or len(indexes) == 1:
+            break
+        time = transaction.time
+        assert time is not None
+        rows = _rows(session, lookup, index, keys, time)
+        others = wanted.union(*(locks_of_rows(each, rows) for each in indexes.values()))
+        if others == wanted:
+            break
+        wanted = others
+    return None if found is None else found[0]
+
+
+def locks_of(table: GlobalId, index: KeyIndex, keys: Keys) -> frozenset[KeyLock]:
+    """Return the locks of literal keys."""
+    if not keys:
+        return frozenset()
+    name = index.constraint.name
+    return frozenset(KeyLock(table, name, hash) for hash in index.hashes_of(_columns(keys)))
+
+
+def locks_of_rows(index: KeyIndex, rows: pa.Table) -> frozenset[KeyLock]:
+    """Return the locks of the keys of some rows with `__diff`."""
+    name = index.constraint.name
+    hashes = index.prepare(rows).key_hashes.tolist()
+    return frozenset(KeyLock(index.table, name, hash) for hash in hashes)
+
+
+def _rows(
+    session: "Session", lookup: KeyLookup, index: KeyIndex, keys: Keys, time: Timestamp
+) -> pa.Table:
+    """Return the table's rows at `time`, with `__diff`, and with those that were written here."""
+    own = own_index(session, lookup.table, lookup.constraint)
+    if own and keys:
+        _, rows = index.find(_columns(keys), time, *own)
+    else:
+        sought = [tuple(each.value for each in key) for key in keys]
+        rows = index.arrangement.look_up(sought, time)
+    ones = pa.array(np.ones(rows.num_rows, np.int64))
+    return pa.Table.from_arrays([*rows.columns, ones], schema=rows.schema.append(DIFF_FIELD))
+
+
+def _columns(keys: Keys) -> list[pa.Array]:
+    return [
+        to_array([each.value for each in part], part[0].type) for part in zip(*keys, strict=True)
+    ]
+
+
+def literal_keys(keys: tuple[tuple[Scalar, ...], ...], replace: Replace) -> Keys:
+    """Return the keys as literals; those with a NULL, or out of range, equal nothing."""
+    found: dict[tuple[Literal, ...], None] = {}
+    for key in keys:
+        literals = [_literal(scalar, replace) for scalar in key]
+        present = tuple(each for each in literals if each is not None and each.value is not None)
+        if len(present) == len(literals):
+            found[present] = None
+    return tuple(found)
+
+
+def _literal(scalar: Scalar, replace: Replace) -> Literal | None:
+    """Return the value of a part of a key; None if it is out of the type's range."""
+    value = fill_scalar(scalar, replace)
+    if isinstance(value, Literal):
+        return value
+    found = constant(value)
+    return None if isinstance(found, str) else found
+
+
+def finishing_of(session: "Session", peek: PeekPlan, args: Sequence[Datum]) -> Finishing:
+    """Return what finishes a query's result, with arguments put in."""
+    query = peek.query
+    finishing = query.finishing
+    if query.limit is not None:
+        finishing = msgspec.structs.replace(
+            finishing, limit=_bound(session, query.limit, args, "LIMIT")
+        )
+    if query.offset is not None:
+        finishing = msgspec.structs.replace(
+            finishing, offset=_bound(session, query.offset, args, "OFFSET") or 0
+        )
+    return finishing
+
+
+def _bound(session: "Session", scalar: Scalar, args: Sequence[Datum], word: str) -> int | None:
+    value = value_of(session, scalar, args, 0)
+    if value is None:
+        return None
+    number = int(str(value))
+    if number < 0:
+        code = "2201W" if word == "LIMIT" else "2201X"
+        raise InvalidParameterValue(f"{word} must not be negative", sqlstate=code)
+    return number

@@ -1,0 +1,172 @@
+"""INSERT ... ON CONFLICT: rows whose key is there already change what is there, or nothing.
+
+Which rows these are is looked up in the key indexes, at the time at which the transaction reads and
+with what it has written itself. No row is changed twice by one statement.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from foreshore.adapter.key_index import MANY, KeyIndex
+from foreshore.adapter.local import evaluate_linear, expanded, negated, split_diffs
+from foreshore.adapter.sequence.by_key import locks_of_rows
+from foreshore.adapter.sequence.tables import (
+    as_stored,
+    base_index,
+    checked,
+    own_index,
+    planned_table,
+    unique_constraints,
+    write_rows,
+)
+from foreshore.adapter.sequence.times import move_forward, read_time
+from foreshore.adapter.substitute import fill, filler
+from foreshore.compute.arrange.arrangement import Arrangement
+from foreshore.compute.arrange.key import hash_columns
+from foreshore.compute.arrange.run import Ints
+from foreshore.errors import CardinalityViolation
+from foreshore.sql.plan import Insert, OnConflict
+from foreshore.types import Datum
+from foreshore.update import DIFF_FIELD
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session import Session
+
+Arbiter = tuple[KeyIndex, tuple[Arrangement, ...]]
+
+NONE = -1
+
+
+async def insert_on_conflict(
+    session: "Session",
+    plan: Insert,
+    conflict: OnConflict,
+    rows: pa.Table,
+    args: Sequence[Datum],
+) -> pa.Table:
+    """Write `rows`, with `__diff`; return those that were inserted or that replaced others."""
+    coordinator, transaction = session.coordinator, session.begin()
+    id = plan.table
+    proposed = expanded(checked(session, id, rows))
+    constraints = unique_constraints(planned_table(session, id))
+    await coordinator.keys.ready(id)
+    arbiters = [
+        (base_index(session, id, each), own_index(session, id, each))
+        for each in constraints
+        if each.name in conflict.arbiters
+    ]
+    few = proposed.num_rows <= MANY
+    if id in coordinator.state.objects:
+        transaction.locked = True
+        if few:
+            rows = _counted(proposed)
+            keys = [key for index, _ in arbiters for key in locks_of_rows(index, rows)]
+            await coordinator.locks.acquire_keys(keys, transaction)
+            move_forward(session)
+            transaction.key_reads.update(keys)
+        else:
+            await coordinator.locks.acquire((id,), transaction)
+    time = read_time(session, (id,), None, args, by_key=few)
+    there, existing = _existing(arbiters, proposed, time)
+    new = np.flatnonzero(there == NONE)
+    first = new[_firsts(arbiters, proposed.take(pa.array(new)))]
+    inserted = _counted(proposed.take(pa.array(first)))
+    if conflict.update is None:
+        await write_rows(session, id, as_stored(session, id, inserted))
+        return inserted
+    if len(first) < len(new):
+        raise _twice()
+    places, replacing = _replaced(session, plan, conflict, proposed, there, existing, args)
+    old = existing.take(pa.array(there[places]))
+    if len(np.unique(hash_columns(old.columns, None, len(places)))) < len(places):
+        raise _twice()
+    replacing = checked(session, id, replacing)
+    replaced = as_stored(session, id, _counted(old))
+    inserted = as_stored(session, id, inserted)
+    await write_rows(session, id, negated(replaced), inserted, replacing)
+    order = np.argsort(np.concatenate([first, places]), kind="stable")
+    return pa.concat_tables([inserted, replacing]).take(pa.array(order))
+
+
+def _existing(
+    arbiters: Sequence[Arbiter], proposed: pa.RecordBatch, time: int
+) -> tuple[Ints, pa.RecordBatch]:
+    """Return for each proposed row the place of the one that has its key, and all of these."""
+    there = np.full(proposed.num_rows, NONE)
+    found: list[pa.RecordBatch] = []
+    for index, own in arbiters:
+        places, rows = index.find(index.key_of(proposed), time, *own)
+        start = sum(each.num_rows for each in found)
+        at = np.arange(start, start + rows.num_rows)
+        free = there[places] == NONE
+        there[places[free]] = at[free]
+        found.append(rows)
+    if not found:
+        return there, proposed.slice(0, 0)
+    return there, pa.concat_batches(found)
+
+
+def _firsts(arbiters: Sequence[Arbiter], rows: pa.RecordBatch) -> Ints:
+    """Return the rows that have no key in common with one before that is among them."""
+    every = np.arange(rows.num_rows)
+    columns = [index.hashes(rows) for index, _ in arbiters]
+    unique = [len(np.unique(hashes)) == len(hashes) for hashes in columns]
+    if all(unique):
+        return every
+    if len(columns) == 1:
+        return np.sort(np.unique(columns[0], return_index=True)[1])
+    seen: list[set[int]] = [set() for _ in columns]
+    kept = []
+    for row, keys in enumerate(zip(*(hashes.tolist() for hashes in columns), strict=True)):
+        if not any(key in each for key, each in zip(keys, seen, strict=True)):
+            kept.append(row)
+            for key, each in zip(keys, seen, strict=True):
+                each.add(key)
+    return np.array(kept)
+
+
+def _replaced(
+    session: "Session",
+    plan: Insert,
+    conflict: OnConflict,
+    proposed: pa.RecordBatch,
+    there: Ints,
+    existing: pa.RecordBatch,
+    args: Sequence[Datum],
+) -> tuple[Ints, pa.Table]:
+    """Return which proposed rows change the one that is there, and what that becomes."""
+    assert conflict.update is not None
+    meeting = np.flatnonzero(there != NONE)
+    excluded = proposed.take(pa.array(meeting))
+    present = existing.take(pa.array(there[meeting]))
+    width = len(excluded.columns)
+    columns = [*present.columns, *excluded.columns, pa.array(meeting, pa.int64())]
+    fields = [pa.field(f"c{i}", column.type) for i, column in enumerate(columns)]
+    ones = pa.array(np.ones(len(meeting), np.int64))
+    given = pa.Table.from_arrays([*columns, ones], schema=pa.schema([*fields, DIFF_FIELD]))
+    values = session.environment_values(session.coordinator.oracle.read_ts())
+    result = evaluate_linear(fill(conflict.update, filler(args, values)), {0: given})
+    (places, *new), diffs = split_diffs(result)
+    assert len(new) == width
+    replacing = pa.Table.from_arrays(
+        [*new, diffs],
+        schema=pa.schema([*(pa.field(f"c{i}", c.type) for i, c in enumerate(new)), DIFF_FIELD]),
+    )
+    return places.to_numpy(), replacing
+
+
+def _counted(rows: pa.RecordBatch) -> pa.Table:
+    """Return rows, each once, with `__diff`."""
+    ones = pa.array(np.ones(rows.num_rows, np.int64))
+    return pa.Table.from_arrays([*rows.columns, ones], schema=rows.schema.append(DIFF_FIELD))
+
+
+def _twice() -> CardinalityViolation:
+    return CardinalityViolation(
+        "ON CONFLICT DO UPDATE command cannot affect row a second time",
+        hint="Ensure that no rows proposed for insertion within the same command have duplicate"
+        " constrained values.",
+    )

@@ -1,0 +1,369 @@
+"""CREATE TABLE and ALTER TABLE: a table's columns, defaults and constraints.
+
+A table is defined by one CREATE TABLE in a fixed form, in which everything has a name. ALTER TABLE
+is an edit of that statement's syntax tree; the outcome is planned like any other.
+"""
+
+from collections.abc import Sequence
+
+from foreshore.constraint import Check, Constraint, Unique
+from foreshore.errors import (
+    DatatypeMismatch,
+    DuplicateColumn,
+    DuplicateObject,
+    FeatureNotSupported,
+    InvalidParameterValue,
+    InvalidTableDefinition,
+    SyntaxError_,
+    UndefinedColumn,
+    UndefinedObject,
+    UndefinedTable,
+    WrongObjectType,
+)
+from foreshore.expr.ir import (
+    AnySubquery,
+    Exists,
+    Literal,
+    Scalar,
+    ScalarSubquery,
+    type_of,
+    walk_scalars,
+)
+from foreshore.expr.split import columns_used
+from foreshore.sql import ast
+from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
+from foreshore.sql.catalog_reader import ItemView
+from foreshore.sql.coerce import assign
+from foreshore.sql.keywords import quote_identifier
+from foreshore.sql.plan import AlterTable, CreateTable, Name
+from foreshore.sql.planning import Planning, located
+from foreshore.sql.scope import Scope, Slot, Table
+from foreshore.sql.type_names import type_of_name
+from foreshore.types import ColumnType, RelationDesc, SqlType, format_type
+
+_NOT_STORED = frozenset(("record", "void", "unknown", "int2vector", "oidvector", "char"))
+MOST_BYTES = 63  # of a name
+
+
+def bind_create_table(planning: Planning, statement: ast.CreateTableStatement) -> CreateTable:
+    """Return the plan of CREATE TABLE."""
+    with located(statement.name.at):
+        name = planning.catalog.resolve_new(statement.name.name)
+    primary = [each for each in statement.constraints if each.kind == "primary key"]
+    with located(primary[1].at if len(primary) > 1 else 0):
+        _refuse_two_primary_keys(name, statement.constraints)
+    return _define(
+        planning, name, statement.columns, statement.constraints, statement.if_not_exists
+    )
+
+
+def _define(
+    planning: Planning,
+    name: Name,
+    definitions: Sequence[ast.ColumnDefinition],
+    constraints: Sequence[ast.ConstraintDefinition],
+    if_not_exists: bool = False,
+) -> CreateTable:
+    planning.in_view = True  # no parameters
+    required = _required(name, definitions, constraints)
+    seen: set[str] = set()
+    columns: list[ColumnType] = []
+    defaults: list[Scalar] = []
+    parts: list[str] = []
+    for column in definitions:
+        if column.name in seen:
+            raise DuplicateColumn(f'column "{column.name}" specified more than once')
+        seen.add(column.name)
+        type = type_of_name(column.type)
+        if (type.element or type).name in _NOT_STORED:
+            raise InvalidParameterValue(
+                f'column "{column.name}" has pseudo-type {type}',
+                sqlstate="42P16",
+                position=column.at + 1,
+            )
+        columns.append(ColumnType(type, column.name not in required))
+        text = f"{quote_identifier(column.name)} {format_type(type)}"
+        if column.name in required:
+            text += " NOT NULL"
+        default: Scalar = Literal(None, type)
+        if column.default is not None:
+            default = _default(planning, column.default, column.name, type)
+            text += f" DEFAULT {column.default_text.strip()}"
+        defaults.append(default)
+        parts.append(text)
+    names = tuple(c.name for c in definitions)
+    bound = _constraints(planning, name, names, columns, constraints)
+    parts += [_constraint_text(names, each) for each in bound]
+    keys = tuple(
+        each.columns
+        for each in bound
+        if isinstance(each, Unique)
+        and not (each.nulls_distinct and any(columns[i].nullable for i in each.columns))
+    )
+    return CreateTable(
+        name,
+        RelationDesc(names, tuple(columns), keys),
+        tuple(defaults),
+        bound,
+        if_not_exists,
+        f"CREATE TABLE {name.dotted()} ({', '.join(parts)})",
+    )
+
+
+def _required(
+    name: Name,
+    definitions: Sequence[ast.ColumnDefinition],
+    constraints: Sequence[ast.ConstraintDefinition],
+) -> set[str]:
+    """Return the columns that are never NULL."""
+    required = {column.name for column in definitions if column.not_null}
+    for each in constraints:
+        if each.kind == "primary key":
+            required |= {column for column, _ in each.columns}
+    for column in definitions:
+        if column.nullable and column.not_null:
+            raise SyntaxError_(
+                f'conflicting NULL/NOT NULL declarations for column "{column.name}" '
+                f'of table "{name.item}"',
+                position=column.at + 1,
+            )
+    return required
+
+
+# --- defaults ------------------------------------------------------------------------------
+
+
+def _default(planning: Planning, expr: ast.Expression, column: str, type: SqlType) -> Scalar:
+    binder = ExpressionBinder(planning, Scope(), Clause("DEFAULT expressions"))
+    if isinstance(expr, ast.ColumnRef):
+        raise FeatureNotSupported(
+            "cannot use column reference in DEFAULT expression", position=expr.at + 1
+        )
+    scalar = binder.bind(expr)
+    if _has_subquery(scalar):
+        raise FeatureNotSupported(
+            "cannot use subquery in DEFAULT expression", position=at_of(expr) + 1
+        )
+    try:
+        return assign(planning, scalar, type, column, at_of(expr))
+    except DatatypeMismatch:
+        raise DatatypeMismatch(
+            f'column "{column}" is of type {type} but default expression is of type '
+            f"{type_of(scalar)}",
+            hint="You will need to rewrite or cast the expression.",
+            position=at_of(expr) + 1,
+        ) from None
+
+
+def _has_subquery(scalar: Scalar) -> bool:
+    return any(isinstance(s, Exists | ScalarSubquery | AnySubquery) for s in walk_scalars(scalar))
+
+
+# --- constraints ---------------------------------------------------------------------------
+
+
+def _refuse_two_primary_keys(name: Name, constraints: Sequence[ast.ConstraintDefinition]) -> None:
+    if [each.kind for each in constraints].count("primary key") > 1:
+        raise InvalidTableDefinition(
+            f'multiple primary keys for table "{name.item}" are not allowed'
+        )
+
+
+def _constraints(
+    planning: Planning,
+    table: Name,
+    names: tuple[str, ...],
+    columns: Sequence[ColumnType],
+    definitions: Sequence[ast.ConstraintDefinition],
+) -> tuple[Constraint, ...]:
+    """Return the constraints, the primary key first; those without a name get PostgreSQL's."""
+    taken: set[str] = set()
+    for each in definitions:
+        if each.name is not None:
+            if each.name in taken:
+                raise DuplicateObject(
+                    f'constraint "{each.name}" for relation "{table.item}" already exists'
+                )
+            taken.add(each.name)
+
+    def named(each: ast.ConstraintDefinition, middle: str, label: str) -> str:
+        if each.name is not None:
+            return each.name
+        is_index = each.kind != "check"
+        for number in range(len(taken) + 1_000_000):
+            found = object_name(table.item, middle, f"{label}{number or ''}")
+            name = Name(table.database, table.schema, found)
+            if found not in taken and not (is_index and planning.catalog.is_taken(name)):
+                taken.add(found)
+                return found
+        raise AssertionError
+
+    order = {"primary key": 0, "unique": 1, "check": 2}
+    found: list[Constraint] = []
+    for each in sorted(definitions, key=lambda each: order[each.kind]):
+        if each.kind == "check":
+            condition = _condition(planning, table, names, columns, each)
+            used = sorted(columns_used(condition))
+            middle = names[used[0]] if len(used) == 1 else ""
+            found.append(Check(named(each, middle, "check"), condition, each.text.strip()))
+            continue
+        positions = _positions(names, each)
+        primary = each.kind == "primary key"
+        middle = "" if primary else "_".join(names[i] for i in positions)
+        label = "pkey" if primary else "key"
+        found.append(Unique(named(each, middle, label), positions, primary, each.nulls_distinct))
+    return tuple(found)
+
+
+def object_name(table: str, middle: str, label: str) -> str:
+    """Return `table_middle_label`, the longer of the first two cut so that all has 63 bytes."""
+    room = MOST_BYTES - len(label) - 1 - bool(middle)
+    first, second = table.encode(), middle.encode()
+    while len(first) + len(second) > room:
+        if len(first) > len(second):
+            first = first[:-1]
+        else:
+            second = second[:-1]
+    parts = [each.decode(errors="ignore") for each in (first, second) if each]
+    return "_".join([*parts, label])
+
+
+def _positions(names: tuple[str, ...], definition: ast.ConstraintDefinition) -> tuple[int, ...]:
+    positions: list[int] = []
+    for column, at in definition.columns:
+        if column not in names:
+            raise UndefinedColumn(
+                f'column "{column}" named in key does not exist', position=definition.at + 1
+            )
+        if names.index(column) in positions:
+            raise DuplicateColumn(
+                f'column "{column}" appears twice in {definition.kind} constraint',
+                position=at + 1 if definition.name is None else definition.at + 1,
+            )
+        positions.append(names.index(column))
+    return tuple(positions)
+
+
+def _condition(
+    planning: Planning,
+    table: Name,
+    names: tuple[str, ...],
+    columns: Sequence[ColumnType],
+    definition: ast.ConstraintDefinition,
+) -> Scalar:
+    assert definition.condition is not None
+    slots = [Slot(name, i) for i, name in enumerate(names)]
+    # NULL may stand where the column forbids it: both constraints are looked at on their own.
+    nullable = [ColumnType(column.type) for column in columns]
+    scope = Scope(nullable, [Table(table.item, table.schema, tuple(slots))], slots)
+    binder = ExpressionBinder(planning, scope, Clause("check constraints"))
+    condition = binder.boolean(definition.condition, "CHECK")
+    if _has_subquery(condition):
+        raise FeatureNotSupported(
+            "cannot use subquery in check constraint", position=at_of(definition.condition) + 1
+        )
+    return condition
+
+
+def _constraint_text(names: tuple[str, ...], constraint: Constraint) -> str:
+    """Return the constraint as CREATE TABLE has it."""
+    return f"CONSTRAINT {quote_identifier(constraint.name)} {constraint_rule(names, constraint)}"
+
+
+def constraint_rule(names: tuple[str, ...], constraint: Constraint) -> str:
+    """Return what a constraint says, without its name."""
+    if isinstance(constraint, Check):
+        return f"CHECK ({constraint.text})"
+    columns = ", ".join(quote_identifier(names[i]) for i in constraint.columns)
+    if constraint.primary:
+        return f"PRIMARY KEY ({columns})"
+    nulls = "" if constraint.nulls_distinct else "NULLS NOT DISTINCT "
+    return f"UNIQUE {nulls}({columns})"
+
+
+# --- ALTER TABLE ---------------------------------------------------------------------------
+
+
+def bind_alter_table(planning: Planning, statement: ast.AlterTableStatement) -> AlterTable:
+    """Return the plan of ALTER TABLE; None for the table if there is none and IF EXISTS is said."""
+    try:
+        with located(statement.name.at):
+            item = planning.catalog.resolve_item(statement.name.name)
+    except UndefinedTable as error:
+        if not statement.if_exists:
+            raise
+        return AlterTable(None, None, (f"{error.message}, skipping",))
+    if item.kind != "table":
+        code = "42501" if item.kind == "builtin" else None
+        raise WrongObjectType(f'"{item.name.item}" is not a table', sqlstate=code)
+    edit = _Edit(item)
+    for action in statement.actions:
+        edit.apply(action)
+    definition = _define(planning, item.name, edit.columns, edit.constraints)
+    return AlterTable(item.id, definition, tuple(edit.notices))
+
+
+class _Edit:
+    """The definition of a table while ALTER TABLE's actions are applied to it."""
+
+    def __init__(self, item: ItemView) -> None:
+        from foreshore.sql.parse import parse
+
+        (statement,) = parse(item.create_sql)
+        tree = statement.ast
+        assert isinstance(tree, ast.CreateTableStatement), tree
+        self.name = item.name
+        self.columns = list(tree.columns)
+        self.constraints = list(tree.constraints)
+        self.notices: list[str] = []
+
+    def apply(self, action: ast.TableAction) -> None:
+        match action:
+            case ast.AddConstraint(constraint=constraint):
+                if any(each.name == constraint.name is not None for each in self.constraints):
+                    raise DuplicateObject(
+                        f'constraint "{constraint.name}" for relation "{self.name.item}" '
+                        "already exists"
+                    )
+                self.constraints.append(constraint)
+                _refuse_two_primary_keys(self.name, self.constraints)
+            case ast.DropConstraint(name=name, if_exists=if_exists):
+                if if_exists and self._find(name) is None:
+                    self.notices.append(f"{self._missing(name)}, skipping")
+                else:
+                    self.constraints.remove(self._constraint(name))
+            case ast.RenameConstraint(name=name, to=to):
+                if self._find(to) is not None:
+                    raise DuplicateObject(
+                        f'constraint "{to}" for relation "{self.name.item}" already exists'
+                    )
+                self._constraint(name).name = to
+            case ast.SetNotNull(column=column, not_null=not_null):
+                found = self._column(column)
+                if not not_null and any(
+                    each.kind == "primary key" and column in dict(each.columns)
+                    for each in self.constraints
+                ):
+                    raise InvalidTableDefinition(f'column "{column}" is in a primary key')
+                found.not_null = not_null
+            case ast.SetDefault(column=column, default=default, text=text):
+                found = self._column(column)
+                found.default, found.default_text = default, text
+
+    def _column(self, name: str) -> ast.ColumnDefinition:
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise UndefinedColumn(f'column "{name}" of relation "{self.name.item}" does not exist')
+
+    def _find(self, name: str) -> ast.ConstraintDefinition | None:
+        return next((each for each in self.constraints if each.name == name), None)
+
+    def _constraint(self, name: str) -> ast.ConstraintDefinition:
+        found = self._find(name)
+        if found is None:
+            raise UndefinedObject(self._missing(name))
+        return found
+
+    def _missing(self, name: str) -> str:
+        return f'constraint "{name}" of relation "{self.name.item}" does not exist'

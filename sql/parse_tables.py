@@ -1,0 +1,199 @@
+"""Tables: CREATE TABLE and ALTER TABLE, their columns and constraints."""
+
+from typing import Literal as OneOf
+
+from foreshore.sql import ast
+from foreshore.sql.grammar.base import IS
+from foreshore.sql.lexer import NUMBER, QUOTED, STRING, WORD
+from foreshore.sql.parse_query import QueryParser
+
+_CONSTRAINTS = frozenset(("primary", "unique", "check", "references", "foreign", "exclude"))
+
+
+class TableParser(QueryParser):
+    """Parses CREATE TABLE and ALTER TABLE."""
+
+    # --- CREATE TABLE
+
+    def _if_not_exists(self) -> bool:
+        return self.accept("if", "not", "exists")
+
+    def _create_table(self) -> ast.StatementSyntax:
+        if_not_exists = self._if_not_exists()
+        name = self.table_name()
+        if self.at_word("as") or (self.at_symbol("(") and self._names_then_as()):
+            self.unsupported("CREATE TABLE AS")
+        if self.at_words("partition", "of") or self.at_word("of"):
+            self.unsupported("CREATE TABLE OF")
+        columns: list[ast.ColumnDefinition] = []
+        constraints: list[ast.ConstraintDefinition] = []
+        self.expect_symbol("(")
+        while not self.at_symbol(")"):
+            if self.at_word("constraint") or self.at_word(*_CONSTRAINTS):
+                constraints.append(self._table_constraint())
+            elif self.at_word("like"):
+                self.unsupported("LIKE in CREATE TABLE")
+            else:
+                columns.append(self._column(constraints))
+            if not self.accept_symbol(","):
+                break
+        self.expect_symbol(")")
+        if self.at_words("with") and self.peek(2).value == "fillfactor":
+            # How full to leave pages that we do not have.
+            self.advance()
+            self._options()
+        if self.at_word("inherits", "partition", "using", "with", "without", "on", "tablespace"):
+            self.unsupported(f"CREATE TABLE ... {self.token.value.upper()}")
+        return ast.CreateTableStatement(name, tuple(columns), tuple(constraints), if_not_exists)
+
+    def _names_then_as(self) -> bool:
+        ahead = 1
+        while self.peek(ahead).kind in (WORD, QUOTED) and self.peek(ahead + 1).value == ",":
+            ahead += 2
+        return (
+            self.peek(ahead).kind in (WORD, QUOTED)
+            and self.peek(ahead + 1).value == ")"
+            and self.peek(ahead + 2).value == "as"
+        )
+
+    def _column(self, constraints: list[ast.ConstraintDefinition]) -> ast.ColumnDefinition:
+        """Parse a column; its constraints are added to `constraints`."""
+        name, at = self.name_at()
+        column = ast.ColumnDefinition(name, self.type_name(), False, None, at)
+        while not self.at_symbol(",") and not self.at_symbol(")"):
+            constraint = self.name() if self.accept("constraint") else None
+            token = self.token
+            if self.accept("not"):
+                self.expect("null")
+                column.not_null = True
+            elif self.accept("null"):
+                column.nullable = True
+            elif self.accept("default"):
+                column.default, column.default_text = self._written(IS)
+            elif self.accept("collate"):
+                self.any_name()
+            elif self.at_word(*_CONSTRAINTS):
+                constraints.append(self._constraint(constraint, ((name, token.start),)))
+            elif self.at_word("generated"):
+                self.unsupported("a generated column")
+            else:
+                self.fail()
+        return column
+
+    def _written(self, level: int = 0) -> tuple[ast.Expression, str]:
+        """Parse an expression; return it and its text."""
+        start = self.token.start
+        expression = self.expression(level)
+        return expression, self.text[start : self.last_end]
+
+    def _table_constraint(self) -> ast.ConstraintDefinition:
+        name = self.name() if self.accept("constraint") else None
+        return self._constraint(name, None)
+
+    def _constraint(
+        self, name: str | None, column: tuple[tuple[str, int], ...] | None
+    ) -> ast.ConstraintDefinition:
+        """Parse a constraint, of `column` if it stands with one."""
+        at = self.token.start
+        if self.accept("check"):
+            self.expect_symbol("(")
+            condition, text = self._written()
+            self.expect_symbol(")")
+            found = ast.ConstraintDefinition("check", name, column or (), condition, text, True, at)
+            if self.accept("no", "inherit"):
+                return found
+        elif self.at_word("primary", "unique"):
+            primary = self.accept("primary", "key")
+            if not primary:
+                self.expect("unique")
+            distinct = True
+            if not primary and self.accept("nulls"):
+                distinct = not self.accept("not")
+                self.expect("distinct")
+            if self.at_words("using", "index"):
+                self.unsupported("a constraint USING INDEX")
+            columns = column or self.in_parentheses(self.name_at)
+            if self.at_word("include", "using") or self.at_words("with"):
+                self.unsupported(f"{self.token.value.upper()} of a constraint")
+            kind: OneOf["primary key", "unique"] = "primary key" if primary else "unique"
+            found = ast.ConstraintDefinition(kind, name, columns, None, "", distinct, at)
+        elif self.at_word("references", "foreign"):
+            self.unsupported("a FOREIGN KEY constraint")
+        elif self.at_word("exclude"):
+            self.unsupported("an EXCLUDE constraint")
+        else:
+            self.fail()
+        if self.at_words("not", "valid"):
+            self.unsupported("NOT VALID")
+        if self.at_word("deferrable") or self.at_words("initially", "deferred"):
+            self.unsupported("a deferrable constraint")
+        self.accept("not", "deferrable")
+        self.accept("initially", "immediate")
+        return found
+
+    # --- ALTER TABLE
+
+    def _alter_table(self, name: ast.TableRef, if_exists: bool) -> ast.StatementSyntax:
+        return ast.AlterTableStatement(name, self.list_of(self._table_action), if_exists)
+
+    def _table_action(self) -> ast.TableAction:
+        if self.accept("rename", "constraint"):
+            constraint = self.name()
+            self.expect("to")
+            return ast.RenameConstraint(constraint, self.name())
+        if self.at_word("rename"):
+            self.unsupported("renaming a column")
+        if self.accept("add"):
+            if self.at_word("constraint") or self.at_word(*_CONSTRAINTS):
+                return ast.AddConstraint(self._table_constraint())
+            self.unsupported("adding a column")
+        if self.accept("drop"):
+            if not self.accept("constraint"):
+                self.unsupported("dropping a column")
+            if_exists = self.accept("if", "exists")
+            constraint = self.name()
+            if not self.accept("cascade"):
+                self.accept("restrict")
+            return ast.DropConstraint(constraint, if_exists)
+        if self.accept("alter"):
+            self.accept("column")
+            column = self.name()
+            if self.accept("set", "not", "null"):
+                return ast.SetNotNull(column, True)
+            if self.accept("drop", "not", "null"):
+                return ast.SetNotNull(column, False)
+            if self.accept("drop", "default"):
+                return ast.SetDefault(column, None, "")
+            if self.accept("set", "default"):
+                return ast.SetDefault(column, *self._written())
+            self.unsupported(f"ALTER COLUMN ... {self.token.value.upper()}")
+        if self.token.kind != WORD:
+            self.fail()
+        self.unsupported(f"ALTER TABLE ... {self.token.value.upper()}")
+
+    # --- options
+
+    def _options(self) -> dict[str, str]:
+        """Parse `NAME [=] value, ...`, in parentheses or not."""
+        if self.at_symbol("("):
+            return dict(self.in_parentheses(self._option))
+        if self.at_end():
+            return {}
+        return dict(self.list_of(self._option))
+
+    def _option(self) -> tuple[str, str]:
+        words = [self.label()]
+        while self.token.kind == WORD and not self.at_symbol("=") and self.peek(0).value not in (
+            "true", "false", "on", "off",
+        ):  # fmt: skip
+            words.append(self.label())
+        name = " ".join(words)
+        self.accept_symbol("=")
+        if self.at_symbol("("):
+            self.fail()
+        if self.token.kind not in (STRING, NUMBER, WORD, QUOTED):
+            if len(words) > 1 and not self.at_symbol("("):
+                # `SIZE embedded`: the value was taken for a second word.
+                return " ".join(words[:-1]), words[-1]
+            self.fail()
+        return name, self.advance().value

@@ -1,0 +1,196 @@
+"""Key locks: who changes by key waits for who has the key, and for nobody else."""
+
+import asyncio
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.adapter.harness import House, until
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[asyncio.Runner]:
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@pytest.fixture(scope="module")
+def house(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    house = House(tmp_path_factory.mktemp("house"))
+    runner.run(house.open())
+    yield house
+    runner.run(house.close())
+
+
+def test_transactions_like_tpcb_never_abort(runner: asyncio.Runner, house: House) -> None:
+    clients, rounds = 8, 6
+
+    async def client(name: str, seed: int) -> int:
+        choose = random.Random(seed)
+        given = 0
+        for _ in range(rounds):
+            account, teller, delta = (
+                choose.randint(1, 20),
+                choose.randint(1, 4),
+                choose.randint(-9, 9),
+            )
+            for sql in (
+                "BEGIN",
+                f"UPDATE account SET n = n + {delta} WHERE id = {account}",
+                f"SELECT n FROM account WHERE id = {account}",
+                f"UPDATE teller SET n = n + {delta} WHERE id = {teller}",
+                f"UPDATE branch SET n = n + {delta} WHERE id = 1",
+                f"INSERT INTO history VALUES ({teller}, {account}, {delta})",
+                "END",
+            ):
+                answer = await house.query(name, sql, alone=False)
+                assert "ERROR" not in answer, (sql, answer)
+            given += delta
+        return given
+
+    async def play() -> None:
+        for table, size in (("account", 20), ("teller", 4), ("branch", 1)):
+            await house.query(
+                "s0",
+                f"CREATE TABLE {table} (id int PRIMARY KEY, n int);"
+                f" INSERT INTO {table} SELECT i, 0 FROM generate_series(1, {size}) AS g(i)",
+            )
+        await house.query("s0", "CREATE TABLE history (t int, a int, n int)")
+        given = sum(await asyncio.gather(*(client(f"c{i}", i) for i in range(clients))))
+        for table in ("account", "teller", "branch", "history"):
+            answer = await house.query("s0", f"SELECT sum(n) FROM {table}")
+            assert answer == f"{given}\nSELECT 1", table
+        answer = await house.query("s0", "SELECT count(*) FROM history")
+        assert answer == f"{clients * rounds}\nSELECT 1"
+
+    runner.run(play())
+
+
+def test_upserted_counters_lose_no_increment(runner: asyncio.Runner, house: House) -> None:
+    async def client(name: str) -> None:
+        for i in range(8):
+            answer = await house.query(
+                name,
+                f"INSERT INTO counter VALUES ('k{i % 3}', 1)"
+                " ON CONFLICT (k) DO UPDATE SET n = counter.n + excluded.n",
+            )
+            assert answer == "INSERT 0 1"
+
+    async def play() -> None:
+        await house.query("s0", "CREATE TABLE counter (k text PRIMARY KEY, n int)")
+        await asyncio.gather(*(client(f"c{i}") for i in range(8)))
+        answer = await house.query("s0", "SELECT * FROM counter ORDER BY k")
+        assert answer == "k0|24\nk1|24\nk2|16\nSELECT 3"
+
+    runner.run(play())
+
+
+def test_who_waits_in_a_circle_hears_of_it_at_once(runner: asyncio.Runner, house: House) -> None:
+    async def play() -> None:
+        await house.query("s0", "CREATE TABLE d (id int PRIMARY KEY, n int)")
+        await house.query("s0", "INSERT INTO d VALUES (1, 0), (2, 0), (3, 0)")
+        await house.query("a", "BEGIN; UPDATE d SET n = n + 1 WHERE id = 1")
+        await house.query("b", "BEGIN; UPDATE d SET n = n + 1 WHERE id = 2")
+        waiting = asyncio.create_task(house.query("a", "UPDATE d SET n = n + 1 WHERE id = 2"))
+        locks = house.environment.coordinator.locks
+        await until(lambda: bool(locks._waiting))
+        third = await house.query("s0", "UPDATE d SET n = n + 1 WHERE id = 3", alone=False)
+        assert third == "UPDATE 1"
+        answer = await house.query("b", "UPDATE d SET n = n + 1 WHERE id = 1", alone=False)
+        assert answer == "ERROR 40P01: deadlock detected\nE"
+        assert await waiting == "UPDATE 1\nT"
+        assert await house.query("a", "COMMIT") == "COMMIT"
+        await house.query("b", "ROLLBACK")
+        answer = await house.query("s0", "SELECT n FROM d ORDER BY id")
+        assert answer == "1\n1\n1\nSELECT 3"
+        assert not locks._keys
+        assert not locks._tables
+
+    runner.run(play())
+
+
+def test_a_whole_update_waits_for_the_keys_and_the_keys_for_it(
+    runner: asyncio.Runner, house: House
+) -> None:
+    async def play() -> None:
+        await house.query("s0", "CREATE TABLE w (id int PRIMARY KEY, n int)")
+        await house.query("s0", "INSERT INTO w VALUES (1, 0), (2, 0)")
+        await house.query("a", "BEGIN; UPDATE w SET n = n + 1 WHERE id = 1")
+        whole = asyncio.create_task(house.query("b", "UPDATE w SET n = n * 10", alone=False))
+        locks = house.environment.coordinator.locks
+        await until(lambda: len(locks._waiting) == 1)
+        other = asyncio.create_task(
+            house.query("c", "UPDATE w SET n = n + 1 WHERE id = 2", alone=False)
+        )
+        await until(lambda: len(locks._waiting) == 2)
+        assert (
+            await house.query("a", "UPDATE w SET n = n + 1 WHERE id = 1", alone=False)
+            == "UPDATE 1\nT"
+        )
+        assert await house.query("a", "COMMIT", alone=False) == "COMMIT"
+        assert await whole == "UPDATE 2"
+        assert await other == "UPDATE 1"
+        answer = await house.query("s0", "SELECT n FROM w ORDER BY id")
+        assert answer == "20\n1\nSELECT 2"
+
+    runner.run(play())
+
+
+def test_what_was_read_and_not_locked_still_counts(runner: asyncio.Runner, house: House) -> None:
+    async def play() -> None:
+        await house.query("s0", "CREATE TABLE r (id int PRIMARY KEY, n int)")
+        await house.query("s0", "INSERT INTO r VALUES (1, 0), (2, 0), (3, 0)")
+        # a key that was only read, and then changed by another
+        await house.query("a", "BEGIN; SELECT n FROM r WHERE id = 1")
+        await house.query("b", "UPDATE r SET n = 5 WHERE id = 1")
+        await house.query("a", "UPDATE r SET n = 7 WHERE id = 2")
+        assert (await house.query("a", "SELECT n FROM r WHERE id = 1")).startswith("0\n")
+        answer = await house.query("a", "COMMIT")
+        assert answer == "ERROR 40001: could not serialize access due to concurrent update"
+        # one that nobody has changed
+        await house.query("a", "BEGIN; SELECT n FROM r WHERE id = 1")
+        await house.query("b", "UPDATE r SET n = 5 WHERE id = 3")
+        await house.query("a", "UPDATE r SET n = 7 WHERE id = 2")
+        assert await house.query("a", "COMMIT") == "COMMIT"
+        # a key that was not there
+        await house.query("a", "BEGIN; SELECT n FROM r WHERE id = 9")
+        await house.query("b", "INSERT INTO r VALUES (9, 9)")
+        await house.query("a", "INSERT INTO r VALUES (10, 1)")
+        assert (await house.query("a", "COMMIT")).startswith("ERROR 40001")
+        # the whole table
+        await house.query("a", "BEGIN; SELECT sum(n) FROM r")
+        await house.query("b", "UPDATE r SET n = 5 WHERE id = 3")
+        await house.query("a", "UPDATE r SET n = 7 WHERE id = 2")
+        assert (await house.query("a", "COMMIT")).startswith("ERROR 40001")
+
+    runner.run(play())
+
+
+def test_a_row_is_locked_by_all_its_keys(runner: asyncio.Runner, house: House) -> None:
+    async def client(name: str, where: str) -> None:
+        for _ in range(8):
+            answer = await house.query(name, f"UPDATE two SET n = n + 1 WHERE {where}", alone=False)
+            assert answer == "UPDATE 1"
+
+    async def play() -> None:
+        await house.query("s0", "CREATE TABLE two (id int PRIMARY KEY, e text UNIQUE, n int)")
+        await house.query("s0", "INSERT INTO two VALUES (1, 'a', 0)")
+        await asyncio.gather(client("a", "id = 1"), client("b", "e = 'a'"), client("c", "id = 1"))
+        assert await house.query("s0", "SELECT n FROM two") == "24\nSELECT 1"
+
+    runner.run(play())
+
+
+def test_a_block_that_is_left_alone_gives_its_keys_up(tmp_path: Path) -> None:
+    async def play() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("s", "CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)")
+        await house.query("a", "SET idle_in_transaction_session_timeout = '50ms'")
+        await house.query("a", "BEGIN; DELETE FROM t WHERE id = 1")
+        assert await house.query("s", "DELETE FROM t WHERE id = 1", alone=False) == "DELETE 1"
+        await house.close()
+
+    asyncio.run(play())
