@@ -300,6 +300,9 @@ class Coordinator:
                 self.keys.replace(each.id, {})
         self.tails.dropped({each.id: each.name for each in dropped if isinstance(each, Item)})
         self.catalog.commit(change.transaction, change.planned)
+        for item in self.state.all(Item):
+            if item.id in self.holds.collections:
+                self.holds.retain(item.id, item.retain_ms or None)
         for each in created:
             if isinstance(each, Item) and each.type != "view":
                 if each.type != "table":
@@ -309,7 +312,12 @@ class Coordinator:
     def look_after(self, item: Item, since: Timestamp) -> None:
         """Hold the item's collection, and what it is made of."""
         self.holds.add(
-            item.id, since, lambda: self.upper(item.id), sources_of(self.relation_of(item))
+            item.id,
+            since,
+            lambda: self.upper(item.id),
+            sources_of(self.relation_of(item)),
+            lag_ms=item.retain_ms or None,
+            durable=item.type != "index",
         )
 
     def relation_of(self, item: Item) -> Relation:

@@ -210,7 +210,7 @@ class Environment:
         inputs = sources_of(coordinator.relation_of(item))
         since = max((coordinator.holds.since(id) for id in inputs), default=0)
         if item.type == "index":
-            as_of = max(since, read_ts)
+            as_of = max(since, read_ts - (item.retain_ms or 0))
             coordinator.as_ofs[item.id] = as_of
             coordinator.look_after(item, as_of)
         else:

@@ -1,8 +1,10 @@
 """Read holds: what keeps the past readable for as long as somebody needs it.
 
-The `since` of a collection follows its `upper` at a lag, the read policy. It never passes a hold: a
-transaction, a running query or a subscription holds its inputs at its time; and a maintained
-collection holds its inputs just before its own `upper`, so that it can be built again. Every hold
+The `since` of a collection follows its `upper` at a lag, the read policy: that of all, or longer or
+shorter where RETAIN HISTORY says so. It never passes a hold: a transaction, a running query or a
+subscription holds its inputs at its time; and a maintained collection holds its inputs, so that it
+can be built again, just before its own `upper`, or at its `since` if nothing but them has its
+history. Every hold
 has an owner whose end releases it. This is bookkeeping only: `due` tells what may be forgotten now,
 and the coordinator passes that on to storage and compute.
 """
@@ -43,7 +45,8 @@ class _Collection:
     since: Timestamp
     upper: Callable[[], Timestamp]
     inputs: frozenset[GlobalId]
-    lag_ms: int
+    lag_ms: int | None  # None: that of all
+    durable: bool  # it has its history without its inputs
     held: set[Hold] = field(default_factory=set)
 
 
@@ -60,10 +63,17 @@ class ReadHolds:
         since: Timestamp,
         upper: Callable[[], Timestamp],
         inputs: Iterable[GlobalId] = (),
+        *,
+        lag_ms: int | None = None,
+        durable: bool = True,
     ) -> None:
         """Begin to look after a collection; `inputs` are what a maintained one is made of."""
         assert id not in self.collections, id
-        self.collections[id] = _Collection(since, upper, frozenset(inputs), self.lag_ms)
+        self.collections[id] = _Collection(since, upper, frozenset(inputs), lag_ms, durable)
+
+    def retain(self, id: GlobalId, lag_ms: int | None) -> None:
+        """Let the since of a collection follow at `lag_ms`, None at that of all, from now on."""
+        self.collections[id].lag_ms = lag_ms
 
     def remove(self, id: GlobalId) -> None:
         """Forget a dropped collection; its holds hold nothing any more."""
@@ -78,6 +88,11 @@ class ReadHolds:
         collection = self.collections.get(id)
         return now if collection is None else min([now, *(hold.time for hold in collection.held)])
 
+    def lag_of(self, id: GlobalId) -> int:
+        """Return how far back a collection is kept readable, in milliseconds."""
+        own = self.collections[id].lag_ms
+        return self.lag_ms if own is None else own
+
     def acquire(self, ids: Iterable[GlobalId], time: Timestamp) -> Hold:
         """Hold `ids` at `time`; all of them must be readable there."""
         hold = Hold(self, frozenset(ids), time)
@@ -90,13 +105,16 @@ class ReadHolds:
     def due(self) -> Mapping[GlobalId, Timestamp]:
         """Advance what may be advanced; return the new `since` of each that was."""
         wanted = {
-            id: max(collection.since, collection.upper() - 1 - collection.lag_ms)
-            for id, collection in self.collections.items()
+            id: max(each.since, each.upper() - 1 - self.lag_of(id))
+            for id, each in self.collections.items()
         }
-        for collection in self.collections.values():
+        for id, collection in self.collections.items():
+            needed = max(collection.upper() - 1, 0)
+            if collection.lag_ms is not None and not collection.durable:
+                needed = min(needed, wanted[id])
             for input in collection.inputs:
                 if input in wanted:
-                    wanted[input] = min(wanted[input], max(collection.upper() - 1, 0))
+                    wanted[input] = min(wanted[input], needed)
         advanced = {}
         for id, collection in self.collections.items():
             since = min([wanted[id], *(hold.time for hold in collection.held)])

@@ -23,7 +23,7 @@ from foreshore.adapter.sequence import dispatch as sequence
 from foreshore.adapter.sequence.alter import altered_indexes
 from foreshore.adapter.session_planner import SessionPlanner
 from foreshore.adapter.statement import BoundPortal, Prepared
-from foreshore.adapter.timestamp_selection import Isolation
+from foreshore.adapter.timestamp_selection import BoundedStaleness, isolation_of
 from foreshore.adapter.transaction import Transaction
 from foreshore.adapter.variables import Variables, milliseconds
 from foreshore.catalog.item import Role
@@ -157,13 +157,11 @@ class Session:
     def begin(self, *, block: bool = False) -> Transaction:
         """Return the running transaction, a new one if there is none."""
         if self.transaction is None:
-            level = self.variables["transaction_isolation"]
-            isolation: Isolation = (
-                "serializable" if level == "serializable" else "strict serializable"
-            )
+            isolation = isolation_of(self.variables["transaction_isolation"])
             self.transaction = Transaction(
                 isolation,
-                self.variables["transaction_read_only"] == "on",
+                isinstance(isolation, BoundedStaleness)
+                or self.variables["transaction_read_only"] == "on",
                 self.coordinator.clock.now() * 1000,
             )
         if block:

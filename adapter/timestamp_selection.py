@@ -3,18 +3,31 @@
 A time must be at or beyond every input's `since`, or the answer is no longer known. Strict
 serializability asks for the oracle's `read_ts`, which sees all acknowledged writes, even where that
 means to wait for a view; serializability takes the freshest time at which nothing has to be waited
-for. AS OF takes its own time, and is refused where the time is outside what can be read.
+for. Bounded staleness takes that as well, and is refused where it is too long ago: it never waits.
+AS OF takes its own time, and is refused where the time is outside what can be read.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal as OneOf
 
-from foreshore.errors import InvalidParameterValue
+from foreshore.adapter.variables import BOUNDED_STALENESS, milliseconds
+from foreshore.errors import DatabaseError, InvalidParameterValue
 from foreshore.ids import GlobalId
 from foreshore.update import MAX_TIMESTAMP, Timestamp
 
-Isolation = OneOf["strict serializable", "serializable"]
+
+@dataclass(frozen=True, slots=True)
+class BoundedStaleness:
+    """Reads see all that was committed `ms` milliseconds before, at least, and do not wait."""
+
+    ms: int
+
+    def __str__(self) -> str:
+        return f"bounded staleness {self.ms}ms"
+
+
+Isolation = OneOf["strict serializable", "serializable"] | BoundedStaleness
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,4 +93,25 @@ def select_timestamp(
             time = read_ts
         case "serializable":
             time = min(read_ts, chosen.upper - 1)
+        case BoundedStaleness(ms=bound):
+            time = min(read_ts, chosen.upper - 1)
+            if time < max(read_ts - bound, since, at_least or 0):
+                raise _too_stale(chosen, bound)
     return Selection(max(time, since, at_least or 0), read_ts, isolation, inputs)
+
+
+def isolation_of(level: str) -> Isolation:
+    """Return what the setting transaction_isolation means; weaker levels get the strongest."""
+    if level.startswith(BOUNDED_STALENESS):
+        return BoundedStaleness(milliseconds(level.removeprefix(BOUNDED_STALENESS)) or 0)
+    return "serializable" if level == "serializable" else "strict serializable"
+
+
+def _too_stale(chosen: Selection, bound: int) -> DatabaseError:
+    last = min(chosen.inputs, key=lambda id: chosen.inputs[id].upper)
+    return DatabaseError(
+        f"no answer is at most {bound} ms old, and none is waited for",
+        sqlstate="40001",
+        detail=f"{last} is known before {chosen.upper}; the newest time is {chosen.read_ts}.",
+        hint="Run the query again later, or allow more staleness.",
+    )

@@ -79,6 +79,8 @@ def integer(low: int, high: int) -> Kind:
     return parse
 
 
+BOUNDED_STALENESS = "bounded staleness "
+
 _UNITS = {"us": 0.001, "ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*\Z")
 
@@ -89,6 +91,14 @@ def milliseconds(value: str) -> int | None:
     if match is None or (match[2] or "ms") not in _UNITS:
         return None
     return round(float(match[1]) * _UNITS[match[2] or "ms"])
+
+
+def isolation(name: str, value: str) -> str:
+    """Take an isolation level, or `bounded staleness` and a time span."""
+    words = value.strip().lower()
+    if words.startswith(BOUNDED_STALENESS):
+        return BOUNDED_STALENESS + duration(name, words.removeprefix(BOUNDED_STALENESS))
+    return choice(*_LEVELS, "bounded staleness <duration>")(name, value)
 
 
 def duration(name: str, value: str) -> str:
@@ -206,7 +216,7 @@ _ALL = (
     Variable("current_object_missing_warnings", boolean, "on"),
     Variable("database", text, "foreshore", "Sets the current database."),
     Variable("DateStyle", datestyle, "ISO, MDY", "Sets the display of dates.", report=True),
-    Variable("default_transaction_isolation", choice(*_LEVELS), "strict serializable"),
+    Variable("default_transaction_isolation", isolation, "strict serializable"),
     Variable("default_transaction_read_only", boolean, "off", report=True),
     Variable("extra_float_digits", integer(-15, 3), "1", "Sets the digits shown of floats."),
     Variable("idle_in_transaction_session_timeout", duration, "2min"),
@@ -245,7 +255,7 @@ _ALL = (
         "synchronous_commit", choice("on", "off", "local", "remote_write", "remote_apply"), "on"
     ),
     Variable("TimeZone", timezone, "UTC", "Sets the time zone.", report=True),
-    Variable("transaction_isolation", choice(*_LEVELS), "strict serializable"),
+    Variable("transaction_isolation", isolation, "strict serializable"),
     Variable("transaction_read_only", boolean, "off"),
     Variable("transaction_deferrable", boolean, "off"),
     Variable("welcome_message", boolean, "on"),

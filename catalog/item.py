@@ -119,6 +119,8 @@ class Item(Described, frozen=True):
     # What the names in `create_sql` meant when it was written: full names, each with its id. They
     # keep meaning that when the object gets another name.
     bound: tuple[tuple[tuple[str, str, str], GlobalId], ...] = ()
+    # How far back it stays readable, in milliseconds, where RETAIN HISTORY says so.
+    retain_ms: int | msgspec.UnsetType = msgspec.UNSET
     # What COMMENT ON COLUMN says, by the column's position from 1.
     column_comments: dict[int, str] | msgspec.UnsetType = msgspec.UNSET
     constraints: tuple[NamedConstraint, ...] = ()  # of a table

@@ -159,10 +159,12 @@ class Transaction:
         cluster: str | None = None,
         on: GlobalId | None = None,
         constraints: Sequence[tuple[str, bool]] = (),
+        retain_ms: int | None = None,
     ) -> Item:
         """Create an item under an id from `allot_item`.
 
-        `constraints` are a table's: the name of each, and whether it has an index.
+        `constraints` are a table's: the name of each, and whether it has an index. `retain_ms` is
+        how far back it stays readable, None as far as everything does.
         """
         self.refuse_taken(schema, name)
         self._refuse_taken_indexes(schema, (name,), constraints)
@@ -181,8 +183,14 @@ class Transaction:
                 on,
                 tuple((self.state.full_name(self.state.item(need)), need) for need in needs),
                 constraints=self._named_constraints(constraints, ()),
+                retain_ms=msgspec.UNSET if retain_ms is None else retain_ms,
             )
         )
+
+    def retain(self, item: Item, retain_ms: int | None) -> Item:
+        """Let `item` stay readable so far back, None as far as everything does."""
+        kept = msgspec.UNSET if retain_ms is None else retain_ms
+        return self._put(msgspec.structs.replace(item, retain_ms=kept))
 
     def alter_table(
         self, table: Item, create_sql: str, constraints: Sequence[tuple[str, bool]], since: int

@@ -609,6 +609,7 @@ class CreateTableStatement(Syntax):
     columns: tuple[ColumnDefinition, ...]
     constraints: tuple[ConstraintDefinition, ...]
     if_not_exists: bool
+    retain: "Retain | None" = None
 
 
 class AddConstraint(Syntax):
@@ -669,6 +670,7 @@ class CreateViewStatement(Syntax):
     if_not_exists: bool
     at: int
     end: int
+    retain: "Retain | None" = None
 
 
 class CreateIndexStatement(Syntax):
@@ -683,6 +685,7 @@ class CreateIndexStatement(Syntax):
     at: int
     keys_at: int
     keys_end: int
+    retain: "Retain | None" = None
 
 
 class CreateNamespaceStatement(Syntax):
@@ -728,6 +731,22 @@ class RenameStatement(Syntax):
     kind: str
     name: TableRef
     to: str
+    if_exists: bool
+
+
+class Retain(Syntax):
+    """RETAIN HISTORY FOR an interval's text."""
+
+    interval: str
+    at: int
+
+
+class RetainStatement(Syntax):
+    """ALTER ... SET (RETAIN HISTORY FOR ...), or RESET: `retain` None."""
+
+    kind: str
+    name: TableRef
+    retain: Retain | None
     if_exists: bool
 
 
@@ -883,6 +902,7 @@ StatementSyntax: TypeAlias = (
     | CreateReplicaStatement
     | DropStatement
     | RenameStatement
+    | RetainStatement
     | CommentStatement
     | ShowStatement
     | ShowCreateStatement

@@ -87,6 +87,7 @@ class ObjectParser(TableParser):
         name = self.table_name()
         columns = self.in_parentheses(self.name) if self.at_symbol("(") else ()
         cluster = self._in_cluster()
+        retain = self._retention() if materialized else None
         if self.accept("with"):
             self.unsupported("options of a view")
         self.expect("as")
@@ -98,7 +99,7 @@ class ObjectParser(TableParser):
             if self.at_word("with"):
                 self.unsupported("WITH NO DATA or CHECK OPTION")
         return ast.CreateViewStatement(
-            name, columns, query, materialized, cluster, or_replace, if_not_exists, at, end
+            name, columns, query, materialized, cluster, or_replace, if_not_exists, at, end, retain
         )
 
     def _in_cluster(self) -> str | None:
@@ -124,10 +125,11 @@ class ObjectParser(TableParser):
             keys_end = self.last_end
         elif self.at_symbol("("):
             self.fail()
+        retain = self._retention()
         if self.at_word("where", "include", "with"):
             self.unsupported(f"CREATE INDEX ... {self.token.value.upper()}")
         return ast.CreateIndexStatement(
-            name, on, keys, default, cluster, if_not_exists, at, keys_at, keys_end
+            name, on, keys, default, cluster, if_not_exists, at, keys_at, keys_end, retain
         )
 
     def _index_key(self) -> ast.Expression:
@@ -203,6 +205,17 @@ class ObjectParser(TableParser):
         name = self.table_name()
         if self.accept("rename", "to"):
             return ast.RenameStatement(kind, name, self.name(), if_exists)
+        if kind in ("table", "materialized view", "index"):
+            if self.at_word("set") and self.peek(2).value == "retain":
+                self.advance()
+                (retain,) = self.in_parentheses(self._retain)
+                return ast.RetainStatement(kind, name, retain, if_exists)
+            if self.at_word("reset") and self.peek(2).value == "retain":
+                self.advance()
+                self.expect_symbol("(")
+                self.expect("retain", "history")
+                self.expect_symbol(")")
+                return ast.RetainStatement(kind, name, None, if_exists)
         if kind == "table":
             return self._alter_table(name, if_exists)
         words = self.token.value.upper() if self.token.kind == WORD else ""

@@ -280,6 +280,8 @@ class StatementParser(ChangeParser, SubscribeParser):
                 words = [self.label()]
                 if words[0] in ("read", "repeatable", "strict"):
                     words.append(self.label())
+                if words[0] == "bounded":
+                    words += [self.label(), self.string()]
                 result.isolation = " ".join(words)
             elif not (self.accept("not", "deferrable") or self.accept("deferrable")):
                 self.fail()

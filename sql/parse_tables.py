@@ -38,13 +38,31 @@ class TableParser(QueryParser):
             if not self.accept_symbol(","):
                 break
         self.expect_symbol(")")
+        retain = self._retention()
         if self.at_words("with") and self.peek(2).value == "fillfactor":
             # How full to leave pages that we do not have.
             self.advance()
             self._options()
         if self.at_word("inherits", "partition", "using", "with", "without", "on", "tablespace"):
             self.unsupported(f"CREATE TABLE ... {self.token.value.upper()}")
-        return ast.CreateTableStatement(name, tuple(columns), tuple(constraints), if_not_exists)
+        return ast.CreateTableStatement(
+            name, tuple(columns), tuple(constraints), if_not_exists, retain
+        )
+
+    def _retention(self) -> ast.Retain | None:
+        """Parse `WITH (RETAIN HISTORY [=] FOR 'interval')`, if it is there."""
+        if not (self.at_word("with") and self.peek(2).value == "retain"):
+            return None
+        self.advance()
+        (retain,) = self.in_parentheses(self._retain)
+        return retain
+
+    def _retain(self) -> ast.Retain:
+        self.expect("retain", "history")
+        self.accept_symbol("=")
+        self.expect("for")
+        at = self.token.start
+        return ast.Retain(self.string(), at)
 
     def _names_then_as(self) -> bool:
         ahead = 1

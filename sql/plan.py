@@ -266,6 +266,7 @@ class CreateTable:
     constraints: tuple[Constraint, ...]
     if_not_exists: bool
     sql: str
+    retain_ms: int | None = None  # how far back it stays readable; None: as far as everything
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +300,7 @@ class CreateMaterializedView:
     if_not_exists: bool
     depends_on: frozenset[GlobalId]
     sql: str
+    retain_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +314,7 @@ class CreateIndex:
     cluster: str | None
     if_not_exists: bool
     sql: str
+    retain_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,6 +341,16 @@ class Drop:
     names: tuple[Name, ...]  # a replica's schema is its cluster
     if_exists: bool
     cascade: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Retain:
+    """From now on it stays readable so far back; None: as far as everything does."""
+
+    kind: ObjectKind
+    name: Name
+    retain_ms: int | None
+    if_exists: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -485,6 +498,7 @@ Plan: TypeAlias = (
     | CreateClusterReplica
     | Drop
     | Rename
+    | Retain
     | Comment
     | ShowCreate
     | SetVariable

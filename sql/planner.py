@@ -124,6 +124,8 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return ddl.bind_drop(planning, tree)
         case ast.RenameStatement():
             return ddl.bind_rename(planning, tree)
+        case ast.RetainStatement():
+            return ddl.bind_retain(planning, tree)
         case ast.CommentStatement():
             return ddl.bind_comment(planning, tree)
         case ast.ShowCreateStatement():

@@ -8,11 +8,13 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.result import BatchSource, Outcome, Selected
 from foreshore.adapter.sequence.times import value_of
 from foreshore.adapter.statement import Prepared
+from foreshore.adapter.timestamp_selection import BoundedStaleness, isolation_of
 from foreshore.errors import (
     ActiveSqlTransaction,
     DatatypeMismatch,
     DuplicatePreparedStatement,
     InFailedSqlTransaction,
+    InvalidParameterValue,
     InvalidSqlStatementName,
     NoActiveSqlTransaction,
     SyntaxError_,
@@ -137,9 +139,12 @@ def _characteristics(session: "Session", read_only: bool | None, isolation: str 
                 "SET TRANSACTION ISOLATION LEVEL must be called before any query"
             )
         session.variables.set("transaction_isolation", (isolation,), local=True)
-        level = session.variables["transaction_isolation"]
-        transaction.isolation = "serializable" if level == "serializable" else "strict serializable"
+        transaction.isolation = isolation_of(session.variables["transaction_isolation"])
+        if isinstance(transaction.isolation, BoundedStaleness):
+            transaction.read_only = True
     if read_only is not None:
+        if not read_only and isinstance(transaction.isolation, BoundedStaleness):
+            raise InvalidParameterValue("a transaction of bounded staleness only reads")
         if not read_only and transaction.read_only and transaction.time is not None:
             raise ActiveSqlTransaction("transaction read-write mode must be set before any query")
         session.variables.set("transaction_read_only", ("on" if read_only else "off",), local=True)
@@ -161,6 +166,8 @@ def set_variable(session: "Session", plan: SetVariable) -> Completed:
     if plan.values is not None and len(plan.values) == 1:
         value = plan.values[0]
         if name == "transaction_isolation":
+            if not session.begin().block:  # for all that follow, as there is none that is running
+                session.variables.set("default_transaction_isolation", (value,))
             _characteristics(session, None, value)
             return Completed("SET")
         state = session.planner.reader().state

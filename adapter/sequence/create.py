@@ -89,6 +89,7 @@ def create_table(session: "Session", plan: CreateTable) -> Completed:
         plan.sql,
         (),
         constraints=named_constraints(plan),
+        retain_ms=plan.retain_ms,
     )
     session.begin().planned[id] = planned_table(plan)
     return Completed("CREATE TABLE")
@@ -148,6 +149,7 @@ def create_materialized_view(session: "Session", plan: CreateMaterializedView) -
         plan.sql,
         _items(plan.depends_on),
         cluster=cluster.id,
+        retain_ms=plan.retain_ms,
     )
     if old is not None:
         _keep_comments(session, old, item, plan.query.desc.names)
@@ -191,6 +193,7 @@ def create_index(session: "Session", plan: CreateIndex) -> Completed:
         (plan.on,),
         cluster=cluster.id,
         on=plan.on,
+        retain_ms=plan.retain_ms,
     )
     session.begin().planned[id] = Planned(planned.desc, key=plan.key)
     return Completed("CREATE INDEX")

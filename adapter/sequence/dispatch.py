@@ -44,6 +44,7 @@ from foreshore.sql.plan import (
     Prepare,
     Rename,
     ResetVariable,
+    Retain,
     Rollback,
     Savepoint,
     Select,
@@ -157,6 +158,7 @@ def _define(
     | CreateClusterReplica
     | Drop
     | Rename
+    | Retain
     | Comment,
 ) -> Outcome:
     match plan:
@@ -180,6 +182,8 @@ def _define(
             return drop.drop(session, plan)
         case Rename():
             return drop.rename(session, plan)
+        case Retain():
+            return drop.retain(session, plan)
         case Comment():
             return comment(session, plan)
         case _:
@@ -189,7 +193,7 @@ def _define(
 def _verb(plan: Plan) -> str:
     name = type(plan).__name__
     words = "".join(f" {c}" if c.isupper() else c for c in name).strip().upper()
-    return "ALTER" if isinstance(plan, Rename) else words
+    return "ALTER" if isinstance(plan, Rename | Retain) else words
 
 
 def described(session: "Session", plan: Plan) -> RelationDesc | None:

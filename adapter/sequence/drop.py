@@ -1,4 +1,4 @@
-"""DROP, ALTER ... RENAME, SHOW CREATE: objects found by name and kind."""
+"""DROP, ALTER ... RENAME and RETAIN HISTORY, SHOW CREATE: objects found by name and kind."""
 
 import re
 from typing import TYPE_CHECKING
@@ -21,7 +21,9 @@ from foreshore.errors import (
     WrongObjectType,
 )
 from foreshore.sql.keywords import quote_identifier
-from foreshore.sql.plan import Drop, Name, ObjectKind, Rename, ShowCreate
+from foreshore.sql.plan import Drop, Name, ObjectKind, Rename, Retain, ShowCreate
+from foreshore.text import format_text
+from foreshore.types import INTERVAL
 
 if TYPE_CHECKING:
     from foreshore.adapter.session import Session
@@ -78,6 +80,21 @@ def rename(session: "Session", plan: Rename) -> Completed:
         session.notice(f"{error.message}, skipping")
         return Completed(f"ALTER {plan.kind.upper()}")
     change.rename(found, plan.to)
+    return Completed(f"ALTER {plan.kind.upper()}")
+
+
+def retain(session: "Session", plan: Retain) -> Completed:
+    """Run ALTER ... SET (RETAIN HISTORY FOR ...)."""
+    change = session.catalog_change()
+    try:
+        found = find(session, plan.kind, plan.name)
+    except DatabaseError as error:
+        if not plan.if_exists or isinstance(error, WrongObjectType):
+            raise
+        session.notice(f"{error.message}, skipping")
+    else:
+        assert isinstance(found, Item), found
+        change.retain(found, plan.retain_ms)
     return Completed(f"ALTER {plan.kind.upper()}")
 
 
@@ -198,18 +215,22 @@ def present_sql(session: "Session", item: Item) -> str:
         now = state.full_name(state.item(id))
         if now != then:
             sql = sql.replace(_dotted(then), _dotted(now))
-    cluster = ""
+    cluster = options = ""
     if item.cluster is not None:
         cluster = f" IN CLUSTER {quote_identifier(state.objects[item.cluster].name)}"
+    if item.retain_ms:
+        span = format_text((0, 0, item.retain_ms * 1000), INTERVAL)
+        options = f" WITH (RETAIN HISTORY FOR '{span}')"
     if item.kind == "index":
         name = quote_identifier(item.name)
-        return _INDEX_HEAD.sub(lambda m: f"{m['create']} {name}{cluster} ON ", sql, count=1)
+        sql = _INDEX_HEAD.sub(lambda m: f"{m['create']} {name}{cluster} ON ", sql, count=1)
+        return sql + options
     name = _dotted(state.full_name(item))
     if item.kind == "materialized view":
         return _MATERIALIZED_HEAD.sub(
-            lambda m: f"{m['create']} {name}{m['columns']}{cluster} AS ", sql, count=1
+            lambda m: f"{m['create']} {name}{m['columns']}{cluster}{options} AS ", sql, count=1
         )
-    return _HEAD.sub(lambda m: f"{m['create']} {name}", sql, count=1)
+    return _HEAD.sub(lambda m: f"{m['create']} {name}", sql, count=1) + options
 
 
 def _dotted(name: tuple[str, str, str]) -> str:

@@ -44,6 +44,7 @@ from foreshore.sql.plan import (
     Name,
     ObjectKind,
     Rename,
+    Retain,
     ShowCreate,
 )
 from foreshore.sql.planning import Planning, located
@@ -118,6 +119,7 @@ def bind_create_view(
             statement.if_not_exists,
             depends_on,
             sql,
+            retention(statement.retain),
         )
     return CreateView(name, query, statement.or_replace, statement.if_not_exists, depends_on, sql)
 
@@ -193,6 +195,7 @@ def bind_create_index(planning: Planning, statement: ast.CreateIndexStatement) -
         statement.cluster,
         statement.if_not_exists,
         sql,
+        retention(statement.retain),
     )
 
 
@@ -294,6 +297,28 @@ def bind_rename(planning: Planning, statement: ast.RenameStatement) -> Rename:
     kind = _KINDS[statement.kind]
     name = _name_of(planning, kind, statement.name)
     return Rename(kind, name, statement.to, statement.if_exists)
+
+
+def retention(retain: ast.Retain | None) -> int | None:
+    """Return the milliseconds of RETAIN HISTORY, None where it is not said."""
+    if retain is None:
+        return None
+    with located(retain.at):
+        months, days, microseconds = parse_interval(retain.interval)
+        total = days * 86_400_000 + microseconds // 1000
+        if months or total <= 0:
+            raise InvalidParameterValue(
+                f'invalid value for RETAIN HISTORY: "{retain.interval}"',
+                hint="Give a positive interval in days or less.",
+            )
+    return total
+
+
+def bind_retain(planning: Planning, statement: ast.RetainStatement) -> Retain:
+    """Return the plan of ALTER ... SET (RETAIN HISTORY FOR ...) and of its RESET."""
+    kind = _KINDS[statement.kind]
+    name = _name_of(planning, kind, statement.name)
+    return Retain(kind, name, retention(statement.retain), statement.if_exists)
 
 
 def bind_comment(planning: Planning, statement: ast.CommentStatement) -> Comment:

@@ -5,6 +5,7 @@ is an edit of that statement's syntax tree; the outcome is planned like any othe
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from foreshore.constraint import Check, Constraint, Unique
 from foreshore.errors import (
@@ -31,6 +32,7 @@ from foreshore.expr.ir import (
 )
 from foreshore.expr.split import columns_used
 from foreshore.sql import ast
+from foreshore.sql.bind.ddl import retention
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
 from foreshore.sql.catalog_reader import ItemView
 from foreshore.sql.coerce import assign
@@ -52,9 +54,10 @@ def bind_create_table(planning: Planning, statement: ast.CreateTableStatement) -
     primary = [each for each in statement.constraints if each.kind == "primary key"]
     with located(primary[1].at if len(primary) > 1 else 0):
         _refuse_two_primary_keys(name, statement.constraints)
-    return _define(
+    definition = _define(
         planning, name, statement.columns, statement.constraints, statement.if_not_exists
     )
+    return replace(definition, retain_ms=retention(statement.retain))
 
 
 def _define(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from foreshore.adapter.client import Completed, CopyOut, Rows, Startup
 from foreshore.adapter.environment import Environment
+from foreshore.adapter.read_holds import DEFAULT_LAG_MS
 from foreshore.adapter.session import Session
 from foreshore.clock import SystemClock
 from foreshore.errors import DatabaseError
@@ -17,8 +18,9 @@ from foreshore.text import format_text
 class House:
     """Storage and environment over one data directory, opened and closed by hand."""
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path, lag_ms: int = DEFAULT_LAG_MS) -> None:
         self.data_dir = data_dir
+        self.lag_ms = lag_ms
         self.sessions: dict[str, Session] = {}
 
     async def open(self) -> None:
@@ -26,7 +28,10 @@ class House:
             data_dir=self.data_dir, blob=None, consensus=None, clock=SystemClock()
         )
         self.environment = await Environment.open(
-            storage=self.storage, clock=SystemClock(), data_dir=self.data_dir
+            storage=self.storage,
+            clock=SystemClock(),
+            data_dir=self.data_dir,
+            lag_ms=self.lag_ms,
         )
 
     async def close(self) -> None:

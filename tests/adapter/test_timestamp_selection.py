@@ -2,12 +2,19 @@
 
 import pytest
 
-from foreshore.adapter.timestamp_selection import Interval, Isolation, select_timestamp
-from foreshore.errors import InvalidParameterValue
+from foreshore.adapter.timestamp_selection import (
+    BoundedStaleness,
+    Interval,
+    Isolation,
+    isolation_of,
+    select_timestamp,
+)
+from foreshore.errors import DatabaseError, InvalidParameterValue
 from foreshore.ids import GlobalId
 
 STRICT: Isolation = "strict serializable"
 LOOSE: Isolation = "serializable"
+STALE: Isolation = BoundedStaleness(3)
 
 
 def inputs(*intervals: tuple[int, int]) -> dict[GlobalId, Interval]:
@@ -25,6 +32,10 @@ def inputs(*intervals: tuple[int, int]) -> dict[GlobalId, Interval]:
         ([(0, 100)], LOOSE, 10, 10, False),
         ([(4, 11), (0, 3)], LOOSE, 10, 4, True),
         ([(12, 12)], STRICT, 10, 12, True),
+        ([], STALE, 10, 10, False),
+        ([(0, 11)], STALE, 10, 10, False),
+        ([(0, 11), (0, 8)], STALE, 10, 7, False),
+        ([(7, 11), (0, 8)], STALE, 10, 7, False),
     ],
 )
 def test_the_choice(
@@ -32,6 +43,27 @@ def test_the_choice(
 ) -> None:
     chosen = select_timestamp(inputs(*intervals), isolation, read_ts)
     assert (chosen.time, chosen.waits) == (time, waits)
+
+
+@pytest.mark.parametrize("intervals", [[(0, 11), (0, 7)], [(8, 11), (0, 8)], [(11, 20)]])
+def test_bounded_staleness_does_not_wait(intervals: list[tuple[int, int]]) -> None:
+    with pytest.raises(DatabaseError) as refused:
+        select_timestamp(inputs(*intervals), STALE, 10)
+    assert refused.value.sqlstate == "40001"
+
+
+@pytest.mark.parametrize(
+    ("level", "isolation"),
+    [
+        ("strict serializable", STRICT),
+        ("serializable", LOOSE),
+        ("read committed", STRICT),
+        ("bounded staleness 1500ms", BoundedStaleness(1500)),
+        ("bounded staleness 2min", BoundedStaleness(120_000)),
+    ],
+)
+def test_what_a_level_means(level: str, isolation: Isolation) -> None:
+    assert isolation_of(level) == isolation
 
 
 @pytest.mark.parametrize("as_of", [3, 10])

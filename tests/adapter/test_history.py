@@ -1,0 +1,137 @@
+"""RETAIN HISTORY: what was is readable for as long as was asked, over restarts too; and staleness."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from foreshore.adapter.read_holds import ReadHolds
+from foreshore.ids import GlobalId
+from tests.adapter.harness import House, until
+
+U1, U2, U3 = GlobalId("u1"), GlobalId("u2"), GlobalId("u3")
+
+
+async def now(house: House) -> int:
+    return int((await house.query("a", "SELECT mz_now()")).split("\n")[0])
+
+
+async def forget(house: House) -> None:
+    """Let all times pass that nobody has asked to keep."""
+    await asyncio.sleep(0.2)
+    await house.environment.coordinator.group.advance()
+    await house.environment.coordinator.allow_compaction()
+
+
+CREATED = """
+    CREATE TABLE kept (k int) WITH (RETAIN HISTORY FOR '1 hour');
+    CREATE TABLE lost (k int);
+    CREATE VIEW doubled AS SELECT 2 * k AS k FROM kept;
+    CREATE INDEX doubled_k ON doubled (k) WITH (RETAIN HISTORY = FOR '1 hour');
+    CREATE MATERIALIZED VIEW tripled WITH (RETAIN HISTORY FOR '1 day') AS SELECT 3 * k AS k FROM lost;
+    INSERT INTO kept VALUES (1); INSERT INTO lost VALUES (1)
+"""
+
+
+async def check_history(house: House, time: int) -> None:
+    for relation, row in (("kept", "1"), ("doubled", "2"), ("tripled", "3")):
+        given = await house.query("a", f"SELECT * FROM {relation} AS OF {time}")
+        assert given == f"{row}\nSELECT 1", relation
+    refused = await house.query("a", f"SELECT * FROM lost AS OF {time}")
+    assert refused.startswith(f"ERROR 22023: cannot read as of {time}")
+
+
+def test_history_is_retained_as_long_as_was_asked(tmp_path: Path) -> None:
+    async def main() -> None:
+        house = House(tmp_path, lag_ms=50)
+        await house.open()
+        await house.query("a", CREATED)
+        time = await now(house)
+        await house.query("a", "UPDATE kept SET k = 10")
+        await house.query("a", "UPDATE lost SET k = 10")
+        assert await house.query("a", "SELECT * FROM tripled") == "30\nSELECT 1"
+        await forget(house)
+        await check_history(house, time)
+        assert await house.query("a", "SHOW CREATE TABLE kept") == (
+            "foreshore.public.kept|CREATE TABLE foreshore.public.kept (k integer)"
+            " WITH (RETAIN HISTORY FOR '01:00:00')\nSHOW 1"
+        )
+        assert "WITH (RETAIN HISTORY FOR '24:00:00') AS SELECT" in await house.query(
+            "a", "SHOW CREATE MATERIALIZED VIEW tripled"
+        )
+        await house.close()
+        await house.open()
+        coordinator = house.environment.coordinator
+        await until(lambda: all(map(coordinator.is_hydrated, coordinator.as_ofs)))
+        await forget(house)
+        await check_history(house, time)
+        await house.query("a", "ALTER TABLE kept RESET (RETAIN HISTORY)")
+        await house.query("a", "ALTER INDEX doubled_k RESET (RETAIN HISTORY)")
+        await forget(house)
+        for relation in ("kept", "doubled"):
+            given = await house.query("a", f"SELECT * FROM {relation} AS OF {time}")
+            assert given.startswith("ERROR 22023"), relation
+        assert "RETAIN" not in await house.query("a", "SHOW CREATE TABLE kept")
+        await house.query("a", "ALTER TABLE kept SET (RETAIN HISTORY FOR '1h')")
+        time = await now(house)
+        await house.query("a", "DELETE FROM kept")
+        await forget(house)
+        assert await house.query("a", f"SELECT * FROM kept AS OF {time}") == "10\nSELECT 1"
+        await house.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("statement", "error"),
+    [
+        ("CREATE TABLE t (k int) WITH (RETAIN HISTORY FOR 'soon')", "22007"),
+        ("CREATE TABLE t (k int) WITH (RETAIN HISTORY FOR '-1 hour')", "22023"),
+        ("CREATE TABLE t (k int) WITH (RETAIN HISTORY FOR '1 month')", "22023"),
+        ("CREATE VIEW v WITH (RETAIN HISTORY FOR '1 hour') AS SELECT 1", "0A000"),
+        ("ALTER TABLE nowhere SET (RETAIN HISTORY FOR '1 hour')", "42P01"),
+        ("ALTER TABLE t SET (RETAIN HISTORY)", "42601"),
+        ("SET transaction_isolation = 'bounded staleness soon'", "22023"),
+    ],
+)
+def test_what_is_refused(tmp_path: Path, statement: str, error: str) -> None:
+    async def main() -> None:
+        house = House(tmp_path)
+        await house.open()
+        assert (await house.query("a", statement)).startswith(f"ERROR {error}")
+        await house.close()
+
+    asyncio.run(main())
+
+
+def test_bounded_staleness_reads_and_does_not_write(tmp_path: Path) -> None:
+    async def main() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("a", "CREATE TABLE t (k int); INSERT INTO t VALUES (1)")
+        assert await house.query("a", "SET transaction_isolation = 'bounded staleness 5s'") == "SET"
+        assert await house.query("a", "SELECT * FROM t") == "1\nSELECT 1"
+        assert await house.query("a", "INSERT INTO t VALUES (2)") == (
+            "ERROR 25006: cannot execute INSERT in a read-only transaction"
+        )
+        await house.query("a", "RESET transaction_isolation")
+        assert (
+            await house.query("a", "BEGIN ISOLATION LEVEL BOUNDED STALENESS '1 min'") == "BEGIN\nT"
+        )
+        assert await house.query("a", "SHOW transaction_isolation") == (
+            "bounded staleness 1min\nSHOW 1\nT"
+        )
+        assert await house.query("a", "COMMIT") == "COMMIT"
+        await house.close()
+
+    asyncio.run(main())
+
+
+def test_an_index_holds_the_history_that_it_would_be_built_again_from() -> None:
+    holds = ReadHolds(lag_ms=10)
+    holds.add(U1, 0, lambda: 1001)
+    holds.add(U2, 0, lambda: 1001, [U1], lag_ms=500, durable=False)
+    holds.add(U3, 0, lambda: 1001, [U1], lag_ms=900)
+    assert holds.due() == {U1: 500, U2: 500, U3: 100}
+    holds.retain(U2, None)
+    assert holds.due() == {U1: 990, U2: 990}
