@@ -82,9 +82,10 @@ class ConsensusReservation:
 class Environment:
     """One environment; implements `Client`."""
 
-    def __init__(self, coordinator: Coordinator) -> None:
+    def __init__(self, coordinator: Coordinator, data_directory: str) -> None:
         """Use `open`."""
         self.coordinator = coordinator
+        self._data_directory = data_directory
         self.sessions: dict[int, Session] = {}
         self.builtin_tables: dict[tuple[GlobalId, str], tuple[State, pa.Table]] = {}
         self._pids = count(1)
@@ -140,7 +141,7 @@ class Environment:
             catalog=catalog,
             holds=ReadHolds(lag_ms),
         )
-        environment = cls(coordinator)
+        environment = cls(coordinator, os.path.abspath(data_dir))  # noqa: ASYNC240
         coordinator.capabilities = capabilities
         await environment._start(fresh=loaded is None)
         return environment
@@ -282,6 +283,7 @@ class Environment:
             defaults[name] = value
         variables = Variables(defaults)
         variables.set_fixed("session_authorization", role.name)
+        variables.set_fixed("data_directory", self._data_directory)
         pid = next(self._pids)
         session = Session(
             self, pid, role, variables, self.coordinator.clock.now() * 1000, startup.peer

@@ -247,6 +247,7 @@ _ALL = (
     Variable("search_path", text, "public", "Sets the schemas searched for names."),
     Variable("server_encoding", text, "UTF8", report=True, fixed=True),
     Variable("server_version", text, SERVER_VERSION, report=True, fixed=True),
+    Variable("data_directory", text, "", fixed=True),
     Variable("server_version_num", text, SERVER_VERSION_NUM, fixed=True),
     Variable("session_authorization", text, "foreshore", report=True, fixed=True),
     Variable("standard_conforming_strings", choice("on"), "on", report=True),

@@ -205,6 +205,14 @@ class UndefinedObject(UserError):
     sqlstate = "42704"
 
 
+class UndefinedFile(UserError):
+    sqlstate = "58P01"
+
+
+class DuplicateFile(UserError):
+    sqlstate = "58P02"
+
+
 class DuplicateAlias(UserError):
     sqlstate = "42712"
 
@@ -341,9 +349,13 @@ class Fenced(Unavailable):
 
 
 class DataCorrupted(DatabaseError):
-    """Stored bytes are not what was written; names the file and the offset."""
+    """Stored bytes are not what was written; names the file and the offset, in bytes, if known."""
 
     sqlstate = "XX001"
+
+    def __init__(self, message: str, *, offset: int | None = None) -> None:
+        super().__init__(message)
+        self.offset = offset
 
 
 class InternalError(DatabaseError):

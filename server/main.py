@@ -3,36 +3,45 @@
     foreshore serve      the environment: storage, compute, adapter, and the ports to reach it by
     foreshore replica    a replica on this machine for an environment on another
     foreshore demo       `serve`, with the live demo loaded and replayed
+    foreshore inspect    what a data directory holds, and whether it is whole
+    foreshore backup     a copy of a database as of one moment, while it serves or not
+    foreshore restore    a data directory made of a backup
 
 Every option can also be given in the environment, as FORESHORE_ and its name.
 """
 
 import asyncio
+import contextlib
+import json
 import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+import asyncpg
 import click
 import uvloop
 
 from foreshore import blocking
 from foreshore.adapter.environment import Environment
+from foreshore.catalog.inspection import as_json, as_text, names_of
 from foreshore.clock import SystemClock
 from foreshore.compute.replica import start as start_replica
 from foreshore.compute.scratch import remove_abandoned
-from foreshore.errors import DatabaseError
+from foreshore.errors import DatabaseError, Unavailable, UndefinedFile
 from foreshore.lifeline import standard_input_ends
 from foreshore.server.auth import Authenticator
 from foreshore.server.http.app import HttpServer
 from foreshore.server.listener import Listener
 from foreshore.server.ports import bind
+from foreshore.storage.backup import back_up, restore
 from foreshore.storage.controller import StorageConfig, StorageController
+from foreshore.storage.inspection import inspect
 from foreshore.storage.wal import SEGMENT_BYTES
 
 logger = logging.getLogger(__name__)
@@ -233,6 +242,79 @@ def replica_command(listen: str) -> None:
     """Run a replica, to be named in CREATE CLUSTER REPLICA on another machine."""
     address(listen)
     start_replica(listen, lifeline=False)
+
+
+@main.command("inspect")
+@click.argument("data_dir", type=click.Path(path_type=Path))
+@click.option("--verify", is_flag=True, help="Read all of it and add it up.")
+@click.option("--json", "json_", is_flag=True, help="Show JSON.")
+def inspect_command(data_dir: Path, verify: bool, json_: bool) -> None:
+    """Show what DATA_DIR holds. The exit status is 1 if something is damaged."""
+    with _reporting():
+        found = inspect(data_dir, verify=verify)
+    names = names_of(data_dir, found)
+    if json_:
+        click.echo(json.dumps(as_json(found, names), indent=2))
+    else:
+        for line in as_text(found, names):
+            click.echo(line)
+        if not found.damages:
+            click.echo("\nverified, all of it is whole" if verify else "\nno damage seen")
+    if found.damages:
+        sys.exit(1)
+
+
+@main.command("backup")
+@click.option(
+    "--from",
+    "source",
+    required=True,
+    metavar="URL|DIR",
+    help="The database's postgres:// address, on this machine, or its data directory.",
+)
+@click.argument("place", type=click.Path(path_type=Path))
+def backup_command(source: str, place: Path) -> None:
+    """Back a database up to PLACE, a new directory or that of its last backup."""
+    with _reporting():
+        data_dir = asyncio.run(_data_directory(source)) if "://" in source else Path(source)
+        backup = back_up(data_dir, place)
+    click.echo(f"{place}: {len(backup.files)} files, {sum(f.bytes for f in backup.files)} bytes")
+
+
+@main.command("restore")
+@click.argument("place", type=click.Path(path_type=Path))
+@click.argument("data_dir", type=click.Path(path_type=Path))
+def restore_command(place: Path, data_dir: Path) -> None:
+    """Make DATA_DIR of the backup in PLACE, to be served from then on."""
+    with _reporting():
+        restore(place, data_dir)
+
+
+async def _data_directory(url: str) -> Path:
+    """Return where the server at `url` keeps its data; it must be on this machine."""
+    try:
+        connection = await asyncpg.connect(url)
+        try:
+            directory = Path(await connection.fetchval("SHOW data_directory"))
+        finally:
+            await connection.close()
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
+        raise Unavailable(f"could not ask the server: {error}", sqlstate="08001") from error
+    if not directory.is_dir():  # noqa: ASYNC240 - nothing else runs
+        raise UndefinedFile(f'the server\'s data directory "{directory}" is not on this machine')
+    return directory
+
+
+@contextlib.contextmanager
+def _reporting() -> Iterator[None]:
+    """Turn an error into its message and an exit status of 1."""
+    try:
+        yield
+    except DatabaseError as error:
+        detail = "" if error.detail is None else f"; {error.detail}"
+        raise click.ClickException(f"{error.message}{detail}") from error
+    except OSError as error:
+        raise click.ClickException(str(error)) from error
 
 
 @main.command("demo")

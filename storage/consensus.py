@@ -10,6 +10,7 @@ the other. Everything that storage promises about what exists rests on this and 
 
 import asyncio
 import sqlite3
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 from foreshore import blocking
-from foreshore.errors import InvalidParameterValue
+from foreshore.errors import DataCorrupted, InvalidParameterValue
 from foreshore.storage.fault import Determinate, Indeterminate
 
 
@@ -119,6 +120,21 @@ class MemoryConsensus:
         return versions[-1] if versions else None
 
 
+LAST = "SELECT seqno, data, checksum FROM version WHERE key = ? ORDER BY seqno DESC LIMIT 1"
+
+
+def checksum_of(key: str, seqno: int, data: bytes) -> int:
+    """Return the CRC-32 that SQLite's table has beside a version: pages have none of their own."""
+    return zlib.crc32(data, zlib.crc32(f"{key} {seqno} ".encode()))
+
+
+def checked(key: str, seqno: int, data: bytes, checksum: int | None) -> Versioned:
+    """Return the version; raises DataCorrupted if it is not the one that was written."""
+    if checksum is not None and checksum != checksum_of(key, seqno, data):
+        raise DataCorrupted(f'consensus has version {seqno} of "{key}" with a wrong checksum')
+    return Versioned(seqno, data)
+
+
 class SqliteConsensus:
     """Versions in an SQLite database, shared by the processes of one machine.
 
@@ -137,15 +153,16 @@ class SqliteConsensus:
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(
             "CREATE TABLE IF NOT EXISTS version (key TEXT NOT NULL, seqno INTEGER NOT NULL,"
-            " data BLOB NOT NULL, PRIMARY KEY (key, seqno)) WITHOUT ROWID"
+            " data BLOB NOT NULL, checksum INTEGER, PRIMARY KEY (key, seqno)) WITHOUT ROWID"
         )
+        columns = [name for _, name, *_ in connection.execute("PRAGMA table_info(version)")]
+        if "checksum" not in columns:  # written before there were checksums
+            connection.execute("ALTER TABLE version ADD COLUMN checksum INTEGER")
         return connection
 
     async def head(self, key: str) -> Versioned | None:
-        rows = await self._query(
-            "SELECT seqno, data FROM version WHERE key = ? ORDER BY seqno DESC LIMIT 1", key
-        )
-        return Versioned(*rows[0]) if rows else None
+        rows = await self._query(LAST, key)
+        return checked(key, *rows[0]) if rows else None
 
     async def compare_and_set(
         self, key: str, expected: int | None, new: bytes
@@ -154,11 +171,11 @@ class SqliteConsensus:
 
     async def scan(self, key: str, start: int) -> list[Versioned]:
         rows = await self._query(
-            "SELECT seqno, data FROM version WHERE key = ? AND seqno >= ? ORDER BY seqno",
+            "SELECT seqno, data, checksum FROM version WHERE key = ? AND seqno >= ? ORDER BY seqno",
             key,
             start,
         )
-        return [Versioned(*row) for row in rows]
+        return [checked(key, *row) for row in rows]
 
     async def truncate(self, key: str, start: int) -> None:
         await self._query(
@@ -195,14 +212,15 @@ class SqliteConsensus:
         except sqlite3.Error as error:
             raise Determinate(f"consensus failed: {error}") from error
         try:
-            row = connection.execute(
-                "SELECT seqno, data FROM version WHERE key = ? ORDER BY seqno DESC LIMIT 1", (key,)
-            ).fetchone()
+            row = connection.execute(LAST, (key,)).fetchone()
             if (row[0] if row else None) != expected:
                 connection.execute("ROLLBACK")
-                return Mismatch(Versioned(*row) if row else None)
+                return Mismatch(checked(key, *row) if row else None)
             seqno = (expected or 0) + 1
-            connection.execute("INSERT INTO version VALUES (?, ?, ?)", (key, seqno, new))
+            connection.execute(
+                "INSERT INTO version (key, seqno, data, checksum) VALUES (?, ?, ?, ?)",
+                (key, seqno, new, checksum_of(key, seqno, new)),
+            )
             connection.execute("COMMIT")
         except sqlite3.Error as error:
             if connection.in_transaction:

@@ -154,6 +154,28 @@ def _query(schema: pa.Schema) -> str:
     )
 
 
+def least_multiplicity(
+    updates: Iterable[pa.RecordBatch], schema: pa.Schema, since: Timestamp, scratch: Path
+) -> int:
+    """Return the least number of times that any row is there at any time from `since` on.
+
+    At most 0, as no row is there before it comes. Negative if the updates are not those of a
+    collection.
+    """
+    exact = exact_schema(schema)
+    rows = ", ".join([f"c{i}" for i in range(len(schema) - 2)] or ["true"])
+    query = (
+        f"SELECT min(n) FROM (SELECT sum(sum(d)) OVER (PARTITION BY {rows} ORDER BY t) AS n"
+        f" FROM updates GROUP BY {rows}, t)"
+    )
+    with closing(_connect(scratch)) as connection:
+        reader = pa.RecordBatchReader.from_batches(
+            exact, (_exact(u, exact, since) for u in updates)
+        )
+        ((least,),) = connection.from_arrow(reader).query("updates", query).fetchall()
+    return min(0, int(least or 0))
+
+
 def _connect(scratch: Path) -> duckdb.DuckDBPyConnection:
     return duckdb.connect(
         config={

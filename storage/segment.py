@@ -178,4 +178,4 @@ def _check_file_header(path: Path, data: memoryview, number: int, epoch: int) ->
 
 
 def _damaged(path: Path, offset: int, what: str) -> DataCorrupted:
-    return DataCorrupted(f'log segment "{path.name}" {what}, at offset {offset}')
+    return DataCorrupted(f'log segment "{path.name}" {what}, at offset {offset}', offset=offset)

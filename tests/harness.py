@@ -93,6 +93,7 @@ class Server:
 
     data_dir: Path
     args: tuple[str, ...] = ()
+    program: tuple[str, ...] = ("-m", "foreshore.server.main")
     port: int = field(default_factory=free_port)
     http_port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
@@ -130,7 +131,7 @@ class Server:
             before = log.tell()
             self.process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "foreshore.server.main", "serve"),
+                    *(sys.executable, *self.program, "serve"),
                     *("--data-dir", str(self.data_dir)),
                     *("--pg-listen", f"127.0.0.1:{self.port}"),
                     *("--http-listen", f"127.0.0.1:{self.http_port}"),

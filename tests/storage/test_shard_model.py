@@ -5,9 +5,11 @@ import tempfile
 from pathlib import Path
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from foreshore.errors import InternalError, ObjectNotInPrerequisiteState
 from foreshore.frontier import Antichain
 from foreshore.ids import GlobalId
 from foreshore.storage import compacter
@@ -17,6 +19,7 @@ from foreshore.storage.controller import (
     ReadCapability,
     ShardWrite,
     StorageController,
+    UpperMismatch,
 )
 from foreshore.storage.identity import NAME
 from tests.ptvc import INTEGERS, PTvc
@@ -43,6 +46,7 @@ STEP = st.one_of(
     st.tuples(st.just("settle"), st.none(), st.none()),
     st.tuples(st.just("reopen"), st.booleans(), st.none()),
     st.tuples(st.just("listen"), st.sampled_from([U1, U2]), st.none()),
+    st.tuples(st.just("misfit"), st.integers(-3, 3), st.integers(-3, 9)),
 )
 
 
@@ -112,6 +116,30 @@ class Machine:
             writes.append(ShardWrite(id, lower, upper, table(updates)))
             self.written[id] = upper
         await put(self.controller, *writes)
+
+    async def misfit(self, lower: int, at: int) -> None:
+        """Append one interval too early or late, or an update outside of it; the model refuses."""
+        upper = self.upper(U1)
+        begin, end, time = upper + lower, upper + 4, upper + at
+        fits = lower == 0 and begin <= time < end
+        if fits or not 0 <= begin < end:
+            return
+        if begin < upper:  # a gap, begin > upper, is a misfit of intervals only
+            with pytest.raises(AssertionError):
+                self.models[U1].append(Antichain.of(end), [((1, "a"), begin, 1)])
+        write = ShardWrite(U1, begin, end, table([((1, "a"), time, 1)]))
+        good = ShardWrite(U2, self.upper(U2), self.upper(U2) + 1, table([]))
+        if lower != 0:  # and with it all that was to be appended at once
+            outcome = await self.controller.append([good, write])
+            assert outcome == UpperMismatch(U1, upper)
+        else:
+            with pytest.raises(InternalError):
+                await self.controller.append([good, write])
+        for id in (U1, U2):
+            for as_of in (self.reads[id].frontier - 1, self.upper(id)):
+                if as_of < self.controller.since(id) or as_of >= self.upper(id):
+                    with pytest.raises(ObjectNotInPrerequisiteState):
+                        self.controller.snapshot(self.reads[id], as_of)
 
     def advance(self, by: int) -> None:
         for id, tvc in self.models.items():
@@ -202,6 +230,8 @@ def test_a_shard_is_the_formalism(steps: list[tuple[str, object, object]]) -> No
                     await machine.controller.settle()
                 case ("reopen", bool(cleanly), _):
                     await machine.reopen(cleanly)
+                case ("misfit", int(lower), int(at)):
+                    await machine.misfit(lower, at)
                 case ("listen", str(id), _):
                     machine.listen(GlobalId(id))
         await machine.check()

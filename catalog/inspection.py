@@ -1,0 +1,147 @@
+"""What a data directory holds, under the names that its catalog gives, for people and for programs.
+
+The catalog's shard is read like any other, from the files; where it is damaged, ids have to do.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from foreshore.catalog.durable import CATALOG_SHARD, load
+from foreshore.catalog.item import Item
+from foreshore.errors import DatabaseError
+from foreshore.storage.batch import read_batch
+from foreshore.storage.consolidate import consolidate
+from foreshore.storage.directory import batch_files
+from foreshore.storage.inspection import Inspection, ShardReport
+from foreshore.update import MAX_TIMESTAMP, Timestamp
+
+
+def names_of(data_dir: Path, found: Inspection) -> dict[str, str]:
+    """Return the full names of collections by their ids, as far as the catalog can be read."""
+    shard = found.recovered.get(CATALOG_SHARD)
+    if shard is None:
+        return {}
+    names = {str(CATALOG_SHARD): "the catalog"}
+    files = batch_files(data_dir)
+
+    def updates() -> Iterator[pa.RecordBatch]:
+        for batch in shard.batches:
+            yield from read_batch(files, batch, shard.schema)
+        for part in shard.tail:
+            yield from part.updates.to_batches()
+
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            rows = list(consolidate(updates(), shard.schema, MAX_TIMESTAMP, Path(scratch)))
+        state = load([pa.Table.from_batches(rows, shard.schema)])
+    except (DatabaseError, OSError, ValueError, pa.ArrowException):
+        return names  # what is amiss there has been found and is listed
+    if state is not None:
+        names |= {item.id: ".".join(state.full_name(item)) for item in state.all(Item)}
+    return names
+
+
+def as_json(found: Inspection, names: dict[str, str]) -> dict[str, Any]:
+    """Return all that was found as JSON values; times are milliseconds since 1970."""
+    states = found.states
+    return {
+        "identity": states.identity if states is not None else None,
+        "restored_from": states.restored_from if states is not None else None,
+        "epoch": states.epoch if states is not None else None,
+        "segments": [
+            {
+                "file": f"log/{segment.name}",
+                "sealed": segment.sealed,
+                "bytes": segment.length,
+                "torn": segment.torn,
+                "records": segment.records,
+            }
+            for segment in found.segments
+        ],
+        "collections": [_shard(shard, names) for shard in found.shards],
+        "unreferenced": found.unreferenced,
+        "damages": [
+            {"file": damage.file, "offset": damage.offset, "message": damage.message}
+            for damage in found.damages
+        ],
+    }
+
+
+def _shard(shard: ShardReport, names: dict[str, str]) -> dict[str, Any]:
+    return {
+        "id": shard.id,
+        "name": names.get(shard.id),
+        "since": shard.since,
+        "upper": shard.upper,
+        "times": None if shard.least is None else [shard.least, shard.greatest],
+        "rows": sum(batch.rows for batch in shard.batches) + shard.tail_rows,
+        "bytes": sum(batch.bytes for batch in shard.batches),
+        "columns": {field.name: str(field.type) for field in shard.schema},
+        "batches": [
+            {
+                "file": f"blob/{batch.key}",
+                "lower": batch.lower,
+                "upper": batch.upper,
+                "since": batch.since,
+                "rows": batch.rows,
+                "bytes": batch.bytes,
+            }
+            for batch in shard.batches
+        ],
+        "tail_rows": shard.tail_rows,
+        "capabilities": [
+            {"token": grant.token, "mode": grant.mode, "frontier": grant.frontier}
+            for grant in shard.grants
+        ],
+    }
+
+
+def as_text(found: Inspection, names: dict[str, str]) -> Iterator[str]:
+    """Yield lines that say what was found, the damage last."""
+    shown = as_json(found, names)
+    if found.states is not None:
+        restored = f", restored from {shown['restored_from']}" if shown["restored_from"] else ""
+        yield f"database {shown['identity'] or 'without identity'}{restored}"
+        yield f"epoch {shown['epoch']}"
+    for segment in shown["segments"]:
+        state = "sealed" if segment["sealed"] else "open"
+        torn = f", {segment['torn']} bytes torn off" if segment["torn"] else ""
+        yield (
+            f"{segment['file']}  {state}, {segment['records']} records,"
+            f" {segment['bytes']} bytes{torn}"
+        )
+    for shard in shown["collections"]:
+        yield ""
+        yield f"{shard['id']}  {shard['name'] or '(in no catalog)'}"
+        yield f"  since {_time(shard['since'])}, upper {_time(shard['upper'])}"
+        if shard["times"]:
+            yield f"  updates from {_time(shard['times'][0])} to {_time(shard['times'][1])}"
+        yield (
+            f"  {shard['rows']} updates, {shard['tail_rows']} of them in the log;"
+            f" {len(shard['batches'])} batches of {shard['bytes']} bytes"
+        )
+        for batch in shard["batches"]:
+            yield (
+                f"    {batch['file']}  [{batch['lower']}, {batch['upper']})"
+                f" since {batch['since']}, {batch['rows']} updates, {batch['bytes']} bytes"
+            )
+        for grant in shard["capabilities"]:
+            yield f"    {grant['mode']} capability {grant['token']} at {_time(grant['frontier'])}"
+    for file in found.unreferenced:
+        yield f"not named by any state: {file}"
+    for damage in found.damages:
+        at = "" if damage.offset is None else f", offset {damage.offset}"
+        yield f"DAMAGED {damage.file}{at}: {damage.message}"
+
+
+def _time(time: Timestamp) -> str:
+    try:
+        shown = datetime.fromtimestamp(time / 1000, UTC).isoformat(" ", "milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return str(time)
+    return f"{time} ({shown.removesuffix('+00:00')})" if time >= 1_000_000_000 else str(time)

@@ -1,0 +1,280 @@
+"""Backups: a copy of a data directory as of one moment, taken while it is written to.
+
+    DEST/backup.json     what the backup consists of; without it there is none
+    DEST/blob, DEST/log  the files that it names
+
+The log is one order for all shards and the catalog, so a prefix of it is a consistent whole: what a
+kill at that moment would have left. Everything acknowledged before the backup began is in it.
+Batches never change, so they are linked where source and destination share a file system, else
+copied, and a later backup to the same place takes only those that are new. `backup.json` is
+replaced at the very end: a backup that is interrupted leaves the one before it, or none.
+
+A restored database is another one: it has an identity of its own and a new epoch, goes on with
+times later than all in the backup, and knows which ids are spent.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import secrets
+import shutil
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from foreshore.errors import (
+    DataCorrupted,
+    DuplicateFile,
+    ObjectNotInPrerequisiteState,
+    UndefinedFile,
+)
+from foreshore.storage.blob import sync_directory, sync_file
+from foreshore.storage.consensus import SqliteConsensus, Versioned
+from foreshore.storage.directory import (
+    CONSENSUS_FILE,
+    RESTORED_FROM,
+    States,
+    decode_states,
+    look,
+    read_log,
+    segment_path,
+)
+from foreshore.storage.identity import NAME
+from foreshore.storage.local_files import PIECE_BYTES
+from foreshore.storage.wal import LOG_KEY, LogState, SegmentInfo
+
+MANIFEST = "backup.json"
+VERSION = 1
+
+
+class BackupFile(msgspec.Struct, frozen=True):
+    """A file of a backup: its path within a data directory, its length and its CRC-32."""
+
+    path: str
+    bytes: int
+    checksum: int
+
+    @property
+    def stored(self) -> str:
+        """Return its path within the backup: a segment that was still open grows until the next."""
+        return f"{self.path}.{self.bytes}" if self.path.startswith("log/") else self.path
+
+
+class Backup(msgspec.Struct, frozen=True):
+    """What a backup consists of: the heads of consensus, and the files that they name."""
+
+    version: int
+    identity: str  # of the database
+    states: dict[str, bytes]
+    files: tuple[BackupFile, ...]
+
+
+class _Manifest(msgspec.Struct, frozen=True):
+    backup: Backup
+    checksum: int  # CRC-32 of the encoded backup
+
+
+def read_backup(place: Path) -> Backup:
+    """Return what the backup consists of.
+
+    Raises UndefinedFile if there is none, DataCorrupted if what says so is damaged or too new.
+    """
+    path = place / MANIFEST
+    try:
+        manifest = msgspec.json.decode(path.read_bytes(), type=_Manifest)
+    except (FileNotFoundError, NotADirectoryError):
+        raise UndefinedFile(
+            f'"{place}" holds no complete backup: there is no "{MANIFEST}"'
+        ) from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise DataCorrupted(f'"{path}" is not readable: {error}') from None
+    if zlib.crc32(msgspec.json.encode(manifest.backup)) != manifest.checksum:
+        raise DataCorrupted(f'"{path}" has a wrong checksum')
+    if manifest.backup.version > VERSION:
+        raise DataCorrupted(
+            f'"{path}" has version {manifest.backup.version}, this version reads up to {VERSION}'
+        )
+    return manifest.backup
+
+
+# --- taking one ----------------------------------------------------------------------------
+
+
+def back_up(data_dir: Path, place: Path) -> Backup:
+    """Store in `place` all that the data directory holds now, and return what that is.
+
+    The server may run. Raises DuplicateFile if the place holds something else, or the backup of
+    another database.
+    """
+    states = look(data_dir)
+    with _locked(place):
+        previous = _previous(place, states)
+        backup = _copied(data_dir, place, previous)
+        manifest = _Manifest(backup, zlib.crc32(msgspec.json.encode(backup)))
+        _write(place / MANIFEST, msgspec.json.encode(manifest))
+        named = {file.stored for file in backup.files}
+        for folder in ("blob", "log"):
+            for path in (place / folder).rglob("*"):
+                if path.is_file() and path.relative_to(place).as_posix() not in named:
+                    path.unlink()
+    return backup
+
+
+@contextlib.contextmanager
+def _locked(place: Path) -> Iterator[None]:
+    place.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(place, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise ObjectNotInPrerequisiteState(f'a backup to "{place}" is under way') from None
+    finally:
+        os.close(descriptor)
+
+
+def _previous(place: Path, states: States) -> dict[str, BackupFile]:
+    """Return the files of the place's last backup, which must be of the same database."""
+    try:
+        backup = read_backup(place)
+    except UndefinedFile:
+        strangers = {path.name for path in place.iterdir()} - {"blob", "log", f"{MANIFEST}.new"}
+        if strangers:
+            raise DuplicateFile(
+                f'"{place}" is not empty and holds no backup', detail=", ".join(sorted(strangers))
+            ) from None
+        return {}
+    if backup.identity != states.identity:
+        raise DuplicateFile(f'"{place}" holds the backup of another database')
+    return {file.path: file for file in backup.files}
+
+
+def _copied(data_dir: Path, place: Path, previous: dict[str, BackupFile]) -> Backup:
+    """Copy the files that the states name; again where the compacter took one away meanwhile."""
+    verified = dict(previous)
+    while True:
+        states = look(data_dir)
+        if states.identity is None:
+            raise ObjectNotInPrerequisiteState(
+                "the data directory has no identity yet", hint="Start the server over it once."
+            )
+        try:
+            backup = _copy_once(data_dir, place, states, verified)
+        except DataCorrupted:
+            if states.names() <= look(data_dir).names():
+                raise
+            continue
+        if look(data_dir).epoch == states.epoch:
+            return backup
+        # Another environment took over: it may have cut off what was read of the log's end.
+
+
+def _copy_once(
+    data_dir: Path, place: Path, states: States, verified: dict[str, BackupFile]
+) -> Backup:
+    assert states.identity is not None
+    files = []
+    segments = []
+    for segment in states.log.segments:  # first, as they go first
+        contents = read_log(data_dir, segment)
+        path = segment_path(data_dir, segment)
+        with path.open("rb") as source:  # the read of the log has just found it
+            file = BackupFile(f"log/{path.name}", contents.length, contents.checksum)
+            _write(place / file.stored, source.read(contents.length))
+        files.append(file)
+        segments.append(
+            SegmentInfo(segment.number, segment.epoch, contents.length, contents.checksum)
+        )
+    for batch in states.batches:
+        file = BackupFile(f"blob/{batch.key}", batch.bytes, batch.checksum)
+        if verified.get(file.path) != file or not (place / file.stored).exists():
+            _take(data_dir / file.path, place / file.stored)
+            _verify(place, file)
+            verified[file.path] = file
+        files.append(file)
+    log = LogState(epoch=states.log.epoch, segments=tuple(segments))
+    heads = {key: head.data for key, head in states.heads.items()}
+    heads[LOG_KEY] = msgspec.json.encode(log)
+    return Backup(VERSION, states.identity, heads, tuple(files))
+
+
+def _take(source: Path, target: Path) -> None:
+    """Have `source` at `target` too, durably: as a link if that can be, else as a copy."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except FileNotFoundError:
+        raise DataCorrupted(f'"{source}" is missing') from None
+    except OSError:  # another file system, or one without links
+        shutil.copyfile(source, target)
+        sync_file(target)
+    sync_directory(target.parent)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Put a file there whole, or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f"{path.name}.new")
+    new.write_bytes(data)
+    sync_file(new)
+    new.replace(path)
+    sync_directory(path.parent)
+
+
+def _verify(place: Path, file: BackupFile) -> None:
+    checksum = size = 0
+    try:
+        with (place / file.stored).open("rb") as opened:
+            while piece := opened.read(PIECE_BYTES):
+                size += len(piece)
+                checksum = zlib.crc32(piece, checksum)
+    except FileNotFoundError:
+        raise DataCorrupted(f'"{file.stored}" is missing') from None
+    if size != file.bytes:
+        raise DataCorrupted(f'"{file.stored}" has {size} bytes instead of {file.bytes}')
+    if checksum != file.checksum:
+        raise DataCorrupted(f'"{file.stored}" has a wrong checksum')
+
+
+# --- going back to one ---------------------------------------------------------------------
+
+
+def restore(place: Path, data_dir: Path) -> Backup:
+    """Make a data directory of the backup in `place`, all of it or nothing.
+
+    Raises DuplicateFile if there is something at `data_dir`, DataCorrupted if a file of the backup
+    is not what it was.
+    """
+    backup = read_backup(place)
+    if data_dir.exists() and (not data_dir.is_dir() or any(data_dir.iterdir())):
+        raise DuplicateFile(f'"{data_dir}" exists and is not empty')
+    partial = data_dir.with_name(f".{data_dir.name}.restoring")
+    if partial.exists():
+        shutil.rmtree(partial)  # of an attempt that was interrupted
+    partial.mkdir(parents=True)
+    for file in backup.files:
+        _verify(place, file)
+        _take(place / file.stored, partial / file.path)
+    decode_states({key: Versioned(1, data) for key, data in backup.states.items()})
+    identity = secrets.token_hex(16).encode()
+    for part in ("blob", "log"):
+        _write(partial / part / NAME, identity)
+    heads = {**backup.states, NAME: identity, RESTORED_FROM: backup.identity.encode()}
+    asyncio.run(_set_states(partial / CONSENSUS_FILE, heads))
+    sync_directory(partial)
+    partial.replace(data_dir)
+    sync_directory(data_dir.absolute().parent)
+    return backup
+
+
+async def _set_states(path: Path, heads: dict[str, bytes]) -> None:
+    consensus = SqliteConsensus(path)
+    try:
+        for key, data in heads.items():
+            await consensus.compare_and_set(key, None, data)
+    finally:
+        await consensus.close()

@@ -1,0 +1,141 @@
+"""A data directory as somebody finds it who does not own it: read, never changed.
+
+The server may run meanwhile or not. What `look` returns are the states in consensus as of one
+moment. Files that they name may be gone by the time they are read, since the compacter removes what
+it has replaced, having committed states without it first. So whoever misses one looks again: only
+if a state still names it, something is amiss.
+"""
+
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from foreshore.errors import DataCorrupted, UndefinedFile
+from foreshore.ids import GlobalId
+from foreshore.storage.blob import FileBlob
+from foreshore.storage.consensus import Versioned, checked
+from foreshore.storage.epoch import EPOCH_KEY, EpochState, State
+from foreshore.storage.identity import NAME
+from foreshore.storage.local_files import LocalFiles
+from foreshore.storage.segment import Contents, read_segment, segment_name
+from foreshore.storage.trace import KEYS, Batch, TraceState, id_of
+from foreshore.storage.wal import LOG_KEY, LogState, SegmentInfo
+
+CONSENSUS_FILE = "consensus.sqlite"
+RESTORED_FROM = "restored_from"
+
+S = TypeVar("S", bound=State)
+
+
+def batch_files(data_dir: Path) -> LocalFiles:
+    """Return the batches of a data directory, each checked before it is read."""
+    return LocalFiles(FileBlob(data_dir / "blob"), data_dir / "fetched")
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """What consensus holds, all as of one moment."""
+
+    heads: Mapping[str, Versioned]
+    log: LogState
+    epoch: int
+    identity: str | None  # None: the directory is older than identities
+    restored_from: str | None  # the identity of the database of whose backup this was made
+    traces: Mapping[GlobalId, TraceState]
+
+    @property
+    def batches(self) -> list[Batch]:
+        """Return all batches of all shards."""
+        return [batch for trace in self.traces.values() for batch in trace.batches]
+
+    def names(self) -> set[str]:
+        """Return the paths, within the data directory, of all files that states name."""
+        return {f"blob/{batch.key}" for batch in self.batches} | {
+            f"log/{segment_name(each.number, each.epoch)}" for each in self.log.segments
+        }
+
+
+def look(data_dir: Path) -> States:
+    """Return the states; raises UndefinedFile if there are none, DataCorrupted if not readable."""
+    return decode_states(read_heads(data_dir))
+
+
+def decode_states(heads: Mapping[str, Versioned]) -> States:
+    """Return what the heads say; raises DataCorrupted if one of them is not readable."""
+    log = _decode(heads, LOG_KEY, LogState)
+    epoch = _decode(heads, EPOCH_KEY, EpochState)
+    if log is None or epoch is None:
+        raise DataCorrupted(f'"{CONSENSUS_FILE}" has no state of the log')
+    traces: dict[GlobalId, TraceState] = {}
+    for key in heads:
+        if key.startswith(KEYS):
+            trace = _decode(heads, key, TraceState)
+            assert trace is not None
+            trace.check()
+            traces[id_of(key)] = trace
+    identity, restored_from = (
+        heads[key].data.decode(errors="replace") if key in heads else None
+        for key in (NAME, RESTORED_FROM)
+    )
+    return States(heads, log, epoch.epoch, identity, restored_from, traces)
+
+
+def read_heads(data_dir: Path) -> dict[str, Versioned]:
+    """Return the last version of each key of the SQLite consensus, all as of one moment."""
+    rows = _query(data_dir, "SELECT key, max(seqno), * FROM version GROUP BY key")
+    # A directory that no server has opened since has no column of checksums.
+    return {key: checked(key, seqno, data, *more) for key, seqno, _, _, data, *more in rows}
+
+
+def check_consensus(data_dir: Path) -> None:
+    """Raise DataCorrupted if SQLite finds anything amiss in its database."""
+    for (message,) in _query(data_dir, "PRAGMA integrity_check"):
+        if message != "ok":
+            raise DataCorrupted(f'"{CONSENSUS_FILE}" is damaged: {message}')
+
+
+def _query(data_dir: Path, sql: str) -> list[tuple[Any, ...]]:
+    path = data_dir.absolute() / CONSENSUS_FILE
+    if not path.exists():
+        if (data_dir / "log").is_dir():
+            raise DataCorrupted(f'"{path.name}" is missing')
+        raise UndefinedFile(f'"{data_dir}" is not a data directory: there is no "{path.name}"')
+    journal = Path(f"{path}-wal")
+    while True:
+        # Without a journal nobody has it open, and SQLite need not make files beside it.
+        alone = not journal.exists()
+        mode = "mode=ro&immutable=1" if alone else "mode=ro"
+        try:
+            with closing(sqlite3.connect(f"{path.as_uri()}?{mode}", uri=True)) as connection:
+                rows = connection.execute(sql).fetchall()
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            raise DataCorrupted(f'"{path.name}" is not readable: {error}') from error
+        if not (alone and journal.exists()):
+            return rows
+
+
+def _decode(heads: Mapping[str, Versioned], key: str, form: type[S]) -> S | None:
+    head = heads.get(key)
+    try:
+        return None if head is None else msgspec.json.decode(head.data, type=form)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise DataCorrupted(
+            f'"{CONSENSUS_FILE}" has no readable state under "{key}": {error}'
+        ) from error
+
+
+def segment_path(data_dir: Path, segment: SegmentInfo) -> Path:
+    """Return where the segment of the log is."""
+    return data_dir / "log" / segment_name(segment.number, segment.epoch)
+
+
+def read_log(data_dir: Path, segment: SegmentInfo) -> Contents:
+    """Return what the segment holds, an open one as far as it is written by now."""
+    return read_segment(
+        segment_path(data_dir, segment), segment.number, segment.epoch, segment.sealed
+    )

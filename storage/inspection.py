@@ -1,0 +1,307 @@
+"""Inspection: what a data directory holds, and what of it is damaged.
+
+It owns nothing and changes nothing; the server may run or not, and anything may be damaged. What is
+found amiss is a `Damage`, with the file and, where that can be said, the offset; reading goes on
+with the rest, whatever a reader of damaged bytes may raise. Something that is amiss counts only if
+it still is when the states have been read again: until then the compacter may have replaced it.
+"""
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from foreshore.errors import DatabaseError, DataCorrupted
+from foreshore.ids import GlobalId
+from foreshore.storage.batch import read_batch
+from foreshore.storage.consolidate import least_multiplicity
+from foreshore.storage.directory import (
+    CONSENSUS_FILE,
+    States,
+    batch_files,
+    check_consensus,
+    look,
+    read_log,
+)
+from foreshore.storage.identity import NAME
+from foreshore.storage.record import Grant, decode_schema
+from foreshore.storage.replay import replay
+from foreshore.storage.segment import Contents, segment_name
+from foreshore.storage.shard import Shard
+from foreshore.storage.trace import Batch, TraceState
+from foreshore.storage.wal import SegmentInfo
+from foreshore.update import Timestamp, row_schema
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Damage:
+    """Something that is not as it was written."""
+
+    file: str  # within the data directory
+    offset: int | None  # in bytes, where that can be said
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentReport:
+    """A segment of the log, its length as far as it is valid."""
+
+    name: str
+    sealed: bool
+    length: int
+    torn: int  # bytes of an unfinished record behind it
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShardReport:
+    """A shard; `least` and `greatest` are its updates' times, if verified and there are any."""
+
+    id: GlobalId
+    since: Timestamp
+    upper: Timestamp
+    batches: tuple[Batch, ...]
+    tail_rows: int
+    least: Timestamp | None
+    greatest: Timestamp | None
+    grants: tuple[Grant, ...]
+    schema: pa.Schema  # of the rows
+
+
+@dataclass(slots=True)
+class Inspection:
+    """What was found."""
+
+    states: States | None = None
+    segments: list[SegmentReport] = field(default_factory=list)
+    shards: list[ShardReport] = field(default_factory=list)
+    unreferenced: list[str] = field(default_factory=list)  # files that nothing names; no damage
+    damages: list[Damage] = field(default_factory=list)
+    recovered: dict[GlobalId, Shard] = field(default_factory=dict)  # to read contents from
+
+
+_Times = tuple[Timestamp, Timestamp] | None
+
+ROUNDS = 20
+
+
+def inspect(data_dir: Path, *, verify: bool = False) -> Inspection:
+    """Return what the data directory holds; `verify` also reads all of it and adds it up.
+
+    Raises UndefinedFile if there is no data directory, and nothing else that has to do with its
+    state.
+    """
+    verified: dict[Batch, _Times] = {}
+    for _ in range(ROUNDS):
+        found = _Inspector(data_dir, verify, verified).inspect()
+        if found.states is None or not found.damages:
+            return found
+        try:
+            again = look(data_dir)
+        except DataCorrupted:
+            return found
+        if found.states.log == again.log and found.states.traces == again.traces:
+            return found
+    return found
+
+
+class _Inspector:
+    def __init__(self, data_dir: Path, verify: bool, verified: dict[Batch, _Times]) -> None:
+        self._dir = data_dir
+        self._batches = batch_files(data_dir)
+        self._verify = verify
+        self._verified = verified
+        self._found = Inspection()
+
+    def inspect(self) -> Inspection:
+        found = self._found
+        try:
+            check_consensus(self._dir)
+            states = found.states = look(self._dir)
+        except DataCorrupted as error:
+            self._damage(CONSENSUS_FILE, error)
+            return found
+        self._fence(states)
+        log = self._log(states)
+        for trace in states.traces.values():
+            for batch in trace.batches:
+                self._batch(batch, trace)
+        if len(log) == len(states.log.segments):
+            self._shards(states, log)
+        found.unreferenced = sorted(self._files() - states.names())
+        found.damages.sort(key=lambda damage: (damage.file, damage.offset or 0))
+        return found
+
+    def _damage(self, file: str, error: Exception, offset: int | None = None) -> None:
+        message = error.message if isinstance(error, DatabaseError) else str(error)
+        if offset is None:
+            offset = getattr(error, "offset", None)
+        self._found.damages.append(Damage(file, offset, message))
+
+    def _log(self, states: States) -> list[tuple[SegmentInfo, Contents]]:
+        log = []
+        for segment in states.log.segments:
+            name = segment_name(segment.number, segment.epoch)
+            try:
+                contents = read_log(self._dir, segment)
+            except Exception as error:
+                self._damage(f"log/{name}", error)
+                continue
+            log.append((segment, contents))
+            self._found.segments.append(
+                SegmentReport(
+                    name,
+                    segment.sealed is not None,
+                    contents.length,
+                    contents.torn,
+                    len(contents.records),
+                )
+            )
+        return log
+
+    def _batch(self, batch: Batch, trace: TraceState) -> None:
+        file = f"blob/{batch.key}"
+        path = self._dir / file
+        try:
+            size = path.stat().st_size
+            if size != batch.bytes:
+                raise DataCorrupted(
+                    f'batch "{batch.key}" has {size} bytes instead of {batch.bytes}',
+                    offset=min(size, batch.bytes),
+                )
+            if self._verify and batch not in self._verified:
+                pieces = read_batch(self._batches, batch, decode_schema(trace.schema))
+                self._verified[batch] = _range(pieces)
+        except FileNotFoundError:
+            self._damage(file, DataCorrupted(f'batch "{batch.key}" is missing'))
+        except Exception as error:
+            self._damage(file, error, getattr(error, "offset", None) or damaged_offset(path))
+
+    def _shards(self, states: States, log: list[tuple[SegmentInfo, Contents]]) -> None:
+        numbered = [(segment.number, contents) for segment, contents in log]
+        try:
+            recovered = replay(numbered, states.traces, states.epoch + 1)
+        except Exception as error:
+            self._damage(f"log/{segment_name(log[-1][0].number, log[-1][0].epoch)}", error)
+            return
+        self._found.recovered = recovered.shards
+        damaged = {damage.file for damage in self._found.damages}
+        for shard in recovered.shards.values():
+            whole = not any(f"blob/{batch.key}" in damaged for batch in shard.batches)
+            self._found.shards.append(self._shard(shard, whole))
+            if self._verify and whole:
+                self._add_up(shard)
+
+    def _shard(self, shard: Shard, whole: bool) -> ShardReport:
+        known = []
+        if self._verify and whole:  # else no file is opened: Arrow may end over a damaged one
+            ranges = [_range(part.updates.to_batches()) for part in shard.tail]
+            ranges += [self._verified[batch] for batch in shard.batches]
+            known = [times for times in ranges if times is not None]
+        return ShardReport(
+            shard.id,
+            shard.since,
+            shard.upper,
+            shard.batches,
+            sum(part.updates.num_rows for part in shard.tail),
+            min((least for least, _ in known), default=None),
+            max((greatest for _, greatest in known), default=None),
+            shard.capabilities.grants,
+            row_schema(shard.schema),
+        )
+
+    def _add_up(self, shard: Shard) -> None:
+        """See that no row is there a negative number of times, at any readable time."""
+        with tempfile.TemporaryDirectory() as scratch:
+            try:
+                least = least_multiplicity(
+                    self._updates(shard), shard.schema, shard.since, Path(scratch)
+                )
+            except Exception as error:
+                self._damage(f"blob/{shard.id}", error)
+                return
+        if least < 0:
+            negative = DataCorrupted(f"{shard.id} has a row {least} times")
+            self._damage(f"blob/{shard.id}" if shard.batches else "log", negative)
+
+    def _updates(self, shard: Shard) -> Iterator[pa.RecordBatch]:
+        for batch in shard.batches:
+            yield from read_batch(self._batches, batch, shard.schema)
+        for part in shard.tail:
+            yield from part.updates.to_batches()
+
+    def _fence(self, states: States) -> None:
+        """See that the fence stands between the last segment's epoch and the last one taken."""
+        if not states.log.segments:
+            return
+        try:
+            data = (self._dir / "log" / "fence").read_bytes()
+        except OSError as error:
+            self._damage("log/fence", DataCorrupted(f'"fence" is not readable: {error.strerror}'))
+            return
+        least = states.log.segments[-1].epoch
+        if len(data) != 8 or not least <= int.from_bytes(data, "little") <= states.epoch:
+            message = f'"fence" is {data.hex()}, which is no epoch from {least} to {states.epoch}'
+            self._damage("log/fence", DataCorrupted(message, offset=0))
+
+    def _files(self) -> set[str]:
+        return {
+            path.relative_to(self._dir).as_posix()
+            for folder in ("blob", "log", "scratch")
+            for path in (self._dir / folder).rglob("*")
+            if path.is_file() and path.name not in ("fence", NAME) and ".scratch" not in path.parts
+        }
+
+
+def _range(updates: Iterable[pa.RecordBatch]) -> _Times:
+    """Return the least and the greatest time of updates, None if there are none."""
+    found: _Times = None
+    for piece in updates:
+        times = piece.column(piece.num_columns - 2).to_numpy()
+        if len(times):
+            least, greatest = int(times.min()), int(times.max())
+            found = (min(least, found[0]), max(greatest, found[1])) if found else (least, greatest)
+    return found
+
+
+def damaged_offset(path: Path) -> int | None:
+    """Return where in a damaged Parquet file the first column chunk begins that cannot be read.
+
+    If all can, or none is found, what is amiss is the footer or the magic bytes around: where that
+    begins. None if there is no file. Arrow may end its process over a damaged footer, so another
+    one looks.
+    """
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            magic = file.read(4)
+            file.seek(max(0, size - 8))
+            footer = max(0, size - 8 - int.from_bytes(file.read(4), "little"))
+    except OSError:
+        return None
+    if magic != b"PAR1":
+        return 0
+    with ProcessPoolExecutor(1, get_context("spawn")) as executor:
+        try:
+            chunk = executor.submit(_damaged_chunk, path).result()
+        except (BrokenProcessPool, OSError, pa.ArrowException):
+            chunk = None
+    return footer if chunk is None else chunk
+
+
+def _damaged_chunk(path: Path) -> int | None:
+    with pq.ParquetFile(path, page_checksum_verification=True) as opened:
+        for i in range(opened.metadata.num_row_groups):
+            group = opened.metadata.row_group(i)
+            for chunk in map(group.column, range(group.num_columns)):
+                try:
+                    opened.read_row_group(i, columns=[chunk.path_in_schema])
+                except (OSError, pa.ArrowException):
+                    return int(chunk.dictionary_page_offset or chunk.data_page_offset)
+    return None

@@ -1,0 +1,272 @@
+"""Backups: one moment of everything, taken under writers; what is made of one goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from foreshore.errors import DatabaseError, DataCorrupted, DuplicateFile, UndefinedFile
+from foreshore.ids import GlobalId, number_of
+from foreshore.storage import backup
+from foreshore.storage.backup import back_up, read_backup, restore
+from foreshore.storage.directory import look
+from tests.files.writing import ACCOUNTS, TOTAL, busy, create, written
+from tests.harness import until
+from tests.storage.harness import ROWS, U1, U2, open_at, put, run, write
+
+# --- of a database that serves -------------------------------------------------------------
+
+
+def foreshore(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "foreshore.server.main", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+def check_whole(connection: psycopg.Connection[Any]) -> None:
+    """Assert that no transfer is there by half, and that the view is what its query says."""
+    sums = connection.execute("SELECT count(*), sum(balance) FROM account").fetchone()
+    assert sums == (ACCOUNTS, TOTAL)
+    direct = "SELECT k, count(*) AS n FROM every GROUP BY k"
+    for one, other in ((direct, "SELECT * FROM sums"), ("SELECT * FROM sums", direct)):
+        assert connection.execute(f"{one} EXCEPT ALL {other}".encode()).fetchall() == []
+
+
+def test_a_backup_under_writers_is_one_moment_and_goes_on(tmp_path: Path) -> None:
+    source, place, copy = tmp_path / "data", tmp_path / "backup", tmp_path / "copy"
+    with busy(source) as server:
+        with server.connect() as connection:
+            create(connection)
+            connection.execute("CREATE TABLE gone (i int)")
+            connection.execute("DROP TABLE gone")
+        with written(server):
+            until(lambda: any((source / "blob").rglob("*.parquet")), "something is compacted", 60)
+            first = foreshore("backup", "--from", str(source), str(place))
+            assert first.returncode == 0, first.stderr
+            old = {file.stored for file in read_backup(place).files}
+            with server.connect() as connection:
+                connection.execute("INSERT INTO account VALUES (-1, 0)")
+                connection.execute("DELETE FROM account WHERE id = -1")
+                connection.execute("CREATE TABLE acknowledged (i int)")
+                connection.execute("INSERT INTO acknowledged VALUES (7)")
+            second = foreshore("backup", "--from", server.url, str(place))
+            assert second.returncode == 0, second.stderr
+        new = {file.stored for file in read_backup(place).files}
+        assert new != old
+        found = {p.relative_to(place).as_posix() for p in place.rglob("*") if p.is_file()}
+        assert found == new | {"backup.json"}  # the files of the first are gone
+    restored = foreshore("restore", str(place), str(copy))
+    assert restored.returncode == 0, restored.stderr
+    states, before = look(copy), look(source)
+    assert states.identity is not None
+    assert before.identity is not None
+    assert states.restored_from == before.identity != states.identity
+    with busy(copy) as server, server.connect() as connection:
+        check_whole(connection)
+        assert connection.execute("SELECT i FROM acknowledged").fetchall() == [(7,)]
+        now = connection.execute("SELECT mz_now()::text FROM account LIMIT 1").fetchone()
+        with written(server):
+            time.sleep(1)
+        check_whole(connection)
+        connection.execute("CREATE TABLE fresh (i int)")
+        ids = connection.execute("SELECT id, name FROM mz_catalog.mz_tables WHERE id LIKE 'u%'")
+        numbers = {name: number_of(GlobalId(id)) for id, name in ids.fetchall()}
+        assert numbers["fresh"] == max(numbers.values())
+        assert now is not None
+        later = connection.execute("SELECT mz_now()::text FROM account LIMIT 1").fetchone()
+        assert later is not None
+        assert int(later[0]) >= int(now[0])
+        assert look(copy).epoch > states.epoch
+
+
+# --- of files ------------------------------------------------------------------------------
+
+
+async def fill(directory: Path) -> None:
+    """Make a database with batches, a log and a spent id."""
+    controller = await open_at(directory, segment_records=3)
+    await controller.create(U1, ROWS)
+    await controller.create(U2, ROWS)
+    for time_ in range(9):
+        await put(controller, write(U1, time_, time_ + 1, ((time_, "x"), time_, 1)))
+    await controller.settle()
+    await put(controller, write(U1, 9, 10, ((9, "tail"), 9, 1)))
+    await controller.drop(U2)
+    await controller.close()
+
+
+async def contents(directory: Path) -> list[int | None]:
+    controller = await open_at(directory)
+    read = (await controller.acquire_capabilities([U1]))[U1][0]
+    snapshot = controller.snapshot(read, controller.upper(U1) - 1)
+    rows = (await snapshot.rows()).column("k").to_pylist()
+    snapshot.release()
+    assert U2 in controller.spent()
+    await controller.close()
+    return sorted(rows)
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing of the backup runs after it."""
+
+
+@contextlib.contextmanager
+def killed_at(monkeypatch: pytest.MonkeyPatch, name: str, call: int) -> Iterator[None]:
+    """End whoever calls `backup.name` for the `call`-th time; passes if nobody does."""
+    calls = [0]
+    real = getattr(backup, name)
+
+    def counting(*arguments: Any) -> Any:
+        calls[0] += 1
+        if calls[0] == call:
+            raise Killed
+        return real(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(backup, name, counting)
+        with contextlib.suppress(Killed):
+            yield
+
+
+def steps(monkeypatch: pytest.MonkeyPatch, data_dir: Path, place: Path) -> list[tuple[str, int]]:
+    """Return all moments at which a backup can be interrupted."""
+    calls: list[tuple[str, int]] = []
+
+    def counting(name: str, real: Callable[..., Any], *arguments: Any) -> Any:
+        calls.append((name, 1 + sum(name == called for called, _ in calls)))
+        return real(*arguments)
+
+    with monkeypatch.context() as patch:
+        for name in ("_take", "_write", "_verify", "sync_directory"):
+            patch.setattr(backup, name, partial(counting, name, getattr(backup, name)))
+        back_up(data_dir, place)
+    return calls
+
+
+def test_an_interrupted_backup_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(lambda: fill(tmp_path / "data"))
+    moments = steps(monkeypatch, tmp_path / "data", tmp_path / "whole")
+    assert len(moments) > 8
+    for i, (name, call) in enumerate(moments):
+        place = tmp_path / f"backup{i}"
+        with killed_at(monkeypatch, name, call):
+            back_up(tmp_path / "data", place)
+        if (name, call) != moments[-1]:  # the last syncs the name of what is complete
+            with pytest.raises(UndefinedFile, match="no complete backup"):
+                restore(place, tmp_path / f"copy{i}")
+            assert not (tmp_path / f"copy{i}").exists()
+        back_up(tmp_path / "data", place)  # takes up what is there
+        restore(place, tmp_path / f"copy{i}")
+    run(lambda: _equal(tmp_path / "data", tmp_path / "copy0"))
+
+
+async def _equal(one: Path, other: Path) -> None:
+    assert await contents(one) == await contents(other) == list(range(10))
+
+
+def test_an_interrupted_backup_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def more() -> None:
+        controller = await open_at(tmp_path / "data", segment_records=3)
+        lower = controller.upper(U1)
+        await put(controller, write(U1, lower, lower + 1, ((lower, "y"), lower, 1)))
+        await controller.settle()
+        await controller.close()
+
+    run(lambda: fill(tmp_path / "data"))
+    back_up(tmp_path / "data", tmp_path / "first")
+    run(more)
+    shutil.copytree(tmp_path / "first", tmp_path / "again")
+    moments = steps(monkeypatch, tmp_path / "data", tmp_path / "again")
+    for i, (name, call) in enumerate(moments[:-2]):
+        place = tmp_path / f"backup{i}"
+        shutil.copytree(tmp_path / "first", place)
+        with killed_at(monkeypatch, name, call):
+            back_up(tmp_path / "data", place)
+        restore(place, tmp_path / f"copy{i}")
+    run(lambda: _holds(tmp_path / "copy0", 10))
+    restore(tmp_path / "again", tmp_path / "last")
+    run(lambda: _holds(tmp_path / "last", 11))
+
+
+async def _holds(directory: Path, rows: int) -> None:
+    assert len(await contents(directory)) == rows
+
+
+def test_a_second_backup_takes_only_new_files(tmp_path: Path) -> None:
+    run(lambda: fill(tmp_path / "data"))
+    back_up(tmp_path / "data", tmp_path / "backup")
+    batches = {path: path.stat() for path in (tmp_path / "backup" / "blob").rglob("*.parquet")}
+    assert batches
+    for path, found in batches.items():  # links, as both are on one file system
+        assert found.st_nlink == 2, path
+        path.unlink()
+        shutil.copy(tmp_path / "data" / path.relative_to(tmp_path / "backup"), path)
+        os.utime(path, (1, 1))
+    back_up(tmp_path / "data", tmp_path / "backup")
+    assert all(path.stat().st_mtime == 1 for path in batches)
+
+
+def test_a_file_of_a_backup_that_is_not_what_it_was_is_named(tmp_path: Path) -> None:
+    run(lambda: fill(tmp_path / "data"))
+    place = tmp_path / "backup"
+    for file in back_up(tmp_path / "data", place).files:
+        path = place / file.stored
+        whole = path.read_bytes()
+        for damaged in (whole[:-1], whole[:-1] + bytes([whole[-1] ^ 1]), None):
+            path.unlink()  # it may be a link to the source's
+            if damaged is not None:
+                path.write_bytes(damaged)
+            with pytest.raises(DataCorrupted, match=path.name):
+                restore(place, tmp_path / "copy")
+            assert not (tmp_path / "copy").exists()
+            path.write_bytes(whole)
+    manifest = place / "backup.json"
+    whole = manifest.read_bytes()
+    for offset in range(0, len(whole), 7):
+        flipped = bytearray(whole)
+        flipped[offset] ^= 1
+        manifest.write_bytes(flipped)
+        with pytest.raises(DatabaseError):
+            restore(place, tmp_path / "copy")
+    manifest.write_bytes(whole)
+    restore(place, tmp_path / "copy")
+    assert json.loads(whole)["backup"]["version"] == 1
+
+
+def test_a_backup_keeps_to_its_own_place(tmp_path: Path) -> None:
+    run(lambda: fill(tmp_path / "data"))
+    run(lambda: fill(tmp_path / "other"))
+    back_up(tmp_path / "data", tmp_path / "backup")
+    with pytest.raises(DuplicateFile, match="another database"):
+        back_up(tmp_path / "other", tmp_path / "backup")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").write_text("mine")
+    with pytest.raises(DuplicateFile, match="not empty"):
+        back_up(tmp_path / "data", tmp_path / "full")
+    with pytest.raises(DuplicateFile, match="not empty"):
+        restore(tmp_path / "backup", tmp_path / "full")
+    restore(tmp_path / "backup", tmp_path / "copy")
+    with pytest.raises(DuplicateFile, match="another database"):
+        back_up(tmp_path / "copy", tmp_path / "backup")
+    refused = foreshore("restore", str(tmp_path / "data"), str(tmp_path / "new"))
+    assert refused.returncode == 1
+    assert "no complete backup" in refused.stderr
+    assert "Traceback" not in refused.stderr

@@ -1,0 +1,195 @@
+"""Inspection: it shows what there is, and names what is damaged, whichever file it is."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from foreshore.server.main import main
+from foreshore.storage.directory import look
+from foreshore.storage.inspection import Inspection, inspect
+from tests.files.writing import busy, create, written
+from tests.harness import until
+from tests.storage.harness import ROWS, U1, U2, abandon, open_at, put, run, write
+
+
+async def fill(directory: Path) -> None:
+    """Make a database as a kill leaves it: batches, sealed segments, an open one, a spent id."""
+    controller = await open_at(directory, segment_records=3)
+    await controller.create(U1, ROWS)
+    await controller.create(U2, ROWS)
+    for time in range(30):
+        await put(controller, write(U1, time, time + 1, ((time % 7, "x" * time), time, 1)))
+    await controller.settle()
+    await controller.drop(U2)
+    await controller.close()
+    controller = await open_at(directory, segment_records=3, compacting=False)
+    for time in range(30, 36):
+        await put(controller, write(U1, time, time + 1, ((time, "tail"), time, 1)))
+    await abandon(controller)
+    await controller._consensus.close()
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("inspected") / "data"
+    run(lambda: fill(directory))
+    return directory
+
+
+def command(directory: Path, *options: str) -> Result:
+    return CliRunner().invoke(main, ["inspect", str(directory), *options])
+
+
+def test_what_there_is_is_shown(filled: Path) -> None:
+    before = {p: p.read_bytes() for p in filled.rglob("*") if p.is_file()}
+    result = command(filled, "--verify")
+    assert result.exit_code == 0, result.output
+    assert "verified, all of it is whole" in result.output
+    shown = json.loads(command(filled, "--verify", "--json").output)
+    (shard,) = shown["collections"]
+    assert (shard["id"], shard["since"], shard["upper"]) == (U1, 0, 36)
+    assert (shard["rows"], shard["times"]) == (36, [0, 35])
+    assert sum(batch["rows"] for batch in shard["batches"]) + shard["tail_rows"] == 36
+    assert {grant["mode"] for grant in shard["capabilities"]} == {"read", "write"}
+    assert shard["columns"] == {"k": "int64", "v": "string"}
+    assert shown["epoch"] == 2
+    assert not shown["segments"][-1]["sealed"]
+    assert not shown["damages"]
+    assert not shown["unreferenced"]
+    assert {p: p.read_bytes() for p in filled.rglob("*") if p.is_file()} == before
+
+
+def kinds(directory: Path) -> dict[str, Path]:
+    """Return a file of each kind."""
+    log = sorted((directory / "log").glob("*.log"))
+    return {
+        "batch": next((directory / "blob").rglob("*.parquet")),
+        "sealed": log[0],
+        "open": log[-1],
+        "fence": directory / "log" / "fence",
+        "consensus": directory / "consensus.sqlite",
+    }
+
+
+def flip(path: Path) -> None:
+    """Change a bit in the middle; in consensus within what its states say, wherever that is."""
+    data = bytearray(path.read_bytes())
+    states = [found.end() for found in re.finditer(rb'"upper":', data)]
+    for offset in states or [len(data) // 2]:
+        data[offset] ^= 1
+    path.write_bytes(data)
+
+
+def cut(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: 50 if path.suffix == ".log" else len(data) // 2])
+
+
+DAMAGES: dict[str, Callable[[Path], None]] = {"flip": flip, "cut": cut, "remove": Path.unlink}
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+@pytest.mark.parametrize("kind", ["batch", "sealed", "open", "fence", "consensus"])
+def test_damage_is_named(filled: Path, tmp_path: Path, kind: str, how: str) -> None:
+    directory = tmp_path / "data"
+    shutil.copytree(filled, directory)
+    path = kinds(directory)[kind]
+    DAMAGES[how](path)
+    result = command(directory, "--verify", "--json")
+    assert result.exit_code == 1, result.output
+    assert isinstance(result.exception, SystemExit), result.exc_info
+    damages = json.loads(result.output)["damages"]
+    named = [d for d in damages if d["file"] == path.relative_to(directory).as_posix()]
+    assert named, damages
+    if kind in ("batch", "sealed", "open") and how != "remove":
+        size = max(path.stat().st_size, kinds(filled)[kind].stat().st_size)
+        assert all(0 <= d["offset"] <= size for d in named), named
+    text = command(directory, "--verify")
+    assert text.exit_code == 1
+    assert f"DAMAGED {named[0]['file']}" in text.output
+
+
+def summary(found: Inspection) -> object:
+    assert found.states is not None
+    states = found.states
+    return (states.log, states.epoch, states.identity, states.traces, found.segments, found.shards)
+
+
+@pytest.mark.parametrize("kind", ["batch", "sealed", "open", "consensus"])
+def test_a_bit_that_flips_anywhere_is_noticed(filled: Path, tmp_path: Path, kind: str) -> None:
+    directory = tmp_path / "data"
+    shutil.copytree(filled, directory)
+    path = kinds(directory)[kind]
+    whole = path.read_bytes()
+    right = summary(inspect(filled, verify=True))
+    chosen = random.Random(kind)
+    flips = 8 if kind == "batch" else 60  # each is looked at in a process of its own
+    for offset in sorted(chosen.sample(range(len(whole)), flips)):
+        damaged = bytearray(whole)
+        damaged[offset] ^= 1 << chosen.randrange(8)
+        path.write_bytes(damaged)
+        found = inspect(directory, verify=True)
+        if not found.damages:  # SQLite's files have bytes that mean nothing
+            assert kind == "consensus"
+            assert summary(found) == right, offset
+
+
+def test_an_orphan_is_listed_and_is_no_damage(filled: Path, tmp_path: Path) -> None:
+    directory = tmp_path / "data"
+    shutil.copytree(filled, directory)
+    for orphan in ("blob/u9/000001-000001.parquet", "log/000000000099-000001.log"):
+        (directory / orphan).parent.mkdir(exist_ok=True)
+        (directory / orphan).write_bytes(b"left behind")
+    result = command(directory, "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.output)["unreferenced"] == [
+        "blob/u9/000001-000001.parquet",
+        "log/000000000099-000001.log",
+    ]
+
+
+def test_a_row_that_is_less_than_not_there_is_noticed(tmp_path: Path) -> None:
+    async def main() -> None:
+        controller = await open_at(tmp_path / "data")
+        await controller.create(U1, ROWS)
+        row = (1, "a")
+        await put(controller, write(U1, 0, 9, (row, 2, 1), (row, 4, -2), (row, 6, 1)))
+        await controller.close()
+
+    run(main)
+    assert not inspect(tmp_path / "data").damages
+    (damage,) = inspect(tmp_path / "data", verify=True).damages
+    assert damage.message == "u1 has a row -1 times"
+
+
+def test_what_is_no_data_directory_is_said_to_be_none(tmp_path: Path) -> None:
+    for place in (tmp_path, tmp_path / "nowhere"):
+        result = command(place)
+        assert result.exit_code == 1
+        assert "is not a data directory" in result.output
+        assert isinstance(result.exception, SystemExit)
+
+
+def test_a_directory_that_serves_is_whole_and_has_names(data_dir: Path) -> None:
+    with busy(data_dir) as server:
+        with server.connect() as connection:
+            create(connection)
+        with written(server):
+            until(lambda: any((data_dir / "blob").rglob("*.parquet")), "it compacts", 60)
+            for _ in range(5):
+                found = inspect(data_dir, verify=True)
+                assert found.damages == []
+                assert look(data_dir).epoch == 1
+        shown = json.loads(command(data_dir, "--json").output)
+    names = {shard["name"] for shard in shown["collections"]}
+    assert {"foreshore.public.every", "foreshore.public.sums", "the catalog"} <= names
+    stopped = command(data_dir, "--verify")
+    assert stopped.exit_code == 0, stopped.output
