@@ -1,0 +1,272 @@
+"""What a collection consists of in a Foreshore data directory: its files, found as format.md says.
+
+The directory is only read, and the server may run or not. No lease keeps files while they are read,
+so `reading` begins again where the compacter has taken one away meanwhile. Needs pyarrow, to read
+the names in the catalog and to lay down the end of the log as one more Parquet file.
+"""
+
+import argparse
+import base64
+import json
+import sqlite3
+import struct
+import tempfile
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+States = dict[str, dict[str, Any]]
+STATES = ("log", "shard")  # those that say where the data is
+
+
+class Unreadable(Exception):
+    """The collection or the time cannot be read, or the files are damaged."""
+
+
+@dataclass
+class Shard:
+    """A collection: its updates are those in `files` and those in `messages`, each in one."""
+
+    since: int = 0  # readable from here
+    upper: int = 0  # up to before here
+    sealed: int = 0  # the end of the batches
+    schema: bytes = b""  # Arrow's, of updates, in IPC form
+    files: list[str] = field(default_factory=list)
+    messages: list[memoryview] = field(default_factory=list)  # Arrow record batches without schema
+
+
+def reading(data_dir: Path, name: str, as_of: int | None, read: Callable[..., Any]) -> Any:
+    """Return `read(files, as_of)` for the collection; `as_of` None is its last readable time.
+
+    `read` must be done with the Parquet files when it returns: the rows as of `as_of` are what the
+    updates with `__time <= as_of` add up to.
+    """
+    while True:
+        before = states(data_dir)
+        try:
+            shards = log(data_dir, before)
+            shard = shards.get(resolve(shards, name))
+            if shard is None:
+                raise Unreadable(f"{name} has no shard")
+            time = shard.upper - 1 if as_of is None else as_of
+            if not shard.since <= time < shard.upper:
+                raise Unreadable(f"{name} is readable from {shard.since} and before {shard.upper}")
+            with tempfile.TemporaryDirectory() as place:
+                found = read([*shard.files, *tail_file(shard, Path(place))], time)
+            if states(data_dir)["log"]["epoch"] == before["log"]["epoch"]:
+                return found  # else the end of the log may be one that its next owner cut off
+        except Exception:
+            if named(data_dir, before) <= named(data_dir, states(data_dir)):
+                raise  # nothing was taken away, so that was no file missing on account of it
+
+
+def states(data_dir: Path) -> States:
+    """Return the last version of every state, all as of one moment."""
+    path = data_dir.absolute() / "consensus.sqlite"
+    wal = Path(f"{path}-wal")
+    while True:
+        alone = not wal.exists()  # no server runs: SQLite needs to make no file beside it
+        mode = "mode=ro&immutable=1" if alone else "mode=ro"
+        with closing(sqlite3.connect(f"{path.as_uri()}?{mode}", uri=True)) as connection:
+            heads = connection.execute("SELECT key, max(seqno), data FROM version GROUP BY key")
+            found = {
+                key: json.loads(data) for key, _, data in heads if key.partition("/")[0] in STATES
+            }
+        if not (alone and wal.exists()):
+            return found
+
+
+def named(data_dir: Path, found: States) -> set[str]:
+    """Return all files that the states name."""
+    batches = [batch["key"] for state in found.values() for batch in state.get("batches", ())]
+    segments = [segment_path(data_dir, each) for each in found["log"]["segments"]]
+    return {*(str(data_dir / "blob" / key) for key in batches), *map(str, segments)}
+
+
+def segment_path(data_dir: Path, segment: dict[str, Any]) -> Path:
+    """Return where the segment of the log is."""
+    return data_dir / "log" / f"{segment['number']:012}-{segment['epoch']:06}.log"
+
+
+def log(data_dir: Path, found: States) -> dict[str, Shard]:
+    """Return every shard, by id: from its batches and from all that the log says."""
+    shards: dict[str, Shard] = {}
+    for key, state in found.items():
+        if key.startswith("shard/") and not state["dropped"]:
+            batches = state["batches"]
+            sealed = batches[-1]["upper"] if batches else 0
+            shards[state["id"]] = Shard(
+                since=max((batch["since"] for batch in batches), default=0),
+                upper=sealed,
+                sealed=sealed,
+                schema=base64.b64decode(state["schema"]),
+                files=[str(data_dir / "blob" / batch["key"]) for batch in batches],
+            )
+    for segment in found["log"]["segments"]:
+        for kind, payload in records(segment_path(data_dir, segment), segment):
+            if kind == 1:
+                (_, entries, _), _ = unpack(payload)
+                for id, schema, _, upper, _, _ in entries:
+                    shard = shards.setdefault(id, Shard(schema=schema))
+                    shard.upper = max(shard.upper, upper)
+            elif kind == 2:
+                replay(shards, payload)
+    return shards
+
+
+def replay(shards: dict[str, Shard], payload: memoryview) -> None:
+    """Take up one group of the log."""
+    (length,) = struct.unpack_from("<I", payload)
+    events, _ = unpack(payload[4 : 4 + length])
+    messages = payload[4 + length + -(4 + length) % 8 :]
+    for kind, *said in events:
+        if kind == "Created":
+            shards[said[0]] = Shard(schema=said[1])
+        elif kind == "Dropped":
+            shards.pop(said[0], None)
+        elif kind == "Advanced":
+            for id, upper in said[0]:
+                if id in shards:
+                    shards[id].upper = max(shards[id].upper, upper)
+        elif kind == "Appended":
+            for id, _, upper, lengths in said[0]:
+                shard = shards.get(id, Shard())
+                for length in lengths:
+                    if upper > shard.sealed:
+                        shard.messages.append(messages[:length])
+                    messages = messages[length:]
+                shard.upper = max(shard.upper, upper)
+
+
+def records(path: Path, segment: dict[str, Any]) -> Iterator[tuple[int, memoryview]]:
+    """Yield kind and payload of the segment's records; raises Unreadable where one is damaged."""
+    data = memoryview(path.read_bytes())
+    if segment["length"] is not None:
+        data = data[: segment["length"]]
+        if zlib.crc32(data) != segment["checksum"]:
+            raise Unreadable(f"{path} is not what was sealed")
+    offset = 32
+    for sequence in count():
+        head = data[offset : offset + 32]
+        if len(head) < 32:
+            return
+        magic, kind, found, length, checksum, own = struct.unpack("<4sB3xQQII", head)
+        if (magic, found, own) != (b"FSR1", sequence, zlib.crc32(head[:28])):
+            raise Unreadable(f"{path} is damaged at offset {offset}")
+        payload = data[offset + 32 : offset + 32 + length]
+        offset += 32 + length + -length % 8
+        if offset > len(data):
+            return  # torn, and so never acknowledged
+        if zlib.crc32(payload) != checksum:
+            raise Unreadable(f"{path} is damaged in the record before offset {offset}")
+        yield kind, payload
+
+
+# Of MessagePack what the log uses: lengths of strings, bytes and arrays; integers.
+_LENGTHS = {0xC4: ">B", 0xC5: ">H", 0xC6: ">I", 0xD9: ">B", 0xDA: ">H", 0xDB: ">I"}
+_LENGTHS |= {0xDC: ">H", 0xDD: ">I"}
+_INTEGERS = {0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q"}
+_INTEGERS |= {0xD0: ">b", 0xD1: ">h", 0xD2: ">i", 0xD3: ">q"}
+
+
+def unpack(data: memoryview, at: int = 0) -> tuple[Any, int]:
+    """Return the MessagePack value that begins at offset `at`, and where it ends."""
+    tag = data[at]
+    at += 1
+    if tag < 0x80 or tag >= 0xE0:
+        return tag - (0x100 if tag >= 0xE0 else 0), at
+    if tag in (0xC0, 0xC2, 0xC3):
+        return {0xC0: None, 0xC2: False, 0xC3: True}[tag], at
+    if tag in _INTEGERS:
+        (integer,) = struct.unpack_from(_INTEGERS[tag], data, at)
+        return integer, at + struct.calcsize(_INTEGERS[tag])
+    if tag in _LENGTHS:
+        (length,) = struct.unpack_from(_LENGTHS[tag], data, at)
+        at += struct.calcsize(_LENGTHS[tag])
+    else:
+        length = tag & (0x1F if tag >= 0xA0 else 0x0F)
+    if tag in (0xDC, 0xDD) or 0x90 <= tag < 0xA0:
+        values = []
+        for _ in range(length):
+            value, at = unpack(data, at)
+            values.append(value)
+        return values, at
+    raw = bytes(data[at : at + length])
+    return raw if tag in (0xC4, 0xC5, 0xC6) else raw.decode(), at + length
+
+
+def tail_file(shard: Shard, place: Path) -> list[str]:
+    """Write the updates that are in no batch to a Parquet file like a batch's, if there are any."""
+    schema = pa.ipc.read_schema(pa.py_buffer(shard.schema))
+    taken = {"__time", "__diff"}
+    names = []
+    for name in schema.names[:-2]:
+        unique = name
+        for i in count(1):
+            if unique.casefold() not in taken:
+                break
+            unique = f"{name}_{i}"
+        taken.add(unique.casefold())
+        names.append(unique)
+    if shard.files and not shard.messages:
+        return []
+    batches = [pa.ipc.read_record_batch(pa.py_buffer(m), schema) for m in shard.messages]
+    table = pa.Table.from_batches(batches, schema).rename_columns([*names, "__time", "__diff"])
+    pq.write_table(table, place / "tail.parquet", version="2.6")
+    return [str(place / "tail.parquet")]
+
+
+def resolve(shards: dict[str, Shard], name: str) -> str:
+    """Return the id of `[[database.]schema.]name`, or the id itself, as the catalog has it now."""
+    if name in shards:
+        return name
+    catalog = shards["s1"]
+    schema = pa.ipc.read_schema(pa.py_buffer(catalog.schema))
+    tables = [pq.read_table(file) for file in catalog.files]
+    tables += [
+        pa.Table.from_batches([pa.ipc.read_record_batch(pa.py_buffer(message), schema)])
+        for message in catalog.messages
+    ]
+    rows: Counter[tuple[str, ...]] = Counter()
+    for table in tables:
+        collection, id, value, _, diffs = (column.to_pylist() for column in table.columns)
+        for *row, diff in zip(collection, id, value, diffs, strict=True):
+            rows[tuple(row)] += diff
+    live = {id: json.loads(value) for (what, id, value), n in rows.items() if n and what in KINDS}
+    wanted = ["foreshore", "public", *name.split(".")][-3:]
+    for item in live.values():
+        if "create_sql" in item and item["type"] in ("table", "materialized view"):
+            schema_of = live[item["schema"]]
+            if [live[schema_of["database"]]["name"], schema_of["name"], item["name"]] == wanted:
+                return str(item["id"])
+    raise Unreadable(f"there is no table or materialized view {'.'.join(wanted)}")
+
+
+KINDS = ("database", "schema", "item")
+
+
+def main(read: Callable[[list[str], int], pa.Table]) -> None:
+    """Run a reader from the command line: print the rows, or write them to a Parquet file."""
+    parser = argparse.ArgumentParser(description="Read a collection as of a time.")
+    parser.add_argument("data_dir", type=Path)
+    parser.add_argument("name", help="[[database.]schema.]name, or an id such as u7")
+    parser.add_argument("--as-of", type=int, help="milliseconds since 1970")
+    parser.add_argument("--output", type=Path, help="a Parquet file to write")
+    arguments = parser.parse_args()
+    try:
+        rows = reading(arguments.data_dir, arguments.name, arguments.as_of, read)
+    except Unreadable as error:
+        parser.exit(1, f"{error}\n")
+    if arguments.output:
+        pq.write_table(rows, arguments.output)
+    else:
+        for row in rows.to_pylist():
+            print(row)

@@ -1,0 +1,172 @@
+"""Open shards: what DuckDB, pandas and Spark read from the files is what SELECT ... AS OF says."""
+
+from __future__ import annotations
+
+import math
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+
+from foreshore.compute.spark_session import SparkOptions, start_spark
+from foreshore.server.text_columns import text_column
+from foreshore.storage.controller import ShardWrite
+from foreshore.types import arrow_type
+from foreshore.update import update_schema
+from tests.files.writing import TYPES, busy, create, written
+from tests.harness import ROOT, Server, java
+from tests.storage.harness import U1, open_at, put, run
+
+OPEN = ROOT / "docs" / "open"
+sys.path.append(str(OPEN))
+import foreshore_files  # noqa: E402
+import read_duckdb  # noqa: E402
+import read_pandas  # noqa: E402
+import read_spark  # noqa: E402
+
+Rows = Counter[tuple[str | None, ...]]
+Read = Callable[[list[str], int], pa.Table]
+NAMES = {name: f"foreshore.public.{name}" for name in TYPES}
+
+
+def rows_of(table: pa.Table, name: str) -> Rows:
+    """Return the rows of what a script has read, as the wire shows them."""
+    columns = [
+        text_column(column.combine_chunks().cast(arrow_type(type)), type, "UTC").to_pylist()
+        for column, type in zip(table.columns, TYPES[name], strict=False)
+    ]
+    diffs = table.column("__diff").to_pylist()
+    assert table.num_columns == len(columns) + 1
+    assert min(diffs, default=1) > 0
+    rows: Rows = Counter()
+    for row, diff in zip(zip(*columns, strict=True), diffs, strict=True):
+        assert row not in rows, f"{row} twice"
+        rows[row] = diff
+    return rows
+
+
+def text(cell: bytes | None) -> str | None:
+    return None if cell is None else cell.decode()
+
+
+def answer(connection: psycopg.Connection[Any], name: str, as_of: int) -> Rows:
+    """Return the rows that the server sends."""
+    result = connection.execute(f"SELECT * FROM {name} AS OF {as_of}".encode()).pgresult
+    assert result is not None
+    return Counter(
+        tuple(text(result.get_value(row, column)) for column in range(result.nfields))
+        for row in range(result.ntuples)
+    )
+
+
+def compare(server: Server, readers: dict[str, Read], pairs: int, spark_every: int) -> Counter[str]:
+    """Compare random collections at random times; return how often each was.
+
+    Spark reads one in `spark_every`: a job of it takes longer than all else together.
+    """
+    chosen = random.Random(5)
+    compared: Counter[str] = Counter()
+    with server.connect() as connection:
+        while compared.total() < pairs:
+            name = chosen.choice(list(TYPES))
+            shards = foreshore_files.log(server.data_dir, foreshore_files.states(server.data_dir))
+            shard = shards[foreshore_files.resolve(shards, name)]
+            if shard.upper <= shard.since:
+                continue  # nothing of the view is in the log yet
+            as_of = chosen.randrange(max(shard.since, shard.upper - 3_000), shard.upper)
+            connection.execute("BEGIN READ ONLY")  # holds the time for as long as it is looked at
+            try:
+                expected = answer(connection, name, as_of)
+            except psycopg.errors.InvalidParameterValue:
+                connection.execute("ROLLBACK")
+                continue  # it was just forgotten
+            for engine, read in readers.items():
+                if engine == "spark" and compared.total() % spark_every:
+                    continue
+                found = foreshore_files.reading(server.data_dir, NAMES[name], as_of, read)
+                rows = rows_of(found, name)
+                amiss = [*(rows - expected).items()][:2], [*(expected - rows).items()][:2]
+                assert rows == expected, f"{engine} reads {name} as of {as_of}: {amiss}"
+            connection.execute("COMMIT")
+            compared[name] += 1
+    return compared
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Read:
+    java()
+    session = start_spark(
+        SparkOptions(
+            tmp_path_factory.mktemp("spark") / "scratch",
+            configuration={"spark.sql.shuffle.partitions": "2"},
+        )
+    )
+    return partial(read_spark.contents, session)
+
+
+def check(data_dir: Path, spark: Read, pairs: int, *, spark_every: int) -> None:
+    readers = {"duckdb": read_duckdb.contents, "pandas": read_pandas.table, "spark": spark}
+    with busy(data_dir) as server:
+        with server.connect() as connection:
+            create(connection)
+        time.sleep(3)
+        with written(server):
+            compared = compare(server, readers, pairs, spark_every)
+        assert len(compared) == len(TYPES)
+        with server.connect() as connection:  # what the log says of each when it is closed
+            last = {name: connection.execute(f"SELECT * FROM {name}".encode()) for name in TYPES}
+            expected = {name: cursor.rowcount for name, cursor in last.items()}
+        files = list((data_dir / "blob").rglob("*.parquet"))
+        assert any(file.name > "000001-000020" for file in files), "nothing was merged"
+    for name in TYPES:  # the server is stopped
+        for read in readers.values():
+            table = foreshore_files.reading(data_dir, NAMES[name], None, read)
+            assert sum(table.column("__diff").to_pylist()) == expected[name]
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_zeros_of_either_sign_are_two_rows(tmp_path: Path, spark: Read, settled: bool) -> None:
+    schema = pa.schema([("d", pa.float64()), ("f", pa.float32()), ("l", pa.list_(pa.float64()))])
+    zeros = {"d": [-0.0, 0.0], "f": [0.0, -0.0], "l": [[0.0, math.nan], [-0.0, math.nan]]}
+
+    def rows(table: pa.Table) -> list[str]:
+        return sorted(repr([row["d"], row["f"], row["l"]]) for row in table.to_pylist())
+
+    async def fill() -> None:
+        controller = await open_at(tmp_path / "data")
+        await controller.create(U1, schema)
+        come = pa.table({**zeros, "__time": [0, 0], "__diff": [1, 1]}, update_schema(schema))
+        gone = pa.table({**zeros, "__time": [1, 1], "__diff": [-1, -1]}, update_schema(schema))
+        await put(controller, ShardWrite(U1, 0, 1, come), ShardWrite(U1, 1, 2, gone.slice(0, 1)))
+        if settled:
+            await controller.settle()
+        await controller.close()
+
+    run(fill)
+    both = pa.table(zeros, schema)
+    for read in (read_duckdb.contents, read_pandas.table, spark):
+        assert rows(foreshore_files.reading(tmp_path / "data", "u1", 0, read)) == rows(both)
+        assert rows(foreshore_files.reading(tmp_path / "data", "u1", 1, read)) == rows(
+            both.slice(1)
+        )
+        with pytest.raises(foreshore_files.Unreadable, match="readable from 0 and before 2"):
+            foreshore_files.reading(tmp_path / "data", "u1", 2, read)
+
+
+@pytest.mark.timeout(600)
+def test_the_files_say_what_the_server_says(data_dir: Path, spark: Read) -> None:
+    check(data_dir, spark, 30, spark_every=4)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_the_files_say_what_the_server_says_500_times(data_dir: Path, spark: Read) -> None:
+    check(data_dir, spark, 500, spark_every=1)
