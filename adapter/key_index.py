@@ -94,8 +94,8 @@ class KeyIndex:
                 valid = columns[i].is_valid()
                 kept = valid if kept is None else pc.and_(kept, valid)
             columns, diffs = [column.filter(kept) for column in columns], diffs.filter(kept)
-        schema = self._schema.append(rows.schema.field(rows.num_columns - 1))
-        return self.arrangement.prepare(pa.Table.from_arrays([*columns, diffs], schema=schema))
+        batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        return self.arrangement.prepare(batch, diffs)
 
     def hashes_of(self, keys: Sequence[pa.Array]) -> list[int]:
         """Return the hashes of keys, given as columns."""

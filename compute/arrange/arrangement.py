@@ -34,7 +34,7 @@ from foreshore.compute.arrange.merge import Merge
 from foreshore.compute.arrange.run import Ints, Run, Updates, concat, sort_and_consolidate
 from foreshore.errors import InternalError, ObjectNotInPrerequisiteState
 from foreshore.types import Datum, SqlType
-from foreshore.update import TIME, Timestamp, update_schema
+from foreshore.update import Timestamp, update_schema
 
 TAIL_ROWS = 2048
 TAIL_PARTS = 64
@@ -135,10 +135,9 @@ class Arrangement:
         runs = (*state.runs[:at], merged, *state.runs[at + 2 :])
         self._state = State(runs, state.tail, state.tail_hashes, state.upper)
 
-    def prepare(self, rows: pa.Table) -> Updates:
-        """Return rows with `__diff` as updates whose time is not known yet; many are sorted."""
-        times = pa.repeat(pa.scalar(0, pa.int64()), len(rows))
-        updates = self._updates_of(rows.add_column(rows.num_columns - 1, TIME, times))
+    def prepare(self, rows: pa.RecordBatch, diffs: pa.Array) -> Updates:
+        """Return rows as updates whose time is not known yet; many are sorted."""
+        updates = self._hashed(rows, np.zeros(len(rows), np.int64), diffs)
         return sort_and_consolidate(updates, 0) if len(updates) > TAIL_ROWS else updates
 
     def insert_prepared(self, parts: Iterable[Updates], time: Timestamp, upper: Timestamp) -> None:
@@ -168,14 +167,15 @@ class Arrangement:
         columns = [column.combine_chunks() for column in table.columns]
         arrays = [c.chunk(0) if isinstance(c, pa.ChunkedArray) else c for c in columns]
         rows = pa.RecordBatch.from_arrays(arrays[:-2], schema=self.schema)
-        times, diffs = (a.to_numpy(zero_copy_only=False) for a in arrays[-2:])
-        keys = self._key_columns(rows)
+        return self._hashed(rows, arrays[-2].to_numpy(zero_copy_only=False), arrays[-1])
+
+    def _hashed(self, rows: pa.RecordBatch, times: Ints, diffs: pa.Array) -> Updates:
         return Updates(
             rows,
-            hash_columns(keys, self._key_types, len(rows)),
+            hash_columns(self._key_columns(rows), self._key_types, len(rows)),
             hash_columns(rows.columns, None, len(rows)),
             times,
-            diffs,
+            diffs.to_numpy(zero_copy_only=False),
         )
 
     def _spill(self) -> None:

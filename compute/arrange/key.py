@@ -12,7 +12,7 @@ looked up its values are compared as well. Rows are told apart by their 64-bit h
 
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -33,6 +33,7 @@ _B = 0xBF58476D1CE4E5B9
 _C = 0x94D049BB133111EB
 _NULL = 0x5851F42D4C957F2D
 _DAY = 86_400_000_000
+SHORT = 64  # bytes of one value, up to which Python's own arithmetic is as fast as NumPy's
 
 
 def _mix(words: Words) -> Words:
@@ -54,6 +55,13 @@ def _fold_one(hash: int, word: int) -> int:
 
 def hash_columns(columns: Sequence[pa.Array], types: Sequence[SqlType] | None, rows: int) -> Words:
     """Return a hash of each row of `columns`: as keys of SQL `types`, as rows if that is None."""
+    if rows == 1:  # NumPy's calls cost more than the work
+        row = (
+            int(word[0])
+            for i, column in enumerate(columns)
+            for word in column_words(column, types[i] if types is not None else None)
+        )
+        return np.array([hash_words(row)], np.uint64)
     hashes = np.full(rows, _SEED, np.uint64)
     with np.errstate(over="ignore"):
         for i, column in enumerate(columns):
@@ -75,7 +83,7 @@ def key_words(key: Sequence[Datum], types: Sequence[SqlType]) -> tuple[int, ...]
     return words
 
 
-def hash_words(words: Sequence[int]) -> int:
+def hash_words(words: Iterable[int]) -> int:
     """Return what `hash_columns` gives for a key of these words."""
     hash = _SEED
     for word in words:
@@ -91,17 +99,20 @@ def datum_words(datum: Datum, type: SqlType) -> tuple[int, ...]:
             return (datum & _MASK,)
         case "text" | "varchar" | "bpchar" | "name" if isinstance(datum, str):
             data = datum.encode()
-            if len(data) <= 8:
-                return (_string_word_short(data),)
+            if len(data) <= SHORT:
+                return (_string_word(data),)
     words = column_words(to_array([datum], type), type)
     return tuple(int(word[0]) for word in words)
 
 
-def _string_word_short(data: bytes) -> int:
-    if not data:
-        return _fold_one(0, 0)
-    word = int.from_bytes(data, "little") << (64 - 8 * len(data)) & _MASK
-    return _fold_one(_fold_one(0, word), len(data))
+def _string_word(data: bytes) -> int:
+    """Return what `_bytes_word` gives for one value."""
+    total = 0
+    for start in range(0, len(data), 8):
+        part = data[start : start + 8]
+        word = int.from_bytes(part, "little") << (64 - 8 * len(part)) & _MASK
+        total += _fold_one(start // 8 * _C & _MASK, word)
+    return _fold_one(total & _MASK, len(data))
 
 
 def column_words(column: pa.Array, type: SqlType | None) -> list[Words]:
@@ -195,6 +206,11 @@ def _bytes_word(column: pa.Array) -> Words:
     rows = len(column)
     if not rows:
         return np.empty(0, np.uint64)
+    if rows == 1:
+        value = column[0].as_py() or b""
+        short = value.encode() if isinstance(value, str) else value
+        if len(short) <= SHORT:
+            return np.array([_string_word(short)], np.uint64)
     buffers = column.buffers()
     offsets = np.frombuffer(buffers[1], np.int32)[column.offset : column.offset + rows + 1]
     starts = offsets[:-1].astype(np.int64)
