@@ -82,6 +82,12 @@ class Transaction:
         if written.rows.num_rows:
             self.writes.setdefault(id, []).append(written)
 
+    def unwrite(self, id: GlobalId) -> None:
+        """Forget what is written to `id`."""
+        self.writes.pop(id, None)
+        for key in [key for key in self.own if key[0] == id]:
+            del self.own[key]
+
     def reads_own_writes(self, shards: Iterable[GlobalId]) -> bool:
         """Whether what comes from `shards` looks different to this transaction."""
         return not self.writes.keys().isdisjoint(shards) or (

@@ -658,6 +658,13 @@ class AlterTableStatement(Syntax):
     if_exists: bool
 
 
+class TruncateStatement(Syntax):
+    """TRUNCATE; CASCADE and RESTRICT are the same, as nothing refers to a table's rows."""
+
+    tables: tuple[TableRef, ...]
+    restart_identity: bool
+
+
 class CreateViewStatement(Syntax):
     """CREATE [MATERIALIZED] VIEW; `at` and `end` enclose the query's text."""
 
@@ -895,6 +902,7 @@ StatementSyntax: TypeAlias = (
     | CopyStatement
     | CreateTableStatement
     | AlterTableStatement
+    | TruncateStatement
     | CreateViewStatement
     | CreateIndexStatement
     | CreateNamespaceStatement

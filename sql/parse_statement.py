@@ -32,7 +32,6 @@ _NOT_OURS = frozenset(
         "reindex",
         "revoke",
         "security",
-        "truncate",
         "vacuum",
     ]
 )
@@ -420,6 +419,7 @@ _STATEMENTS: dict[str, Parse] = {
     "update": StatementParser._update,
     "delete": StatementParser._delete,
     "merge": StatementParser._merge,
+    "truncate": StatementParser.truncate,
     "copy": StatementParser._copy,
     "create": StatementParser.create,
     "drop": StatementParser.drop,

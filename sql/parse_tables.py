@@ -189,6 +189,26 @@ class TableParser(QueryParser):
             self.fail()
         self.unsupported(f"ALTER TABLE ... {self.token.value.upper()}")
 
+    # --- TRUNCATE
+
+    def truncate(self) -> ast.StatementSyntax:
+        """Parse TRUNCATE."""
+        self.expect("truncate")
+        self.accept("table")
+        tables = self.list_of(self._truncated_table)
+        restart = self.at_word("restart")
+        if self.at_word("restart", "continue"):
+            self.expect(self.token.value, "identity")
+        if not self.accept("cascade"):
+            self.accept("restrict")
+        return ast.TruncateStatement(tables, restart)
+
+    def _truncated_table(self) -> ast.TableRef:
+        self.accept("only")
+        table = self.table_name()
+        self.accept_symbol("*")
+        return table
+
     # --- options
 
     def _options(self) -> dict[str, str]:

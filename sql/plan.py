@@ -282,6 +282,11 @@ class AlterTable:
 
 
 @dataclass(frozen=True, slots=True)
+class Truncate:
+    tables: tuple[GlobalId, ...]  # each once
+
+
+@dataclass(frozen=True, slots=True)
 class CreateView:
     name: Name
     query: Query
@@ -491,6 +496,7 @@ Plan: TypeAlias = (
     | CreateSchema
     | CreateTable
     | AlterTable
+    | Truncate
     | CreateView
     | CreateMaterializedView
     | CreateIndex

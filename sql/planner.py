@@ -110,6 +110,8 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return table.bind_create_table(planning, tree)
         case ast.AlterTableStatement():
             return table.bind_alter_table(planning, tree)
+        case ast.TruncateStatement():
+            return table.bind_truncate(planning, tree)
         case ast.CreateViewStatement():
             return ddl.bind_create_view(planning, tree)
         case ast.CreateIndexStatement():

@@ -18,7 +18,11 @@ from foreshore.adapter.key_index import KeyIndex
 from foreshore.adapter.local import split_diffs
 from foreshore.adapter.sequence.create import named_constraints
 from foreshore.adapter.sequence.drop import describe
-from foreshore.adapter.sequence.tables import first_failing, unique_constraints
+from foreshore.adapter.sequence.tables import (
+    committed_rows,
+    first_failing,
+    unique_constraints,
+)
 from foreshore.adapter.violations import check_is_violated, key_is_there_twice, nulls_there
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item
@@ -29,7 +33,7 @@ from foreshore.errors import DependentObjectsStillExist
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import AlterTable
 from foreshore.types import RelationDesc
-from foreshore.update import DIFF, TIME, Timestamp
+from foreshore.update import TIME, Timestamp
 
 if TYPE_CHECKING:
     from foreshore.adapter.session import Session
@@ -160,7 +164,7 @@ async def _verify(
     if not (keys or checks or required):
         return False
     coordinator, transaction = session.coordinator, session.begin()
-    committed = await _committed(session, table.id, old.desc, time)
+    committed = await committed_rows(session, table.id, old.desc, time)
     own = [part.rows for part in transaction.writes.get(table.id, ())]
 
     def verify() -> list[KeyIndex]:
@@ -186,21 +190,6 @@ async def _verify(
     for index in await blocking.run(coordinator.executor, verify):
         transaction.built[table.id, index.constraint.name] = index
     return True
-
-
-async def _committed(
-    session: "Session", id: GlobalId, desc: RelationDesc, time: Timestamp
-) -> pa.Table:
-    """Return the table's rows with `__diff` at `time`, without what the transaction has written."""
-    coordinator = session.coordinator
-    if id not in coordinator.capabilities:
-        schema = desc.stored_schema().append(pa.field(DIFF, pa.int64(), nullable=False))
-        return schema.empty_table()
-    snapshot = coordinator.storage.snapshot(coordinator.capabilities[id][0], time)
-    try:
-        return await snapshot.rows()
-    finally:
-        snapshot.release()
 
 
 def _together(committed: pa.Table, own: list[pa.Table], desc: RelationDesc) -> pa.Table:

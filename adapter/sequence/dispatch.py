@@ -11,6 +11,7 @@ from foreshore.adapter.sequence.explain import explain
 from foreshore.adapter.sequence.insert import delete, insert, merge, update
 from foreshore.adapter.sequence.peek import select
 from foreshore.adapter.sequence.subscribe import subscribe
+from foreshore.adapter.sequence.truncate import truncate
 from foreshore.adapter.variables import split_dotted
 from foreshore.errors import FeatureNotSupported, InvalidTextRepresentation
 from foreshore.sql.parse import Statement as Syntax
@@ -53,6 +54,7 @@ from foreshore.sql.plan import (
     ShowCreate,
     ShowVariable,
     Subscribe,
+    Truncate,
     Unlisten,
     Update,
 )
@@ -125,6 +127,9 @@ async def run(
         case AlterTable():
             session.begin().require_writable("ALTER TABLE")
             return await alter.alter_table(session, plan)
+        case Truncate():
+            session.begin().require_writable("TRUNCATE TABLE")
+            return await truncate(session, plan)
         case _:
             session.begin().require_writable(_verb(plan))
             return _define(session, plan)

@@ -26,7 +26,7 @@ from foreshore.expr.evaluate import outcome
 from foreshore.expr.ir import Scalar
 from foreshore.ids import GlobalId
 from foreshore.types import RelationDesc
-from foreshore.update import DIFF
+from foreshore.update import DIFF, Timestamp
 
 if TYPE_CHECKING:
     from foreshore.adapter.session import Session
@@ -180,3 +180,18 @@ def own_index(session: "Session", id: GlobalId, constraint: Unique) -> tuple[Arr
 def count(rows: pa.Table) -> int:
     """Return how many rows there are, each as often as its `__diff` says."""
     return int(pc.sum(rows.column(DIFF)).as_py() or 0)
+
+
+async def committed_rows(
+    session: "Session", id: GlobalId, desc: RelationDesc, time: Timestamp
+) -> pa.Table:
+    """Return a table's rows with `__diff` at `time`, without what the transaction has written."""
+    coordinator = session.coordinator
+    if id not in coordinator.capabilities:
+        schema = desc.stored_schema().append(pa.field(DIFF, pa.int64(), nullable=False))
+        return schema.empty_table()
+    snapshot = coordinator.storage.snapshot(coordinator.capabilities[id][0], time)
+    try:
+        return await snapshot.contents()
+    finally:
+        snapshot.release()

@@ -37,7 +37,7 @@ from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
 from foreshore.sql.catalog_reader import ItemView
 from foreshore.sql.coerce import assign
 from foreshore.sql.keywords import quote_identifier
-from foreshore.sql.plan import AlterTable, CreateTable, Name
+from foreshore.sql.plan import AlterTable, CreateTable, Name, Truncate
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.scope import Scope, Slot, Table
 from foreshore.sql.type_names import type_of_name
@@ -284,6 +284,26 @@ def constraint_rule(names: tuple[str, ...], constraint: Constraint) -> str:
     return f"UNIQUE {nulls}({columns})"
 
 
+# --- TRUNCATE ------------------------------------------------------------------------------
+
+
+def bind_truncate(planning: Planning, statement: ast.TruncateStatement) -> Truncate:
+    """Return the plan of TRUNCATE."""
+    items = []
+    for ref in statement.tables:
+        with located(ref.at):
+            item = planning.catalog.resolve_item(ref.name)
+        _require_table(item)
+        items.append(item)
+    return Truncate(tuple(dict.fromkeys(item.id for item in items)))
+
+
+def _require_table(item: ItemView) -> None:
+    if item.kind != "table":
+        code = "42501" if item.kind == "builtin" else None
+        raise WrongObjectType(f'"{item.name.item}" is not a table', sqlstate=code)
+
+
 # --- ALTER TABLE ---------------------------------------------------------------------------
 
 
@@ -296,9 +316,7 @@ def bind_alter_table(planning: Planning, statement: ast.AlterTableStatement) -> 
         if not statement.if_exists:
             raise
         return AlterTable(None, None, (f"{error.message}, skipping",))
-    if item.kind != "table":
-        code = "42501" if item.kind == "builtin" else None
-        raise WrongObjectType(f'"{item.name.item}" is not a table', sqlstate=code)
+    _require_table(item)
     edit = _Edit(item)
     for action in statement.actions:
         edit.apply(action)

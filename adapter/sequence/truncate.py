@@ -1,0 +1,36 @@
+"""TRUNCATE: all rows of some tables go at one time.
+
+It is a DELETE of everything that takes the tables first: nobody writes to them until the
+transaction has ended, so it need not lose a race. What the transaction itself has written to them
+is forgotten. The rows are retracted in bulk, so whatever follows the tables follows this, too.
+"""
+
+from typing import TYPE_CHECKING
+
+from foreshore.adapter.client import Completed
+from foreshore.adapter.local import negated
+from foreshore.adapter.sequence.tables import committed_rows, table_desc, write_rows
+from foreshore.adapter.sequence.times import read_time
+from foreshore.sql.plan import Truncate
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session import Session
+
+
+async def truncate(session: "Session", plan: Truncate) -> Completed:
+    """Run TRUNCATE."""
+    transaction = session.begin()
+    coordinator = session.coordinator
+    known = [id for id in plan.tables if id in coordinator.state.objects]
+    if known:
+        transaction.locked = True
+        await coordinator.locks.acquire(known, transaction)
+        if transaction.time is None:  # what is retracted is the newest, at any isolation
+            transaction.isolation = "strict serializable"
+        time = read_time(session, known, None, ())
+    for id in plan.tables:
+        transaction.unwrite(id)
+        if id in known:
+            rows = await committed_rows(session, id, table_desc(session, id), time)
+            await write_rows(session, id, negated(rows))
+    return Completed("TRUNCATE TABLE")
