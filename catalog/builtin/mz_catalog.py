@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from foreshore.catalog.builtin.pg_catalog import (
+from foreshore.catalog.builtin.definitions import (
     constraint_definition,
     index_definition,
     key_definition,

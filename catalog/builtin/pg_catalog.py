@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from foreshore.catalog.builtin.columns import PG_CATALOG
+from foreshore.catalog.builtin.definitions import index_definition, key_definition
 from foreshore.catalog.builtin.relation import Builtin, Declaration, Row, World, nothing
-from foreshore.catalog.item import Database, Item, NamedConstraint, Role
-from foreshore.constraint import Constraint, Unique
+from foreshore.catalog.item import Database, Item, Role
+from foreshore.constraint import Unique
 from foreshore.expr.split import columns_used
 from foreshore.ids import GlobalId
 from foreshore.types import TEXT, TYPES, ColumnType, RelationDesc, oid_of, typmod_of
@@ -77,7 +78,7 @@ def _class(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
             "relispopulated": True,
             "relreplident": "n" if index else "d",
         }
-    for item, named, key in _keys(world):
+    for item, named, key in world.keys:
         yield {
             "oid": named.oid,
             "relname": named.name,
@@ -115,7 +116,7 @@ def _attribute(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
         else:
             default = world.default_of if item.type == "table" else None
             yield from _attributes(item.oid, world.desc_of(item.id), item.id, default)
-    for item, named, key in _keys(world):
+    for item, named, key in world.keys:
         desc = world.desc_of(item.id)
         for number, position in enumerate(key.columns, 1):
             column = ColumnType(desc.columns[position].type)
@@ -202,7 +203,7 @@ def _index(world: World) -> Iterator[Row]:
             "indexprs": ", ".join(texts) or None,
         }
 
-    for item, named, unique in _keys(world):
+    for item, named, unique in world.keys:
         places = [i + 1 for i in unique.columns]
         yield {
             "indexrelid": named.oid,
@@ -221,13 +222,6 @@ def _index(world: World) -> Iterator[Row]:
             "indclass": [0] * len(places),
             "indoption": [0] * len(places),
         }
-
-
-def _keys(world: World) -> Iterator[tuple[Item, NamedConstraint, Unique]]:
-    """Yield the unique constraints, which have indexes of the same names and oids."""
-    for item, named, constraint in world.constraints:
-        if isinstance(constraint, Unique):
-            yield item, named, constraint
 
 
 def _constraint(world: World) -> Iterator[Row]:
@@ -255,32 +249,6 @@ def _constraint(world: World) -> Iterator[Row]:
                 "conkey": tuple(i + 1 for i in sorted(columns_used(constraint.condition))),
                 "conbin": constraint.text,
             }
-
-
-def constraint_definition(
-    world: World, item: Item, constraint: Constraint, *, pretty: bool = False
-) -> str:
-    """Return the constraint as PostgreSQL's pg_get_constraintdef words it."""
-    if not isinstance(constraint, Unique):
-        return f"CHECK ({constraint.text})" if pretty else f"CHECK (({constraint.text}))"
-    names = world.desc_of(item.id).names
-    columns = ", ".join(quoted(names[i]) for i in constraint.columns)
-    if constraint.primary:
-        return f"PRIMARY KEY ({columns})"
-    nulls = "" if constraint.nulls_distinct else "NULLS NOT DISTINCT "
-    return f"UNIQUE {nulls}({columns})"
-
-
-def key_definition(world: World, item: Item, key: Unique) -> str:
-    """Return the index of a unique constraint as PostgreSQL's pg_get_indexdef words it."""
-    names = world.desc_of(item.id).names
-    columns = ", ".join(quoted(names[i]) for i in key.columns)
-    schema = quoted(world.name(item.schema))
-    nulls = "" if key.nulls_distinct else " NULLS NOT DISTINCT"
-    return (
-        f"CREATE UNIQUE INDEX {quoted(key.name)} ON {schema}.{quoted(item.name)}"
-        f" USING btree ({columns}){nulls}"
-    )
 
 
 def _attrdef(world: World) -> Iterator[Row]:
@@ -553,34 +521,13 @@ def _indexes(world: World) -> Iterator[Row]:
                 "indexname": item.name,
                 "indexdef": index_definition(world, item),
             }
-    for item, named, key in _keys(world):
+    for item, named, key in world.keys:
         yield {
             "schemaname": world.name(item.schema),
             "tablename": item.name,
             "indexname": named.name,
             "indexdef": key_definition(world, item, key),
         }
-
-
-def index_definition(world: World, index: Item) -> str:
-    """Return the index as PostgreSQL's pg_get_indexdef words it."""
-    assert index.on is not None, index
-    relation = world.state.item(index.on)
-    columns = ", ".join(
-        quoted(world.desc_of(index.on).names[position - 1]) if position else f"({text})"
-        for position, text in world.index_key_of(index.id)
-    )
-    schema = quoted(world.name(relation.schema))
-    return (
-        f"CREATE INDEX {quoted(index.name)} ON {schema}.{quoted(relation.name)}"
-        f" USING btree ({columns})"
-    )
-
-
-def quoted(name: str) -> str:
-    """Return `name` as an identifier, in quotes where it needs them."""
-    plain = name.isascii() and name.isidentifier() and name == name.lower()
-    return name if plain else '"' + name.replace('"', '""') + '"'
 
 
 _VIEWS = (

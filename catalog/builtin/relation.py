@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from foreshore.catalog.item import Item, NamedConstraint, Schema
 from foreshore.catalog.state import State
-from foreshore.constraint import Constraint
+from foreshore.constraint import Constraint, Unique
 from foreshore.ids import GlobalId, global_id
 from foreshore.types import (
     NUMERIC,
@@ -121,6 +121,15 @@ class World:
             (item, each, self.constraints_of(item.id)[each.name])
             for item in self.items
             for each in item.constraints
+        )
+
+    @cached_property
+    def keys(self) -> tuple[tuple[Item, NamedConstraint, Unique], ...]:
+        """The unique constraints, which have indexes of the same names and oids."""
+        return tuple(
+            (item, named, constraint)
+            for item, named, constraint in self.constraints
+            if isinstance(constraint, Unique)
         )
 
     def oid(self, id: str) -> int:

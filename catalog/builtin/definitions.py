@@ -1,0 +1,52 @@
+"""Definitions in PostgreSQL's words: what pg_get_indexdef and pg_get_constraintdef give."""
+
+from foreshore.catalog.builtin.relation import World
+from foreshore.catalog.item import Item
+from foreshore.constraint import Constraint, Unique
+
+
+def index_definition(world: World, index: Item) -> str:
+    """Return the index as PostgreSQL's pg_get_indexdef words it."""
+    assert index.on is not None, index
+    relation = world.state.item(index.on)
+    columns = ", ".join(
+        quoted(world.desc_of(index.on).names[position - 1]) if position else f"({text})"
+        for position, text in world.index_key_of(index.id)
+    )
+    schema = quoted(world.name(relation.schema))
+    return (
+        f"CREATE INDEX {quoted(index.name)} ON {schema}.{quoted(relation.name)}"
+        f" USING btree ({columns})"
+    )
+
+
+def quoted(name: str) -> str:
+    """Return `name` as an identifier, in quotes where it needs them."""
+    plain = name.isascii() and name.isidentifier() and name == name.lower()
+    return name if plain else '"' + name.replace('"', '""') + '"'
+
+
+def constraint_definition(
+    world: World, item: Item, constraint: Constraint, *, pretty: bool = False
+) -> str:
+    """Return the constraint as PostgreSQL's pg_get_constraintdef words it."""
+    if not isinstance(constraint, Unique):
+        return f"CHECK ({constraint.text})" if pretty else f"CHECK (({constraint.text}))"
+    names = world.desc_of(item.id).names
+    columns = ", ".join(quoted(names[i]) for i in constraint.columns)
+    if constraint.primary:
+        return f"PRIMARY KEY ({columns})"
+    nulls = "" if constraint.nulls_distinct else "NULLS NOT DISTINCT "
+    return f"UNIQUE {nulls}({columns})"
+
+
+def key_definition(world: World, item: Item, key: Unique) -> str:
+    """Return the index of a unique constraint as PostgreSQL's pg_get_indexdef words it."""
+    names = world.desc_of(item.id).names
+    columns = ", ".join(quoted(names[i]) for i in key.columns)
+    schema = quoted(world.name(item.schema))
+    nulls = "" if key.nulls_distinct else " NULLS NOT DISTINCT"
+    return (
+        f"CREATE UNIQUE INDEX {quoted(key.name)} ON {schema}.{quoted(item.name)}"
+        f" USING btree ({columns}){nulls}"
+    )
