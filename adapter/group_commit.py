@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from foreshore.adapter.key_index import Earlier, Keyed
 from foreshore.adapter.oracle import TimestampOracle
+from foreshore.adapter.values import Values, updates_at
 from foreshore.errors import AdminShutdown, Conflict, DatabaseError, InternalError, UndefinedTable
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import Appended, ShardWrite, UpperMismatch
@@ -62,13 +63,13 @@ class Reads:
 
 @dataclass(slots=True)
 class Write:
-    """What one transaction writes: rows with `__diff`, without a time, for each shard.
+    """What one transaction writes, without a time, for each shard: rows with `__diff`, or values.
 
     `at` makes updates that need the time of the write. `applied` is called with it at the moment
     when the write becomes visible, before anything else can run.
     """
 
-    rows: dict[GlobalId, Sequence[pa.Table]]
+    rows: dict[GlobalId, Sequence[pa.Table | Values]]
     reads: Reads | None = None
     at: Callable[[Timestamp], Mapping[GlobalId, pa.Table]] | None = None
     applied: Callable[[Timestamp], None] | None = None
@@ -243,12 +244,20 @@ class GroupCommit:
         try:
             time = await self._oracle.write_ts()
             tables: dict[GlobalId, list[pa.Table]] = {}
+            values: dict[GlobalId, list[Values]] = {}
             for write in group:
                 for id, parts in write.rows.items():
-                    tables.setdefault(id, []).extend(timed(part, time) for part in parts)
+                    found = tables.setdefault(id, [])
+                    for part in parts:
+                        if isinstance(part, Values):
+                            values.setdefault(id, []).append(part)
+                        else:
+                            found.append(timed(part, time))
                 if write.at is not None:
                     for id, table in write.at(time).items():
                         tables.setdefault(id, []).append(table)
+            for id, together in values.items():
+                tables[id].append(updates_at(together, time))
             writes = [
                 ShardWrite(id, self._shards.upper(id), time + 1, joined(parts))
                 for id, parts in tables.items()

@@ -216,7 +216,7 @@ class Session:
             elif parts[0].keyed:
                 keyed[id] = [part.keyed for part in parts]
         write = Write(
-            {id: [part.rows for part in parts] for id, parts in transaction.writes.items()},
+            {id: [part.content for part in parts] for id, parts in transaction.writes.items()},
             reads,
             owner=transaction,
             keyed=keyed,

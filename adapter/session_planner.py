@@ -13,6 +13,7 @@ from foreshore.adapter.peek_plan import IndexOn, PeekPlan, plan_peek, whole
 from foreshore.adapter.sequence.dispatch import described
 from foreshore.adapter.sequence.tables import unique_constraints
 from foreshore.adapter.statement import Basis, Prepared
+from foreshore.adapter.values import template_of
 from foreshore.catalog.state import State
 from foreshore.constraint import Unique
 from foreshore.errors import FeatureNotSupported, SyntaxError_
@@ -116,6 +117,10 @@ class SessionPlanner:
             raise FeatureNotSupported("cached plan must not change result type")
         prepared.plan, prepared.peek, prepared.desc, prepared.basis = plan, peek, desc, basis
         prepared.parameters = types.resolved()
+        prepared.template = None
+        if isinstance(plan, Insert) and peek is not None and peek.way == "constant":
+            columns = reader.planned[plan.table].desc.columns
+            prepared.template = template_of(peek.relation, columns)
 
     def _peek_of(self, plan: Plan) -> PeekPlan | None:
         query = followed_by(plan)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from foreshore.adapter.peek_plan import PeekPlan
 from foreshore.adapter.result import Selected
+from foreshore.adapter.values import Template
 from foreshore.catalog.state import State
 from foreshore.ids import GlobalId
 from foreshore.sql.parse import Statement as Syntax
@@ -51,6 +52,7 @@ class Prepared:
     plan: Plan | None = None
     basis: Basis | None = None
     peek: PeekPlan | None = None  # of a plan that reads, compiled
+    template: Template | None = None  # of an INSERT of values, compiled
 
     @property
     def is_empty(self) -> bool:

@@ -16,6 +16,7 @@ from foreshore.adapter.key_index import KeyIndex
 from foreshore.adapter.locks import KeyLock
 from foreshore.adapter.read_holds import Hold
 from foreshore.adapter.timestamp_selection import Isolation
+from foreshore.adapter.values import Values
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.state import State
 from foreshore.catalog.transaction import Transaction as CatalogTransaction
@@ -27,10 +28,15 @@ from foreshore.update import Timestamp
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Rows with `__diff` on their way into a table, and the same for each of its unique keys."""
+    """Rows on their way into a table, and the same for each of its unique keys."""
 
-    rows: pa.Table
+    content: pa.Table | Values  # with `__diff`, or each once
     keyed: dict[str, Updates]
+
+    @property
+    def rows(self) -> pa.Table:
+        """The rows with `__diff`."""
+        return self.content.table() if isinstance(self.content, Values) else self.content
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +85,7 @@ class Transaction:
 
     def write(self, id: GlobalId, written: Written) -> None:
         """Add to what is written to `id` at commit."""
-        if written.rows.num_rows:
+        if written.content.num_rows:
             self.writes.setdefault(id, []).append(written)
 
     def unwrite(self, id: GlobalId) -> None:

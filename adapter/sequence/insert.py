@@ -23,10 +23,12 @@ from foreshore.adapter.sequence.tables import (
     checked,
     count,
     table_desc,
+    takes,
     write_rows,
 )
 from foreshore.adapter.sequence.times import read_time, tables_below
 from foreshore.adapter.substitute import fill, filler
+from foreshore.adapter.values import Template, Values
 from foreshore.compute.arrange.key import hash_columns
 from foreshore.compute.finish import finish
 from foreshore.errors import CardinalityViolation, FeatureNotSupported
@@ -49,13 +51,25 @@ async def insert(
     """Run an INSERT."""
     transaction = session.begin()
     transaction.require_writable("INSERT")
-    rows = await written_rows(session, prepared, args, (plan.table,))
+    if prepared.template is None:
+        rows = await written_rows(session, prepared, args, (plan.table,))
+    else:
+        values = _values(session, prepared.template, plan, args)
+        plain = plan.on_conflict is None and plan.returning is None
+        if plain and takes(session, values, plan.table):
+            return Completed(f"INSERT 0 {values.num_rows}")
+        rows = values.table()
     if plan.on_conflict is not None:
         rows = await insert_on_conflict(session, plan, plan.on_conflict, rows, args)
         return await _returned(session, "INSERT 0", plan.returning, rows, args)
     rows = checked(session, plan.table, rows)
     await write_rows(session, plan.table, rows)
     return await _returned(session, "INSERT 0", plan.returning, rows, args)
+
+
+def _values(session: "Session", template: Template, plan: Insert, args: Sequence[Datum]) -> Values:
+    replace = filler(args, session.environment_values(0))
+    return Values(table_desc(session, plan.table), template.rows(args, replace))
 
 
 async def update(

@@ -16,6 +16,7 @@ from foreshore.adapter.key_index import MANY, KeyIndex
 from foreshore.adapter.local import split_diffs
 from foreshore.adapter.substitute import fill_scalar, filler, is_open_scalar
 from foreshore.adapter.transaction import Written
+from foreshore.adapter.values import Values
 from foreshore.adapter.violations import check_fails, failing_row, key_exists, null_in
 from foreshore.catalog.catalog import Planned
 from foreshore.compute.arrange.arrangement import Arrangement
@@ -83,6 +84,25 @@ def checked(session: "Session", id: GlobalId, rows: pa.Table) -> pa.Table:
             raise check_fails(state, table, what, detail)
         raise null_in(state, table, what, detail)
     return as_stored(session, id, rows)
+
+
+def takes(session: "Session", values: Values, id: GlobalId) -> bool:
+    """Let the transaction write `values` to table `id` if nothing has to be asked of them.
+
+    Returns False, and has done nothing, if there are constraints to check, or one is broken.
+    """
+    planned = planned_table(session, id)
+    if planned.constraints:
+        return False
+    required = [i for i, each in enumerate(planned.desc.columns) if not each.nullable]
+    if required and any(row[i] is None for row in values.rows for i in required):
+        return False
+    transaction = session.begin()
+    committed = session.coordinator.catalog.planned.get(id)
+    if committed is not None:
+        transaction.described.setdefault(id, committed)
+    transaction.write(id, Written(values, {}))
+    return True
 
 
 def first_failing(

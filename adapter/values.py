@@ -1,0 +1,173 @@
+"""Few rows as values, until columns of many are made of them.
+
+Columns of one value each cost more than all else that a single-row INSERT does. So a row of
+literals and arguments is compiled when its statement is prepared, kept as a tuple of data while it
+is on its way, and becomes part of a column when its group is committed.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from operator import itemgetter
+from typing import Any
+
+import pyarrow as pa
+
+from foreshore.adapter.substitute import Replace, fill_scalar
+from foreshore.errors import DataError
+from foreshore.expr.datum import to_array
+from foreshore.expr.evaluate import constant
+from foreshore.expr.ir import (
+    Column,
+    Constant,
+    Join,
+    Literal,
+    Map,
+    Parameter,
+    Project,
+    Relation,
+    Scalar,
+    Union,
+    inputs_of,
+)
+from foreshore.types import ColumnType, Datum, RelationDesc, SqlType, arrow_type
+from foreshore.update import DIFF_FIELD, TIME_FIELD, Timestamp
+
+MOST_ROWS = 256
+
+Row = tuple[Datum, ...]
+Cell = Callable[[Sequence[Datum], Replace], Datum]
+
+
+@dataclass(slots=True)
+class Values:
+    """Rows of `desc`'s columns, each of them once."""
+
+    desc: RelationDesc
+    rows: list[Row]
+    _table: pa.Table | None = field(default=None, repr=False)
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are."""
+        return len(self.rows)
+
+    def table(self) -> pa.Table:
+        """Return the rows with `__diff`, in the columns of a table's shard."""
+        if self._table is None:
+            columns = _columns(self.rows, self.desc.columns)
+            ones = pa.repeat(pa.scalar(1, pa.int64()), len(self.rows))
+            schema = self.desc.stored_schema().append(DIFF_FIELD)
+            self._table = pa.Table.from_arrays([*columns, ones], schema=schema)
+        return self._table
+
+
+def updates_at(parts: Sequence[Values], time: Timestamp) -> pa.Table:
+    """Return all rows of `parts`, which are of one table, as updates at `time`."""
+    desc = parts[0].desc
+    rows = list(chain.from_iterable(part.rows for part in parts))
+    times = pa.repeat(pa.scalar(time, pa.int64()), len(rows))
+    ones = pa.repeat(pa.scalar(1, pa.int64()), len(rows))
+    schema = desc.stored_schema().append(TIME_FIELD).append(DIFF_FIELD)
+    return pa.Table.from_arrays([*_columns(rows, desc.columns), times, ones], schema=schema)
+
+
+def _columns(rows: Sequence[Row], types: Sequence[ColumnType]) -> list[pa.Array]:
+    if not rows:
+        return [pa.array([], arrow_type(each.type)) for each in types]
+    columns = zip(*rows, strict=True)
+    return [to_array(data, each.type) for data, each in zip(columns, types, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """Rows that wait for arguments; `fixed` are those that wait for nothing, else None."""
+
+    cells: tuple[tuple[Cell, ...], ...]
+    fixed: tuple[Row, ...] | None
+
+    def rows(self, args: Sequence[Datum], replace: Replace) -> list[Row]:
+        """Return the rows. Raises DataError if one fails."""
+        if self.fixed is not None:
+            return list(self.fixed)
+        return [tuple([cell(args, replace) for cell in row]) for row in self.cells]
+
+
+def template_of(relation: Relation, types: Sequence[ColumnType]) -> Template | None:
+    """Return `relation` as a template if it is a few rows of values, of the columns `types`."""
+    rows = _rows(relation)
+    if rows is None or len(rows) > MOST_ROWS:
+        return None
+    cells = tuple(
+        tuple(_cell(scalar, each.type) for scalar, each in zip(row, types, strict=True))
+        for row in rows
+    )
+    fixed = None
+    if all(isinstance(scalar, Literal) for row in rows for scalar in row):
+        fixed = tuple(tuple(_value(scalar) for scalar in row) for row in rows)
+    return Template(cells, fixed)
+
+
+def _value(scalar: Scalar) -> Datum:
+    assert isinstance(scalar, Literal), scalar
+    value: Datum = scalar.value
+    return value
+
+
+def _cell(scalar: Scalar, type: SqlType) -> Cell:
+    match scalar:
+        case Literal(value=value):
+            return lambda args, replace: value
+        case Parameter(number=number, type=given) if given == type:
+            pick: Callable[[Any], Datum] = itemgetter(number - 1)
+            return lambda args, replace: pick(args)
+        case _:
+            return lambda args, replace: _computed(scalar, replace)
+
+
+def _computed(scalar: Scalar, replace: Replace) -> Datum:
+    found = constant(fill_scalar(scalar, replace))
+    if isinstance(found, str):
+        raise DataError.parse(found)
+    return _value(found)
+
+
+def _rows(relation: Relation) -> list[tuple[Scalar, ...]] | None:
+    """Return the rows of `relation` as scalars without columns, if it is nothing but rows."""
+    match relation:
+        case Join(inputs=()):
+            return [()]
+        case Constant(rows=rows, columns=columns):
+            if len(rows) > MOST_ROWS or any(diff != 1 for _, diff in rows):
+                return None
+            return [
+                tuple(Literal(datum, c.type) for datum, c in zip(row, columns, strict=True))
+                for row, _ in rows
+            ]
+        case Map(input=input, scalars=scalars):
+            below = _rows(input)
+            return None if below is None else [_with(row, scalars) for row in below]
+        case Project(input=input, outputs=outputs):
+            below = _rows(input)
+            return None if below is None else [tuple(row[i] for i in outputs) for row in below]
+        case Union():
+            found: list[tuple[Scalar, ...]] = []
+            for input in inputs_of(relation):
+                part = _rows(input)
+                if part is None or len(found) + len(part) > MOST_ROWS:
+                    return None
+                found += part
+            return found
+        case _:
+            return None
+
+
+def _with(row: tuple[Scalar, ...], scalars: Iterable[Scalar]) -> tuple[Scalar, ...]:
+    for scalar in scalars:
+        row = (*row, fill_scalar(scalar, partial(_cell_of, row)))
+    return row
+
+
+def _cell_of(row: tuple[Scalar, ...], scalar: Scalar) -> Scalar | None:
+    return row[scalar.index] if isinstance(scalar, Column) else None

@@ -1,0 +1,82 @@
+"""Rows of values give what evaluating their plan gives, whatever the columns' types."""
+
+import asyncio
+from pathlib import Path
+
+import pyarrow as pa
+
+from foreshore.adapter.local import evaluate_linear
+from foreshore.adapter.sequence.peek import filled
+from foreshore.adapter.substitute import filler
+from foreshore.adapter.values import Values, template_of, updates_at
+from foreshore.types import Datum
+from foreshore.update import DIFF, TIME
+from tests.adapter.harness import House
+
+TABLE = """CREATE TABLE t (
+    i int2, j int4, k int8, f float4, g float8, b bool, s text, v varchar(5), c char(3),
+    n numeric(10, 2), m numeric, d date, z timestamptz DEFAULT now(), y bytea, u uuid,
+    p interval, o jsonb, a int[])"""
+
+STATEMENTS: list[tuple[str, tuple[Datum, ...]]] = [
+    ("INSERT INTO t (i, j, s) VALUES (1, 2, 'x')", ()),
+    ("INSERT INTO t (i, j, s) VALUES (1, 2, 'x'), (NULL, -7, NULL)", ()),
+    ("INSERT INTO t (i, j, k) VALUES ($1, $2, $3), ($3, $2 + 1, $1)", (1, 2, 3)),
+    ("INSERT INTO t (f, g, b) VALUES ($1, $2, $3)", (1.5, -0.0, True)),
+    ("INSERT INTO t (s, v, c) VALUES ($1, $2, $3)", ("long enough", "abc", "x")),
+    ("INSERT INTO t (n, m) VALUES ($1, $1), (1.005, 1e10), (NULL, 0.10)", ("12.345",)),
+    ("INSERT INTO t (d, y, u) VALUES ('2013-01-01', '\\x00ff', '{0}')", ()),
+    ("INSERT INTO t (p, o, a) VALUES ('1 month 2 days', '{\"a\": 1}', '{1,NULL,3}')", ()),
+    ("INSERT INTO t (j) SELECT 4", ()),
+    ("INSERT INTO t DEFAULT VALUES", ()),
+]
+
+
+def test_values_are_what_the_plan_gives(tmp_path: Path) -> None:
+    async def main() -> None:
+        house = House(tmp_path)
+        await house.open()
+        assert await house.query("a", TABLE) == "CREATE TABLE"
+        session = await house.session("a")
+        for text, args in STATEMENTS:
+            sql = text.replace("{0}", "6b7c0e0e-0000-4000-8000-000000000001")
+            prepared = await session.parse("", sql, ())
+            assert prepared.template is not None, sql
+            assert prepared.peek is not None
+            session.begin()
+            relation, _, _ = filled(session, prepared.peek, args, 0)
+            desc = session.planner.reader().planned[prepared.plan.table].desc  # type: ignore[union-attr]
+            rows = prepared.template.rows(args, filler(args, session.environment_values(0)))
+            given, expected = Values(desc, rows).table(), evaluate_linear(relation)
+            assert given.num_rows == len(rows)
+            for column, wanted in zip(given.columns, expected.columns, strict=True):
+                assert column.combine_chunks().equals(wanted.combine_chunks()), sql
+            updates = updates_at([Values(desc, rows), Values(desc, rows)], 7)
+            assert updates[TIME].to_pylist() == [7] * 2 * len(rows)
+            assert updates.drop_columns([TIME]).equals(pa.concat_tables([given, given]))
+            assert set(updates[DIFF].to_pylist()) == {1}
+            await session.rollback()
+        await house.close()
+
+    asyncio.run(main())
+
+
+def test_what_is_no_row_of_values_has_no_template(tmp_path: Path) -> None:
+    async def main() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("a", TABLE)
+        session = await house.session("a")
+        many = ", ".join(f"({i})" for i in range(300))
+        for sql in (
+            "INSERT INTO t (j) SELECT j FROM t",
+            "INSERT INTO t (j) SELECT 1 WHERE $1",
+            f"INSERT INTO t (j) VALUES {many}",
+        ):
+            prepared = await session.parse("", sql, ())
+            assert prepared.template is None, sql
+            assert prepared.peek is not None
+            assert template_of(prepared.peek.relation, ()) is None
+        await house.close()
+
+    asyncio.run(main())
