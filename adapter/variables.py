@@ -301,6 +301,7 @@ class Variables:
         self._set = dict(self._values)  # as set in the running transaction
         self._current = dict(self._values)  # with what is local to it
         self._reported: dict[str, str] = {}
+        self._reported_version = -1
         self._touched = False  # in the running transaction
         self.version = 0  # grows with every change
 
@@ -347,6 +348,7 @@ class Variables:
 
     def set_fixed(self, name: str, value: str) -> None:
         """Set what only the system sets, as the name of the session's role."""
+        self.version += 1
         for values in (self._defaults, self._values, self._set, self._current):
             values[name] = value
 
@@ -387,7 +389,10 @@ class Variables:
 
     def drain_reports(self) -> dict[str, str]:
         """Return the reported variables whose value the client does not know yet."""
-        changed = {}
+        changed: dict[str, str] = {}
+        if self._reported_version == self.version:
+            return changed
+        self._reported_version = self.version
         for key in _REPORTED:
             value = self._current[key]
             if self._reported.get(key) != value:
