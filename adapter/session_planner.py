@@ -21,6 +21,7 @@ from foreshore.ids import GlobalId
 from foreshore.sql.parse import Statement as Syntax
 from foreshore.sql.plan import (
     CopyTo,
+    CreateTableAs,
     Declare,
     Delete,
     Explain,
@@ -176,6 +177,8 @@ def read_by(plan: Plan) -> Query | None:
             return query
         case CopyTo(source=Select(query=query)) | Declare(query=Select(query=query)):
             return query
+        case CreateTableAs(source=relation, with_data=True):
+            return whole(relation)
         case Insert(source=relation):
             return whole(relation)
         case Update(selection=relation) | Delete(selection=relation) | Merge(selection=relation):

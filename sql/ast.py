@@ -376,6 +376,13 @@ class JoinRef(Syntax):
 FromItem: TypeAlias = TableRef | SubqueryRef | FunctionRef | JoinRef
 
 
+class IntoTable(Syntax):
+    """SELECT ... INTO: the table that is made of the rows."""
+
+    name: TableRef
+    temporary: bool
+
+
 class Select(Syntax):
     """One SELECT; `distinct` is None, True, or what DISTINCT ON names."""
 
@@ -386,6 +393,7 @@ class Select(Syntax):
     group_by: tuple[Expression, ...]
     having: Expression | None
     at: int
+    into: IntoTable | None = None
 
 
 class Values(Syntax):
@@ -610,6 +618,16 @@ class CreateTableStatement(Syntax):
     constraints: tuple[ConstraintDefinition, ...]
     if_not_exists: bool
     retain: "Retain | None" = None
+
+
+class CreateTableAsStatement(Syntax):
+    """CREATE TABLE ... AS and SELECT ... INTO; `columns` are names for the first of the query's."""
+
+    name: TableRef
+    columns: tuple[str, ...]
+    query: Query
+    with_data: bool
+    if_not_exists: bool
 
 
 class AddConstraint(Syntax):
@@ -901,6 +919,7 @@ StatementSyntax: TypeAlias = (
     | MergeStatement
     | CopyStatement
     | CreateTableStatement
+    | CreateTableAsStatement
     | AlterTableStatement
     | TruncateStatement
     | CreateViewStatement

@@ -465,7 +465,7 @@ class Converter:
         if values is not None:
             body: ast.Values = self._body(values)
             return body
-        for key in ("kind", "hint", "into", "laterals", "pivots", "match", "connect", "qualify",
+        for key in ("kind", "hint", "laterals", "pivots", "match", "connect", "qualify",
                     "sample", "cluster", "distribute", "sort", "settings", "format", "options",
                     "prewhere", "operation_modifiers", "exclude"):  # fmt: skip
             if node.args.get(key):
@@ -498,7 +498,15 @@ class Converter:
             self._group(node.args.get("group")),
             self.expression(having.this) if having is not None else None,
             self.at(node),
+            self._into(node.args.get("into")),
         )
+
+    def _into(self, node: exp.Into | None) -> ast.IntoTable | None:
+        if node is None:
+            return None
+        name = tuple(node.args["name"])
+        table = ast.TableRef(name, None, (), self.at(node), node.args["end"])
+        return ast.IntoTable(table, bool(node.args.get("temporary")))
 
     def _group(self, group: exp.Group | None) -> tuple[ast.Expression, ...]:
         if group is None:

@@ -2,8 +2,10 @@
 
 from typing import Literal as OneOf
 
+from foreshore.errors import FeatureNotSupported
 from foreshore.sql import ast
 from foreshore.sql.lexer import WORD
+from foreshore.sql.parse_query import first_select
 from foreshore.sql.parse_tables import TableParser
 
 _KINDS = (
@@ -94,6 +96,9 @@ class ObjectParser(TableParser):
         at = self.token.start
         query = self.query()
         end = self.last_end
+        first = first_select(query)
+        if first is not None and first.into is not None:
+            raise FeatureNotSupported("views must not contain SELECT INTO")
         if self.at_word("with"):
             self.accept("with", "data")
             if self.at_word("with"):

@@ -111,3 +111,18 @@ class QueryParser(Cursor):
         query = self.query()
         self.expect_symbol(")")
         return query
+
+
+def first_select(query: ast.Query) -> ast.Select | None:
+    """Return the SELECT that the text of a query begins with, behind its WITH."""
+    body: ast.Select | ast.Values | ast.SetOperation | ast.Query = query
+    while True:
+        match body:
+            case ast.Query(body=inner):
+                body = inner
+            case ast.SetOperation(inputs=inputs):
+                body = inputs[0]
+            case ast.Select():
+                return body
+            case ast.Values():
+                return None

@@ -12,6 +12,7 @@ from foreshore.errors import FeatureNotSupported, SyntaxError_
 from foreshore.sql import ast
 from foreshore.sql.lexer import NUMBER, QUOTED, STRING, WORD
 from foreshore.sql.parse_changes import ChangeParser
+from foreshore.sql.parse_query import first_select
 from foreshore.sql.parse_subscribe import SubscribeParser
 
 _NOT_OURS = frozenset(
@@ -61,7 +62,7 @@ class StatementParser(ChangeParser, SubscribeParser):
     def _statement(self) -> ast.StatementSyntax:
         token = self.token
         if self.at_symbol("("):
-            return self._select_statement()
+            return self._query_statement()
         if token.kind != WORD:
             self.fail()
         if token.value in _NOT_OURS:
@@ -78,6 +79,19 @@ class StatementParser(ChangeParser, SubscribeParser):
         return ast.Unsupported(token.value.upper(), token.start)
 
     # --- queries
+
+    def _query_statement(self) -> ast.SelectStatement | ast.CreateTableAsStatement:
+        """Parse a query as a statement of its own, with INTO or not."""
+        statement = self._select_statement()
+        select = first_select(statement.query)
+        if select is None or select.into is None:
+            return statement
+        into, select.into = select.into, None
+        if into.temporary:
+            self.unsupported("a temporary table", into.name.at)
+        if statement.as_of is not None:
+            self.unsupported("AS OF with INTO", into.name.at)
+        return ast.CreateTableAsStatement(into.name, (), statement.query, True, False)
 
     def _select_statement(self) -> ast.SelectStatement:
         query = self.query()
@@ -97,7 +111,7 @@ class StatementParser(ChangeParser, SubscribeParser):
             case "merge":
                 return self._merge(ctes)
         self.go_to(start)
-        return self._select_statement()
+        return self._query_statement()
 
     def _explain(self) -> ast.ExplainStatement:
         at = self.expect("explain").start
@@ -409,7 +423,7 @@ class StatementParser(ChangeParser, SubscribeParser):
 Parse = Callable[[StatementParser], ast.StatementSyntax]
 
 _STATEMENTS: dict[str, Parse] = {
-    "select": StatementParser._select_statement,
+    "select": StatementParser._query_statement,
     "values": StatementParser._select_statement,
     "table": StatementParser._select_statement,
     "with": StatementParser._with,

@@ -22,7 +22,7 @@ class TableParser(QueryParser):
         if_not_exists = self._if_not_exists()
         name = self.table_name()
         if self.at_word("as") or (self.at_symbol("(") and self._names_then_as()):
-            self.unsupported("CREATE TABLE AS")
+            return self._create_table_as(name, if_not_exists)
         if self.at_words("partition", "of") or self.at_word("of"):
             self.unsupported("CREATE TABLE OF")
         columns: list[ast.ColumnDefinition] = []
@@ -63,6 +63,18 @@ class TableParser(QueryParser):
         self.expect("for")
         at = self.token.start
         return ast.Retain(self.string(), at)
+
+    def _create_table_as(self, name: ast.TableRef, if_not_exists: bool) -> ast.StatementSyntax:
+        columns = self.in_parentheses(self.name) if self.at_symbol("(") else ()
+        self.expect("as")
+        if self.at_word("execute"):
+            self.unsupported("CREATE TABLE AS EXECUTE")
+        query = self.query()
+        with_data = True
+        if self.accept("with"):
+            with_data = not self.accept("no")
+            self.expect("data")
+        return ast.CreateTableAsStatement(name, columns, query, with_data, if_not_exists)
 
     def _names_then_as(self) -> bool:
         ahead = 1

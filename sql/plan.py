@@ -270,6 +270,16 @@ class CreateTable:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateTableAs:
+    """The rows of `source`, if `with_data`, make the table `definition`."""
+
+    definition: CreateTable
+    source: Relation
+    with_data: bool
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
 class AlterTable:
     """`table` is from now on what `definition` says; None: there is no such table, and it is well.
 
@@ -495,6 +505,7 @@ Plan: TypeAlias = (
     | CreateDatabase
     | CreateSchema
     | CreateTable
+    | CreateTableAs
     | AlterTable
     | Truncate
     | CreateView

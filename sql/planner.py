@@ -13,7 +13,7 @@ from foreshore.errors import FeatureNotSupported, InvalidParameterValue
 from foreshore.expr.explain import NameOf, explain_order, explain_relation
 from foreshore.ids import GlobalId
 from foreshore.sql import ast
-from foreshore.sql.bind import ddl, dml, merge, table
+from foreshore.sql.bind import ddl, dml, merge, table, table_as
 from foreshore.sql.bind.bound_query import plain_relation
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, interval_of
 from foreshore.sql.bind.query import bind_query
@@ -108,6 +108,8 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return _copy(planning, tree)
         case ast.CreateTableStatement():
             return table.bind_create_table(planning, tree)
+        case ast.CreateTableAsStatement():
+            return table_as.bind_create_table_as(planning, tree)
         case ast.AlterTableStatement():
             return table.bind_alter_table(planning, tree)
         case ast.TruncateStatement():

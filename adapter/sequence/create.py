@@ -69,21 +69,32 @@ def create_schema(session: "Session", plan: CreateSchema) -> Completed:
 
 def create_table(session: "Session", plan: CreateTable) -> Completed:
     """Run CREATE TABLE."""
+    if not is_there(session, plan.name, if_not_exists=plan.if_not_exists):
+        add_table(session, plan)
+    return Completed("CREATE TABLE")
+
+
+def is_there(session: "Session", name: Name, *, if_not_exists: bool) -> bool:
+    """Whether the name of a new relation is taken; that is an error, but for IF NOT EXISTS."""
+    try:
+        session.catalog_change().refuse_taken(_schema(session, name), name.item)
+    except DuplicateTable as error:
+        _skip(session, if_not_exists, error)
+        return True
+    return False
+
+
+def add_table(session: "Session", plan: CreateTable) -> GlobalId:
+    """Return the id of a new table, in the transaction's catalog."""
     for name in (TIME, DIFF):
         if name in plan.desc.names:
             raise InvalidColumnDefinition(f'column name "{name}" is reserved')
     change = session.catalog_change()
-    schema = _schema(session, plan.name)
-    try:
-        change.refuse_taken(schema, plan.name.item)
-    except DuplicateTable as error:
-        _skip(session, plan.if_not_exists, error)
-        return Completed("CREATE TABLE")
     id = change.allot_item()
     change.create_item(
         id,
         "table",
-        schema,
+        _schema(session, plan.name),
         plan.name.item,
         session.role.id,
         plan.sql,
@@ -92,7 +103,7 @@ def create_table(session: "Session", plan: CreateTable) -> Completed:
         retain_ms=plan.retain_ms,
     )
     session.begin().planned[id] = planned_table(plan)
-    return Completed("CREATE TABLE")
+    return id
 
 
 def named_constraints(plan: CreateTable) -> list[tuple[str, bool]]:

@@ -7,6 +7,7 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.result import Outcome
 from foreshore.adapter.sequence import alter, control, copy, create, cursors, drop
 from foreshore.adapter.sequence.comment import comment
+from foreshore.adapter.sequence.create_as import create_table_as
 from foreshore.adapter.sequence.explain import explain
 from foreshore.adapter.sequence.insert import delete, insert, merge, update
 from foreshore.adapter.sequence.peek import select
@@ -30,6 +31,7 @@ from foreshore.sql.plan import (
     CreateMaterializedView,
     CreateSchema,
     CreateTable,
+    CreateTableAs,
     CreateView,
     Deallocate,
     Declare,
@@ -127,6 +129,9 @@ async def run(
         case AlterTable():
             session.begin().require_writable("ALTER TABLE")
             return await alter.alter_table(session, plan)
+        case CreateTableAs():
+            session.begin().require_writable("CREATE TABLE AS")
+            return await create_table_as(session, prepared, plan, args)
         case Truncate():
             session.begin().require_writable("TRUNCATE TABLE")
             return await truncate(session, plan)

@@ -235,6 +235,12 @@ def _branch(planning: Planning, body: Body, parent: Scope | None) -> Branch:
 
 
 def _set_operation(planning: Planning, operation: ast.SetOperation, parent: Scope | None) -> Branch:
+    for body in operation.inputs[1:]:
+        if isinstance(body, ast.Select) and body.into is not None:
+            raise SyntaxError_(
+                "INTO is only allowed on first SELECT of UNION/INTERSECT/EXCEPT",
+                position=body.into.name.at + 1,
+            )
     branches = [_branch(planning, body, parent) for body in operation.inputs]
     what = operation.kind.upper()
     width = len(branches[0].outputs)

@@ -48,6 +48,10 @@ class SelectBinder:
     def __init__(self, planning: Planning, select: ast.Select, parent: Scope | None) -> None:
         self.planning = planning
         self.select = select
+        if select.into is not None:
+            raise SyntaxError_(
+                "SELECT ... INTO is not allowed here", position=select.into.name.at + 1
+            )
         self.relation, self.scope = bind_from(planning, select.from_, parent)
         self.aggregates = Aggregates()
         self.sets: list[SetCall] = []

@@ -71,6 +71,21 @@ class Parser(ExpressionParser):
                 self.fail(self._curr)
         return items
 
+    def _parse_into(self) -> exp.Into | None:
+        """Parse `INTO [TEMPORARY | TEMP | UNLOGGED] [TABLE] name`."""
+        if not self._take("into"):
+            return None
+        temporary = self._take("temporary") or self._take("temp")
+        if not temporary and self._word("unlogged"):
+            self.unsupported("an unlogged table", self._curr.start)
+        self._take("table")
+        token = self._curr
+        name = self._names()
+        into = exp.Into(temporary=temporary)
+        into.set("name", name)
+        into.set("end", self._prev.end + 1)
+        return located(into, token)
+
     def _parse_group(self, *args: Any, **kwargs: Any) -> exp.Group | None:
         group = super()._parse_group(*args, **kwargs)
         if group is not None and first_word(self._prev) in ("group", "by"):

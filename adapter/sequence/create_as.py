@@ -1,0 +1,34 @@
+"""CREATE TABLE ... AS and SELECT ... INTO: a table and its rows, in one transaction.
+
+The query is run like that of an INSERT ... SELECT, and the table is made when its rows are there:
+others see both at one time.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from foreshore.adapter.client import Completed
+from foreshore.adapter.sequence.create import add_table, is_there
+from foreshore.adapter.sequence.insert import written_rows
+from foreshore.adapter.sequence.tables import checked, count, write_rows
+from foreshore.sql.plan import CreateTableAs
+from foreshore.types import Datum
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session import Session
+    from foreshore.adapter.statement import Prepared
+
+
+async def create_table_as(
+    session: "Session", prepared: "Prepared", plan: CreateTableAs, args: Sequence[Datum]
+) -> Completed:
+    """Run CREATE TABLE ... AS."""
+    if is_there(session, plan.definition.name, if_not_exists=plan.if_not_exists):
+        return Completed("CREATE TABLE AS")
+    if not plan.with_data:
+        add_table(session, plan.definition)
+        return Completed("CREATE TABLE AS")
+    rows = await written_rows(session, prepared, args, ())
+    id = add_table(session, plan.definition)
+    await write_rows(session, id, checked(session, id, rows))
+    return Completed(f"SELECT {count(rows)}")

@@ -1,0 +1,43 @@
+"""CREATE TABLE ... AS and SELECT ... INTO: a table of a query's columns, and the query's rows.
+
+The table is defined by the text of a CREATE TABLE, as every table is.
+"""
+
+from foreshore.errors import DuplicateColumn, SyntaxError_
+from foreshore.expr.ir import columns_of
+from foreshore.sql import ast
+from foreshore.sql.bind.bound_query import plain_relation
+from foreshore.sql.bind.query import bind_query
+from foreshore.sql.bind.result import lowered
+from foreshore.sql.bind.table import bind_create_table
+from foreshore.sql.keywords import quote_identifier
+from foreshore.sql.plan import CreateTableAs
+from foreshore.sql.planning import Planning, located
+from foreshore.types import format_type
+
+
+def bind_create_table_as(
+    planning: Planning, statement: ast.CreateTableAsStatement
+) -> CreateTableAs:
+    """Return the plan of CREATE TABLE ... AS."""
+    from foreshore.sql.parse import parse
+
+    with located(statement.name.at):
+        name = planning.catalog.resolve_new(statement.name.name)
+    bound = bind_query(planning, statement.query, None)
+    if len(statement.columns) > len(bound.names):
+        raise SyntaxError_("too many column names were specified")
+    names = statement.columns + bound.names[len(statement.columns) :]
+    for i, column in enumerate(names):
+        if column in names[:i]:
+            raise DuplicateColumn(f'column "{column}" specified more than once')
+    relation = plain_relation(bound)
+    columns = ", ".join(
+        f"{quote_identifier(column)} {format_type(each.type)}"
+        for column, each in zip(names, columns_of(relation), strict=True)
+    )
+    text = f"CREATE TABLE {name.dotted()} ({columns})"
+    (definition,) = parse(text)
+    assert isinstance(definition.ast, ast.CreateTableStatement), text
+    table = bind_create_table(Planning(planning.catalog, text), definition.ast)
+    return CreateTableAs(table, lowered(relation), statement.with_data, statement.if_not_exists)
