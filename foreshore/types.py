@@ -157,6 +157,16 @@ def numeric_of_scale(scale: int, *, trim: bool = False) -> SqlType:
     return SqlType("numeric", None, scale, trim)
 
 
+def is_float(type: SqlType) -> bool:
+    """Whether values of the type have a signed zero and NaNs."""
+    return type.name in ("float4", "float8")
+
+
+def has_one_form(type: SqlType) -> bool:
+    """Whether values of the type that are equal are the same, and look it."""
+    return type.name not in ("interval", "jsonb", "array", "float4", "float8")
+
+
 def array_of(element: SqlType) -> SqlType:
     """Return the type of one-dimensional arrays of `element`."""
     return SqlType("array", element=element)

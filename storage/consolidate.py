@@ -12,9 +12,10 @@ goes out, but for the last row, to which the next round may add.
 
 Two rows are the same only if they are bit for bit: adding 0.0 to -0.0 would change what is stored.
 So DuckDB does not see the columns' types but the integers that they are made of, under names of our
-own.
+own. Only NaN is one value, whatever its bits, as it depends on the processor which of them it has.
 """
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
@@ -23,6 +24,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from foreshore.errors import DataCorrupted
 from foreshore.update import Timestamp
@@ -207,11 +209,24 @@ def _exact(batch: pa.RecordBatch, exact: pa.Schema, since: Timestamp) -> pa.Reco
     """Return the updates under their exact types, no time before `since`."""
     *row, times, diffs = batch.columns
     columns = [
-        column if column.type == type else column.view(type)
+        column if column.type == type else one_nan(column).view(type)
         for column, type in zip(row, exact.types[:-2], strict=True)
     ]
     late = pa.array(np.maximum(times.to_numpy(), since))
     return pa.RecordBatch.from_arrays([*columns, late, diffs], schema=exact)
+
+
+def one_nan(column: pa.Array) -> pa.Array:
+    """Return a column of floats, or of lists of them, with the same bits for all NaNs."""
+    if pa.types.is_floating(column.type):
+        nans = pc.fill_null(pc.is_nan(column), False)
+        return pc.if_else(nans, pa.scalar(math.nan, column.type), column)
+    if pa.types.is_list(column.type) and pa.types.is_floating(column.type.value_type):
+        mask = column.is_null() if column.null_count else None
+        return pa.ListArray.from_arrays(
+            column.offsets, one_nan(column.values), type=column.type, mask=mask
+        )
+    return column
 
 
 def _original(batch: pa.RecordBatch, exact: pa.Schema, schema: pa.Schema) -> pa.RecordBatch:

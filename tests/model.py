@@ -80,6 +80,18 @@ def add(into: Counter[Any], other: Mapping[Any, int]) -> None:
 
 # --- values --------------------------------------------------------------------------------
 
+
+class NegativeZero(float):
+    """-0.0 as rows hold it: in Python's eyes another value than 0.0, as it is another row."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NegativeZero)
+
+    def __hash__(self) -> int:
+        return hash(NegativeZero)
+
+
+NEGATIVE_ZERO = NegativeZero(-0.0)
 NAN = float("nan")  # the one that rows hold, so that it is equal to itself in a tuple
 
 
@@ -88,8 +100,30 @@ class Failure(Exception):
 
 
 def as_datum(value: Any) -> Datum:
-    """Return `value`, with the one NaN for any."""
-    datum: Datum = NAN if isinstance(value, float) and math.isnan(value) else value
+    """Return `value`, with the one NaN for any, and -0.0 told apart from 0.0."""
+    if isinstance(value, tuple):
+        return tuple(map(as_datum, value))
+    if not isinstance(value, float):
+        datum: Datum = value
+        return datum
+    if math.isnan(value):
+        return NAN
+    return NEGATIVE_ZERO if value + 0.0 == 0.0 and math.copysign(1, value) < 0 else value
+
+
+def representative(datum: Datum) -> Datum:
+    """Return, of a float or floats, the one value that stands for all that are equal to it."""
+    if isinstance(datum, tuple):
+        return tuple(map(representative, datum))
+    return as_datum(datum + 0.0) if isinstance(datum, float) else datum
+
+
+def shown(datum: Datum) -> Any:
+    """Return what orders data that are equal but do not look it; 0.0 comes before -0.0."""
+    if isinstance(datum, tuple):
+        return tuple(map(shown, datum))
+    if datum is None or isinstance(datum, float):
+        return isinstance(datum, NegativeZero)
     return datum
 
 
@@ -431,7 +465,7 @@ def _rows(relation: Relation, scope: Scope, errors: Errors) -> Rows:
         case Constant(rows=given):
             result: Rows = Counter()
             for row, count in given:
-                add(result, {row: count})
+                add(result, {tuple(map(as_datum, row)): count})
             return result
         case Get(id=id):
             return Counter(scope.inputs[id])
@@ -488,7 +522,7 @@ def _rows(relation: Relation, scope: Scope, errors: Errors) -> Rows:
         case Negate(input=input):
             return Counter({row: -n for row, n in _rows(input, scope, errors).items()})
         case Threshold(input=input):
-            return Counter({row: n for row, n in _rows(input, scope, errors).items() if n > 0})
+            return _threshold(relation, _rows(input, scope, errors))
         case Union(inputs=inputs):
             union: Rows = Counter()
             for input in inputs:
@@ -500,6 +534,23 @@ def _rows(relation: Relation, scope: Scope, errors: Errors) -> Rows:
             return _recursive(relation, scope, errors)
         case _:
             assert_never(relation)
+
+
+def _threshold(threshold: Threshold, rows: Rows) -> Rows:
+    """Return the rows of positive multiplicity, where equal rows are counted together."""
+    types = [column.type for column in columns_of(threshold)]
+    groups: dict[Any, list[Row]] = {}
+    counts: Counter[Any] = Counter()
+    for row, count in rows.items():
+        group = tuple(map(nullable_ordinal, row, types))
+        groups.setdefault(group, []).append(row)
+        counts[group] += count
+    return Counter({_one_of(groups[group]): n for group, n in counts.items() if n > 0})
+
+
+def _one_of(equal: list[Row]) -> Row:
+    """Return the row that stands for rows that are equal: of each column the first as shown."""
+    return tuple(min(map(representative, column), key=shown) for column in zip(*equal, strict=True))
 
 
 def _each_row(rows: Rows, change: Callable[[Row], list[Row]], errors: Errors) -> Rows:
@@ -625,19 +676,21 @@ def _reduce(reduce: Reduce, scope: Scope, errors: Errors) -> Rows:
     rows = _each_row(_rows(reduce.input, scope, errors), parts, errors)
     assert all(count > 0 for count in rows.values()), "a group of less than no rows"
     types = [type_of(scalar) for scalar in reduce.group_key]
-    groups: dict[Any, tuple[Row, list[Row]]] = {}
+    groups: dict[Any, tuple[list[Row], list[Row]]] = {}
     if not reduce.group_key:
-        groups[()] = ((), [])
+        groups[()] = ([()], [])
     for key, contributions in rows.elements():
         group = tuple(map(nullable_ordinal, key, types))
-        groups.setdefault(group, (key, []))[1].append(contributions)
+        keys, members = groups.setdefault(group, ([], []))
+        keys.append(key)
+        members.append(contributions)
     result: Rows = Counter()
-    for key, members in groups.values():
+    for keys, members in groups.values():
         values = tuple(
             aggregate([m[i] for m in members if m[i] is not None], a)
             for i, a in enumerate(reduce.aggregates)
         )
-        add(result, {key + values: 1})
+        add(result, {_one_of(keys) + values: 1})
     return result
 
 
@@ -659,10 +712,12 @@ def aggregate(members: list[Row], a: Aggregate) -> Datum:
             sort_key(value, type_of(key.expr), key)
             for value, key in zip(keys, a.order_by, strict=True)
         )
-        return first, tuple(map(nullable_ordinal, args, types))
+        return first, tuple(map(nullable_ordinal, args, types)), shown(args)
 
     if a.function != "array_agg" and a.args:
         members = [member for member in members if member[0][0] is not None]
+    if a.distinct or a.function in ("min", "max"):
+        members = [(tuple(map(representative, args)), keys) for args, keys in members]
     members = sorted(members, key=order)
     if a.distinct:
         unique = {tuple(map(nullable_ordinal, args, types)): (args, keys) for args, keys in members}
@@ -725,7 +780,7 @@ def _top_k(top_k: TopK, scope: Scope, errors: Errors) -> Rows:
             sort_key(value, type_of(key.expr), key)
             for value, key in zip(values, top_k.order_key, strict=True)
         )
-        return first, tuple(map(nullable_ordinal, row, types))
+        return first, tuple(map(nullable_ordinal, row, types)), shown(row)
 
     groups: dict[Any, list[Row]] = {}
     for member in rows.elements():

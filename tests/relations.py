@@ -61,24 +61,29 @@ from foreshore.types import (
     numeric,
     numeric_of_scale,
 )
-from tests.model import Row, Rows
+from tests.model import NAN, NEGATIVE_ZERO, Row, Rows
 
 Kind = OneOf["inner", "left", "right", "full"]
 
 NUMERIC = numeric(10, 2)
+FLOATS = array_of(FLOAT8)
 VALUES: dict[SqlType, tuple[Any, ...]] = {
     INT4: (0, 1, 2),
     INT8: (0, 1, 2),
     TEXT: ("", "a", "b"),
     BOOL: (False, True),
     NUMERIC: ("0.00", "1.00", "1.50"),
-    FLOAT8: (0.0, 1.0, 1.5),
+    FLOAT8: (0.0, NEGATIVE_ZERO, 1.5, NAN),
+    FLOATS: ((0.0,), (NEGATIVE_ZERO,), (NAN, None)),
 }
 
 TABLES = (
     Get(GlobalId("u1"), (ColumnType(INT4), ColumnType(INT4, False), ColumnType(TEXT))),
     Get(GlobalId("u2"), (ColumnType(INT4, False), ColumnType(INT4)), keys=((0,),)),
-    Get(GlobalId("u3"), (ColumnType(TEXT), ColumnType(NUMERIC), ColumnType(FLOAT8))),
+    Get(
+        GlobalId("u3"),
+        (ColumnType(TEXT), ColumnType(NUMERIC), ColumnType(FLOAT8), ColumnType(FLOATS)),
+    ),
 )
 
 FALLIBLE = ("add(", "subtract(", "multiply(", "divide(", "single_row_check")
@@ -190,7 +195,7 @@ def _map(draw: st.DrawFn, context: Context, size: int) -> Relation:
     columns = columns_of(input)
     scalars: list[Scalar] = []
     for _ in range(draw(st.integers(1, 2))):
-        made = scalar(draw, context, columns, draw(st.sampled_from([INT4, BOOL, TEXT])), 2)
+        made = scalar(draw, context, columns, draw(st.sampled_from([INT4, BOOL, TEXT, FLOAT8])), 2)
         scalars.append(made)
         columns = columns_of(Map(input, tuple(scalars)))
     return Map(input, tuple(scalars))
@@ -225,7 +230,7 @@ def _join(draw: st.DrawFn, context: Context, size: int) -> Relation:
         inputs = (left, right)
     equivalences = []
     for _ in range(draw(st.integers(0, 2))):
-        type = draw(st.sampled_from([INT4, TEXT]))
+        type = draw(st.sampled_from([INT4, TEXT, FLOAT8, FLOATS]))
         start = 0
         sides: list[Scalar] = []
         for input in inputs:
@@ -264,7 +269,7 @@ def _reduce(draw: st.DrawFn, context: Context, size: int) -> Relation:
     input = _positive(relation(draw, context, size))
     columns = columns_of(input)
     plain = replace(context, subqueries=False)
-    types = draw(st.lists(st.sampled_from([INT4, TEXT, BOOL]), max_size=2))
+    types = draw(st.lists(st.sampled_from([INT4, TEXT, BOOL, FLOAT8, FLOATS]), max_size=2))
     key = tuple(scalar(draw, plain, columns, type, 1) for type in types)
     aggregates = draw(st.integers(0 if key else 1, 2))
     return Reduce(input, key, tuple(_aggregate(draw, plain, columns) for _ in range(aggregates)))
@@ -290,12 +295,14 @@ def _aggregate(draw: st.DrawFn, context: Context, columns: tuple[ColumnType, ...
         case "float":
             return Aggregate("sum_float", (of(FLOAT8),), FLOAT8, distinct, filter)
         case "min":
-            return Aggregate("min", (of(INT4),), INT4, distinct, filter)
+            type = draw(st.sampled_from([INT4, FLOAT8, FLOATS]))
+            return Aggregate("min", (of(type),), type, distinct, filter)
         case "max":
             return Aggregate("max", (of(TEXT),), TEXT, distinct, filter)
         case "list":
             order = (_order_key(draw, of(INT4)),) if draw(st.booleans()) and not distinct else ()
-            return Aggregate("array_agg", (of(TEXT),), array_of(TEXT), distinct, filter, order)
+            type = draw(st.sampled_from([TEXT, FLOAT8]))
+            return Aggregate("array_agg", (of(type),), array_of(type), distinct, filter, order)
         case _:
             return Aggregate("string_agg", (of(TEXT), Literal(",", TEXT)), TEXT, distinct, filter)
 
@@ -312,7 +319,9 @@ def _top_k(draw: st.DrawFn, context: Context, size: int) -> Relation:
     group = draw(st.lists(st.integers(0, len(columns) - 1), max_size=1))
     plain = replace(context, subqueries=False)
     keys = [
-        _order_key(draw, scalar(draw, plain, columns, draw(st.sampled_from([INT4, TEXT])), 1))
+        _order_key(
+            draw, scalar(draw, plain, columns, draw(st.sampled_from([INT4, TEXT, FLOAT8])), 1)
+        )
         for _ in range(draw(st.integers(0, 2)))
     ]
     limit, offset = (draw(st.sampled_from([None, 0, 1, 2])) for _ in range(2))
@@ -338,7 +347,7 @@ def _flat_map(draw: st.DrawFn, context: Context, size: int) -> Relation:
 
 
 def _union(draw: st.DrawFn, context: Context, size: int) -> Relation:
-    types = draw(st.lists(st.sampled_from([INT4, TEXT]), min_size=1, max_size=2))
+    types = draw(st.lists(st.sampled_from([INT4, TEXT, FLOAT8, FLOATS]), min_size=1, max_size=2))
     return Union(
         (
             _of_types(draw, context, size // 2, types),
@@ -406,7 +415,7 @@ def scalar(
         return scalar(draw, context, columns, type, depth - 1)
 
     def any_type() -> SqlType:
-        return draw(st.sampled_from([INT4, TEXT]))
+        return draw(st.sampled_from([INT4, TEXT, FLOAT8]))
 
     kinds = ["leaf"] * 2
     if depth > 0:

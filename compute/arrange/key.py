@@ -2,8 +2,8 @@
 
 Two kinds of equality are meant. A *key* is hashed so that what SQL calls equal hashes equal: -0.0
 and 0.0, NaN and NaN, '1 month' and '30 days', 1.0 and 1.00 in jsonb. A *row* is hashed by what it
-physically is, as two rows that differ in what is shown are two rows; only -0.0 and 0.0 and the
-NaNs count as one there, because the engines do not tell them apart.
+physically is, as two rows that differ in what is shown are two rows; only NaNs count as one there
+too.
 
 A column becomes 64-bit words, one or more to a value; the words of a row are folded into one with a
 seed that is secret and each process's own, so nobody can choose values that collide. Where a key is
@@ -125,7 +125,7 @@ def column_words(column: pa.Array, type: SqlType | None) -> list[Words]:
     elif pa.types.is_string(kind) or pa.types.is_binary(kind):
         words = [_bytes_word(_canonical_json(column) if _is_json(type) else column)]
     else:
-        words = _fixed_words(column)
+        words = [_float_word(column, type)] if pa.types.is_floating(kind) else _fixed_words(column)
     if column.null_count:
         null = column.is_null().to_numpy(zero_copy_only=False)
         words[0] = np.where(null, np.uint64(_NULL), words[0])
@@ -142,16 +142,21 @@ def _fixed_words(column: pa.Array) -> list[Words]:
     if pa.types.is_boolean(kind):
         values = column.fill_null(False).to_numpy(zero_copy_only=False)
         return [values.astype(np.uint64)]
-    if pa.types.is_floating(kind):
-        values = _values(column, np.float32 if kind.bit_width == 32 else np.float64)
-        floats = values.astype(np.float64) + 0.0  # -0.0 becomes 0.0
-        floats[np.isnan(floats)] = np.nan
-        return [floats.view(np.uint64)]
     if pa.types.is_decimal128(kind):
         pairs = _values(column, np.dtype([("low", np.uint64), ("high", np.uint64)]))
         return [np.ascontiguousarray(pairs["low"]), np.ascontiguousarray(pairs["high"])]
     width = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}[kind.bit_width]
     return [_values(column, width).astype(np.int64, copy=False).view(np.uint64)]
+
+
+def _float_word(column: pa.Array, type: SqlType | None) -> Words:
+    values = _values(column, np.float32 if column.type.bit_width == 32 else np.float64)
+    floats = values.astype(np.float64)
+    if type is not None:
+        floats += 0.0  # as a key -0.0 is 0.0
+    floats[np.isnan(floats)] = np.nan
+    words: Words = floats.view(np.uint64)
+    return words
 
 
 def _values(column: pa.Array, dtype: Any) -> Any:

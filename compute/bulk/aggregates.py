@@ -18,10 +18,14 @@ SUM_FLOAT = "foreshore_sum_float"
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An argument of an aggregate: its value, and the form that the engine can compare."""
+    """An argument of an aggregate.
+
+    `key` is the form that the engine can compare, `order` the terms of an order without ties.
+    """
 
     value: str
     key: str
+    order: Sequence[str]
     type: SqlType
 
 
@@ -73,7 +77,7 @@ class Idioms(ABC):
                 return f"CAST({self.float_sum(arg.value, diff, where)} AS {result})"
             case "array_agg":
                 (arg,) = args
-                order = [*order, Sort(arg.key)]
+                order = [*order, *map(Sort, arg.order)]
                 return self.collect(arg.value, diff, order, [*conditions, f"{diff} > 0"])
             case "string_agg":
                 where = [*conditions, f"{args[0].value} IS NOT NULL", f"{diff} > 0"]
@@ -118,10 +122,6 @@ class Idioms(ABC):
     @abstractmethod
     def structs(self, rows: Sequence[Mapping[str, str]]) -> str:
         """Return a list of structs."""
-
-    def positive_zero(self, value: str, type: str) -> str:
-        """Return a float with both zeros made one."""
-        return f"CASE WHEN {value} = 0 THEN CAST(0 AS {type}) ELSE {value} END"
 
 
 def weight(conditions: Sequence[str], diff: str) -> str:

@@ -37,7 +37,7 @@ from foreshore.expr.ir import (
     Scalar,
     type_of,
 )
-from foreshore.types import BOOL, BYTEA, NUMERIC_DIGITS, TEXT, Datum, SqlType, arrow_type
+from foreshore.types import BOOL, BYTEA, NUMERIC_DIGITS, TEXT, Datum, SqlType, arrow_type, is_float
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,11 +168,48 @@ class Dialect(ABC):
         """
         if type.name in PLAIN or type.name == "numeric":
             return sql
-        if type.name in ("float4", "float8"):
+        if is_float(type):
             return f"({sql} + CAST(0 AS {self.type_name(type)}))"
         if type.name == "interval":
             return f"({interval_key(self, sql)})"
         return self.order_bytes(sql, type)
+
+    def identity(self, sql: str, type: SqlType) -> tuple[str, ...]:
+        """Return the forms by which an engine tells apart all values that are shown differently.
+
+        Grouped by a float alone, -0.0 and 0.0 are one, as SQL has it; but rows are the same only if
+        they are so bit for bit, NaNs aside.
+        """
+        if is_float(type):
+            return sql, self.is_negative_zero(sql)
+        if type.element is not None and is_float(type.element):
+            return sql, self.each(sql, "e", self.is_negative_zero("e"))
+        return (sql,)
+
+    @abstractmethod
+    def of_group(self, column: str, identity: tuple[str, ...]) -> str:
+        """Return the value, to the bit, of a column in a group by its `identity`."""
+
+    def total_order(self, sql: str, type: SqlType) -> list[str]:
+        """Return what to order by so that only values tie that nothing tells apart."""
+        return list(dict.fromkeys((self.key(sql, type), *self.identity(sql, type))))
+
+    def representative(self, sql: str, type: SqlType) -> str:
+        """Return, of a float or floats, the one value that stands for all that are equal to it."""
+        if is_float(type):
+            zero = f"CAST(0 AS {self.type_name(type)})"
+            return f"(CASE WHEN {sql} = 0 THEN {zero} ELSE {sql} END)"
+        if type.element is not None and is_float(type.element):
+            return self.each(sql, "e", self.representative("e", type.element))
+        return sql
+
+    @abstractmethod
+    def is_negative_zero(self, sql: str) -> str:
+        """Return whether a float is -0.0."""
+
+    @abstractmethod
+    def each(self, items: str, name: str, item: str) -> str:
+        """Return the list of the values of `item` for the elements `name` of a list."""
 
     def common_keys(self, sqls: Sequence[str], types: Sequence[SqlType]) -> list[str]:
         """Return keys that are equal exactly where the values are; for joins on unlike scales.

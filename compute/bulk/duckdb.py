@@ -212,7 +212,7 @@ class DuckDbStore(DuckDbSession):
     def _consolidate(self, name: str) -> int:
         """Add up the entries of contents; returns how many are left."""
         layout = self._layouts[name]
-        select = consolidate_select(name, layout)
+        select = consolidate_select(name, layout, self.dialect)
         self._create("consolidated", layout)
         row = self._cursor.execute(f"INSERT INTO consolidated {select}").fetchone()
         self._cursor.execute(f"DROP TABLE {name}")

@@ -112,6 +112,21 @@ class DuckDbDialect(Dialect):
             return sql
         return super().key(sql, type)
 
+    def of_group(self, column: str, identity: tuple[str, ...]) -> str:
+        """Return the column: what DuckDB shows of a group is the value that it met first.
+
+        Its any_value, as its min and max, lose the signs of zeros within lists.
+        """
+        return column
+
+    def is_negative_zero(self, sql: str) -> str:
+        """Return whether a float is -0.0."""
+        return f"({sql} = 0 AND signbit({sql}))"
+
+    def each(self, items: str, name: str, item: str) -> str:
+        """Return a list_transform."""
+        return f"list_transform({items}, lambda {name}: {item})"
+
 
 _registered: "weakref.WeakKeyDictionary[Any, set[str]]" = weakref.WeakKeyDictionary()
 

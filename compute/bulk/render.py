@@ -46,7 +46,7 @@ from foreshore.expr.ir import (
     walk_scalars,
 )
 from foreshore.ids import GlobalId
-from foreshore.types import ColumnType, SqlType, array_of
+from foreshore.types import ColumnType, SqlType, array_of, has_one_form, is_float
 
 # Constants of more rows are not written into statements.
 SHORT_CONSTANT = 4
@@ -100,7 +100,7 @@ class Renderer:
     def consolidated(self, relation: Relation) -> str:
         """Return the statement for the rows of `relation`, each in one entry that is not zero."""
         frame = self.frame(relation)
-        return self.with_ctes(self.consolidate(frame))
+        return self.with_ctes(self.consolidate(frame, types_of(relation)))
 
     def with_ctes(self, select: str) -> str:
         """Return the statement `select` with all that it refers to before it."""
@@ -149,19 +149,26 @@ class Renderer:
         """Return the frame with columns that may be referred to more than once."""
         return self.nest(self.select(frame), len(frame.columns)) if frame.computed else frame
 
-    def consolidate(self, frame: Frame, keep: str = "<>") -> str:
-        """Return a SELECT that adds up the entries of each row, and keeps what is `keep` zero."""
-        items = [f"{column} AS c{i}" for i, column in enumerate(frame.columns)]
-        items += [f"{sql} AS {name}" for sql, name in zip(frame.carry, self.carry, strict=True)]
-        return self.grouped(items, frame, keep)
+    def consolidate(self, frame: Frame, types: Sequence[SqlType], keep: str = "<>") -> str:
+        """Return a SELECT that adds up the entries of each row, and keeps what is `keep` zero.
 
-    def grouped(self, items: Sequence[str], frame: Frame, keep: str) -> str:
-        """Return a SELECT of `items`, by which it groups, and of their multiplicity `d`."""
+        `types` are those of the frame's columns. Rows are told apart as `Dialect.identity` does.
+        """
+        if not all(map(has_one_form, types)):
+            frame = self.simple(frame)
+        items: list[str] = []
+        by: list[str] = []
+        for i, (column, type) in enumerate(zip(frame.columns, types, strict=True)):
+            forms = self.dialect.identity(column, type)
+            items.append(f"{self.dialect.of_group(column, forms)} AS c{i}")
+            by += [str(i + 1)] if forms == (column,) else forms
+        for sql, name in zip(frame.carry, self.carry, strict=True):
+            items.append(f"{sql} AS {name}")
+            by.append(str(len(items)))
         total = f"sum({frame.diff})"
-        by = f" GROUP BY {', '.join(str(i + 1) for i in range(len(items)))}" if items else ""
         return (
             f"SELECT {''.join(f'{item}, ' for item in items)}CAST({total} AS BIGINT) AS d"
-            f"{self.clauses(frame)}{by} HAVING {total} {keep} 0"
+            f"{self.clauses(frame)}{group_by(by)} HAVING {total} {keep} 0"
         )
 
     # --- relations -----------------------------------------------------------------------
@@ -189,8 +196,7 @@ class Renderer:
             case TopK(input=input):
                 return self.top_k(relation, self.frame(input))
             case Threshold(input=input):
-                frame = self.frame(input)
-                return self.nest(self.consolidate(frame, ">"), len(frame.columns))
+                return self.threshold(relation, self.frame(input))
             case JoinOn() | Recursive():
                 raise AssertionError("a bound form in a lowered plan")
 
@@ -296,12 +302,12 @@ class Renderer:
             return self._reduce_rows(reduce, frame, groups)
         frame = self.simple(frame)
         keys = [
-            self.key(self.dialect.scalar(key, frame.columns), type_of(key))
+            self.dialect.representative(self.dialect.scalar(key, frame.columns), type_of(key))
             for key in reduce.group_key
         ]
         items = [f"{key} AS c{i}" for i, key in enumerate(keys)]
         items += [f"{sql} AS {name}" for sql, name in zip(frame.carry, self.carry, strict=True)]
-        by = f" GROUP BY {', '.join(str(i + 1) for i in range(len(items)))}" if items else ""
+        by = group_by([str(i + 1) for i in range(len(items))])
         having = f" HAVING sum({frame.diff}) > 0" if items else ""
         items += self._aggregates(
             reduce.aggregates,
@@ -312,11 +318,22 @@ class Renderer:
         items.append("CAST(1 AS BIGINT) AS d")
         return self.nest(f"SELECT {', '.join(items)}{self.clauses(frame)}{by}{having}", width)
 
-    def key(self, sql: str, type: SqlType) -> str:
-        """Return the value that stands for all that are equal to it, where it is of the type."""
-        if type.name in ("float4", "float8"):
-            return self.idioms.positive_zero(sql, self.dialect.type_name(type))
-        return sql
+    def threshold(self, threshold: Threshold, frame: Frame) -> Frame:
+        """Return the rows of positive multiplicity, equal ones taken together."""
+        types = types_of(threshold)
+        if all(map(has_one_form, types)):
+            return self.nest(self.consolidate(frame, types, ">"), len(types))
+        rows = self.nest(self.consolidate(frame, types), len(types))
+        columns = list(zip(rows.columns, types, strict=True))
+        items = [f"{self._representative(*column)} AS c{i}" for i, column in enumerate(columns)]
+        items += [f"{sql} AS {name}" for sql, name in zip(rows.carry, self.carry, strict=True)]
+        total = f"sum({rows.diff})"
+        by = [*(self.dialect.key(*column) for column in columns), *rows.carry]
+        return self.nest(
+            f"SELECT {', '.join(items)}, CAST({total} AS BIGINT) AS d"
+            f"{self.clauses(rows)}{group_by(by)} HAVING {total} > 0",
+            len(types),
+        )
 
     def _aggregates(
         self, aggregates: Sequence[Aggregate], first: int, sql: "Render", diff: str
@@ -333,7 +350,7 @@ class Renderer:
         conditions = [condition] if condition else []
         if aggregate.filter is not None and condition is None:
             conditions.append(f"({sql(aggregate.filter)})")
-        args = [self._argument(arg, sql) for arg in aggregate.args]
+        args = [self._argument(aggregate, arg, sql) for arg in aggregate.args]
         order = [
             Sort(
                 self.dialect.key(sql(key.expr), type_of(key.expr)), key.descending, key.nulls_first
@@ -344,10 +361,13 @@ class Renderer:
             aggregate, args, conditions, order, diff, self.dialect.type_name(aggregate.type)
         )
 
-    def _argument(self, arg: Scalar, sql: "Render") -> Argument:
+    def _argument(self, aggregate: Aggregate, arg: Scalar, sql: "Render") -> Argument:
         type = type_of(arg)
-        value = self.key(sql(arg), type)
-        return Argument(value, self.dialect.key(value, type), type)
+        value = sql(arg)
+        if aggregate.distinct or aggregate.function in ("min", "max"):
+            value = self.dialect.representative(value, type)
+        key, order = self.dialect.key(value, type), self.dialect.total_order(value, type)
+        return Argument(value, key, order, type)
 
     def _reduce_rows(self, reduce: Reduce, frame: Frame, groups: str | None) -> Frame:
         """Return one row for each group, from rows whose entries have been added up."""
@@ -357,11 +377,12 @@ class Renderer:
         parts: dict[Scalar, int] = {}
         for scalar in (*reduce.group_key, *_scalars(reduce.aggregates)):
             parts.setdefault(scalar, len(parts))
-        columns = tuple(
-            self.key(self.dialect.scalar(scalar, frame.columns), type_of(scalar))
-            for scalar in parts
+        frame = replace(
+            frame,
+            columns=tuple(self.dialect.scalar(scalar, frame.columns) for scalar in parts),
+            computed=True,
         )
-        rows = self.nest(self.consolidate(replace(frame, columns=columns), ">"), len(columns))
+        rows = self.nest(self.consolidate(frame, [*map(type_of, parts)], ">"), len(parts))
         key_forms = [
             self.dialect.key(rows.columns[parts[key]], type_of(key)) for key in reduce.group_key
         ]
@@ -399,13 +420,14 @@ class Renderer:
             )
             items.append(f"{value} AS c{keys + i}")
         items.append("CAST(1 AS BIGINT) AS d")
-        by = [*key_forms, *carry]
-        group_by = f" GROUP BY {', '.join(by)}" if by else ""
-        return self.nest(f"SELECT {', '.join(items)} FROM {source}{group_by}", width)
+        by = group_by([*key_forms, *carry])
+        return self.nest(f"SELECT {', '.join(items)} FROM {source}{by}", width)
 
     def _representative(self, value: str, type: SqlType) -> str:
         """Return the aggregate that picks one of the equal values of a key, the same everywhere."""
-        return value if self.dialect.key(value, type) == value else f"min({value})"
+        if self.dialect.key(value, type) == value:
+            return value
+        return f"min({self.dialect.representative(value, type)})"
 
     def _firsts(
         self, reduce: Reduce, rows: Frame, parts: Mapping[Scalar, int], key_forms: Sequence[str]
@@ -436,9 +458,9 @@ class Renderer:
     def top_k(self, top_k: TopK, frame: Frame) -> Frame:
         """Return of each group the rows between two positions."""
         first, beyond = self._bounds(top_k)
-        types = [column.type for column in columns_of(top_k.input)]
+        types = types_of(top_k)
         width = len(types)
-        rows = self.nest(self.consolidate(frame, ">"), width)
+        rows = self.nest(self.consolidate(frame, types, ">"), width)
         order = [
             Sort(
                 self.dialect.key(self.dialect.scalar(key.expr, rows.columns), type_of(key.expr)),
@@ -447,6 +469,8 @@ class Renderer:
             )
             for key in self._order(top_k.order_key, types)
         ]
+        for column, type in zip(rows.columns, types, strict=True):
+            order += map(Sort, self.dialect.total_order(column, type)[1:])
         group = [self.dialect.key(rows.columns[i], types[i]) for i in top_k.group_key]
         window = (
             f"sum({rows.diff}) OVER ({_partition([*group, *rows.carry])}"
@@ -513,6 +537,16 @@ def _partition(by: Sequence[str]) -> str:
     return f"PARTITION BY {', '.join(by)} " if by else ""
 
 
+def group_by(forms: Sequence[str]) -> str:
+    """Return the GROUP BY of `forms`, nothing if there are none."""
+    return f" GROUP BY {', '.join(forms)}" if forms else ""
+
+
+def types_of(relation: Relation) -> list[SqlType]:
+    """Return the types of the columns of `relation`."""
+    return [column.type for column in columns_of(relation)]
+
+
 def _scalars(aggregates: Sequence[Aggregate]) -> Iterable[Scalar]:
     for aggregate in aggregates:
         yield from aggregate.args
@@ -531,9 +565,4 @@ def is_accumulable(reduce: Reduce) -> bool:
     return all(
         aggregate.function in ("count", "sum") and not aggregate.distinct
         for aggregate in reduce.aggregates
-    ) and all(has_one_form(type_of(key)) for key in reduce.group_key)
-
-
-def has_one_form(type: SqlType) -> bool:
-    """Whether equal values of the type are one and the same value, but for the sign of zero."""
-    return type.name not in ("interval", "jsonb", "array")
+    ) and all(has_one_form(type) or is_float(type) for type in map(type_of, reduce.group_key))

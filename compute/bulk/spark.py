@@ -301,7 +301,7 @@ class SparkStore(SparkSqlSession):
     def _consolidate(self, name: str) -> None:
         """Let a job add up the entries of contents."""
         old = self._contents[name]
-        new = self._write(old.layout, consolidate_select(name, old.layout))
+        new = self._write(old.layout, consolidate_select(name, old.layout, self.dialect))
         self._contents[name] = new
         shutil.rmtree(old.directory)
 

@@ -104,6 +104,18 @@ class SparkDialect(Dialect):
         """Return a name as SQL has it quoted."""
         return "`" + name.replace("`", "``") + "`"
 
+    def of_group(self, column: str, identity: tuple[str, ...]) -> str:
+        """Return an aggregate where the column is a float: Spark groups by 0.0 for -0.0."""
+        return column if identity == (column,) else f"any_value({column})"
+
+    def is_negative_zero(self, sql: str) -> str:
+        """Return whether a float is -0.0; only its text tells."""
+        return f"({sql} = 0 AND CAST({sql} AS STRING) = '-0.0')"
+
+    def each(self, items: str, name: str, item: str) -> str:
+        """Return a transform."""
+        return f"transform({items}, {name} -> {item})"
+
 
 def spark_form(type: pa.DataType) -> pa.DataType:
     """Return the Arrow type in which Spark has values of `type`: times are microseconds."""

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from foreshore.compute.bulk.aggregates import Idioms, weight
 from foreshore.compute.bulk.dialect import Dialect
-from foreshore.compute.bulk.render import Frame, Renderer
+from foreshore.compute.bulk.render import Frame, Renderer, types_of
 from foreshore.compute.delta.differentiate import Trace
 from foreshore.expr.ir import (
     Aggregate,
@@ -44,7 +44,7 @@ from foreshore.expr.ir import (
     type_of,
 )
 from foreshore.ids import GlobalId
-from foreshore.types import ColumnType
+from foreshore.types import ColumnType, SqlType
 
 BEFORE = "CAST(-1 AS BIGINT)"
 
@@ -105,7 +105,7 @@ class TraceRenderer(Renderer):
         frame = self.frame(trace.body)
         if trace.sums is not None:
             return self.with_ctes(self.accumulate(trace.sums, frame))
-        return self.with_ctes(self.consolidate(frame))
+        return self.with_ctes(self.consolidate(frame, types_of(trace.body)))
 
     def accumulate(self, sums: Reduce, frame: Frame) -> str:
         """Return the SELECT of the sums over a frame by the key, and by what is carried."""
@@ -115,7 +115,10 @@ class TraceRenderer(Renderer):
             assert isinstance(scalar, Column)
             return frame.columns[scalar.index]
 
-        items = [f"{self.key(sql(k), type_of(k))} AS c{i}" for i, k in enumerate(sums.group_key)]
+        items = [
+            f"{self.dialect.representative(sql(key), type_of(key))} AS c{i}"
+            for i, key in enumerate(sums.group_key)
+        ]
         items += [f"{c} AS {name}" for c, name in zip(frame.carry, self.carry, strict=True)]
         by = f" GROUP BY {', '.join(str(i + 1) for i in range(len(items)))}" if items else ""
         diff = frame.diff
@@ -125,7 +128,7 @@ class TraceRenderer(Renderer):
             present = [*conditions, *(f"{sql(arg)} IS NOT NULL" for arg in aggregate.args)]
             totals.append(f"sum({weight(present, diff)})")
             if aggregate.function == "sum":
-                argument = self._argument(aggregate.args[0], sql)
+                argument = self._argument(aggregate, aggregate.args[0], sql)
                 totals.append(self.idioms.product_sum(argument, conditions, diff))
         for i, (total, type) in enumerate(
             zip(totals, accumulators(sums, self.idioms), strict=True)
@@ -187,7 +190,7 @@ class ChangeRenderer(TraceRenderer):
             return None
         if isinstance(relation, Reduce | TopK | Threshold):  # its changes have been added up
             return self.with_ctes(self.select(frame))
-        return self.with_ctes(self.consolidate(frame))
+        return self.with_ctes(self.consolidate(frame, types_of(relation)))
 
     def trace_changes(self, trace: Trace) -> str | None:
         """Return the statement for the updates of a trace, None if there are none."""
@@ -225,7 +228,7 @@ class ChangeRenderer(TraceRenderer):
                     if trace.sums is None
                     else self._sums_at_points(relation, trace)
                 )
-                return self._differences(at_points)
+                return self._differences(at_points, types_of(relation))
             case Let() | JoinOn() | Recursive():
                 raise AssertionError(f"not a plan of changes: {relation}")
 
@@ -303,11 +306,11 @@ class ChangeRenderer(TraceRenderer):
             case TopK():
                 return self.top_k(relation, at_points)
             case Threshold():
-                return self.nest(self.consolidate(at_points, ">"), len(columns))
+                return self.threshold(relation, at_points)
 
     def key_form(self, sql: str, column: ColumnType) -> str:
         """Return what two equal values have in common."""
-        return self.dialect.key(self.key(sql, column.type), column.type)
+        return self.dialect.key(self.dialect.representative(sql, column.type), column.type)
 
     def _points(self, named: Sequence[str], changes: Frame) -> str:
         """Return the table of the points with what follows them; the first of a key is before."""
@@ -356,9 +359,9 @@ class ChangeRenderer(TraceRenderer):
         select = f"SELECT {', '.join([*keys, *points, *running])} FROM ({totals}) AS y"
         return self._read_off(relation, f"({select})", self.carry)
 
-    def _differences(self, at_points: Frame) -> Frame:
+    def _differences(self, at_points: Frame, types: Sequence[SqlType]) -> Frame:
         """Return the updates that lead from each point to the next."""
-        width = len(at_points.columns)
+        width = len(types)
         values = self.nest(self.select(at_points), width)
         point, following = values.carry
         both = self.idioms.unnest(
@@ -373,7 +376,7 @@ class ChangeRenderer(TraceRenderer):
         updates = Frame(
             f"({pairs}) AS y", tuple(names), "y.e.d", ("y.e.t",), ("y.e.t >= 0",), computed=True
         )
-        return self.nest(self.consolidate(updates), width)
+        return self.nest(self.consolidate(updates, types), width)
 
 
 def _key_columns(

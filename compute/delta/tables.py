@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from foreshore.compute.bulk.dialect import Dialect
+from foreshore.compute.bulk.render import group_by
 from foreshore.expr.datum import to_array
 from foreshore.expr.ir import Constant
 from foreshore.update import DIFF, TIME
@@ -11,9 +13,13 @@ from foreshore.update import DIFF, TIME
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The columns of a table: those of the row, then the sums of each entry, with their types."""
+    """The columns of a table: those of the row, then the sums of each entry, with their types.
+
+    `forms` are, for each column of the row, those by which it is told apart (`Dialect.identity`).
+    """
 
     rows: tuple[tuple[str, str], ...]
+    forms: tuple[tuple[str, ...], ...]
     sums: tuple[tuple[str, str], ...]
 
     @property
@@ -22,11 +28,14 @@ class Layout:
         return [name for name, _ in (*self.rows, *self.sums)]
 
 
-def consolidate_select(name: str, layout: Layout) -> str:
+def consolidate_select(name: str, layout: Layout, dialect: Dialect) -> str:
     """Return the SELECT of a table with one entry for each row, where it is not zero."""
-    rows = [column for column, _ in layout.rows]
+    rows = [
+        f"{dialect.of_group(column, forms)} AS {column}"
+        for (column, _), forms in zip(layout.rows, layout.forms, strict=True)
+    ]
     sums = [f"CAST(sum({column}) AS {type}) AS {column}" for column, type in layout.sums]
-    by = f" GROUP BY {', '.join(rows)}" if rows else ""
+    by = group_by([form for forms in layout.forms for form in forms])
     some = " OR ".join(f"sum({column}) <> 0" for column, _ in layout.sums)
     return f"SELECT {', '.join([*rows, *sums])} FROM {name}{by} HAVING {some}"
 

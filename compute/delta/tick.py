@@ -12,6 +12,7 @@ added up.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Protocol
 
@@ -294,12 +295,17 @@ def layout_of(trace: Trace, store: Store, *, timed: bool) -> Layout:
     if trace.sums is None:
         return rows
     types = accumulators(trace.sums, store.idioms)
-    return Layout(rows.rows, tuple((f"a{i}", type) for i, type in enumerate(types)))
+    return replace(rows, sums=tuple((f"a{i}", type) for i, type in enumerate(types)))
 
 
 def _row_layout(columns: Sequence[ColumnType], store: Store, *, timed: bool) -> Layout:
-    rows = tuple((f"c{i}", store.dialect.type_name(c.type)) for i, c in enumerate(columns))
-    return Layout((*rows, ("t", "BIGINT")) if timed else rows, (("d", "BIGINT"),))
+    dialect = store.dialect
+    rows = [(f"c{i}", dialect.type_name(column.type)) for i, column in enumerate(columns)]
+    forms = [dialect.identity(f"c{i}", column.type) for i, column in enumerate(columns)]
+    if timed:
+        rows.append(("t", "BIGINT"))
+        forms.append(("t",))
+    return Layout(tuple(rows), tuple(forms), (("d", "BIGINT"),))
 
 
 def _check_window(id: GlobalId, delta: pa.Table, lower: int, upper: int) -> None:

@@ -44,7 +44,7 @@ from foreshore.sql.coerce import coerce, common_type, is_unknown, to_common, to_
 from foreshore.sql.planning import Planning
 from foreshore.sql.rewrite import uses_row
 from foreshore.sql.scope import Scope, Slot, Table
-from foreshore.types import INT8, ColumnType
+from foreshore.types import INT8, ColumnType, has_one_form
 
 
 def bind_query(
@@ -283,4 +283,7 @@ def _combined(planning: Planning, operation: ast.SetOperation, inputs: list[Rela
     number = planning.new_let()
     get = LocalGet(number, columns_of(left))
     alone = Threshold(Union((get, Negate(right))))
-    return Let(number, left, Union((get, Negate(alone))))
+    both: Relation = Union((get, Negate(alone)))
+    if not all(has_one_form(column.type) for column in get.columns):
+        both = Threshold(both)  # a row and what is taken from it may be equal and not the same
+    return Let(number, left, both)

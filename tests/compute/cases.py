@@ -19,7 +19,7 @@ from foreshore.expr.ir import Get, Relation, columns_of, sources_of, walk_relati
 from foreshore.ids import GlobalId
 from foreshore.types import TEXT, ColumnType, RelationDesc
 from foreshore.update import DIFF, TIME, update_schema
-from tests.model import Row, Rows, add, evaluate
+from tests.model import Row, Rows, add, as_datum, evaluate
 from tests.relations import TABLES, VALUES
 
 START = 100
@@ -95,7 +95,10 @@ def initial(case: Case) -> dict[GlobalId, Input]:
 
 def rows_of(table: pa.Table, columns: Sequence[ColumnType], upto: int | None = None) -> Rows:
     """Return what updates, or rows with multiplicities, add up to."""
-    data = [from_array(table.column(i).combine_chunks(), c.type) for i, c in enumerate(columns)]
+    data = [
+        [*map(as_datum, from_array(table.column(i).combine_chunks(), c.type))]
+        for i, c in enumerate(columns)
+    ]
     diffs = table[DIFF].to_pylist()
     times = table[TIME].to_pylist() if TIME in table.column_names else [0] * len(diffs)
     result: Rows = Counter()
