@@ -18,6 +18,7 @@ this. A row that fails is dropped where it fails, and is one error with the row'
 absolute value), the first of the node's errors in the order in which its scalars stand.
 """
 
+import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from itertools import accumulate
@@ -37,6 +38,13 @@ class Node(msgspec.Struct, frozen=True, tag=True, tag_field="node", cache_hash=T
 def _tuples(value: Any) -> Any:
     """Return `value` with lists made tuples: decoding leaves them lists where a type says Any."""
     return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
+
+
+def _same_zeros(a: Any, b: Any) -> bool:
+    """Whether data that Python calls equal have the same signs of zero."""
+    if isinstance(a, tuple):
+        return all(map(_same_zeros, a, b))
+    return not isinstance(a, float) or math.copysign(1, a) == math.copysign(1, b)
 
 
 # --- scalars -------------------------------------------------------------------------------
@@ -59,6 +67,14 @@ class Literal(Node, frozen=True, cache_hash=True):
     def __post_init__(self) -> None:
         if isinstance(self.value, list):
             msgspec.structs.force_setattr(self, "value", _tuples(self.value))
+
+    def __eq__(self, other: object) -> bool:
+        """Whether `other` is the same constant: 0.0 is another one than -0.0."""
+        if not isinstance(other, Literal) or Node.__eq__(self, other) is not True:
+            return False
+        return _same_zeros(self.value, other.value)
+
+    __hash__ = Node.__hash__
 
 
 class Parameter(Node, frozen=True, cache_hash=True):
@@ -212,6 +228,14 @@ class Constant(Node, frozen=True, cache_hash=True):
     def __post_init__(self) -> None:
         if any(isinstance(datum, list) for row, _ in self.rows for datum in row):
             msgspec.structs.force_setattr(self, "rows", _tuples(self.rows))
+
+    def __eq__(self, other: object) -> bool:
+        """Whether `other` has the same rows, to the sign of a zero."""
+        if not isinstance(other, Constant) or Node.__eq__(self, other) is not True:
+            return False
+        return _same_zeros(self.rows, other.rows)
+
+    __hash__ = Node.__hash__
 
 
 class Get(Node, frozen=True, cache_hash=True):

@@ -45,7 +45,6 @@ def test_the_embedded_engine_answers_as_postgresql(path: Path, server: Server) -
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.slow
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_spark_answers_as_postgresql(path: Path, spark_server: Server) -> None:
     database = Database(spark_server.url, is_foreshore=True)
