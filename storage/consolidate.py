@@ -222,10 +222,10 @@ def one_nan(column: pa.Array) -> pa.Array:
         nans = pc.fill_null(pc.is_nan(column), False)
         return pc.if_else(nans, pa.scalar(math.nan, column.type), column)
     if pa.types.is_list(column.type) and pa.types.is_floating(column.type.value_type):
-        mask = column.is_null() if column.null_count else None
-        return pa.ListArray.from_arrays(
-            column.offsets, one_nan(column.values), type=column.type, mask=mask
-        )
+        lengths = pc.fill_null(pc.list_value_length(column), 0)
+        offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
+        values = one_nan(column.flatten())
+        return pa.ListArray.from_arrays(offsets, values, type=column.type, mask=column.is_null())
     return column
 
 

@@ -34,7 +34,7 @@ from foreshore.types import (
     array_of,
     numeric_of_scale,
 )
-from tests.relations import NUMERIC, TABLES
+from tests.relations import FLOATS, NUMERIC, TABLES
 
 U1, U2, U3 = TABLES
 
@@ -113,7 +113,34 @@ PLANS: dict[str, Relation] = {
     "sums of floats by key": Reduce(
         U3, (column(0, TEXT),), (_aggregate("sum_float", column(2, FLOAT8), FLOAT8),)
     ),
+    "floats as they are": Project(U3, (2, 3)),
     "floats as keys": Reduce(U3, (column(2, FLOAT8),), (count_all(),)),
+    "lists of floats as keys": Reduce(U3, (column(3, FLOATS),), (count_all(),)),
+    "floats in lists, and the least of them": Reduce(
+        U3,
+        (column(0, TEXT),),
+        (
+            _aggregate("array_agg", column(2, FLOAT8), FLOATS),
+            _aggregate("array_agg", column(2, FLOAT8), FLOATS, distinct=True),
+            _aggregate("min", column(2, FLOAT8), FLOAT8),
+            _aggregate("max", column(3, FLOATS), FLOATS),
+        ),
+    ),
+    "join on floats": Join(
+        (Project(U3, (2, 3)), Project(U3, (2, 3))),
+        ((column(0, FLOAT8), column(2, FLOAT8)), (column(1, FLOATS), column(3, FLOATS))),
+    ),
+    "top by a float": TopK(
+        Project(U3, (2, 3)), (), (OrderKey(column(0, FLOAT8), True),), Literal(2, INT8)
+    ),
+    "except of floats": Threshold(
+        Union(
+            (
+                Project(U3, (2, 3)),
+                Negate(Constant((((0.0, (-0.0,)), 1),), (ColumnType(FLOAT8), ColumnType(FLOATS)))),
+            )
+        )
+    ),
     "minimum and maximum by key": Reduce(
         U1, _KEY, (_aggregate("min", column(1), INT4), _aggregate("max", column(2, TEXT), TEXT))
     ),

@@ -6,6 +6,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -44,7 +45,7 @@ from foreshore.types import (
     arrow_type,
     numeric,
 )
-from foreshore.update import update_schema
+from foreshore.update import DIFF, update_schema
 
 MOST, LEAST = 2**63 - 1, -(2**63)
 VALUES: list[tuple[SqlType, list[object]]] = [
@@ -134,6 +135,25 @@ def store(directory: Path, table: pa.Table, since: int = 0, upper: int = 10) -> 
 
 def load(directory: Path, batch: Batch, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_batches(read_batch(opened(directory), batch, schema), schema)
+
+
+@pytest.mark.parametrize("type", [FLOAT8, array_of(FLOAT8)], ids=str)
+def test_nans_of_other_bits_cancel_and_zeros_of_other_signs_do_not(
+    tmp_path: Path, type: SqlType
+) -> None:
+    schema = update_schema(pa.schema([("v", arrow_type(type))]))
+    nans = np.array([0x7FF8000000000000, 0xFFF8000000000001], np.uint64).view(np.float64)
+    values = pa.array([5.0, nans[0], nans[1], 0.0, -0.0])
+    if type != FLOAT8:
+        values = pa.ListArray.from_arrays([0, 1, 2, 3, 4, 5], values)
+    null = pa.nulls(1, arrow_type(type))
+    array = pa.concat_arrays([values, null])
+    diffs = pa.array([1, 1, -1, 1, -1, 1])
+    table = pa.table([array, pa.array([3] * 6), diffs], schema=schema).slice(1)
+    found = load(tmp_path, store(tmp_path, table), schema)
+    rows = zip(map(repr, found["v"].to_pylist()), found[DIFF].to_pylist(), strict=True)
+    plain = {(text.strip("[]"), diff) for text, diff in rows}
+    assert plain == {("0.0", 1), ("-0.0", -1), ("None", 1)}
 
 
 @pytest.mark.parametrize(("type", "values"), VALUES, ids=[str(type) for type, _ in VALUES])

@@ -168,6 +168,27 @@ def test_a_key_is_found_by_what_sql_calls_equal(type: SqlType, x: Any, y: Any) -
     assert len(subject.look_up([(None,)], 2)) == 0
 
 
+@pytest.mark.parametrize("type", [FLOAT8, array_of(FLOAT8)])
+def test_rows_are_told_apart_by_the_sign_of_zero_but_not_by_the_bits_of_a_nan(
+    type: SqlType,
+) -> None:
+    nans = np.array([0x7FF8000000000000, 0xFFF8000000000001], np.uint64).view(np.float64)
+    schema = pa.schema([("k", arrow_type(type))])
+    subject = Arrangement("u1", schema, (type,), lambda rows: [rows.column(0)], 0)
+    for time, (value, diff) in enumerate(
+        [(-0.0, 1), (0.0, 1), (nans[0], 1), (-0.0, -1), (nans[1], -1)]
+    ):
+        values = pa.array([value])
+        column = values if type == FLOAT8 else pa.ListArray.from_arrays([0, 1], values)
+        updates = [column, pa.array([time]), pa.array([diff])]
+        subject.insert(pa.Table.from_arrays(updates, schema=update_schema(schema)), time + 1)
+    assert "-0.0" not in repr(subject.scan(4).column(0).to_pylist())
+    assert len(subject.scan(4)) == 1
+    subject.compact(4)
+    subject._spill()
+    assert repr(subject.scan(4).column(0).to_pylist()) in ("[0.0]", "[[0.0]]")
+
+
 def test_a_value_that_the_key_cannot_have_is_not_found() -> None:
     schema = pa.schema([("k", arrow_type(numeric(10, 2)))])
     subject = Arrangement("u1", schema, (numeric(10, 2),), lambda rows: [rows.column(0)], 0)
