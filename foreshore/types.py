@@ -162,6 +162,11 @@ def is_float(type: SqlType) -> bool:
     return type.name in ("float4", "float8")
 
 
+def has_signed_zeros(type: SqlType) -> bool:
+    """Whether values of the type are floats or hold floats."""
+    return is_float(type if type.element is None else type.element)
+
+
 def has_one_form(type: SqlType) -> bool:
     """Whether values of the type that are equal are the same, and look it."""
     return type.name not in ("interval", "jsonb", "array", "float4", "float8")

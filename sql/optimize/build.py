@@ -34,7 +34,7 @@ from foreshore.expr.ir import (
 )
 from foreshore.expr.split import Test, can_fail, columns_used
 from foreshore.sql.optimize.scalars import conjuncts, is_never_true, put_in, remap
-from foreshore.types import BOOL, ColumnType
+from foreshore.types import BOOL, ColumnType, has_one_form
 
 UNIT = Join(())
 
@@ -170,7 +170,12 @@ def negate(input: Relation) -> Relation:
 
 
 def threshold(input: Relation) -> Relation:
-    """Return Threshold(input), which is `input` itself where nothing is taken away."""
+    """Return Threshold(input), which is `input` itself where nothing is taken away.
+
+    Nor may there be equal rows that do not look it, of which it makes one.
+    """
+    if not all(has_one_form(column.type) for column in columns_of(input)):
+        return input if isinstance(input, Threshold) else Threshold(input)
     for node in walk_relations(input):
         match node:
             case Negate() | LocalGet():  # a local may be what is taken away

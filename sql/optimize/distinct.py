@@ -5,9 +5,10 @@ another on the same columns is that one. Also drops a Threshold over rows that a
 twice (`build.threshold`).
 """
 
-from foreshore.expr.ir import Column, Let, Reduce, Relation, inputs_of, with_inputs
+from foreshore.expr.ir import Column, Let, Reduce, Relation, inputs_of, type_of, with_inputs
 from foreshore.sql.optimize import build
 from foreshore.sql.optimize.properties import Analysis
+from foreshore.types import has_signed_zeros
 
 
 def drop_distinct(relation: Relation) -> Relation:
@@ -26,7 +27,9 @@ def _drop(relation: Relation, analysis: Analysis) -> Relation:
         relation = with_inputs(relation, below)
     if isinstance(relation, Reduce) and relation.group_key and not relation.aggregates:
         columns = [scalar.index for scalar in relation.group_key if isinstance(scalar, Column)]
-        if len(columns) == len(relation.group_key):
+        # A group of floats shows 0.0 for -0.0, also where it is of one row.
+        signed = any(has_signed_zeros(type_of(scalar)) for scalar in relation.group_key)
+        if len(columns) == len(relation.group_key) and not signed:
             given = frozenset(columns)
             if any(key <= given for key in analysis.keys(relation.input)):
                 return build.project(relation.input, columns)

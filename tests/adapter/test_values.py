@@ -9,6 +9,7 @@ from foreshore.adapter.local import evaluate_linear
 from foreshore.adapter.sequence.peek import filled
 from foreshore.adapter.substitute import filler
 from foreshore.adapter.values import Values, template_of, updates_at
+from foreshore.sql.plan import Insert
 from foreshore.types import Datum
 from foreshore.update import DIFF, TIME
 from tests.adapter.harness import House
@@ -43,9 +44,10 @@ def test_values_are_what_the_plan_gives(tmp_path: Path) -> None:
             prepared = await session.parse("", sql, ())
             assert prepared.template is not None, sql
             assert prepared.peek is not None
+            assert isinstance(prepared.plan, Insert)
             session.begin()
             relation, _, _ = filled(session, prepared.peek, args, 0)
-            desc = session.planner.reader().planned[prepared.plan.table].desc  # type: ignore[union-attr]
+            desc = session.planner.reader().planned[prepared.plan.table].desc
             rows = prepared.template.rows(args, filler(args, session.environment_values(0)))
             given, expected = Values(desc, rows).table(), evaluate_linear(relation)
             assert given.num_rows == len(rows)
