@@ -7,7 +7,6 @@ is more than that goes to an engine on a thread.
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -36,7 +35,7 @@ from foreshore.expr.ir import (
 )
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType, array_of, arrow_type
-from foreshore.update import DIFF, DIFF_FIELD
+from foreshore.update import DIFF_FIELD
 
 Columns = list[pa.Array]
 
@@ -87,26 +86,6 @@ def split_diffs(table: pa.Table) -> tuple[Columns, pa.Array]:
     whole = table.combine_chunks()
     columns = [_one(column) for column in whole.columns]
     return columns[:-1], columns[-1]
-
-
-def expanded(table: pa.Table) -> pa.RecordBatch:
-    """Return each row as often as its `__diff` says, without it."""
-    columns, diffs = split_diffs(table)
-    schema = pa.schema([field for field in table.schema if field.name != DIFF])
-    counts = diffs.to_numpy(zero_copy_only=False)
-    if len(counts) and counts.min() < 0:
-        raise InternalError("negative multiplicity in a result")
-    if not columns:
-        return empty_rows(int(counts.sum()))
-    rows = pa.RecordBatch.from_arrays(columns, schema=schema)
-    if len(counts) and (counts != 1).any():
-        rows = rows.take(pa.array(np.repeat(np.arange(len(counts)), counts)))
-    return rows
-
-
-def empty_rows(count: int) -> pa.RecordBatch:
-    """Return rows without columns."""
-    return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
 
 
 def negated(table: pa.Table) -> pa.Table:

@@ -570,7 +570,7 @@ class ComputeController:
         finally:
             self._peeks.pop(number, None)
             others = len(owner.replicas) > 1 and request.index is None
-            if others or not answer.done():
+            if others or answer.cancelled():  # as it is when whoever awaited it has been
                 owner.send(CancelPeek(number))
             owner.history.peeks.pop(number, None)
             owner.peek_tables.pop(number, None)

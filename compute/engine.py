@@ -19,7 +19,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from foreshore.compute.protocol import DataflowDescription
-from foreshore.errors import QueryCanceled
+from foreshore.errors import OutOfMemory, QueryCanceled
 from foreshore.expr.explain import NameOf
 from foreshore.expr.ir import Relation
 from foreshore.ids import GlobalId
@@ -69,6 +69,12 @@ class Output:
 
     rows: pa.Table
     errors: pa.Table
+
+
+def check_size(size: int, max_bytes: int) -> None:
+    """Raise OutOfMemory if a result of `size` bytes is too large."""
+    if size > max_bytes:
+        raise OutOfMemory(f"The result is larger than {max_bytes >> 20} MB.")
 
 
 class Cancellation:
@@ -143,10 +149,13 @@ class Engine(Protocol):
         inputs: Mapping[GlobalId, Input],
         as_of: int,
         cancellation: Cancellation | None = None,
+        max_bytes: int | None = None,
     ) -> pa.Table:
         """Return the rows of `relation` as of a time, by `result_schema`, consolidated.
 
-        Raises the least DataError if evaluating it fails for a row, QueryCanceled if cancelled.
+        Raises the least DataError if evaluating it fails for a row, QueryCanceled if cancelled,
+        OutOfMemory if it needs more memory than there is for it or its result is of more than
+        `max_bytes`; of those no more than that is ever held.
         """
         ...
 

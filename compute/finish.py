@@ -2,6 +2,9 @@
 
 The order is SQL's. Where Arrow's own order of a column is not that, the column is replaced by
 ranks. What the order leaves equal stays in the order in which it comes.
+
+A result comes with multiplicities. It is expanded only as far as it is asked for, and not beyond
+what an answer may weigh: a cross join without columns is one row that is there a billion times.
 """
 
 from typing import Any
@@ -10,11 +13,58 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foreshore.compute.engine import check_size
+from foreshore.errors import InternalError
 from foreshore.expr.functions.comparison import PLAIN, order_keys
 from foreshore.expr.ir import Column, Finishing, OrderKey, type_of
 
+MAX_RESULT_BYTES = 1 << 30
+
 # Types whose Arrow order is SQL's (text by bytes, as collation C has it).
 _PLAIN = PLAIN | {"numeric"}
+
+
+def expanded(result: pa.Table, finishing: Finishing | None = None) -> pa.RecordBatch:
+    """Return each row of `result` as often as its last column, the multiplicity, says.
+
+    Of equal rows no more come than `finishing` can let through. Raises OutOfMemory if the rows
+    would be more than MAX_RESULT_BYTES.
+    """
+    whole = result.combine_chunks()
+    columns = [_one(column) for column in whole.columns]
+    diffs = columns.pop().to_numpy(zero_copy_only=False)
+    if len(diffs) and diffs.min() < 0:
+        raise InternalError("negative multiplicity in a result")
+    if finishing is not None and finishing.limit is not None:
+        diffs = np.minimum(diffs, finishing.offset + finishing.limit)
+    check_size(sum(_weight(column, diffs) for column in columns), MAX_RESULT_BYTES)
+    if not columns:
+        return empty_rows(int(diffs.sum()))
+    fields = [field for field in result.schema][:-1]
+    rows = pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+    if (diffs != 1).any():
+        rows = rows.take(pa.array(np.repeat(np.arange(len(diffs)), diffs)))
+    return rows
+
+
+def empty_rows(count: int) -> pa.RecordBatch:
+    """Return rows without columns."""
+    return pa.RecordBatch.from_struct_array(
+        pa.StructArray.from_buffers(pa.struct([]), count, [None])
+    )
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _weight(column: pa.Array, counts: Any) -> int:
+    """Return the bytes that `column` takes with each value repeated."""
+    total = float(counts.sum())  # a product of large counts does not fit an integer
+    if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+        lengths = pc.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False)
+        return int(np.dot(lengths.astype(float), counts.astype(float)) + 4 * total)
+    return int(column.nbytes / len(column) * total) if len(column) else 0
 
 
 def finish(rows: pa.RecordBatch, finishing: Finishing) -> pa.RecordBatch:
@@ -30,9 +80,7 @@ def finish(rows: pa.RecordBatch, finishing: Finishing) -> pa.RecordBatch:
     columns = [rows.column(i) for i in finishing.project]
     fields = [rows.schema.field(i).with_name(f"c{n}") for n, i in enumerate(finishing.project)]
     if not columns:
-        return pa.RecordBatch.from_struct_array(
-            pa.StructArray.from_buffers(pa.struct([]), rows.num_rows, [None])
-        )
+        return empty_rows(rows.num_rows)
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 

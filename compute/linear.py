@@ -237,9 +237,10 @@ class LinearFirst:
         inputs: Mapping[GlobalId, Input],
         as_of: int,
         cancellation: Cancellation | None = None,
+        max_bytes: int | None = None,
     ) -> pa.Table:
         """Return the rows of `relation` as of a time."""
-        return self._engine.evaluate(relation, inputs, as_of, cancellation)
+        return self._engine.evaluate(relation, inputs, as_of, cancellation, max_bytes)
 
     def cancel(self) -> None:
         """Stop all evaluations that run now."""

@@ -16,13 +16,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.compute.arrange.arrangement import Arrangement
-from foreshore.compute.engine import Cancellation, Engine, Input, rows_schema
-from foreshore.compute.finish import finish
+from foreshore.compute.engine import Cancellation, Engine, Input
+from foreshore.compute.finish import MAX_RESULT_BYTES, expanded, finish
 from foreshore.compute.inputs import Contents, with_times
 from foreshore.compute.linear import Rows, apply
 from foreshore.compute.protocol import Failure, Peek
@@ -30,7 +29,7 @@ from foreshore.errors import DatabaseError, DataError, InternalError, QueryCance
 from foreshore.expr.ir import Get, Literal, Relation, columns_of
 from foreshore.expr.split import split_errors
 from foreshore.ids import GlobalId
-from foreshore.types import ColumnType, Datum
+from foreshore.types import Datum
 from foreshore.update import Timestamp
 
 logger = logging.getLogger(__name__)
@@ -97,28 +96,11 @@ def answer_by_engine(
             inputs[id] = reading.enter_context(contents.input())
         if cancellation.cancelled:
             raise QueryCanceled
-        result = engine.evaluate(peek.relation, inputs, peek.as_of, cancellation)
-    rows = _expanded(result, columns_of(peek.relation))
+        result = engine.evaluate(peek.relation, inputs, peek.as_of, cancellation, MAX_RESULT_BYTES)
+    rows = expanded(result, peek.finishing)
     if peek.finishing is not None:
         rows = finish(rows, peek.finishing)
     return pa.Table.from_batches([rows])
-
-
-def _expanded(result: pa.Table, columns: tuple[ColumnType, ...]) -> pa.RecordBatch:
-    """Return each row of the result as often as its diff says."""
-    schema = rows_schema(columns)
-    batch = result.combine_chunks().to_batches()
-    if not batch:
-        return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
-    diffs = batch[0].column(batch[0].num_columns - 1).to_numpy(zero_copy_only=False)
-    if len(diffs) and diffs.min() < 0:
-        raise InternalError("a query's result has a row with a negative multiplicity")
-    if not len(schema):
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * int(diffs.sum()), pa.struct([])))
-    rows = pa.RecordBatch.from_arrays(batch[0].columns[:-1], schema=schema)
-    if len(diffs) and (diffs != 1).any():
-        rows = rows.take(pa.array(np.repeat(np.arange(len(diffs)), diffs)))
-    return rows
 
 
 def _datums(key: tuple[Literal, ...]) -> tuple[Datum, ...]:

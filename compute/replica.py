@@ -102,6 +102,7 @@ def duckdb_engine(options: Mapping[str, str]) -> Engine:
             memory_limit=options.get("memory_limit", "2GB"),
             threads=int(options.get("threads", "2")),
             scratch=str(Path(os.environ[SCRATCH_VARIABLE]) / "duckdb"),
+            spill_limit=options.get("spill_limit", "16GB"),
         )
     )
 

@@ -331,6 +331,13 @@ class OutOfDisk(Unavailable):
     sqlstate = "53100"
 
 
+class OutOfMemory(Unavailable):
+    sqlstate = "53200"
+
+    def __init__(self, detail: str) -> None:
+        super().__init__("out of memory", detail=detail)
+
+
 class QueryCanceled(Unavailable):
     sqlstate = "57014"
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from foreshore.adapter.key_index import MANY, KeyIndex
-from foreshore.adapter.local import evaluate_linear, expanded, negated, split_diffs
+from foreshore.adapter.local import evaluate_linear, negated, split_diffs
 from foreshore.adapter.sequence.by_key import locks_of_rows
 from foreshore.adapter.sequence.tables import (
     as_stored,
@@ -27,6 +27,7 @@ from foreshore.adapter.substitute import fill, filler
 from foreshore.compute.arrange.arrangement import Arrangement
 from foreshore.compute.arrange.key import hash_columns
 from foreshore.compute.arrange.run import Ints
+from foreshore.compute.finish import expanded
 from foreshore.errors import CardinalityViolation
 from foreshore.sql.plan import Insert, OnConflict
 from foreshore.types import Datum

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.adapter.client import Completed
-from foreshore.adapter.local import evaluate_linear, expanded, is_linear, negated, split_diffs
+from foreshore.adapter.local import evaluate_linear, is_linear, negated, split_diffs
 from foreshore.adapter.result import BatchSource, Outcome, Selected
 from foreshore.adapter.sequence.by_key import locked_by_key
 from foreshore.adapter.sequence.conflict import insert_on_conflict
@@ -30,7 +30,7 @@ from foreshore.adapter.sequence.times import read_time, tables_below
 from foreshore.adapter.substitute import fill, filler
 from foreshore.adapter.values import Template, Values
 from foreshore.compute.arrange.key import hash_columns
-from foreshore.compute.finish import finish
+from foreshore.compute.finish import expanded, finish
 from foreshore.errors import CardinalityViolation, FeatureNotSupported
 from foreshore.expr.ir import Get, LocalGet, Relation, inputs_of, with_inputs
 from foreshore.ids import GlobalId
@@ -184,7 +184,7 @@ async def _returned(
     relation = fill(relation, replace)
     if not is_linear(relation):
         raise FeatureNotSupported("subqueries in RETURNING are not supported")
-    result = expanded(evaluate_linear(relation, {_CHANGED: rows}))
+    result = expanded(evaluate_linear(relation, {_CHANGED: rows}), returning.finishing)
     return Selected(returning.desc, BatchSource(finish(result, returning.finishing)), verb)
 
 

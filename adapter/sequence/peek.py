@@ -10,7 +10,7 @@ import pyarrow as pa
 from foreshore import blocking
 from foreshore.adapter.effects import calls_in, carried_out
 from foreshore.adapter.introspection import builtin_rows
-from foreshore.adapter.local import evaluate_linear, expanded
+from foreshore.adapter.local import evaluate_linear
 from foreshore.adapter.names import BUILTINS
 from foreshore.adapter.peek_plan import PeekPlan
 from foreshore.adapter.recursion import (
@@ -27,7 +27,7 @@ from foreshore.adapter.sequence.times import read_time, tables_below, timestamp_
 from foreshore.adapter.substitute import Replace, fill, filler
 from foreshore.compute.controller import PeekRequest
 from foreshore.compute.engine import Cancellation, Input
-from foreshore.compute.finish import finish
+from foreshore.compute.finish import MAX_RESULT_BYTES, expanded, finish
 from foreshore.errors import (
     FeatureNotSupported,
     ObjectNotInPrerequisiteState,
@@ -66,7 +66,7 @@ async def rows_of(
     if peek.key is not None:
         found = await by_key(session, peek, args, as_of)
         if found is not None:
-            return finish(expanded(found[0]), found[1])
+            return finish(expanded(*found), found[1])
     if _is_before_indexes(session, peek, args, as_of):
         peek = session.planner.peek_without_indexes(prepared)
     if as_of is None and transaction.reads_own_writes(tables_below(session, peek.sources)):
@@ -75,7 +75,7 @@ async def rows_of(
                 "CHANGES after writes in the same transaction is not supported"
             )
         table, finishing = await own_rows(session, peek, args)
-        return finish(expanded(table), finishing)
+        return finish(expanded(table, finishing), finishing)
     if not peek.is_timed and as_of is None:
         time = 0
     else:
@@ -94,12 +94,13 @@ async def rows_of(
         relation = fill(relation, values.get, every=True)
     match peek.way:
         case "constant":
-            return finish(expanded(evaluate_linear(relation)), finishing)
+            return finish(expanded(evaluate_linear(relation), finishing), finishing)
         case "local":
             block = peek.block(relation, replace)
             if peek.acts:
                 block = filled_block(block, values.get, every=True)
-            return finish(expanded(await evaluate_here(session, block, time, given)), finishing)
+            table = await evaluate_here(session, block, time, given)
+            return finish(expanded(table, finishing), finishing)
         case "index":
             assert peek.lookup is not None
             keys = None
@@ -254,7 +255,7 @@ async def evaluate_here(
                     for snapshot in snapshots
                 }
                 return coordinator.engine.evaluate(
-                    relation, {**inputs, **stored}, time, cancellation
+                    relation, {**inputs, **stored}, time, cancellation, MAX_RESULT_BYTES
                 )
 
         try:

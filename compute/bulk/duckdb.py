@@ -21,18 +21,23 @@ from foreshore.compute.bulk.engine import BulkEngine
 from foreshore.compute.bulk.exact import sum_float_lists
 from foreshore.compute.bulk.session import Columns, Session
 from foreshore.compute.delta.tables import Layout, by_position, consolidate_select
-from foreshore.compute.engine import Cancellation
-from foreshore.errors import NumericValueOutOfRange, QueryCanceled, StatementTooComplex, Unavailable
+from foreshore.compute.engine import Cancellation, check_size
+from foreshore.errors import NumericValueOutOfRange, OutOfMemory, QueryCanceled, StatementTooComplex
 
 warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
 
 
+# Rows of a bounded result that are fetched at once.
+BATCH_ROWS = 100_000
 # Contents are added up when this many entries have come to them, and as many as they had.
 CONSOLIDATE_AFTER = 4096
 
 
 class DuckDbEngine(BulkEngine):
-    """An engine over one in-memory DuckDB, which spills what exceeds its memory to `scratch`."""
+    """An engine over one in-memory DuckDB, which spills what exceeds its memory to `scratch`.
+
+    What exceeds `spill_limit` there too fails: the disk is also the log's.
+    """
 
     name = "duckdb"
 
@@ -43,6 +48,7 @@ class DuckDbEngine(BulkEngine):
         memory_limit: str = "2GB",
         threads: int = 2,
         scratch: str | None = None,
+        spill_limit: str = "16GB",
     ) -> None:
         super().__init__()
         self._connection = duckdb.connect(
@@ -55,6 +61,7 @@ class DuckDbEngine(BulkEngine):
                 "autoinstall_known_extensions": False,
                 "autoload_known_extensions": False,
                 "temp_directory": "" if scratch is None else scratch,
+                "max_temp_directory_size": spill_limit,
             },
         )
         self._connection.create_function(
@@ -131,9 +138,12 @@ class DuckDbSession(Session):
         """Make `functions` callable."""
         self._functions.register(functions)
 
-    def fetch(self, select: str) -> pa.Table:
+    def fetch(self, select: str, max_bytes: int | None = None) -> pa.Table:
         """Return what `select` gives."""
-        return self.execute(select).to_arrow_table()
+        if max_bytes is None:
+            return self.execute(select).to_arrow_table()
+        self.register_used()
+        return _bounded(self._cursor, select, max_bytes)
 
     def execute(self, sql: str) -> duckdb.DuckDBPyConnection:
         """Run a rendered statement, with the functions registered that it may call."""
@@ -191,10 +201,10 @@ class DuckDbStore(DuckDbSession):
         assert row is not None
         return bool(row[0])
 
-    def fetch(self, select: str) -> pa.Table:
+    def fetch(self, select: str, max_bytes: int | None = None) -> pa.Table:
         """Return what `select` gives."""
         with _faults():
-            return super().fetch(select)
+            return super().fetch(select, max_bytes)
 
     def absorb(self, contents: str, changes: str) -> None:
         """Add changes to contents, and add up the entries when as many have come as there were."""
@@ -244,6 +254,36 @@ class DuckDbStore(DuckDbSession):
         self._cursor.execute(f"CREATE TABLE {name} ({columns})")
 
 
+def _bounded(cursor: duckdb.DuckDBPyConnection, select: str, max_bytes: int) -> pa.Table:
+    """Return what `select` gives; raises OutOfMemory as soon as that is more than `max_bytes`.
+
+    A result as a stream is computed while it is read; as a table it is there twice before anybody
+    can look at its size, and no memory limit of DuckDB's counts it.
+    """
+    batches = []
+    size = 0
+    with cursor.sql(select).to_arrow_reader(BATCH_ROWS) as reader:
+        try:
+            for batch in reader:
+                batches.append(batch)
+                size += batch.nbytes
+                check_size(size, max_bytes)
+        except OSError as error:  # so Arrow's stream tells of an error after the first rows
+            kind = _STREAMED.get(str(error).partition(":")[0])
+            if kind is None:
+                raise
+            raise kind(str(error)) from error
+        return pa.Table.from_batches(batches, reader.schema)
+
+
+_STREAMED = {
+    "INTERRUPT Error": duckdb.InterruptException,
+    "Out of Memory Error": duckdb.OutOfMemoryException,
+    "Out of Range Error": duckdb.OutOfRangeException,
+    "Conversion Error": duckdb.ConversionException,
+}
+
+
 @contextmanager
 def _faults() -> Iterator[None]:
     """Make DuckDB's exceptions ours."""
@@ -252,7 +292,7 @@ def _faults() -> Iterator[None]:
     except duckdb.InterruptException as error:
         raise QueryCanceled from error
     except duckdb.OutOfMemoryException as error:
-        raise Unavailable("out of memory", sqlstate="53200", detail=str(error)) from error
+        raise OutOfMemory(str(error).partition("\n")[0]) from error
     except (duckdb.ParserException, duckdb.BinderException) as error:
         if "depth" not in str(error):
             raise

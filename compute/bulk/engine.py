@@ -62,13 +62,15 @@ class BulkEngine(ABC):
         inputs: Mapping[GlobalId, Input],
         as_of: int,
         cancellation: Cancellation | None = None,
+        max_bytes: int | None = None,
     ) -> pa.Table:
         """Return the rows of `relation` as of a time."""
         plans = plans_of(relation)
         with self._session(next(self._numbers), cancellation or Cancellation()) as session:
             if plans.errors is not None:
-                raise_least(session.evaluate(plans.errors, inputs, as_of))
-            return check_result(relation, session.evaluate(plans.rows, inputs, as_of))
+                raise_least(session.evaluate(plans.errors, inputs, as_of, max_bytes))
+            rows = session.evaluate(plans.rows, inputs, as_of, max_bytes)
+            return check_result(relation, rows)
 
     def cancel(self) -> None:
         """Stop all evaluations that run now."""

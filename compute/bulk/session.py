@@ -50,8 +50,11 @@ class Session(ABC):
         """Make `functions` callable, those that are not yet."""
 
     @abstractmethod
-    def fetch(self, select: str) -> pa.Table:
-        """Return what `select` gives, with the functions registered that it may call."""
+    def fetch(self, select: str, max_bytes: int | None = None) -> pa.Table:
+        """Return what `select` gives, with the functions registered that it may call.
+
+        Raises OutOfMemory if that is of more than `max_bytes`.
+        """
 
     def register_used(self) -> None:
         """Register the functions that statements rendered since the last time may call."""
@@ -59,18 +62,23 @@ class Session(ABC):
             self.register(list(self.dialect.used.values()))
             self._registered = len(self.dialect.used)
 
-    def read(self, select: str, schema: pa.Schema) -> pa.Table:
+    def read(self, select: str, schema: pa.Schema, max_bytes: int | None = None) -> pa.Table:
         """Return what `select` gives as a table of `schema`, column by column."""
-        return conform(self.fetch(select), schema)
+        return conform(self.fetch(select, max_bytes), schema)
 
     def evaluate(
-        self, relation: Relation, inputs: Mapping[GlobalId, Input], as_of: int
+        self,
+        relation: Relation,
+        inputs: Mapping[GlobalId, Input],
+        as_of: int,
+        max_bytes: int | None = None,
     ) -> pa.Table:
         """Return the rows of an infallible relation as of a time, by `result_schema`."""
         columns = {n.id: n.columns for n in walk_relations(relation) if isinstance(n, Get)}
         sources = self.sources(inputs, columns, as_of)
         renderer = Renderer(self.dialect, self.idioms, sources, constant=self.constant)
-        return self.read(renderer.consolidated(relation), result_schema(columns_of(relation)))
+        select = renderer.consolidated(relation)
+        return self.read(select, result_schema(columns_of(relation)), max_bytes)
 
     def sources(
         self,

@@ -28,9 +28,9 @@ from foreshore.compute.bulk.exact import sum_float_lists
 from foreshore.compute.bulk.session import Columns, Session
 from foreshore.compute.bulk.spark_dialect import SparkDialect, configure_spark, register_spark
 from foreshore.compute.delta.tables import Layout, by_position, consolidate_select
-from foreshore.compute.engine import Cancellation
+from foreshore.compute.engine import Cancellation, check_size
 from foreshore.compute.spark_session import SparkOptions, start_spark
-from foreshore.errors import NumericValueOutOfRange, QueryCanceled
+from foreshore.errors import NumericValueOutOfRange, OutOfMemory, QueryCanceled
 
 # A tail of more entries than this becomes a file.
 TAIL_ENTRIES = 20_000
@@ -118,9 +118,12 @@ class SparkSqlSession(Session):
         """Make `functions` callable."""
         register_spark(self._spark, functions)
 
-    def fetch(self, select: str) -> pa.Table:
-        """Return what `select` gives."""
-        return self.query(select).toArrow()
+    def fetch(self, select: str, max_bytes: int | None = None) -> pa.Table:
+        """Return what `select` gives; the driver itself takes no more than a gigabyte."""
+        rows = self.query(select).toArrow()
+        if max_bytes is not None:
+            check_size(rows.nbytes, max_bytes)
+        return rows
 
     def query(self, select: str) -> Any:
         """Return what `select` gives as a data frame, with the functions registered it may call."""
@@ -213,11 +216,11 @@ class SparkStore(SparkSqlSession):
             self._show_changes(name, table)
         return bool(table.num_rows)
 
-    def fetch(self, select: str) -> pa.Table:
+    def fetch(self, select: str, max_bytes: int | None = None) -> pa.Table:
         """Return what `select` gives, over what is there now."""
         self._show_used(select)
         with _faults(None):
-            return super().fetch(select)
+            return super().fetch(select, max_bytes)
 
     def absorb(self, contents: str, changes: str) -> None:
         """Add changes to contents, for good when the step ends."""
@@ -337,4 +340,6 @@ def _faults(cancellation: Cancellation | None) -> Iterator[None]:
     except (PySparkException, Py4JJavaError) as error:
         if cancellation is not None and cancellation.cancelled:
             raise QueryCanceled from error
+        if "spark.driver.maxResultSize" in str(error):  # which is 1 GB, of what has not come yet
+            raise OutOfMemory("The result is larger than spark.driver.maxResultSize.") from error
         raise
