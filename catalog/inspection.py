@@ -18,7 +18,7 @@ from foreshore.storage.batch import read_batch
 from foreshore.storage.consolidate import consolidate
 from foreshore.storage.directory import batch_files
 from foreshore.storage.inspection import Inspection, ShardReport
-from foreshore.update import MAX_TIMESTAMP, Timestamp
+from foreshore.update import EMPTY, MAX_TIMESTAMP, Timestamp
 
 
 def names_of(data_dir: Path, found: Inspection) -> dict[str, str]:
@@ -140,6 +140,8 @@ def as_text(found: Inspection, names: dict[str, str]) -> Iterator[str]:
 
 
 def _time(time: Timestamp) -> str:
+    if time == EMPTY:
+        return "{}"
     try:
         shown = datetime.fromtimestamp(time / 1000, UTC).isoformat(" ", "milliseconds")
     except (ValueError, OverflowError, OSError):

@@ -15,6 +15,9 @@ Timestamp = int  # milliseconds since 1970 on the timeline epoch_ms
 
 T0: Timestamp = 0
 MAX_TIMESTAMP: Timestamp = 2**63 - 1
+# A frontier over these times is one of them, or empty: then nothing is at or beyond it. The empty
+# one is the last integer, which is no update's time, so that frontiers compare as integers do.
+EMPTY: Timestamp = MAX_TIMESTAMP
 
 TIME_FIELD = pa.field(TIME, pa.int64(), nullable=False)
 DIFF_FIELD = pa.field(DIFF, pa.int64(), nullable=False)

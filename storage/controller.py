@@ -2,7 +2,8 @@
 
     create -> append ... append -> drop          what is acknowledged is durable, in one order
     snapshot, listen, subscribe_at, changes      exact at each time between since and upper
-    clone, downgrade, drop, acquire capability   who holds since back
+    acquire_, clone_, downgrade_,                who holds since and upper back, and for how long
+      drop_capability, heartbeat, confirm
 
 It owns every shard of its database, alone: an environment that opens the same data takes it over,
 and this one fails at its next write. All methods belong on the event loop and none blocks it.
@@ -15,7 +16,7 @@ flight. What readers see, `upper`, follows when it is durable.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -31,6 +32,7 @@ from foreshore.errors import (
 from foreshore.ids import GlobalId
 from foreshore.storage.blob import Blob, FileBlob, open_blob
 from foreshore.storage.capability import (
+    AnyCapability,
     Capability,
     ReadCapability,
     Tokens,
@@ -41,6 +43,7 @@ from foreshore.storage.capability import (
 from foreshore.storage.compacter import Compacter
 from foreshore.storage.consensus import Consensus, open_consensus
 from foreshore.storage.epoch import take_epoch
+from foreshore.storage.expiry import TICK_SECONDS, Expiry
 from foreshore.storage.identity import identify
 from foreshore.storage.listen import Listen, ListenEvent
 from foreshore.storage.local_files import LocalFiles
@@ -51,6 +54,7 @@ from foreshore.storage.record import (
     Downgraded,
     Dropped,
     Event,
+    Expired,
     Grant,
     Granted,
     Opening,
@@ -62,7 +66,7 @@ from foreshore.storage.selection import Reading, Selection
 from foreshore.storage.shard import Shard
 from foreshore.storage.snapshot import BatchFile, Snapshot
 from foreshore.storage.wal import SEGMENT_BYTES, SEGMENT_RECORDS, Entry, Wal
-from foreshore.update import T0, Timestamp, update_schema
+from foreshore.update import EMPTY, T0, Timestamp, update_schema
 
 __all__ = [
     "Appended",
@@ -111,7 +115,13 @@ class StorageController(ShardReader):
     """The shards of one database, opened by one environment."""
 
     def __init__(
-        self, data_dir: Path, blob: Blob, consensus: Consensus, epoch: int, config: StorageConfig
+        self,
+        data_dir: Path,
+        blob: Blob,
+        consensus: Consensus,
+        epoch: int,
+        clock: Clock,
+        config: StorageConfig,
     ) -> None:
         """Use `open`."""
         self.epoch = epoch
@@ -135,6 +145,9 @@ class StorageController(ShardReader):
         self._config = config
         self._tasks: list[asyncio.Task[None]] = []
         self._downgrades: dict[tuple[GlobalId, str], Timestamp | None] = {}
+        self._expired: list[tuple[GlobalId, str]] = []
+        self._expiry = Expiry(clock)
+        self._expiry_timer: asyncio.TimerHandle | None = None
         self._ride_timer: asyncio.TimerHandle | None = None
         self._last_ride = 0.0
         self._closing = False
@@ -152,6 +165,7 @@ class StorageController(ShardReader):
         """Open the database in `data_dir`, a new one if there is none, and take it over.
 
         `blob` and `consensus` are URIs; None is a directory and an SQLite database in `data_dir`.
+        By `clock` leases expire.
         Raises DataCorrupted if something is not as it was written.
         """
         # Engines compare paths with the directories that they may read.
@@ -161,19 +175,25 @@ class StorageController(ShardReader):
             data_dir,
             await blocking.run(None, open_blob, blob, data_dir),
             await blocking.run(None, open_consensus, consensus, data_dir),
+            clock,
             config or StorageConfig(),
         )
 
     @classmethod
     async def over(
-        cls, data_dir: Path, blob: Blob, consensus: Consensus, config: StorageConfig
+        cls,
+        data_dir: Path,
+        blob: Blob,
+        consensus: Consensus,
+        clock: Clock,
+        config: StorageConfig,
     ) -> Self:
         """Open the database that these services hold.
 
         Raises ObjectNotInPrerequisiteState if they are not of one database.
         """
         await identify(consensus, blob, FileBlob(data_dir / "log"))
-        controller = cls(data_dir, blob, consensus, await take_epoch(consensus), config)
+        controller = cls(data_dir, blob, consensus, await take_epoch(consensus), clock, config)
         try:
             await controller._recover()
         except BaseException:
@@ -191,6 +211,9 @@ class StorageController(ShardReader):
         for id in recovered.dropped:
             if id not in traces or not traces[id].dropped:
                 self._compacter.drop(id)
+        for shard in recovered.shards.values():
+            for grant in shard.capabilities.grants:
+                self._watch(shard.id, grant)
         await self._wal.start(self._opening())
         logger.info("storage opened", extra={"epoch": self.epoch, "shards": len(self._shards)})
         loop = asyncio.get_running_loop()
@@ -210,6 +233,8 @@ class StorageController(ShardReader):
         self._closing = True
         if self._ride_timer is not None:
             self._ride_timer.cancel()
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
         self._compacter.close()
         self._wal.close()
         for task in self._tasks:
@@ -260,6 +285,7 @@ class StorageController(ShardReader):
         del self._shards[shard.id]
         self._dropped.add(shard.id)
         self._compacter.drop(shard.id)
+        self._expiry.forget(grant.token for grant in shard.capabilities.grants)
         for listen in shard.listens:
             listen.cancel()
 
@@ -272,10 +298,10 @@ class StorageController(ShardReader):
     async def append(self, writes: Sequence[ShardWrite]) -> Appended | UpperMismatch:
         """Append to shards, durably and at once, if each write's lower is its shard's upper.
 
-        Waits while compaction is far behind, so that neither log nor memory grows without bound.
+        This is the environment's own right, which owns all shards. Waits while compaction is far
+        behind, so that neither log nor memory grows without bound.
         """
-        while len(self._wal.segments) > SEGMENTS_BEHIND and self._compacter.running:
-            await self._compacter.progress()
+        await self._not_far_behind()
         uppers: dict[GlobalId, Timestamp] = {}
         conforming: list[tuple[Shard, ShardWrite]] = []
         for write in writes:
@@ -292,6 +318,28 @@ class StorageController(ShardReader):
         await self._log([write for _, write in conforming], partial(self._appended, conforming))
         return Appended()
 
+    async def append_at(
+        self, write: WriteCapability, updates: pa.Table, frontier: Timestamp
+    ) -> WriteCapability | UpperMismatch:
+        """Append all there is from the capability's frontier to `frontier`, durably.
+
+        Returns the capability downgraded to `frontier`; with EMPTY nothing is ever written again.
+        Raises InvalidCapability, and InternalError unless all updates are at times in between, of
+        which there have to be some.
+        """
+        await self._not_far_behind()
+        shard = self._shard(write.id)
+        shard.capabilities.check(write)
+        outcome = await self.append([ShardWrite(write.id, write.frontier, frontier, updates)])
+        if isinstance(outcome, UpperMismatch):
+            return outcome
+        shard.capabilities.advance(write.token, frontier)
+        return downgraded(write, frontier)
+
+    async def _not_far_behind(self) -> None:
+        while len(self._wal.segments) > SEGMENTS_BEHIND and self._compacter.running:
+            await self._compacter.progress()
+
     def _appended(self, writes: list[tuple[Shard, ShardWrite]]) -> None:
         for shard, write in writes:
             shard.in_flight -= 1
@@ -299,9 +347,7 @@ class StorageController(ShardReader):
         for shard, write in writes:  # whoever hears of one of them finds all of them there
             shard.publish(write.upper, write.updates)
         for shard, _ in writes:
-            if not shard.in_flight and shard.reserved > shard.upper:
-                shard.upper = shard.reserved  # was advanced meanwhile
-                shard.publish(shard.upper, None)
+            shard.catch_up()  # it may have been advanced meanwhile
 
     def advance(self, ids: Iterable[GlobalId], upper: Timestamp) -> None:
         """Let the uppers of shards be at least `upper`, where nothing has been appended.
@@ -317,10 +363,7 @@ class StorageController(ShardReader):
                 raise UndefinedObject(f'shard "{id}" does not exist')
             if upper > shard.reserved:
                 shard.reserved = upper
-                if not shard.in_flight:
-                    shard.upper = upper
-                    if shard.listens:
-                        shard.publish(upper, None)
+                shard.catch_up()
 
     async def _log(self, content: Event | Sequence[ShardWrite], apply: Callable[[], None]) -> None:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -330,30 +373,41 @@ class StorageController(ShardReader):
     async def _settled(self) -> None:
         """Wait for what is in flight, so that no answer tells of what is not yet durable."""
         if any(shard.in_flight for shard in self._shards.values()):
-            await self._log([], lambda: None)
+            await self.confirm()
+
+    async def confirm(self) -> None:
+        """Return when all that was asked before is durable; one record for all downgrades."""
+        await self._log([], lambda: None)
 
     def _riders(self) -> list[Entry]:
-        """Return entries that nobody waits for: downgrades, and now and then the idle uppers."""
+        """Return entries that nobody waits for: how since moves, now and then the idle uppers."""
         entries = []
         if self._downgrades:
             frontiers = tuple((id, token, at) for (id, token), at in self._downgrades.items())
-            sinces = [(s, s.since) for s in map(self._shards.get, {f[0] for f in frontiers}) if s]
             self._downgrades = {}
-            if self._ride_timer is not None:
-                self._ride_timer.cancel()
-                self._ride_timer = None
-            entries.append(Entry(Downgraded(frontiers), partial(self._since_durable, sinces)))
+            entries.append(self._moving({f[0] for f in frontiers}, Downgraded(frontiers)))
+        if self._expired:
+            expired, self._expired = tuple(self._expired), []
+            entries.append(self._moving({id for id, _ in expired}, Expired(expired)))
+        if entries and self._ride_timer is not None:
+            self._ride_timer.cancel()
+            self._ride_timer = None
         now = asyncio.get_running_loop().time()
         if now - self._last_ride >= RIDE_SECONDS or self._closing:
             self._last_ride = now
             uppers = []
             for shard in self._shards.values():
-                if shard.upper > shard.logged_upper:
+                if shard.upper > shard.logged_upper and not shard.dropping:
                     shard.logged_upper = shard.upper
                     uppers.append((shard.id, shard.upper))
             if uppers:
                 entries.append(Entry(Advanced(tuple(uppers)), lambda: None))
         return entries
+
+    def _moving(self, ids: set[GlobalId], event: Downgraded | Expired) -> Entry:
+        """Return the entry of an event which lets the since of shards be where it now is."""
+        sinces = [(shard, shard.since) for shard in map(self._shards.get, ids) if shard]
+        return Entry(event, partial(self._since_durable, sinces))
 
     def _since_durable(self, sinces: list[tuple[Shard, Timestamp]]) -> None:
         for shard, since in sinces:
@@ -385,56 +439,149 @@ class StorageController(ShardReader):
     # --- capabilities --------------------------------------------------------------------------
 
     async def acquire_capabilities(
-        self, ids: Iterable[GlobalId]
+        self, ids: Iterable[GlobalId], lease_ms: int | None = None
     ) -> dict[GlobalId, tuple[ReadCapability, WriteCapability]]:
-        """Take shards over from the environments before: new capabilities, and theirs end.
+        """Return new capabilities at since and upper, durably: those of who has lost his.
 
-        The new ones are at since and upper.
+        Those of environments before end, but for leases. What was given up by its last holder, or
+        with the shard, cannot be had again: the capability is at EMPTY, valid for nothing.
         """
         acquired = {}
         grants: list[tuple[GlobalId, Grant]] = []
-        for shard in [self._shard(id) for id in ids]:
-            read = ReadCapability(self._tokens.take(), shard.id, shard.since)
-            write = WriteCapability(self._tokens.take(), shard.id, shard.upper)
-            acquired[shard.id] = read, write
+        for id in ids:
+            shard = None if id in self._dropped else self._shard(id)
+            since, upper = (shard.since, shard.upper) if shard is not None else (EMPTY, EMPTY)
+            if shard is not None and shard.reserved == EMPTY:
+                upper = EMPTY  # in a moment
+            read = ReadCapability(self._tokens.take(), id, since)
+            write = WriteCapability(self._tokens.take(), id, upper)
+            acquired[id] = read, write
+            if shard is None:
+                continue
             shard.capabilities.remove_before(self.epoch)
-            for grant in (grant_of(read), grant_of(write)):
-                shard.capabilities.add(grant)
-                grants.append((shard.id, grant))
-        await self._log(Granted(tuple(grants), True), lambda: None)
+            for capability in (read, write):
+                if capability.frontier != EMPTY:
+                    grant = self._grant(shard, capability, lease_ms)
+                    grants.append((id, grant))
+        if grants:
+            await self._log(Granted(tuple(grants), True), lambda: None)
         return acquired
 
-    async def clone_capability(self, capability: Capability) -> Capability:
-        """Return another capability on the same shard at the same frontier."""
+    async def clone_capability(
+        self, capability: Capability, lease_ms: int | None = None
+    ) -> Capability:
+        """Return another capability on the same shard at the same frontier, durably.
+
+        With `lease_ms` it expires unless a heartbeat comes in every so many milliseconds. The clone
+        of a lease is one as well.
+        """
         shard = self._shard(capability.id)
-        shard.capabilities.check(capability)
-        clone = type(capability)(self._tokens.take(), capability.id, capability.frontier)
-        shard.capabilities.add(grant_of(clone))
-        await self._log(Granted(((clone.id, grant_of(clone)),), False), lambda: None)
+        held = shard.capabilities.check(capability)
+        clone = replace(capability, token=self._tokens.take())
+        grant = self._grant(shard, clone, held.lease_ms if lease_ms is None else lease_ms)
+        await self._log(Granted(((clone.id, grant),), False), lambda: None)
         return clone
 
     async def downgrade_capability(self, capability: Capability, frontier: Timestamp) -> Capability:
-        """Return the capability holding only what is at or beyond `frontier`.
+        """Return the capability holding only what is at or beyond `frontier`, EMPTY: nothing.
 
-        It counts at once and becomes durable with the next record.
+        To read: it counts at once and becomes durable with the next record, see `confirm`. To
+        write: it is durable on return, and upper is at least the least frontier of those who write.
         """
         shard = self._shard(capability.id)
         shard.capabilities.check(capability)
         lower = downgraded(capability, frontier)
+        if frontier == EMPTY:
+            await self.drop_capability(capability)
+            return lower
         shard.capabilities.advance(capability.token, frontier)
-        self._ride(shard, capability.token, frontier)
+        await self._let_go(shard, capability, frontier)
         return lower
 
-    async def drop_capability(self, capability: Capability) -> None:
-        """End the capability. It counts at once and becomes durable with the next record."""
+    async def drop_capability(self, capability: AnyCapability) -> None:
+        """End the capability, as a downgrade does.
+
+        If it was the last of its kind, since or upper is EMPTY for ever, which is durable on
+        return.
+        """
         shard = self._shard(capability.id)
         shard.capabilities.check(capability)
-        shard.capabilities.remove(capability.token)
-        self._ride(shard, capability.token, None)
+        last = shard.capabilities.is_last(capability.token)
+        shard.capabilities.drop(capability.token)
+        self._expiry.forget([capability.token])
+        await self._let_go(shard, capability, None)
+        if last:
+            await self.confirm()
 
-    def _ride(self, shard: Shard, token: str, frontier: Timestamp | None) -> None:
+    async def _let_go(
+        self, shard: Shard, capability: AnyCapability, frontier: Timestamp | None
+    ) -> None:
+        if isinstance(capability, ReadCapability):
+            self._downgrades[shard.id, capability.token] = frontier
+            self._ride(shard)
+            return
+        event = Downgraded(((shard.id, capability.token, frontier),))
+        await self._log(event, self._reserving(shard))
+
+    def _reserving(self, shard: Shard) -> Callable[[], None]:
+        """Let nobody write where all writers have gone; upper is there when it is durable."""
+        shard.reserved = max(shard.reserved, shard.write_frontier())
+        shard.in_flight += 1
+        return partial(self._reserved, shard)
+
+    def _reserved(self, shard: Shard) -> None:
+        shard.in_flight -= 1
+        shard.catch_up()
+
+    def _ride(self, shard: Shard) -> None:
         shard.update_since()
-        self._downgrades[shard.id, token] = frontier
         if self._ride_timer is None:
             loop = asyncio.get_running_loop()
             self._ride_timer = loop.call_later(RIDE_SECONDS, self._wal.wake)
+
+    # --- leases --------------------------------------------------------------------------------
+
+    def heartbeat(self, capabilities: Iterable[AnyCapability]) -> None:
+        """Let the leases among the capabilities last for their whole time again.
+
+        In memory only. Raises InvalidCapability for the first that is not valid; those before it
+        are renewed.
+        """
+        for capability in capabilities:
+            shard = self._shard(capability.id)
+            self._watch(shard.id, shard.capabilities.check(capability))
+
+    def expire(self) -> None:
+        """End the leases that have run out; by itself this happens every second."""
+        for id, token in self._expiry.take_ended():
+            shard = self._shards[id]
+            if shard.capabilities.expire(token) == "write":
+                self._wal.append(Entry(Expired(((id, token),)), self._reserving(shard)))
+            else:
+                self._expired.append((id, token))
+                self._ride(shard)
+            logger.info("a lease has expired", extra={"shard": id, "token": token})
+
+    def _grant(self, shard: Shard, capability: AnyCapability, lease_ms: int | None) -> Grant:
+        assert lease_ms is None or lease_ms > 0, lease_ms
+        grant = grant_of(capability, lease_ms)
+        shard.capabilities.add(grant)
+        self._watch(shard.id, grant)
+        return grant
+
+    def _watch(self, id: GlobalId, grant: Grant) -> None:
+        """Let a lease's time begin; nothing to do for any other capability."""
+        if grant.lease_ms is not None:
+            self._expiry.renew(id, grant.token, grant.lease_ms)
+            if self._expiry_timer is None:
+                self._look_again()
+
+    def _look_again(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._expiry_timer = loop.call_later(TICK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        self._expiry_timer = None
+        self.expire()
+        if len(self._expiry):
+            self._look_again()

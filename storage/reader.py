@@ -143,14 +143,16 @@ class ShardReader:
 
         The first event begins with the contents, all at `as_of` (an entry may stand several times,
         or be taken back by another one); without `snapshot` it has only what is later. It comes
-        when the shard is known at `as_of`. What was delivered and read is counted in `reading`.
+        when the shard is known at `as_of`, for which somebody has to hold it until then: else
+        `task` raises ObjectNotInPrerequisiteState. What was delivered and read is counted in
+        `reading`.
         """
         shard = self._held(read, as_of)
         listen = Listen(shard.id, as_of if snapshot else as_of + 1, deliver, selection)
         listen.hold()
         shard.listens.append(listen)
-        catching_up = self._catch_up(listen, shard, as_of, snapshot=snapshot)
-        listen.task = asyncio.get_running_loop().create_task(catching_up)
+        beginning = self._begin(listen, shard, as_of, snapshot=snapshot)
+        listen.task = asyncio.get_running_loop().create_task(beginning)
         return listen
 
     async def changes(
@@ -185,13 +187,25 @@ class ShardReader:
             )
         return shard
 
+    async def _begin(
+        self, listen: Listen, shard: Shard, as_of: Timestamp, *, snapshot: bool
+    ) -> None:
+        """Deliver the beginning of a subscription when it is known."""
+        while shard.upper <= as_of:
+            listen.heard.clear()
+            await listen.heard.wait()
+        if shard.since > as_of:
+            listen.cancelled = True
+            raise ObjectNotInPrerequisiteState(
+                f"{shard.id} can no longer be read as of {as_of}",
+                detail=f"It is readable from {shard.since}.",
+            )
+        await self._catch_up(listen, shard, as_of, snapshot=snapshot)
+
     async def _catch_up(
         self, listen: Listen, shard: Shard, after: Timestamp, *, snapshot: bool = False
     ) -> None:
         """Deliver what there is and then what came meanwhile."""
-        while shard.upper <= after:
-            listen.heard.clear()
-            await listen.heard.wait()
         upper = shard.upper
         found = await self._read(shard, after, listen.selection, listen.reading, snapshot=snapshot)
         if not listen.cancelled:

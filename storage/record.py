@@ -45,11 +45,12 @@ class _Event(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Grant(_Struct, frozen=True):
-    """A capability."""
+    """A capability; it expires if nothing is heard of its holder for `lease_ms`, None: never."""
 
     token: str
     mode: Mode
     frontier: Timestamp
+    lease_ms: int | None = None
 
 
 class Write(_Struct, frozen=True):
@@ -88,19 +89,25 @@ class Dropped(_Event, frozen=True):
 
 
 class Granted(_Event, frozen=True):
-    """Capabilities were given out; those of earlier epochs end if `taking_over`."""
+    """Capabilities were given out; those of earlier epochs without a lease end if `taking_over`."""
 
     grants: tuple[tuple[GlobalId, Grant], ...]
     taking_over: bool
 
 
 class Downgraded(_Event, frozen=True):
-    """Capabilities hold less; None: nothing."""
+    """Holders let their capabilities hold less; None: nothing."""
 
     frontiers: tuple[tuple[GlobalId, str, Timestamp | None], ...]
 
 
-Event = Appended | Advanced | Created | Dropped | Granted | Downgraded
+class Expired(_Event, frozen=True):
+    """Capabilities ended because nothing was heard of their holders."""
+
+    tokens: tuple[tuple[GlobalId, str], ...]
+
+
+Event = Appended | Advanced | Created | Dropped | Granted | Downgraded | Expired
 
 
 class ShardEntry(_Struct, frozen=True):

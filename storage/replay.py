@@ -19,6 +19,7 @@ from foreshore.storage.record import (
     Downgraded,
     Dropped,
     Event,
+    Expired,
     Grant,
     Granted,
     Opening,
@@ -64,6 +65,8 @@ def replay(
             shard.since = max(shard.since, trace.since)
             shard.upper = max(shard.upper, trace.upper)
         shard.update_since()
+        # Not as the log says it: what was appended before a downgrade may stand behind it.
+        shard.upper = max(shard.upper, shard.write_frontier())
         shard.durable_since = shard.since
         shard.reserved = shard.upper
     return recovered
@@ -158,8 +161,13 @@ class _Replayer:
                     if frontier is not None:
                         shard.capabilities.advance(token, frontier)
                     else:
-                        shard.capabilities.remove(token)
+                        shard.capabilities.drop(token)
                     shard.update_since()
+            case Expired(tokens):
+                for id, token in tokens:
+                    if id in self._shards:
+                        self._shards[id].capabilities.expire(token)
+                        self._shards[id].update_since()
         return messages
 
     def _write(self, write: Write, messages: memoryview) -> memoryview:

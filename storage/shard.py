@@ -123,9 +123,18 @@ class Shard:
 
     def update_since(self) -> None:
         """Let since follow the meet of the read capabilities."""
-        meet = self.capabilities.meet()
-        if meet is not None and meet > self.since:
-            self.since = meet
+        self.since = max(self.since, self.capabilities.meet("read", self.since))
+
+    def write_frontier(self) -> Timestamp:
+        """Return up to where no holder of a write capability will write any more."""
+        return self.capabilities.meet("write", self.upper)
+
+    def catch_up(self) -> None:
+        """Let upper be where writers are, if nothing of theirs is in flight."""
+        if not self.in_flight and self.reserved > self.upper:
+            self.upper = self.reserved
+            if self.listens:
+                self.publish(self.upper, None)
 
 
 def _belong_together(one: TailPart, next: TailPart) -> bool:

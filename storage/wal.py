@@ -206,7 +206,7 @@ class Wal:
             while not (self._closing and not self._pending and not self._wake.is_set()):
                 await self._wake.wait()
                 self._wake.clear()
-                group = [*riders(), *self._pending]
+                group = [*self._pending, *riders()]  # downgrades after what was granted before
                 self._pending = []
                 if group:
                     await self._write_group(group)

@@ -210,6 +210,7 @@ class World:
                 FileBlob(self.data_dir / "blob"), Faults(self.choose.randrange(1 << 30), rates)
             ),
             SlowConsensus(consensus, loop.delay),
+            self.clock,
             StorageConfig(segment_bytes=4096),
         )
         return await Environment.open(storage=storage, clock=self.clock, data_dir=self.data_dir)

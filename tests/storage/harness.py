@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from foreshore.clock import Clock, SystemClock
 from foreshore.ids import GlobalId
 from foreshore.storage.blob import FileBlob
 from foreshore.storage.consensus import SqliteConsensus
@@ -58,12 +59,15 @@ async def put(controller: StorageController, *writes: ShardWrite) -> None:
     assert await controller.append(writes) == Appended()
 
 
-async def open_at(directory: Path, **config: object) -> StorageController:
+async def open_at(
+    directory: Path, *, clock: Clock | None = None, **config: object
+) -> StorageController:
     """Open the database in `directory`."""
     return await StorageController.over(
         directory,
         FileBlob(directory / "blob"),
         SqliteConsensus(directory / "consensus.sqlite"),
+        clock or SystemClock(),
         StorageConfig(**config),  # type: ignore[arg-type]
     )
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from foreshore.clock import SystemClock
 from foreshore.errors import DataCorrupted, Fenced
 from foreshore.storage import compacter, epoch
 from foreshore.storage.blob import FileBlob
@@ -337,6 +338,7 @@ def test_faults_of_the_services_lose_and_repeat_nothing(
             tmp_path,
             FaultyBlob(FileBlob(tmp_path / "blob"), blob_faults),
             consensus,
+            SystemClock(),
             StorageConfig(segment_records=8),
         )
         read, _ = await controller.create(U1, ROWS)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from foreshore.clock import SystemClock
 from foreshore.errors import ObjectNotInPrerequisiteState
 from foreshore.storage.blob import FileBlob
 from foreshore.storage.consensus import SqliteConsensus
@@ -15,7 +16,11 @@ from tests.storage.harness import ROWS, U1, open_at, put, reader, run, write
 
 async def open_with(log: Path, blob: Path, consensus: Path) -> StorageController:
     return await StorageController.over(
-        log, FileBlob(blob / "blob"), SqliteConsensus(consensus / "c"), StorageConfig()
+        log,
+        FileBlob(blob / "blob"),
+        SqliteConsensus(consensus / "c"),
+        SystemClock(),
+        StorageConfig(),
     )
 
 
