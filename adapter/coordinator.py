@@ -419,6 +419,11 @@ class Coordinator:
 
     # --- invariants ----------------------------------------------------------------------------
 
+    async def check_settled(self) -> None:
+        """Assert the invariants as soon as no change of the catalog is half done."""
+        async with self._ddl:
+            self.check_consistency()
+
     def check_consistency(self) -> None:
         """Assert what holds between two commands."""
         self.catalog.check()

@@ -4,6 +4,8 @@ Those that are made of the catalog alone are kept for as long as it does not cha
 settings, frontiers, sizes and replicas are looked at anew each time.
 """
 
+from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,6 +13,7 @@ import pyarrow as pa
 from foreshore.catalog.builtin.relation import (
     Builtin,
     Frontier,
+    HeldBack,
     ReplicaStatus,
     SessionRow,
     Setting,
@@ -21,15 +24,18 @@ from foreshore.catalog.item import Item, Replica
 from foreshore.constraint import Constraint
 from foreshore.expr.ir import Column
 from foreshore.ids import GlobalId
+from foreshore.storage.controller import ReadCapability
 from foreshore.types import RelationDesc
+from foreshore.update import Timestamp
 
 if TYPE_CHECKING:
+    from foreshore.adapter.coordinator import Coordinator
     from foreshore.adapter.session import Session
 
 # Made of more than the catalog.
 _MOVING = frozenset(
     "pg_settings pg_stat_activity mz_sessions mz_frontiers mz_cluster_replica_statuses"
-    " mz_storage_sizes".split()
+    " mz_storage_sizes mz_read_holds".split()
 )
 
 
@@ -119,6 +125,7 @@ def world_of(session: "Session") -> World:
             for item in state.all(Item)
             if item.id in coordinator.capabilities
         ],
+        partial(read_holds, coordinator),
         [
             ReplicaStatus(
                 each.id,
@@ -128,6 +135,45 @@ def world_of(session: "Session") -> World:
             for each in coordinator.state.all(Replica)
         ],
     )
+
+
+def read_holds(coordinator: "Coordinator") -> Iterator[HeldBack]:
+    """Yield who keeps which collection readable from when on: all that holds its since back."""
+    now = coordinator.oracle.read_ts()
+    dataflows: dict[GlobalId, list[tuple[GlobalId, ReadCapability]]] = {}
+    for id, hold in coordinator.compute.holds():
+        dataflows.setdefault(hold.id, []).append((id, hold))
+    for item in coordinator.state.all(Item):
+        if item.id not in coordinator.holds.collections:
+            continue  # a view, or about to be looked after
+
+        held = partial(_held_back, item, now)
+        own = coordinator.capabilities.get(item.id)
+        token = own[0].token if own is not None else None
+        yield held("retention", coordinator.holds.policy(item.id), token=token)
+        for each in coordinator.holds.on(item.id):
+            yield held(each.kind, each.time, pid=each.pid)
+        known = {token}
+        for id, hold in dataflows.get(item.id, ()):
+            known.add(hold.token)
+            yield held("dataflow", hold.frontier, dataflow=id, token=hold.token)
+        for grant in coordinator.storage.grants(item.id) if own is not None else ():
+            if grant.mode == "read" and grant.token not in known:
+                yield held("capability", grant.frontier, token=grant.token)
+
+
+def _held_back(
+    item: Item,
+    now: Timestamp,
+    kind: str,
+    time: Timestamp,
+    *,
+    pid: int | None = None,
+    dataflow: GlobalId | None = None,
+    token: str | None = None,
+) -> HeldBack:
+    age_ms = max(now - time, 0)
+    return HeldBack(item.id, item.name, kind, time, age_ms, pid, dataflow, token)
 
 
 def query_text(item: Item) -> str:

@@ -9,8 +9,9 @@ has an owner whose end releases it. This is bookkeeping only: `due` tells what m
 and the coordinator passes that on to storage and compute.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from foreshore.ids import GlobalId
 from foreshore.update import Timestamp
@@ -25,6 +26,8 @@ class Hold:
     holds: "ReadHolds"
     ids: frozenset[GlobalId]
     time: Timestamp
+    kind: Literal["transaction", "subscription"] = "transaction"
+    pid: int | None = None  # of the session; None: several share it
 
     def release(self) -> None:
         """Give the right up; more than once does nothing."""
@@ -93,21 +96,33 @@ class ReadHolds:
         own = self.collections[id].lag_ms
         return self.lag_ms if own is None else own
 
-    def acquire(self, ids: Iterable[GlobalId], time: Timestamp) -> Hold:
-        """Hold `ids` at `time`; all of them must be readable there."""
-        hold = Hold(self, frozenset(ids), time)
+    def acquire(
+        self,
+        ids: Iterable[GlobalId],
+        time: Timestamp,
+        kind: Literal["transaction", "subscription"] = "transaction",
+        pid: int | None = None,
+    ) -> Hold:
+        """Hold `ids` at `time` for the session `pid`; all of them must be readable there."""
+        hold = Hold(self, frozenset(ids), time, kind, pid)
         for id in hold.ids:
             collection = self.collections[id]
             assert collection.since <= time, f"{id} is held at {time}, since is {collection.since}"
             collection.held.add(hold)
         return hold
 
+    def on(self, id: GlobalId) -> Iterator[Hold]:
+        """Yield the holds on a collection."""
+        yield from self.collections[id].held
+
+    def policy(self, id: GlobalId) -> Timestamp:
+        """Return from when on a collection were readable if nobody held it."""
+        each = self.collections[id]
+        return max(each.since, each.upper() - 1 - self.lag_of(id))
+
     def due(self) -> Mapping[GlobalId, Timestamp]:
         """Advance what may be advanced; return the new `since` of each that was."""
-        wanted = {
-            id: max(each.since, each.upper() - 1 - self.lag_of(id))
-            for id, each in self.collections.items()
-        }
+        wanted = {id: self.policy(id) for id in self.collections}
         for id, collection in self.collections.items():
             needed = max(collection.upper() - 1, 0)
             if collection.lag_ms is not None and not collection.durable:

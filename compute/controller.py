@@ -15,7 +15,7 @@ All methods belong on the event loop.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
@@ -274,6 +274,12 @@ class ComputeController:
         dataflow.start = self._spawn(self._start(dataflow))
         if self._holds_task is None:
             self._holds_task = asyncio.get_running_loop().create_task(self._downgrade_holds())
+
+    def holds(self) -> Iterator[tuple[GlobalId, ReadCapability]]:
+        """Yield what dataflows hold of their inputs, each with the dataflow's id."""
+        for id, dataflow in self._dataflows.items():
+            for hold in dataflow.holds.values():
+                yield id, hold
 
     async def _start(self, dataflow: _Dataflow) -> None:
         """Tell the replicas of a dataflow once its imports can be read as of its as_of."""

@@ -88,7 +88,7 @@ async def serve(options: ServeOptions) -> None:
         parent = loop.create_task(standard_input_ends())
         parent.add_done_callback(lambda _: stop.set())
     ready = False
-    http = HttpServer(lambda: ready)
+    http = HttpServer(lambda: ready, lambda: environment.coordinator.check_settled())
     ports = await bind(*address(options.pg_listen), "--pg-listen")
     await http.listen(await bind(*address(options.http_listen), "--http-listen"))
     await blocking.run(None, remove_abandoned)

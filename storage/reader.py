@@ -19,6 +19,7 @@ from foreshore.storage.capability import ReadCapability
 from foreshore.storage.lease import Leases
 from foreshore.storage.listen import Listen, ListenEvent
 from foreshore.storage.local_files import LocalFiles
+from foreshore.storage.record import Grant
 from foreshore.storage.selection import ALL, Reading, Selection, later, moved_to
 from foreshore.storage.shard import Shard
 from foreshore.storage.snapshot import BatchFile, Snapshot
@@ -58,6 +59,10 @@ class ShardReader:
     def upper(self, id: GlobalId) -> Timestamp:
         """Return the time before which the shard can be read."""
         return self._shard(id).upper
+
+    def grants(self, id: GlobalId) -> tuple[Grant, ...]:
+        """Return the live capabilities on the shard; one at EMPTY is what the last holder left."""
+        return self._shard(id).capabilities.grants
 
     def size_bytes(self, id: GlobalId) -> int:
         """Return the shard's bytes as they are known without a look at any file."""

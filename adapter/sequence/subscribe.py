@@ -124,7 +124,7 @@ def _followed(
         tail = tails.shard(below.id)
         rendering = tail.rendering(relation, shape)
         selection, rest = _pushed_down(relation)
-        hold = holds.acquire([below.id], as_of)
+        hold = holds.acquire([below.id], as_of, "subscription", session.pid)
         remaining = Rendering(rest, shape)
         return Followed(tail, rendering, hold, shard=below.id, selection=selection, rest=remaining)
     cluster = coordinator.state.cluster(session.cluster)
@@ -135,13 +135,13 @@ def _followed(
             f'cluster "{cluster.name}" has no replicas available to service request'
         )
     if below is not None and peek.lookup is not None:
-        hold = holds.acquire([peek.lookup.index], as_of)
+        hold = holds.acquire([peek.lookup.index], as_of, "subscription", session.pid)
         tail, begins = tails.index(peek.lookup.index, as_of)
         rendering = tail.rendering(relation, shape)
         request = PeekRequest(as_of, below, index=peek.lookup.index)
     else:
         imports = tuple(sorted(sources_of(relation)))
-        hold = holds.acquire(imports, as_of)
+        hold = holds.acquire(imports, as_of, "subscription", session.pid)
         tail, begins = tails.query(cluster.id, relation, as_of)
         rendering = tail.rendering(None, shape)
         request = PeekRequest(as_of, relation, imports=imports)

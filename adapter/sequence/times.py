@@ -68,7 +68,8 @@ def read_time(
             if transaction.block:
                 _hold_all(session, transaction, time)
     if not (transaction.block and as_of is None):
-        transaction.holds.append(coordinator.holds.acquire(ids, time))
+        hold = coordinator.holds.acquire(ids, time, "transaction", session.pid)
+        transaction.holds.append(hold)
     if as_of is None and not by_key:
         transaction.read |= tables_below(session, (*ids, *also))
     return time
@@ -127,7 +128,7 @@ def _hold_all(session: "Session", transaction: Transaction, time: Timestamp) -> 
     """Hold all that can be read at `time`, since a block may come to read any of it."""
     holds = session.coordinator.holds
     readable = [id for id, each in holds.collections.items() if each.since <= time]
-    transaction.holds.append(holds.acquire(readable, time))
+    transaction.holds.append(holds.acquire(readable, time, "transaction", session.pid))
 
 
 def timestamp_of(session: "Session", scalar: Scalar, args: Sequence[Datum]) -> Timestamp:

@@ -140,6 +140,13 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
             "oid oid, kind text, definition text, create_sql text",
             _definitions,
         ),
+        (
+            "mz_internal",
+            "mz_read_holds",
+            "object_id text, object_name text, kind text, time mz_timestamp, age_ms int8,"
+            "connection_id int8?, dataflow_id text?, token text?",
+            _read_holds,
+        ),
     )
     for number, (schema, name, columns, rows) in enumerate(declared):
         yield Declaration(FIRST_OID + number, schema, name, columns, rows)
@@ -304,6 +311,20 @@ def _frontiers(world: World) -> Iterator[Row]:
             "object_id": frontier.id,
             "read_frontier": frontier.since,
             "write_frontier": frontier.upper,
+        }
+
+
+def _read_holds(world: World) -> Iterator[Row]:
+    for held in world.read_holds():
+        yield {
+            "object_id": held.id,
+            "object_name": held.name,
+            "kind": held.kind,
+            "time": held.time,
+            "age_ms": held.age_ms,
+            "connection_id": held.pid,
+            "dataflow_id": held.dataflow,
+            "token": held.token,
         }
 
 

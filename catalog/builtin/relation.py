@@ -65,6 +65,20 @@ class Frontier:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldBack:
+    """Somebody who keeps a collection readable from `time` on."""
+
+    id: GlobalId
+    name: str
+    kind: str  # retention, transaction, subscription, dataflow, capability
+    time: int
+    age_ms: int  # how far that is behind the newest time at which is read
+    pid: int | None = None  # the session's
+    dataflow: GlobalId | None = None
+    token: str | None = None  # of storage's capability
+
+
+@dataclass(frozen=True, slots=True)
 class StoredSize:
     """How many bytes a durable collection has in storage."""
 
@@ -97,6 +111,7 @@ class World:
     sessions: Sequence[SessionRow] = ()
     frontiers: Sequence[Frontier] = ()
     sizes: Sequence[StoredSize] = ()
+    read_holds: Callable[[], Iterable[HeldBack]] = tuple
     replica_statuses: Sequence[ReplicaStatus] = ()
 
     @cached_property

@@ -1,9 +1,13 @@
-"""The HTTP application: `/health` for whoever restarts us, `/metrics` for Prometheus."""
+"""The HTTP application: `/health` for whoever restarts us, `/metrics` for Prometheus.
+
+`/check` is for operators: whether the server's state is consistent with itself.
+"""
 
 import asyncio
 import contextlib
+import logging
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import uvicorn
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -12,9 +16,16 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+logger = logging.getLogger(__name__)
 
-def application(is_ready: Callable[[], bool]) -> Starlette:
-    """Return the application; `is_ready` says whether SQL connections are taken."""
+
+def application(
+    is_ready: Callable[[], bool], check_consistency: Callable[[], Awaitable[None]]
+) -> Starlette:
+    """Return the application; `is_ready` says whether SQL connections are taken.
+
+    `check_consistency` raises AssertionError if an invariant does not hold.
+    """
 
     async def health(request: Request) -> Response:
         ready = is_ready()
@@ -25,7 +36,19 @@ def application(is_ready: Callable[[], bool]) -> Starlette:
     async def metrics(request: Request) -> Response:
         return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
 
-    return Starlette(routes=[Route("/health", health), Route("/metrics", metrics)])
+    async def check(request: Request) -> Response:
+        if not is_ready():
+            return JSONResponse({"status": "starting"}, status_code=503)
+        try:
+            await check_consistency()
+        except AssertionError as error:
+            logger.exception("the state is not consistent")
+            return JSONResponse({"consistent": False, "violated": str(error)}, status_code=500)
+        return JSONResponse({"consistent": True})
+
+    return Starlette(
+        routes=[Route("/health", health), Route("/metrics", metrics), Route("/check", check)]
+    )
 
 
 class _Server(uvicorn.Server):
@@ -39,9 +62,11 @@ class _Server(uvicorn.Server):
 class HttpServer:
     """The application on a port of its own, on the running loop."""
 
-    def __init__(self, is_ready: Callable[[], bool]) -> None:
+    def __init__(
+        self, is_ready: Callable[[], bool], check_consistency: Callable[[], Awaitable[None]]
+    ) -> None:
         config = uvicorn.Config(
-            application(is_ready),
+            application(is_ready, check_consistency),
             log_config=None,
             log_level="warning",
             lifespan="off",
