@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from foreshore.compute.bulk.duckdb_dialect import DuckDbDialect, register_duckdb
 from foreshore.expr.datum import from_array, to_array
 from foreshore.expr.evaluate import fallible, fold, outcome
+from foreshore.expr.functions.decimals import rescale
 from foreshore.expr.functions.jsontext import dumps, json_order_bytes
 from foreshore.expr.ir import And, Call, Case, Column, ErrorOf, Literal, Or, Scalar, type_of
 from foreshore.types import (
@@ -229,3 +231,9 @@ def test_documents_are_compared_as_their_bytes(one: Any, other: Any) -> None:
     texts = dumps(one), dumps(other)
     (a, b), (x, y) = (ordinal(t, JSONB) for t in texts), map(json_order_bytes, texts)
     assert ((a < b), (a == b)) == ((x < y), (x == y))
+
+
+def test_nothing_and_zero_have_any_scale() -> None:
+    for values in ([], [0], [0, 0], [7]):
+        expected = [each * 10**20 for each in values]
+        assert rescale(np.array(values, np.int64), 20).tolist() == expected

@@ -65,7 +65,7 @@ def rescale(values: Ints, by: int) -> Ints:
         return values
     if by > 0:
         factor = 10**by
-        (values,) = widen(magnitude(values) * factor, values)
+        (values,) = widen(max(magnitude(values), 1) * factor, values)  # NumPy holds the factor, too
         return values * factor
     return divide_half_up(values, 10**-by)
 
