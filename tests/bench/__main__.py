@@ -39,6 +39,34 @@ SECONDS = 5
 
 POINT = "\\set k random(1, 16)\nSELECT * FROM by_carrier WHERE k = :k;\n"
 INSERT = "INSERT INTO commits VALUES (1, 'some text');\n"
+# The transaction of pgbench's own tables, at scale 1.
+TPCB = """
+\\set aid random(1, 100000)
+\\set bid random(1, 1)
+\\set tid random(1, 10)
+\\set delta random(-5000, 5000)
+BEGIN;
+UPDATE pgbench_accounts SET abalance = abalance + :delta WHERE aid = :aid;
+SELECT abalance FROM pgbench_accounts WHERE aid = :aid;
+UPDATE pgbench_tellers SET tbalance = tbalance + :delta WHERE tid = :tid;
+UPDATE pgbench_branches SET bbalance = bbalance + :delta WHERE bid = :bid;
+INSERT INTO pgbench_history (tid, bid, aid, delta, mtime)
+    VALUES (:tid, :bid, :aid, :delta, CURRENT_TIMESTAMP);
+END;
+"""
+TPCB_TABLES = (
+    "CREATE TABLE pgbench_history"
+    " (tid int, bid int, aid int, delta int, mtime timestamp, filler char(22))",
+    "CREATE TABLE pgbench_tellers"
+    " (tid int NOT NULL PRIMARY KEY, bid int, tbalance int, filler char(84))",
+    "CREATE TABLE pgbench_accounts"
+    " (aid int NOT NULL PRIMARY KEY, bid int, abalance int, filler char(84))",
+    "CREATE TABLE pgbench_branches (bid int NOT NULL PRIMARY KEY, bbalance int, filler char(88))",
+    "INSERT INTO pgbench_branches (bid, bbalance) SELECT 1, 0",
+    "INSERT INTO pgbench_tellers (tid, bid, tbalance) SELECT g, 1, 0 FROM generate_series(1, 10) g",
+    "INSERT INTO pgbench_accounts (aid, bid, abalance, filler)"
+    " SELECT g, 1, 0, '' FROM generate_series(1, 100000) g",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +211,34 @@ def commits(server: Server, url: str) -> list[Figure]:
             lambda n=n: pgbench(url, INSERT, n),  # type: ignore[misc]
             higher=True,
         )
-        for n in (1, 16)
+        for n in (1, 16, 64)
     ]
+
+
+def tpcb(server: Server, url: str) -> list[Figure]:
+    """pgbench's transactions "like TPC-B": three rows by key, all in one branch, and a history."""
+    for each in (server.url, url):
+        execute(each, *TPCB_TABLES)
+    figures = [
+        in_turns(
+            f"tpcb-like transactions, {n} connection{'s' * (n > 1)}",
+            "1/s",
+            lambda n=n: pgbench(server.url, TPCB, n),  # type: ignore[misc]
+            lambda n=n: pgbench(url, TPCB, n),  # type: ignore[misc]
+            higher=True,
+        )
+        for n in (1, 4, 16)
+    ]
+    for each in (server.url, url):
+        with psycopg.connect(each) as connection:
+            sums = connection.execute("""
+                SELECT (SELECT sum(abalance) FROM pgbench_accounts),
+                    (SELECT sum(tbalance) FROM pgbench_tellers),
+                    (SELECT sum(bbalance) FROM pgbench_branches),
+                    (SELECT sum(delta) FROM pgbench_history)""").fetchone()
+        assert sums is not None
+        assert len(set(sums)) == 1, sums  # nothing was lost
+    return figures
 
 
 def copies(server: Server, url: str) -> list[Figure]:
@@ -310,7 +364,13 @@ def starts() -> Iterator[Figure]:
         )
 
 
-GROUPS = {"point": point_selects, "commits": commits, "copy": copies, "fresh": freshness}
+GROUPS = {
+    "point": point_selects,
+    "commits": commits,
+    "tpcb": tpcb,
+    "copy": copies,
+    "fresh": freshness,
+}
 
 
 def main(names: list[str]) -> None:
