@@ -28,7 +28,7 @@ serve: setup
 
 # What did not run for want of a program (psql, a PostgreSQL, Java) is named at the end.
 test: setup
-	$(BIN)/pytest -m 'not slow' $(TEST_FLAGS)
+	$(BIN)/pytest -m 'not slow' -n 2 --dist loadfile $(TEST_FLAGS)
 
 test-slow: setup
 	$(BIN)/pytest -m slow $(TEST_FLAGS)

@@ -134,7 +134,7 @@ def test_its_views_change_between_two_reads_and_ctrl_c_ends_it(demo: Demo) -> No
     assert left_over(demo) == []
 
 
-@pytest.mark.parametrize("moment", [b"", b"foreshore ready", b"airlines: ", b"views: "])
+@pytest.mark.parametrize("moment", [b"", b"airlines: "])
 def test_ctrl_c_ends_it_at_any_moment(demo: Demo, moment: bytes) -> None:
     demo.start()
     if moment:

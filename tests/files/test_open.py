@@ -163,7 +163,7 @@ def test_zeros_of_either_sign_are_two_rows(tmp_path: Path, spark: Read, settled:
 
 @pytest.mark.timeout(600)
 def test_the_files_say_what_the_server_says(data_dir: Path, spark: Read) -> None:
-    check(data_dir, spark, 30, spark_every=4)
+    check(data_dir, spark, 20, spark_every=10)
 
 
 @pytest.mark.slow

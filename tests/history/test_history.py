@@ -50,7 +50,7 @@ def check(data_dir: Path, name: str, transactions: int, kills: int, seed: int) -
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_histories_are_strictly_serializable(data_dir: Path, name: str) -> None:
-    check(data_dir, name, transactions=400, kills=1, seed=1)
+    check(data_dir, name, transactions=200, kills=1, seed=1)
 
 
 @pytest.mark.slow

@@ -32,8 +32,9 @@ def test_every_fail_point_is_somewhere() -> None:
     assert found == set(failpoint.POINTS)
 
 
-@pytest.mark.timeout(900)
-def test_ends_at_fail_points_lose_nothing_acknowledged(data_dir: Path) -> None:
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("many", [6, pytest.param(len(failpoint.POINTS), marks=pytest.mark.slow)])
+def test_ends_at_fail_points_lose_nothing_acknowledged(data_dir: Path, many: int) -> None:
     choose = random.Random(20130102)
     # Small segments, so that batches are made and merged all the time.
     server = Server(data_dir, ("--segment-bytes", "4096")).start()
@@ -42,7 +43,7 @@ def test_ends_at_fail_points_lose_nothing_acknowledged(data_dir: Path) -> None:
         writers = [Writer(number) for number in range(WRITERS)]
         reader, definer = Reader(), Definer()
         now = check(server, writers, definer, 0)
-        for point in choose.sample(sorted(failpoint.POINTS), len(failpoint.POINTS)):
+        for point in choose.sample(sorted(failpoint.POINTS), many):
             server.kill()
             time = 1 if point in ONCE else choose.randrange(1, 4)
             server.environment = {failpoint.VARIABLE: f"{point}:{time}"}

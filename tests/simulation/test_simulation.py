@@ -15,7 +15,7 @@ from tests.simulation.world import SimulatedConnection, World
 
 CLIENTS = 6
 LIVES = 4
-SEEDS = 3  # in make test, for each workload
+SEEDS = 1  # in make test, for each workload
 MORE_SEEDS = 100
 
 
