@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -111,6 +111,7 @@ class GroupCommit:
         self._pending: list[Write] = []
         self._wake = asyncio.Event()
         self._blocked: dict[GlobalId, object] = {}  # shards that only one owner may write now
+        self._awaited: list[tuple[Timestamp, asyncio.Future[None]]] = []  # times to be reached
         self._failed: BaseException | None = None
         self._closing = False
         self._settled = asyncio.Event()
@@ -151,6 +152,16 @@ class GroupCommit:
         self._pending.append(write)
         self._wake.set()
         return await asyncio.shield(write.done)
+
+    async def reached(self, time: Timestamp) -> None:
+        """Wait until reads at `time` see all writes up to it; the clock has come to it already."""
+        if self._failed is not None:
+            raise _stopped(self._failed)
+        if self._oracle.read_ts() < time:
+            done = asyncio.get_running_loop().create_future()
+            self._awaited.append((time, done))
+            self._wake.set()  # where nothing is written, all advance now
+            await done
 
     def block(self, ids: Iterable[GlobalId], owner: object) -> None:
         """Let nobody but `owner`'s reads-then-writes change `ids` until `unblock`."""
@@ -292,13 +303,26 @@ class GroupCommit:
         self._guard.apply(time, group)
         self._shards.advance(self._ids.difference(written), time + 1)
         self._oracle.apply_write(time)
+        if self._awaited:
+            self._tell_reached(time)
+
+    def _tell_reached(self, time: Timestamp) -> None:
+        waiting, self._awaited = self._awaited, []
+        for wanted, done in waiting:
+            if wanted > time:
+                self._awaited.append((wanted, done))
+            elif not done.done():
+                done.set_result(None)
 
     def _stop(self, error: BaseException) -> None:
         self._failed = error
         pending, self._pending = self._pending, []
-        for write in pending:
-            if not write.done.done():
-                write.done.set_exception(_stopped(error))
+        waiting, self._awaited = self._awaited, []
+        ends: list[asyncio.Future[Any]] = [write.done for write in pending]
+        ends += [done for _, done in waiting]
+        for done in ends:
+            if not done.done():
+                done.set_exception(_stopped(error))
 
     def check(self) -> None:
         """Assert that all shards are readable at the oracle's read time."""

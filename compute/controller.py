@@ -16,6 +16,7 @@ All methods belong on the event loop.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
@@ -358,7 +359,7 @@ class ComputeController:
 
     def _release(self, holds: Mapping[GlobalId, ReadCapability]) -> None:
         async def release(hold: ReadCapability) -> None:
-            if self._storage.exists(hold.id):
+            with suppress(UndefinedObject):  # the shard may be going, and all holds with it
                 await self._storage.drop_capability(hold)
 
         for hold in holds.values():

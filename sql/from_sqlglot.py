@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from sqlglot import exp
 
-from foreshore.errors import FeatureNotSupported, SyntaxError_
+from foreshore.errors import DataError, FeatureNotSupported, SyntaxError_
 from foreshore.sql import ast
 from foreshore.sql.grammar import nodes
 from foreshore.sql.keywords import NOT_COLUMN
@@ -108,7 +108,14 @@ class Converter:
     def _string(self, node: exp.Expr) -> ast.Expression:
         return ast.String(str(node.this), self.at(node))
 
-    _bytestring = _rawstring = _national = _heredoc = _string
+    _rawstring = _national = _heredoc = _string
+
+    def _bytestring(self, node: exp.Expr) -> ast.Expression:
+        at = self.at(node)
+        written = _ESCAPED.match(self.text, at)
+        if written is None:
+            return self._string(node)
+        return ast.String(decode_escapes(written.group(1), at), at)
 
     def _unicodestring(self, node: exp.Expr) -> ast.Expression:
         return ast.String(decode_unicode(str(node.this), self.at(node)), self.at(node))
@@ -659,6 +666,43 @@ def _is_comma(join: exp.Join) -> bool:
     return not any(join.args.get(key) for key in ("kind", "side", "method", "on", "using"))
 
 
+_ESCAPED = re.compile(r"[eE]'((?:[^'\\]|\\.|'')*)'", re.DOTALL)
+_ESCAPE = re.compile(
+    rb"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))|''", re.DOTALL
+)
+_ESCAPED_CHARACTERS = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t"}
+
+
+def decode_escapes(body: str, at: int) -> str:
+    """Return what is written in E'...': bytes and characters by number, which must be UTF-8."""
+
+    def one(match: re.Match[bytes]) -> bytes:
+        octal, hexadecimal, short, long, plain = match.groups()
+        if octal or hexadecimal:
+            return bytes([int(octal, 8) & 255 if octal else int(hexadecimal, 16)])
+        if short or long:
+            return _character(int(short or long, 16), at).encode()
+        if plain in (b"u", b"U"):
+            raise DataError(
+                "invalid Unicode escape",
+                sqlstate="22025",
+                position=at + 1,
+                hint="Unicode escapes must be \\uXXXX or \\UXXXXXXXX.",
+            )
+        return _ESCAPED_CHARACTERS.get(plain, plain) if plain else b"'"
+
+    data = _ESCAPE.sub(one, body.encode())
+    if 0 in data:
+        raise DataError('invalid byte sequence for encoding "UTF8": 0x00', sqlstate="22021")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        wrong = " ".join(f"0x{byte:02x}" for byte in data[error.start : error.end])
+        raise DataError(
+            f'invalid byte sequence for encoding "UTF8": {wrong}', sqlstate="22021"
+        ) from None
+
+
 _UNICODE = re.compile(r"\\(?:(\\)|\+([0-9A-Fa-f]{6})|([0-9A-Fa-f]{4}))|\\")
 
 
@@ -668,9 +712,12 @@ def decode_unicode(body: str, at: int) -> str:
     def one(match: re.Match[str]) -> str:
         if match.group(1):
             return "\\"
-        code = int(match.group(2) or match.group(3) or "0", 16)
-        if code == 0 or code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
-            raise SyntaxError_("invalid Unicode escape value", position=at + 1)
-        return chr(code)
+        return _character(int(match.group(2) or match.group(3) or "0", 16), at)
 
     return _UNICODE.sub(one, body)
+
+
+def _character(code: int, at: int) -> str:
+    if code == 0 or code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
+        raise SyntaxError_("invalid Unicode escape value", position=at + 1)
+    return chr(code)

@@ -180,6 +180,15 @@ def show_create(session: "Session", plan: ShowCreate) -> Selected:
                 f"CREATE CLUSTER {quote_identifier(found.name)} (SIZE = '{found.size}', "
                 f"REPLICATION FACTOR = {found.replication_factor}{_tick_interval(found)})"
             )
+        case Replica():
+            cluster = session.planner.reader().state.objects[found.cluster]
+            name = f"{cluster.name}.{found.name}"
+            address = found.options.get("address")
+            at = f", ADDRESS = '{address}'" if address else ""
+            sql = (
+                f"CREATE CLUSTER REPLICA {quote_identifier(cluster.name)}."
+                f"{quote_identifier(found.name)} (SIZE = '{found.size}'{at})"
+            )
         case _:
             name = found.name
             sql = f"CREATE {found.kind.upper()} {quote_identifier(found.name)}"

@@ -23,7 +23,12 @@ from foreshore.adapter.recursion import (
 from foreshore.adapter.result import BatchSource, Selected
 from foreshore.adapter.sequence.by_key import by_key, finishing_of, literal_keys
 from foreshore.adapter.sequence.changes import changes
-from foreshore.adapter.sequence.times import read_time, tables_below, timestamp_of
+from foreshore.adapter.sequence.times import (
+    read_time,
+    tables_below,
+    timestamp_of,
+    wait_for,
+)
 from foreshore.adapter.substitute import Replace, fill, filler
 from foreshore.compute.controller import PeekRequest
 from foreshore.compute.engine import Cancellation, Input
@@ -63,6 +68,7 @@ async def rows_of(
     coordinator = session.coordinator
     peek = prepared.peek
     assert peek is not None
+    await wait_for(session, as_of, args)
     if peek.key is not None:
         found = await by_key(session, peek, args, as_of)
         if found is not None:

@@ -75,6 +75,16 @@ def read_time(
     return time
 
 
+async def wait_for(session: "Session", as_of: AsOf | None, args: Sequence[Datum]) -> None:
+    """Wait for the time of AS OF if the clock has come to it and the tables have not."""
+    if as_of is None or as_of.at_least:
+        return
+    coordinator = session.coordinator
+    time = timestamp_of(session, as_of.time, args)
+    if coordinator.oracle.read_ts() < time <= coordinator.clock.now():
+        await coordinator.group.reached(time)
+
+
 def move_forward(session: "Session") -> None:
     """Let the transaction read at the newest time, if all it has read is the same there.
 

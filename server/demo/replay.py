@@ -13,12 +13,16 @@ _COLUMNS = (
     "id", "carrier", "flight", "tailnum", "origin", "dest", "distance", "sched_dep", "time_hour",
 )  # fmt: skip
 
-# Kind of event -> (the columns it sets, their types), in the order in which one flight has them.
-_CHANGES: dict[str, tuple[tuple[LiteralString, LiteralString], ...]] = {
-    "depart": (("dep", "timestamp"), ("dep_delay", "integer")),
-    "arrive": (("arr", "timestamp"), ("arr_delay", "integer"), ("air_time", "integer")),
-    "correct": (("arr_delay", "integer"),),
+# Kind of event -> the columns that it sets.
+_CHANGES: dict[str, tuple[str, ...]] = {
+    "depart": ("dep", "dep_delay"),
+    "arrive": ("arr", "arr_delay", "air_time"),
+    "correct": ("arr_delay",),
 }
+_CHANGED: tuple[tuple[LiteralString, LiteralString], ...] = (
+    ("dep", "timestamp"), ("dep_delay", "integer"),
+    ("arr", "timestamp"), ("arr_delay", "integer"), ("air_time", "integer"),
+)  # fmt: skip
 
 
 def advance(connection: psycopg.Connection[Any], history: History, until: datetime) -> int:
@@ -56,25 +60,29 @@ def _statements(connection: psycopg.Connection[Any], events: list[Event]) -> Ite
             yield sql.SQL("INSERT INTO flights ({}) VALUES {}").format(
                 sql.SQL(", ").join(map(sql.Identifier, _COLUMNS)), _values(rows)
             )
-    for what, columns in _CHANGES.items():
-        rows = [
-            [event.flight["id"], *(_text(event.flight[column]) for column, _ in columns)]
-            for event in events
-            if event.what == what
-        ]
-        if rows:
-            yield sql.SQL(
-                "UPDATE flights SET {} FROM (VALUES {}) AS news (id, {}) WHERE flights.id = news.id"
-            ).format(
-                sql.SQL(", ").join(
-                    sql.SQL("{} = news.{}::{}").format(
-                        sql.Identifier(column), sql.Identifier(column), sql.SQL(type)
-                    )
-                    for column, type in columns
-                ),
-                _values(rows),
-                sql.SQL(", ").join(sql.Identifier(column) for column, _ in columns),
-            )
+    changes: dict[object, dict[str, object]] = {}
+    for event in events:  # in their order: what is corrected counts
+        for column in _CHANGES.get(event.what, ()):
+            changes.setdefault(event.flight["id"], {})[column] = _text(event.flight[column])
+    if changes:
+        # All that became known of a flight goes in at once: nobody sees it in the air that landed.
+        yield sql.SQL(
+            "UPDATE flights SET {} FROM (VALUES {}) AS news (id, {}) WHERE flights.id = news.id"
+        ).format(
+            sql.SQL(", ").join(
+                sql.SQL("{0} = coalesce(news.{0}::{1}, flights.{0})").format(
+                    sql.Identifier(column), sql.SQL(type)
+                )
+                for column, type in _CHANGED
+            ),
+            _values(
+                [
+                    [id, *(known.get(column) for column, _ in _CHANGED)]
+                    for id, known in changes.items()
+                ]
+            ),
+            sql.SQL(", ").join(sql.Identifier(column) for column, _ in _CHANGED),
+        )
     cancelled = [event.flight["id"] for event in events if event.what == "cancel"]
     if cancelled:
         yield sql.SQL("DELETE FROM flights WHERE id IN ({})").format(

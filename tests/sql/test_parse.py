@@ -143,3 +143,13 @@ def test_any_text_is_statements_or_an_error(text: str) -> None:
     else:
         assert isinstance(outcome, list)
         assert all(s.whole[s.position :].startswith(s.text) for s in outcome)
+
+
+@pytest.mark.parametrize(
+    ("written", "sqlstate"),
+    [(r"E'\xff'", "22021"), (r"E'a\000'", "22021"), (r"E'\u12'", "22025"), (r"E'\ud800'", "42601")],
+)
+def test_escapes_that_are_no_characters_are_refused(written: str, sqlstate: str) -> None:
+    with pytest.raises(DatabaseError) as refused:
+        parse(f"SELECT {written}")
+    assert refused.value.sqlstate == sqlstate
