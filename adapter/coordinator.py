@@ -19,6 +19,7 @@ from foreshore.adapter.key_index import KeyIndex, KeyIndexes
 from foreshore.adapter.locks import Locks
 from foreshore.adapter.oracle import TimestampOracle
 from foreshore.adapter.read_holds import ReadHolds
+from foreshore.adapter.sequences import Generation, Sequences
 from foreshore.adapter.tails import Tails
 from foreshore.adapter.timestamp_selection import Interval
 from foreshore.catalog.catalog import Catalog, Planned
@@ -68,6 +69,7 @@ class Coordinator:
         oracle: TimestampOracle,
         catalog: Catalog,
         holds: ReadHolds,
+        sequences: Sequences,
     ) -> None:
         self.clock = clock
         self.storage = storage
@@ -77,6 +79,7 @@ class Coordinator:
         self.oracle = oracle
         self.catalog = catalog
         self.holds = holds
+        self.sequences = sequences
         self.keys = KeyIndexes(self.readable_since)
         guard = ConstraintGuard(self.keys, lambda: (self.catalog.state, self.catalog.planned))
         self.group = GroupCommit(storage, oracle, guard)
@@ -265,6 +268,10 @@ class Coordinator:
                 reached("shard.made")
             for id, found in change.indexes.items():
                 self.keys.replace(id, found)
+            begun = _generations(new) - _generations(old)
+            if begun:
+                await self.sequences.publish(begun)
+                reached("sequence.begun")
             gone = {each.id for each in dropped}
             write.rows = {id: tables for id, tables in write.rows.items() if id not in gone}
             write.rows[CATALOG_SHARD] = ()
@@ -299,12 +306,19 @@ class Coordinator:
                 self.holds.remove(each.id)
                 self.keys.replace(each.id, {})
         self.tails.dropped({each.id: each.name for each in dropped if isinstance(each, Item)})
+        before = _generations(self.state)
         self.catalog.commit(change.transaction, change.planned)
+        after = _generations(self.state)
+        self.sequences.published(after - before)
+        self.sequences.forget(before - after)
+        for id in change.planned.keys() & self.state.objects.keys():
+            if self.catalog.planned[id].sequence is not None:
+                self.sequences.altered(generation_of(self.state.item(id)))
         for item in self.state.all(Item):
             if item.id in self.holds.collections:
                 self.holds.retain(item.id, item.retain_ms or None)
         for each in created:
-            if isinstance(each, Item) and each.type != "view":
+            if isinstance(each, Item) and each.is_collection:
                 if each.type != "table":
                     self.as_ofs[each.id] = time
                 self.look_after(each, time)
@@ -431,7 +445,7 @@ class Coordinator:
         self.group.check()
         self.keys.check(self.oracle.read_ts())
         for item in self.state.items():
-            if item.type == "view":
+            if not item.is_collection:
                 continue
             assert item.id in self.holds.collections, f"nobody holds {item.id}"
             assert (item.id in self.capabilities) == _has_shard(item), item
@@ -445,6 +459,15 @@ class Coordinator:
         items = {item.id for item in self.state.items()}
         assert self.holds.collections.keys() <= items, self.holds.collections.keys() - items
         assert self.capabilities.keys() <= items | {CATALOG_SHARD}
+
+
+def generation_of(item: Item) -> Generation:
+    """Return the generation at which a sequence is."""
+    return Generation(item.id, item.generation or 0)
+
+
+def _generations(state: State) -> set[Generation]:
+    return {generation_of(item) for item in state.all(Item) if item.type == "sequence"}
 
 
 def _has_shard(each: Object) -> bool:

@@ -11,8 +11,15 @@ from foreshore.catalog.item import Item
 from foreshore.catalog.state import State
 from foreshore.errors import DatabaseError, InternalError
 from foreshore.ids import GlobalId
+from foreshore.sql.bind.sequence import SEQUENCE_DESC
 from foreshore.sql.parse import parse
-from foreshore.sql.plan import CreateIndex, CreateMaterializedView, CreateTable, CreateView
+from foreshore.sql.plan import (
+    CreateIndex,
+    CreateMaterializedView,
+    CreateSequence,
+    CreateTable,
+    CreateView,
+)
 from foreshore.sql.planner import plan_statement
 
 
@@ -33,12 +40,14 @@ def plan_items(state: State) -> dict[GlobalId, Planned]:
 def plan_item(state: State, planned: Mapping[GlobalId, Planned], item: Item) -> Planned:
     """Return what planning makes of an item's statement."""
     (syntax,) = parse(item.create_sql)
-    plan = plan_statement(syntax, DefinitionCatalog(state, planned, item))
+    plan = plan_statement(syntax, DefinitionCatalog(state, planned, item), defined=True)
     match plan:
         case CreateTable():
             return planned_table(plan)
         case CreateView(query=query) | CreateMaterializedView(query=query):
             return Planned(query.desc, query.relation)
+        case CreateSequence(sequence=sequence):
+            return Planned(SEQUENCE_DESC, sequence=sequence)
         case CreateIndex(on=on, key=key):
             return Planned(planned[on].desc, key=key)
         case _:
@@ -47,4 +56,10 @@ def plan_item(state: State, planned: Mapping[GlobalId, Planned], item: Item) -> 
 
 def planned_table(plan: CreateTable) -> Planned:
     """Return what a table's definition means."""
-    return Planned(plan.desc, None, plan.defaults, constraints=plan.constraints)
+    return Planned(
+        plan.desc,
+        None,
+        plan.defaults,
+        constraints=plan.constraints,
+        generated=plan.generated,
+    )

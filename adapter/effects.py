@@ -3,14 +3,18 @@
     set_config(name, value, is_local)    SET, as a function; its value is the new setting
     current_setting(name [, missing_ok]) SHOW, as a function, where the name is an argument
     pg_sleep(seconds)                    the statement waits
+    nextval(sequence), ...               numbers of sequences (`adapter/numbering.py`)
 
 They stand in a query's plan as calls of volatile functions that no engine can run. Their arguments
-have to be constants; each call becomes a literal.
+have to be constants; each call becomes a literal. Those of sequences may also be over the rows of a
+query: planning takes them out (`sql/bind/acting.py`), and they are carried out on its result.
 """
 
 import asyncio
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from foreshore.adapter import numbering
 from foreshore.errors import DataError, FeatureNotSupported, UndefinedObject
 from foreshore.expr.evaluate import constant, is_constant
 from foreshore.expr.ir import (
@@ -31,15 +35,19 @@ if TYPE_CHECKING:
 SET_CONFIG = "set_config(text,text,bool)"
 SETTINGS = ("current_setting(text)", "current_setting(text,bool)")
 SLEEP = "pg_sleep(float8)"
-ALL = (SET_CONFIG, *SETTINGS, SLEEP)
+ALL = (SET_CONFIG, *SETTINGS, SLEEP, *numbering.FUNCTIONS)
 
 
 def calls_in(relation: Relation) -> list[Call]:
     """Return the calls in `relation` that act on the session, each once, in order."""
+    return calls_of(scalar for node in walk_relations(relation) for scalar in scalars_of(node))
+
+
+def calls_of(scalars: Iterable[Scalar]) -> list[Call]:
+    """Return the calls in `scalars` that act on the session, each once, in order."""
     found = {
         each: None
-        for node in walk_relations(relation)
-        for scalar in scalars_of(node)
+        for scalar in scalars
         for each in walk_scalars(scalar)
         if isinstance(each, Call) and each.function in ALL
     }
@@ -56,6 +64,8 @@ async def carried_out(session: "Session", calls: list[Call]) -> dict[Scalar, Sca
 
 async def _value(session: "Session", call: Call) -> Datum:
     args = [_argument(arg) for arg in call.args]
+    if call.function in numbering.FUNCTIONS:
+        return await numbering.value(session, call.function, args)
     if call.function == SLEEP:
         if args[0] is not None:
             await asyncio.sleep(float(str(args[0])))

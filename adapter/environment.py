@@ -17,12 +17,13 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter.client import Startup
-from foreshore.adapter.coordinator import Coordinator
+from foreshore.adapter.coordinator import Coordinator, generation_of
 from foreshore.adapter.definitions import plan_items
 from foreshore.adapter.group_commit import Write
 from foreshore.adapter.key_index import KeyIndex
 from foreshore.adapter.oracle import TimestampOracle
 from foreshore.adapter.read_holds import DEFAULT_LAG_MS, ReadHolds
+from foreshore.adapter.sequences import Sequences
 from foreshore.adapter.session import Session
 from foreshore.adapter.variables import Variables
 from foreshore.catalog.bootstrap import first_state
@@ -87,7 +88,9 @@ class Environment:
         self.coordinator = coordinator
         self._data_directory = data_directory
         self.sessions: dict[int, Session] = {}
-        self.builtin_tables: dict[tuple[GlobalId, str], tuple[State, pa.Table]] = {}
+        self.builtin_tables: dict[
+            tuple[GlobalId, str, tuple[str, ...]], tuple[State, pa.Table]
+        ] = {}
         self._pids = count(1)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -120,6 +123,10 @@ class Environment:
                 logger.warning("dropping a shard that is in no catalog", extra={"shard": id})
                 await storage.drop(id)
                 del capabilities[id]
+        sequences = Sequences(storage.consensus, storage.epoch)
+        await sequences.open(
+            generation_of(item) for item in state.all(Item) if item.type == "sequence"
+        )
         options = {
             "data_dir": os.path.abspath(data_dir),  # noqa: ASYNC240 - looks at no file
             **(engine_options or {}),
@@ -140,6 +147,7 @@ class Environment:
             oracle=oracle,
             catalog=catalog,
             holds=ReadHolds(lag_ms),
+            sequences=sequences,
         )
         environment = cls(coordinator, os.path.abspath(data_dir))  # noqa: ASYNC240
         coordinator.capabilities = capabilities
@@ -175,7 +183,7 @@ class Environment:
             if item.type == "table":
                 coordinator.look_after(item, storage.since(item.id))
                 self._build_keys(item, read_ts)
-            elif item.type != "view":
+            elif item.is_collection:
                 await self._resume(item, read_ts)
         self._tasks.append(loop.create_task(coordinator.run_holds()))
         self._tasks.append(loop.create_task(self._run_expiry()))
@@ -232,6 +240,7 @@ class Environment:
             await session.close()
         await self.coordinator.settled()
         self.coordinator.tails.close()
+        await self.coordinator.sequences.close()
         self.coordinator.group.close()
         for task in self._tasks[1:]:
             task.cancel()

@@ -7,6 +7,7 @@ only if the plan asks for it.
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from foreshore.adapter.coordinator import generation_of
 from foreshore.adapter.effects import setting
 from foreshore.adapter.variables import VERSION, split_list
 from foreshore.types import Datum
@@ -34,7 +35,8 @@ class EnvironmentValues(Mapping[str, Callable[[], Datum]]):
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and (
-            name in _NAMES or name.startswith(("current_setting:", "current_setting_or_null:"))
+            name in _NAMES
+            or name.startswith(("current_setting:", "current_setting_or_null:", "sequence:"))
         )
 
     def __iter__(self) -> Iterator[str]:
@@ -73,8 +75,16 @@ class EnvironmentValues(Mapping[str, Callable[[], Datum]]):
                 return VERSION
             case "mz_version":
                 return session.variables["mz_version"]
+            case _ if name.startswith("sequence:"):
+                return self._of_sequence(*name.split(":")[1:])
             case _ if name.startswith("current_setting_or_null:"):
                 name = name.removeprefix("current_setting_or_null:")
                 return setting(session, name, missing_ok=True)
             case _:
                 return session.variables.show(name.removeprefix("current_setting:"))
+
+    def _of_sequence(self, id: str, column: str) -> Datum:
+        """Return a column of the row that a sequence is to those who read it."""
+        item = self._session.planner.reader().state.item(id)
+        position = self._session.coordinator.sequences.position(generation_of(item))
+        return {"last_value": position.last, "log_cnt": 0, "is_called": position.called}[column]

@@ -5,11 +5,13 @@ settings, frontiers, sizes and replicas are looked at anew each time.
 """
 
 from collections.abc import Iterator
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from foreshore.adapter.coordinator import generation_of
+from foreshore.adapter.names import SessionCatalog, dotted
 from foreshore.catalog.builtin.relation import (
     Builtin,
     Frontier,
@@ -22,9 +24,14 @@ from foreshore.catalog.builtin.relation import (
 )
 from foreshore.catalog.item import Item, Replica
 from foreshore.constraint import Constraint
-from foreshore.expr.ir import Column
+from foreshore.expr.ir import Column, Literal
 from foreshore.ids import GlobalId
+from foreshore.sequence import Generated, Position, Sequence
+from foreshore.sql.ast import CreateTableStatement
+from foreshore.sql.keywords import quote_identifier
+from foreshore.sql.parse import parse
 from foreshore.storage.controller import ReadCapability
+from foreshore.text import format_text
 from foreshore.types import RelationDesc
 from foreshore.update import Timestamp
 
@@ -35,8 +42,10 @@ if TYPE_CHECKING:
 # Made of more than the catalog.
 _MOVING = frozenset(
     "pg_settings pg_stat_activity mz_sessions mz_frontiers mz_cluster_replica_statuses"
-    " mz_storage_sizes mz_read_holds".split()
+    " mz_storage_sizes mz_read_holds pg_sequences".split()
 )
+# Show names as the session's search path lets them be written.
+_BY_PATH = frozenset(("pg_attrdef", "pg_attribute", "columns"))
 
 
 def builtin_rows(session: "Session", builtin: Builtin) -> pa.Table:
@@ -44,7 +53,7 @@ def builtin_rows(session: "Session", builtin: Builtin) -> pa.Table:
     kept = session.environment.builtin_tables
     reader = session.planner.reader()
     moving = builtin.name in _MOVING
-    key = (builtin.id, session.database)
+    key = (builtin.id, session.database, reader.search_path if builtin.name in _BY_PATH else ())
     if not moving:
         known = kept.get(key)
         if known is not None and known[0] is reader.state:
@@ -77,16 +86,31 @@ def world_of(session: "Session") -> World:
         return query_text(state.item(id))
 
     def default_of(id: GlobalId, position: int) -> str | None:
-        from foreshore.expr.ir import Literal
-        from foreshore.text import format_text
-
+        if generated_of(id, position) is not None:
+            return None
         default = planned[id].defaults[position]
         if isinstance(default, Literal):
             if default.value is None:
                 return None
             text = format_text(default.value, default.type)
             return text if default.type.name.startswith(("int", "float", "num")) else f"'{text}'"
-        return "now()" if "now" in str(default) else "expression"
+        text = default_texts(state.item(id).create_sql)[position]
+        for then, sequence in state.item(id).bound:
+            shown = quoted(dotted(then)) + "::regclass"
+            text = text.replace(shown, f"{quoted(name_from(reader, sequence))}::regclass")
+        return text
+
+    def generated_of(id: GlobalId, position: int) -> Generated | None:
+        generated = planned[id].generated
+        return generated[position] if generated else None
+
+    def sequence_of(id: GlobalId) -> Sequence:
+        found = planned[id].sequence
+        assert found is not None, id
+        return found
+
+    def position_of(id: GlobalId) -> Position:
+        return coordinator.sequences.position(generation_of(state.item(id)))
 
     def constraints_of(id: GlobalId) -> dict[str, Constraint]:
         return {each.name: each for each in planned[id].constraints}
@@ -100,6 +124,9 @@ def world_of(session: "Session") -> World:
         default_of,
         constraints_of,
         session.database,
+        generated_of,
+        sequence_of,
+        position_of,
         [Setting(*each) for each in session.variables.show_all()],
         [
             SessionRow(
@@ -117,7 +144,7 @@ def world_of(session: "Session") -> World:
         [
             Frontier(item.id, interval.since, interval.upper)
             for item in coordinator.state.all(Item)
-            if item.type != "view"
+            if item.is_collection
             for interval in (coordinator.interval(item.id),)
         ],
         [
@@ -174,6 +201,29 @@ def _held_back(
 ) -> HeldBack:
     age_ms = max(now - time, 0)
     return HeldBack(item.id, item.name, kind, time, age_ms, pid, dataflow, token)
+
+
+@lru_cache(maxsize=1024)
+def default_texts(create_sql: str) -> tuple[str, ...]:
+    """Return how a table's definition writes the default of each column."""
+    (statement,) = parse(create_sql)
+    assert isinstance(statement.ast, CreateTableStatement), create_sql
+    return tuple(column.default_text.strip() for column in statement.ast.columns)
+
+
+def name_from(reader: SessionCatalog, id: GlobalId) -> str:
+    """Return the name of a relation, with its schema if it is not found without."""
+    item = reader.state.item(id)
+    found = reader.find((item.name,))
+    name = quote_identifier(item.name)
+    if isinstance(found, Item) and found.id == id:
+        return name
+    return f"{quote_identifier(reader.state.full_name(item)[1])}.{name}"
+
+
+def quoted(text: str) -> str:
+    """Return a text as a string constant."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def query_text(item: Item) -> str:

@@ -7,6 +7,7 @@ is more than that goes to an engine on a thread.
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -86,6 +87,19 @@ def split_diffs(table: pa.Table) -> tuple[Columns, pa.Array]:
     whole = table.combine_chunks()
     columns = [_one(column) for column in whole.columns]
     return columns[:-1], columns[-1]
+
+
+def repeated(table: pa.Table) -> pa.Table:
+    """Return a table of rows with `__diff` with each row as often as that says."""
+    _, diffs = split_diffs(table)
+    counts = diffs.to_numpy(zero_copy_only=False)
+    if not len(counts) or (counts == 1).all():
+        return table
+    places = np.repeat(np.arange(len(counts)), counts)
+    columns = [column.take(pa.array(places)) for column in split_diffs(table)[0]]
+    return pa.Table.from_arrays(
+        [*columns, pa.array(np.ones(len(places), np.int64))], schema=table.schema
+    )
 
 
 def negated(table: pa.Table) -> pa.Table:

@@ -24,6 +24,7 @@ from foreshore.errors import (
 )
 from foreshore.ids import GlobalId
 from foreshore.sql.catalog_reader import ItemView
+from foreshore.sql.keywords import quote_identifier
 from foreshore.sql.plan import Name
 from foreshore.types import RelationDesc
 
@@ -103,6 +104,15 @@ class SessionCatalog:
         match found.type:
             case "index":
                 return ItemView(found.id, "index", name, _NO_COLUMNS)
+            case "sequence":
+                return ItemView(
+                    found.id,
+                    "sequence",
+                    name,
+                    planned.desc,
+                    oid=found.oid,
+                    sequence=planned.sequence,
+                )
             case "table":
                 return ItemView(
                     found.id,
@@ -112,7 +122,9 @@ class SessionCatalog:
                     None,
                     planned.defaults,
                     planned.constraints,
-                    found.create_sql,
+                    with_present_names(self.state, found),
+                    planned.generated,
+                    found.oid,
                 )
             case "view":
                 if found.id in self.arranged:
@@ -176,6 +188,21 @@ class DefinitionCatalog(SessionCatalog):
     def cluster_exists(self, name: str) -> bool:
         """Let the item's own cluster count, whatever it was called."""
         return True
+
+
+def with_present_names(state: State, item: Item) -> str:
+    """Return the item's statement with the names that what it mentions has now."""
+    sql = item.create_sql
+    for then, id in item.bound:
+        now = state.full_name(state.item(id))
+        if now != then:
+            sql = sql.replace(dotted(then), dotted(now))
+    return sql
+
+
+def dotted(name: tuple[str, str, str]) -> str:
+    """Return a full name as SQL has it."""
+    return ".".join(map(quote_identifier, name))
 
 
 def effective_path(state: State, database: str, user: str, setting: str) -> tuple[str, ...]:

@@ -84,6 +84,8 @@ class Session:
         self.failed = False
         self.statements: dict[str, Prepared] = {}
         self.portals: dict[str, BoundPortal] = {}
+        self.numbers: dict[GlobalId, int] = {}  # the last that each sequence gave: currval()
+        self.last_sequence: GlobalId | None = None  # the one that gave the last: lastval()
         self._streams: list[RowSource] = []  # of COPY; they end with the transaction
         self._notices: list[Notice] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -190,6 +192,7 @@ class Session:
         self.transaction = None
         self.failed = False
         transaction.release()
+        self.coordinator.sequences.forget_private(transaction.generations)
         if transaction.locked:
             self.coordinator.locks.release(transaction)
         self.variables.commit()
@@ -232,6 +235,7 @@ class Session:
         self.failed = False
         if transaction is not None:
             transaction.release()
+            self.coordinator.sequences.forget_private(transaction.generations)
             if transaction.locked:
                 self.coordinator.locks.release(transaction)
         self.variables.rollback()

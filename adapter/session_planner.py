@@ -119,7 +119,12 @@ class SessionPlanner:
         prepared.plan, prepared.peek, prepared.desc, prepared.basis = plan, peek, desc, basis
         prepared.parameters = types.resolved()
         prepared.template = None
-        if isinstance(plan, Insert) and peek is not None and peek.way == "constant":
+        if (
+            isinstance(plan, Insert)
+            and peek is not None
+            and peek.way == "constant"
+            and not (peek.acts or plan.over)
+        ):
             columns = reader.planned[plan.table].desc.columns
             prepared.template = template_of(peek.relation, columns)
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from foreshore.adapter.key_index import KeyIndex
 from foreshore.adapter.locks import KeyLock
 from foreshore.adapter.read_holds import Hold
+from foreshore.adapter.sequences import Generation
 from foreshore.adapter.timestamp_selection import Isolation
 from foreshore.adapter.values import Values
 from foreshore.catalog.catalog import Planned
@@ -72,6 +73,7 @@ class Transaction:
     planned: dict[GlobalId, Planned] = field(default_factory=dict)
     locked: bool = False  # whether it holds write locks
     savepoints: list[Savepoint] = field(default_factory=list)
+    generations: set[Generation] = field(default_factory=set)  # of sequences, begun here
 
     @property
     def has_effects(self) -> bool:

@@ -13,6 +13,7 @@ from foreshore.catalog.transaction import Transaction
 from foreshore.constraint import Constraint
 from foreshore.expr.ir import Relation, Scalar
 from foreshore.ids import GlobalId
+from foreshore.sequence import Generated, Sequence
 from foreshore.types import RelationDesc
 
 
@@ -30,6 +31,8 @@ class Planned:
     defaults: tuple[Scalar, ...] = ()
     key: tuple[Scalar, ...] = ()
     constraints: tuple[Constraint, ...] = ()
+    generated: tuple[Generated | None, ...] = ()  # of a table: what its identity columns generate
+    sequence: Sequence | None = None
 
 
 class Catalog:

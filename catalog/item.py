@@ -12,7 +12,10 @@ import msgspec
 
 from foreshore.ids import GlobalId
 
-ItemType = OneOf["table", "view", "materialized view", "index"]
+ItemType = OneOf["table", "view", "materialized view", "index", "sequence"]
+
+
+Binding: TypeAlias = tuple[tuple[str, str, str], GlobalId]
 
 
 class Described(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,6 +101,14 @@ class NamedConstraint(msgspec.Struct, frozen=True):
     has_index: bool  # as unique ones have: its name is one of the schema's relations
 
 
+class OwnedBy(msgspec.Struct, frozen=True):
+    """The column of a table with which a sequence goes; of an identity column it is a part."""
+
+    table: GlobalId
+    column: str
+    identity: bool = False
+
+
 class Item(Described, frozen=True):
     """A relation or an index, by the statement that defines it.
 
@@ -118,7 +129,7 @@ class Item(Described, frozen=True):
     on: GlobalId | None = None  # of an index: its relation
     # What the names in `create_sql` meant when it was written: full names, each with its id. They
     # keep meaning that when the object gets another name.
-    bound: tuple[tuple[tuple[str, str, str], GlobalId], ...] = ()
+    bound: tuple[Binding, ...] = ()
     # How far back it stays readable, in milliseconds, where RETAIN HISTORY says so.
     retain_ms: int | msgspec.UnsetType = msgspec.UNSET
     # What COMMENT ON COLUMN says, by the column's position from 1.
@@ -127,10 +138,19 @@ class Item(Described, frozen=True):
     # Since when what the statement promises holds: it was altered then. Earlier is not to be read.
     since: int = 0
 
+    # Of a sequence: how often it was restarted, and the column that it goes with.
+    generation: int | msgspec.UnsetType = msgspec.UNSET
+    owned_by: OwnedBy | msgspec.UnsetType = msgspec.UNSET
+
     @property
     def kind(self) -> str:
         """What messages call it."""
         return self.type
+
+    @property
+    def is_collection(self) -> bool:
+        """Whether it has contents of its own, from some time on to another."""
+        return self.type in ("table", "materialized view", "index")
 
 
 Object: TypeAlias = Role | Database | Schema | Cluster | Replica | Item

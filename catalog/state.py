@@ -131,6 +131,10 @@ class State:
             key=lambda item: number_of(item.id),
         )
 
+    def sequences_of(self, id: str) -> list[Item]:
+        """Return the sequences that go with columns of table `id`."""
+        return [item for item in self.all(Item) if item.owned_by and item.owned_by.table == id]
+
     def replicas_of(self, cluster: str) -> list[Replica]:
         """Return the replicas of the cluster with id `cluster`, oldest first."""
         return [each for each in self.all(Replica) if each.cluster == cluster]
@@ -156,6 +160,7 @@ class State:
             parent = parent_of(each)
             assert parent is None or parent in self.objects, each
             if isinstance(each, Item):
+                assert not each.owned_by or each.owned_by.table in self.objects, each
                 assert each.cluster is None or each.cluster in self.objects, each
                 for need in each.depends_on:
                     if not need.startswith("s"):

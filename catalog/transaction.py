@@ -13,12 +13,14 @@ from typing import TypeVar
 import msgspec
 
 from foreshore.catalog.item import (
+    Binding,
     Cluster,
     Database,
     Item,
     ItemType,
     NamedConstraint,
     Object,
+    OwnedBy,
     Replica,
     Role,
     Schema,
@@ -160,6 +162,7 @@ class Transaction:
         on: GlobalId | None = None,
         constraints: Sequence[tuple[str, bool]] = (),
         retain_ms: int | None = None,
+        owned_by: OwnedBy | None = None,
     ) -> Item:
         """Create an item under an id from `allot_item`.
 
@@ -181,9 +184,10 @@ class Transaction:
                 needs,
                 cluster,
                 on,
-                tuple((self.state.full_name(self.state.item(need)), need) for need in needs),
+                self._bound(needs),
                 constraints=self._named_constraints(constraints, ()),
                 retain_ms=msgspec.UNSET if retain_ms is None else retain_ms,
+                owned_by=owned_by or msgspec.UNSET,
             )
         )
 
@@ -192,8 +196,16 @@ class Transaction:
         kept = msgspec.UNSET if retain_ms is None else retain_ms
         return self._put(msgspec.structs.replace(item, retain_ms=kept))
 
+    def _bound(self, needs: Iterable[GlobalId]) -> tuple[Binding, ...]:
+        return tuple((self.state.full_name(self.state.item(need)), need) for need in needs)
+
     def alter_table(
-        self, table: Item, create_sql: str, constraints: Sequence[tuple[str, bool]], since: int
+        self,
+        table: Item,
+        create_sql: str,
+        constraints: Sequence[tuple[str, bool]],
+        since: int,
+        depends_on: Iterable[GlobalId],
     ) -> Item:
         """Let `table` be what `create_sql` says, which its rows have agreed with since `since`.
 
@@ -204,6 +216,7 @@ class Transaction:
         assert isinstance(schema, Schema)
         known = {each.name for each in table.constraints if each.has_index}
         new = [each for each in constraints if each[0] not in known]
+        needs = tuple(sorted(depends_on))
         self._refuse_taken_indexes(schema, (), new)
         return self._put(
             msgspec.structs.replace(
@@ -211,6 +224,21 @@ class Transaction:
                 create_sql=create_sql,
                 constraints=self._named_constraints(constraints, table.constraints),
                 since=since,
+                depends_on=needs,
+                bound=self._bound(needs),
+            )
+        )
+
+    def alter_sequence(
+        self, sequence: Item, create_sql: str, *, restarts: bool, owned_by: OwnedBy | None
+    ) -> Item:
+        """Let `sequence` be what `create_sql` says, begin anew, and go with another column."""
+        return self._put(
+            msgspec.structs.replace(
+                sequence,
+                create_sql=create_sql,
+                generation=(sequence.generation or 0) + restarts or msgspec.UNSET,
+                owned_by=owned_by or msgspec.UNSET,
             )
         )
 
@@ -295,13 +323,17 @@ class Transaction:
         cascade: bool,
         describe: Callable[[Object], str],
         noun: Callable[[Object], str],
+        undefault: Callable[[Item, Item], str] | None = None,
     ) -> Dropped:
         """Drop `targets` and, if `cascade`, all that depends on them.
 
         Without it dependents are an error, but for those that are part of a target: an index of
         its relation, the schemas and items of a database, the replicas of a cluster.
-        `describe` says `table s.t`, `noun` how the first line of the error names a target.
+        `describe` says `table s.t`, `noun` how the first line of the error names a target. A table
+        that is not dropped stays when a sequence goes: `undefault` says what of it rests on the
+        sequence, and, if that goes in cascade, has taken it away.
         """
+        undefault = undefault or (lambda table, _: describe(table))
         asked = {target.id for target in targets}
         for target in targets:
             if isinstance(target, Database):
@@ -315,20 +347,39 @@ class Transaction:
                     sqlstate="2BP01",
                 )
         order: dict[str, Object] = {}
+        entered: set[str] = set()
+        unbound: list[tuple[Item, Item]] = []  # tables, and the sequences that they lose
         cascaded: dict[str, tuple[Object, Object]] = {}
 
         def visit(each: Object) -> None:
-            if each.id in order:
+            if each.id in entered:
                 return
+            entered.add(each.id)
             for dependent, part in self._dependents(each):
+                if isinstance(each, Item) and each.type == "sequence" and dependent.id not in asked:
+                    assert isinstance(dependent, Item)
+                    if dependent.id not in entered:
+                        unbound.append((dependent, each))
+                    continue
                 if dependent.id not in asked and not part:
                     cascaded.setdefault(dependent.id, (dependent, each))
                 visit(dependent)
             order[each.id] = each
+            for sequence in self.state.sequences_of(each.id):
+                visit(sequence)
 
         for target in targets:
             before = len(cascaded)
             visit(target)
+            kept = [pair for pair in unbound if pair[0].id not in entered]
+            if kept and not cascade:
+                raise DependentObjectsStillExist(
+                    f"cannot drop {noun(target)} because other objects depend on it",
+                    detail="\n".join(
+                        f"{undefault(*pair)} depends on {describe(pair[1])}" for pair in kept
+                    ),
+                    hint=CASCADE_HINT,
+                )
             if len(cascaded) > before and not cascade:
                 raise DependentObjectsStillExist(
                     f"cannot drop {noun(target)} because other objects depend on it",
@@ -339,6 +390,7 @@ class Transaction:
                     hint=CASCADE_HINT,
                 )
         described = tuple(describe(each) for each, _ in cascaded.values())
+        described += tuple(undefault(*pair) for pair in unbound if pair[0].id not in entered)
         self.state = with_objects(self.state, dict.fromkeys(order))
         return Dropped(tuple(order.values()), described)
 

@@ -102,6 +102,18 @@ class DivisionByZero(DataError):
     sqlstate = "22012"
 
 
+class SequenceLimitExceeded(UserError):
+    """A sequence has no more numbers."""
+
+    sqlstate = "2200H"
+
+
+class GeneratedAlways(UserError):
+    """A value is given to a column that always generates its own."""
+
+    sqlstate = "428C9"
+
+
 class InvalidParameterValue(DataError):
     sqlstate = "22023"
 

@@ -35,6 +35,8 @@ POINTS: Mapping[str, str] = MappingProxyType(
         "batch.deleted": "the file of a batch that no state names is gone",
         "trace.buried": "a dropped shard's end is known, its files are there still",
         "oracle.reserved": "a range of times is reserved, none of it given out",
+        "sequence.reserved": "a range of numbers is reserved, none of it given out",
+        "sequence.begun": "where a new sequence begins is durable, the catalog does not know it",
         "shard.made": "a shard is made, the catalog does not know it",
         "catalog.committed": "a change of the catalog is durable, nothing has followed from it",
         "shard.dropped": "a shard is dropped that the catalog no longer has",

@@ -509,6 +509,7 @@ class InsertStatement(Syntax):
     returning: tuple[Target, ...]
     ctes: tuple[CommonTable, ...]
     on_conflict: OnConflict | None = None
+    overriding: OneOf["system", "user"] | None = None
 
 
 class MergeUpdate(Syntax):
@@ -583,6 +584,13 @@ class CopyStatement(Syntax):
     at: int
 
 
+class Identity(Syntax):
+    """GENERATED ALWAYS or BY DEFAULT AS IDENTITY."""
+
+    always: bool
+    options: "SequenceOptions"
+
+
 class ColumnDefinition(Syntax):
     """A column of CREATE TABLE; `nullable` where NULL is said, `default_text` as it was written."""
 
@@ -593,6 +601,8 @@ class ColumnDefinition(Syntax):
     at: int
     default_text: str = ""
     nullable: bool = False
+    identity: Identity | None = None
+    is_new: bool = True  # its sequence, if it has one, is yet to be made
 
 
 class ConstraintDefinition(Syntax):
@@ -681,6 +691,34 @@ class TruncateStatement(Syntax):
 
     tables: tuple[TableRef, ...]
     restart_identity: bool
+
+
+class SequenceOptions(Syntax):
+    """Options of a sequence, each with its offset in `at`; those not given are not there.
+
+    Values are numbers, but for `as` (TypeName), `cycle` (a truth value), `owned by` (a dotted name,
+    empty for NONE) and `sequence name` (TableRef). None: NO MINVALUE, NO MAXVALUE, and RESTART
+    without a number.
+    """
+
+    given: dict[str, Any]
+    at: dict[str, int]
+
+
+class CreateSequenceStatement(Syntax):
+    """CREATE SEQUENCE."""
+
+    name: TableRef
+    options: SequenceOptions
+    if_not_exists: bool
+
+
+class AlterSequenceStatement(Syntax):
+    """ALTER SEQUENCE, all but RENAME TO."""
+
+    name: TableRef
+    options: SequenceOptions
+    if_exists: bool
 
 
 class CreateViewStatement(Syntax):
@@ -922,6 +960,8 @@ StatementSyntax: TypeAlias = (
     | CreateTableAsStatement
     | AlterTableStatement
     | TruncateStatement
+    | CreateSequenceStatement
+    | AlterSequenceStatement
     | CreateViewStatement
     | CreateIndexStatement
     | CreateNamespaceStatement

@@ -11,10 +11,11 @@ from typing import Protocol
 from foreshore.constraint import Constraint
 from foreshore.expr.ir import Relation, Scalar
 from foreshore.ids import GlobalId
+from foreshore.sequence import Generated, Sequence
 from foreshore.sql.plan import Name
 from foreshore.types import RelationDesc
 
-ItemKind = OneOf["table", "view", "materialized view", "index", "builtin"]
+ItemKind = OneOf["table", "view", "materialized view", "index", "sequence", "builtin"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,10 @@ class ItemView:
     defaults: tuple[Scalar, ...] = ()
     constraints: tuple[Constraint, ...] = ()
     create_sql: str = ""
+    # What each column of a table generates: None for one that does not.
+    generated: tuple[Generated | None, ...] = ()
+    oid: int = 0
+    sequence: Sequence | None = None
 
 
 class CatalogReader(Protocol):

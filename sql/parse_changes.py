@@ -1,5 +1,7 @@
 """Statements that change rows: INSERT, UPDATE, DELETE, MERGE."""
 
+from typing import Literal as OneOf
+
 from foreshore.sql import ast
 from foreshore.sql.lexer import QUOTED, WORD
 from foreshore.sql.parse_objects import ObjectParser
@@ -21,13 +23,16 @@ class ChangeParser(ObjectParser):
             self.peek().kind == WORD and self.peek().value in ("select", "values", "with", "table")
         ) and self.peek().value != "(":  # fmt: skip
             columns = self.in_parentheses(self.name_at)
-        if self.at_word("overriding"):
-            self.unsupported("OVERRIDING")
+        overriding: OneOf["system", "user"] | None = None
+        if self.accept("overriding"):
+            overriding = "user" if self.at_word("user") else "system"
+            self.expect(overriding, "value")
         source = None
         if not self.accept("default", "values"):
             source = self.query()
         conflict = self._on_conflict() if self.at_words("on", "conflict") else None
-        return ast.InsertStatement(table, columns, source, self._returning(), ctes, conflict)
+        returning = self._returning()
+        return ast.InsertStatement(table, columns, source, returning, ctes, conflict, overriding)
 
     def _on_conflict(self) -> ast.OnConflict:
         at = self.expect("on", "conflict").start

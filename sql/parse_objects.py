@@ -15,6 +15,7 @@ _KINDS = (
     ("table",),
     ("view",),
     ("index",),
+    ("sequence",),
     ("schema",),
     ("database",),
 )
@@ -55,6 +56,8 @@ class ObjectParser(TableParser):
             self.fail()
         if self.accept("table"):
             return self._create_table()
+        if self.accept("sequence"):
+            return self._create_sequence()
         if self.at_word("unique") and self.peek().value == "index":
             self.unsupported("a unique index")
         if self.at_words("default", "index"):
@@ -223,6 +226,11 @@ class ObjectParser(TableParser):
                 return ast.RetainStatement(kind, name, None, if_exists)
         if kind == "table":
             return self._alter_table(name, if_exists)
+        if kind == "sequence":
+            options = self._sequence_options()
+            if not options.given:
+                self.fail()
+            return ast.AlterSequenceStatement(name, options, if_exists)
         words = self.token.value.upper() if self.token.kind == WORD else ""
         self.unsupported(f"ALTER {kind.upper()} ... {words}".rstrip(" ."))
 

@@ -2,15 +2,16 @@
 
 from typing import Literal as OneOf
 
+from foreshore.errors import SyntaxError_
 from foreshore.sql import ast
 from foreshore.sql.grammar.base import IS
 from foreshore.sql.lexer import NUMBER, QUOTED, STRING, WORD
-from foreshore.sql.parse_query import QueryParser
+from foreshore.sql.parse_sequences import SequenceParser
 
 _CONSTRAINTS = frozenset(("primary", "unique", "check", "references", "foreign", "exclude"))
 
 
-class TableParser(QueryParser):
+class TableParser(SequenceParser):
     """Parses CREATE TABLE and ALTER TABLE."""
 
     # --- CREATE TABLE
@@ -34,7 +35,7 @@ class TableParser(QueryParser):
             elif self.at_word("like"):
                 self.unsupported("LIKE in CREATE TABLE")
             else:
-                columns.append(self._column(constraints))
+                columns.append(self._column(name, constraints))
             if not self.accept_symbol(","):
                 break
         self.expect_symbol(")")
@@ -86,8 +87,10 @@ class TableParser(QueryParser):
             and self.peek(ahead + 2).value == "as"
         )
 
-    def _column(self, constraints: list[ast.ConstraintDefinition]) -> ast.ColumnDefinition:
-        """Parse a column; its constraints are added to `constraints`."""
+    def _column(
+        self, table: ast.TableRef, constraints: list[ast.ConstraintDefinition]
+    ) -> ast.ColumnDefinition:
+        """Parse a column of `table`; its constraints are added to `constraints`."""
         name, at = self.name_at()
         column = ast.ColumnDefinition(name, self.type_name(), False, None, at)
         while not self.at_symbol(",") and not self.at_symbol(")"):
@@ -98,17 +101,45 @@ class TableParser(QueryParser):
                 column.not_null = True
             elif self.accept("null"):
                 column.nullable = True
-            elif self.accept("default"):
+            elif self.at_word("default"):
+                if column.default is not None:
+                    raise SyntaxError_(
+                        f'multiple default values specified for column "{name}" '
+                        f'of table "{table.name[-1]}"',
+                        position=token.start + 1,
+                    )
+                self.advance()
                 column.default, column.default_text = self._written(IS)
             elif self.accept("collate"):
                 self.any_name()
             elif self.at_word(*_CONSTRAINTS):
                 constraints.append(self._constraint(constraint, ((name, token.start),)))
-            elif self.at_word("generated"):
-                self.unsupported("a generated column")
+            elif self.accept("generated"):
+                if column.identity is not None:
+                    raise SyntaxError_(
+                        "multiple identity specifications for column "
+                        f'"{name}" of table "{table.name[-1]}"',
+                        position=token.start + 1,
+                    )
+                column.identity = self._identity()
             else:
                 self.fail()
         return column
+
+    def _identity(self) -> ast.Identity:
+        """Parse `ALWAYS | BY DEFAULT AS IDENTITY [(options)]`."""
+        always = self.accept("always")
+        if not always:
+            self.expect("by", "default")
+        self.expect("as")
+        if self.at_symbol("("):
+            self.unsupported("a generated column")
+        self.expect("identity")
+        options = ast.SequenceOptions({}, {})
+        if self.accept_symbol("("):
+            options = self._sequence_options()
+            self.expect_symbol(")")
+        return ast.Identity(always, options)
 
     def _written(self, level: int = 0) -> tuple[ast.Expression, str]:
         """Parse an expression; return it and its text."""

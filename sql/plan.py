@@ -12,6 +12,7 @@ from typing import TypeAlias
 from foreshore.constraint import Constraint
 from foreshore.expr.ir import Finishing, OrderKey, Relation, Scalar
 from foreshore.ids import GlobalId
+from foreshore.sequence import Generated, Sequence
 from foreshore.sql.keywords import quote_identifier
 from foreshore.types import TEXT, ColumnType, RelationDesc, SqlType
 
@@ -24,6 +25,7 @@ ObjectKind = OneOf[
     "view",
     "materialized view",
     "index",
+    "sequence",
     "cluster",
     "cluster replica",
     "role",
@@ -93,6 +95,8 @@ class Query:
     offset: Scalar | None = None
     recursions: tuple[Recursion, ...] = ()  # what `relation` reads besides collections
     changes: tuple[Changes, ...] = ()  # and this, too
+    # What the columns of `desc` are over the finished rows, if functions act on the session there.
+    over: tuple[Scalar, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +186,7 @@ class Insert:
     returning: Query | None  # its relation is over LocalGet(0), the inserted rows
     constant: bool
     on_conflict: OnConflict | None = None
+    over: tuple[Scalar, ...] = ()  # what the rows are over `source`, as in Query
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,8 +262,48 @@ class CreateSchema:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateSequence:
+    """`owned_by` is a table and the name of its column: the sequence goes with it."""
+
+    name: Name
+    sequence: Sequence
+    owned_by: tuple[GlobalId, str] | None
+    if_not_exists: bool
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlterSequence:
+    """`id` None: there is no such sequence, and it is well. `owned_by` empty: by nothing.
+
+    `restart` is the number to be given out next; None: as if nothing had happened.
+    """
+
+    id: GlobalId | None
+    sequence: Sequence
+    restart: int | None
+    owned_by: tuple[GlobalId, str] | tuple[()] | None
+    sql: str
+    notices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnSequence:
+    """A sequence that a column gets with its definition; an identity column cannot be without."""
+
+    column: int
+    name: Name
+    sequence: Sequence
+    identity: bool
+
+
+@dataclass(frozen=True, slots=True)
 class CreateTable:
-    """`sql` is the statement with all names qualified, from which the item is planned anew."""
+    """`sql` is the statement with all names qualified, from which the item is planned anew.
+
+    If there are `sequences` they have to be made first; then `sql` is planned, and `defaults` says
+    what a column has that takes its numbers from one of them.
+    """
 
     name: Name
     desc: RelationDesc
@@ -266,6 +311,9 @@ class CreateTable:
     constraints: tuple[Constraint, ...]
     if_not_exists: bool
     sql: str
+    generated: tuple[Generated | None, ...] = ()
+    sequences: tuple[OwnSequence, ...] = ()
+    depends_on: frozenset[GlobalId] = frozenset()  # sequences
     retain_ms: int | None = None  # how far back it stays readable; None: as far as everything
 
 
@@ -275,6 +323,7 @@ class CreateTableAs:
 
     definition: CreateTable
     source: Relation
+    over: tuple[Scalar, ...]  # what the rows are over `source`, as in Query
     with_data: bool
     if_not_exists: bool
 
@@ -294,6 +343,7 @@ class AlterTable:
 @dataclass(frozen=True, slots=True)
 class Truncate:
     tables: tuple[GlobalId, ...]  # each once
+    restart_identity: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -506,6 +556,8 @@ Plan: TypeAlias = (
     | CreateSchema
     | CreateTable
     | CreateTableAs
+    | CreateSequence
+    | AlterSequence
     | AlterTable
     | Truncate
     | CreateView

@@ -13,7 +13,7 @@ from foreshore.errors import FeatureNotSupported, InvalidParameterValue
 from foreshore.expr.explain import NameOf, explain_order, explain_relation
 from foreshore.ids import GlobalId
 from foreshore.sql import ast
-from foreshore.sql.bind import ddl, dml, merge, table, table_as
+from foreshore.sql.bind import ddl, dml, merge, sequence, table, table_as
 from foreshore.sql.bind.bound_query import plain_relation
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, interval_of
 from foreshore.sql.bind.query import bind_query
@@ -72,16 +72,18 @@ def plan_statement(
     parameters: ParameterTypes | Sequence[SqlType | None] = (),
     *,
     zone: str = "UTC",
+    defined: bool = False,
 ) -> Plan:
     """Return what `statement` means.
 
     `parameters` are the types declared for `$1`, `$2`, ..., None or unknown for those to be
     inferred; given as `ParameterTypes`, it has all of them afterwards (`resolved`). `zone` is the
-    session's time zone, in which constants of type timestamptz are read.
+    session's time zone, in which constants of type timestamptz are read. `defined` says that the
+    statement is one that the catalog keeps: the sequences of its columns are there already.
     """
     if not isinstance(parameters, ParameterTypes):
         parameters = ParameterTypes(parameters)
-    planning = Planning(catalog, statement.whole, parameters, zone)
+    planning = Planning(catalog, statement.whole, parameters, zone, defined=defined)
     try:
         return _plan(planning, statement.ast)
     except RecursionError:
@@ -114,6 +116,10 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return table.bind_alter_table(planning, tree)
         case ast.TruncateStatement():
             return table.bind_truncate(planning, tree)
+        case ast.CreateSequenceStatement():
+            return sequence.bind_create_sequence(planning, tree)
+        case ast.AlterSequenceStatement():
+            return sequence.bind_alter_sequence(planning, tree)
         case ast.CreateViewStatement():
             return ddl.bind_create_view(planning, tree)
         case ast.CreateIndexStatement():

@@ -88,6 +88,8 @@ class Planning:
     # (start, end, what) for each name that is written qualified in the catalog
     qualified: list[tuple[int, int, str]] = field(default_factory=list)
     lets: int = 0
+    calls: int = 0  # of functions of sequences, which are told apart
+    defined: bool = False  # a statement that is kept: what it makes beside itself is there
     in_view: bool = False  # a definition: no parameters
     changes: "list[Changes] | None" = None  # of CHANGES(...), where that may stand
     maintained: bool = False  # and nothing that depends on the session

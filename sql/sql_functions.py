@@ -261,7 +261,21 @@ for _name in ("pg_get_triggerdef", "pg_get_ruledef"):
 define("pg_get_partkeydef", "oid", TEXT, "NULL::text")
 define("pg_get_statisticsobjdef_columns", "oid", TEXT, "NULL::text")
 define("pg_get_function_result pg_get_function_arguments", "oid", TEXT, "NULL::text")
-define("pg_get_serial_sequence", "text text", TEXT, "NULL::text")
+define(
+    "pg_get_serial_sequence",
+    "text text",
+    TEXT,
+    """CASE WHEN to_regclass($1) IS NULL
+        THEN _raised('42P01', 'relation "' || $1 || '" does not exist')
+        ELSE (SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname)
+              FROM pg_catalog.pg_depend d
+              JOIN pg_catalog.pg_class c ON c.oid = d.objid AND c.relkind = 'S'
+              JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+              JOIN pg_catalog.pg_attribute a
+                ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
+              WHERE d.refobjid = to_regclass($1) AND a.attname = $2
+                AND d.deptype IN ('a', 'i')) END""",
+)
 define(
     "pg_get_userbyid",
     "oid",
@@ -421,7 +435,7 @@ def reg_constant(planning: Planning, text: str, target: SqlType, at: int) -> Sca
     with located(at):
         if target.name != "regclass":
             return _looked_up(planning, Literal(text, TEXT), target)
-        parts = _parts(text)
+        parts = name_parts(text)
         planning.catalog.resolve_item(parts)
         schema = Literal(parts[-2] if len(parts) > 1 else None, TEXT)
         (function,) = _FUNCTIONS["_relation_in"]
@@ -453,7 +467,7 @@ def reg_name(planning: Planning, scalar: Scalar, target: SqlType, at: int) -> Sc
         return cast(planning, inline(planning, function, (oid,)), target, at)
 
 
-def _parts(text: str) -> tuple[str, ...]:
+def name_parts(text: str) -> tuple[str, ...]:
     """Return the parts of a qualified name in a string, folded as in SQL."""
     from foreshore.sql.cursor import Cursor
     from foreshore.sql.lexer import tokenize

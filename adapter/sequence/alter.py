@@ -62,7 +62,13 @@ async def alter_table(session: "Session", plan: AlterTable) -> Completed:
     _refuse_loss(session, change.state, table, old, new)
     gains = await _verify(session, table, old, new, time)
     since = time if gains and id in coordinator.state.objects else table.since
-    change.alter_table(table, plan.definition.sql, named_constraints(plan.definition), since)
+    change.alter_table(
+        table,
+        plan.definition.sql,
+        named_constraints(plan.definition),
+        since,
+        plan.definition.depends_on,
+    )
     transaction.planned[id] = new
     for item in _above(change.state, id):
         planned = session.planner.reader().planned

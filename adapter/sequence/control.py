@@ -216,6 +216,9 @@ async def discard(session: "Session", plan: Discard, *, alone: bool) -> Complete
         else:
             for prepared in session.statements.values():
                 prepared.basis = None
+    if plan.what in ("all", "sequences"):
+        session.numbers.clear()
+        session.last_sequence = None
     return Completed(f"DISCARD {plan.what.upper()}")
 
 

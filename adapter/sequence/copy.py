@@ -5,20 +5,17 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from foreshore.adapter.client import CopyIn, CopyOut
-from foreshore.adapter.local import evaluate_linear
+from foreshore.adapter.numbering import numbered
 from foreshore.adapter.result import Selected, Taking
 from foreshore.adapter.sequence.tables import checked, table_desc, write_rows
-from foreshore.adapter.substitute import fill_scalar, filler
-from foreshore.expr.ir import Get, Map, Project, Scalar
-from foreshore.ids import GlobalId
+from foreshore.adapter.substitute import filler
+from foreshore.expr.ir import Column, Scalar
 from foreshore.sql.plan import CopyFrom, CopyOptions
 from foreshore.types import RelationDesc
 from foreshore.update import DIFF_FIELD
 
 if TYPE_CHECKING:
     from foreshore.adapter.session import Session
-
-_GIVEN = GlobalId("t0")  # stands for the rows that the client sends
 
 
 def copy_from(session: "Session", plan: CopyFrom, *, alone: bool) -> CopyIn:
@@ -46,18 +43,15 @@ class _Target:
         self._rows = 0
         desc = table_desc(session, plan.table)
         places = {column: place for place, column in enumerate(plan.columns)}
-        replace = filler((), session.environment_values(session.coordinator.oracle.read_ts()))
-        outputs: list[int] = []
-        scalars: list[Scalar] = []
+        self._replace = filler((), session.environment_values(session.coordinator.oracle.read_ts()))
+        self._row: list[Scalar] = []  # what the table's columns are, over those given
         for i in range(len(desc.names)):
             if i in places:
-                outputs.append(places[i])
+                column = given.columns[places[i]]
+                self._row.append(Column(places[i], column.type, column.nullable))
             else:
-                outputs.append(len(plan.columns) + len(scalars))
-                scalars.append(fill_scalar(plan.defaults[i], replace))
-        source = Get(_GIVEN, given.columns)
-        self._relation = Project(Map(source, tuple(scalars)) if scalars else source, tuple(outputs))
-        self._plain = tuple(outputs) == tuple(range(len(plan.columns)))
+                self._row.append(plan.defaults[i])
+        self._plain = [places.get(i) for i in range(len(desc.names))] == [*range(len(places))]
 
     async def write(self, batch: pa.RecordBatch) -> None:
         """Take more rows."""
@@ -67,7 +61,7 @@ class _Target:
             [*batch.columns, ones], schema=pa.schema([*batch.schema, DIFF_FIELD])
         )
         if not self._plain:
-            rows = evaluate_linear(self._relation, {_GIVEN: rows})
+            rows = await numbered(self._session, rows, self._row, self._replace)
         self._parts.append(checked(self._session, self._plan.table, rows))
         self._rows += batch.num_rows
 

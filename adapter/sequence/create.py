@@ -4,14 +4,15 @@ Nothing happens yet: shards, dataflows and replicas follow when the transaction 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.coordinator import refuse_system_inputs
 from foreshore.adapter.definitions import planned_table
+from foreshore.adapter.sequence.number_sequences import add_sequence
 from foreshore.catalog.catalog import Planned
-from foreshore.catalog.item import Cluster, Item, Schema
+from foreshore.catalog.item import Cluster, Item, OwnedBy, Schema
 from foreshore.compute.cluster import engine_of
 from foreshore.constraint import Unique
 from foreshore.errors import (
@@ -28,6 +29,8 @@ from foreshore.errors import (
 )
 from foreshore.expr.ir import Column
 from foreshore.ids import GlobalId
+from foreshore.sql.bind.sequence import new_sequence
+from foreshore.sql.parse import parse
 from foreshore.sql.plan import (
     CreateCluster,
     CreateClusterReplica,
@@ -35,10 +38,12 @@ from foreshore.sql.plan import (
     CreateIndex,
     CreateMaterializedView,
     CreateSchema,
+    CreateSequence,
     CreateTable,
     CreateView,
     Name,
 )
+from foreshore.sql.planner import plan_statement
 from foreshore.update import DIFF, TIME
 
 if TYPE_CHECKING:
@@ -91,19 +96,43 @@ def add_table(session: "Session", plan: CreateTable) -> GlobalId:
             raise InvalidColumnDefinition(f'column name "{name}" is reserved')
     change = session.catalog_change()
     id = change.allot_item()
+    schema = _schema(session, plan.name)
+    if plan.sequences:
+        plan = with_sequences(session, id, plan)
     change.create_item(
         id,
         "table",
-        _schema(session, plan.name),
+        schema,
         plan.name.item,
         session.role.id,
         plan.sql,
-        (),
+        plan.depends_on,
         constraints=named_constraints(plan),
         retain_ms=plan.retain_ms,
     )
     session.begin().planned[id] = planned_table(plan)
     return id
+
+
+def create_sequence(session: "Session", plan: CreateSequence) -> Completed:
+    """Run CREATE SEQUENCE."""
+    if not is_there(session, plan.name, if_not_exists=plan.if_not_exists):
+        owner = OwnedBy(*plan.owned_by) if plan.owned_by is not None else None
+        add_sequence(session, plan, _schema(session, plan.name), owner)
+    return Completed("CREATE SEQUENCE")
+
+
+def with_sequences(session: "Session", table: GlobalId, plan: CreateTable) -> CreateTable:
+    """Make the sequences of a table's columns; return what the table is with them."""
+    for each in plan.sequences:
+        is_there(session, each.name, if_not_exists=False)
+        owner = OwnedBy(table, plan.desc.names[each.column], each.identity)
+        made = new_sequence(each.name, each.sequence)
+        add_sequence(session, made, _schema(session, each.name), owner)
+    (syntax,) = parse(plan.sql)
+    defined = plan_statement(syntax, session.planner.reader(), defined=True)
+    assert isinstance(defined, CreateTable), defined
+    return replace(defined, retain_ms=plan.retain_ms)
 
 
 def named_constraints(plan: CreateTable) -> list[tuple[str, bool]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.sequence.create import add_table, is_there
-from foreshore.adapter.sequence.insert import written_rows
+from foreshore.adapter.sequence.insert import with_numbers, written_rows
 from foreshore.adapter.sequence.tables import checked, count, write_rows
 from foreshore.sql.plan import CreateTableAs
 from foreshore.types import Datum
@@ -29,6 +29,7 @@ async def create_table_as(
         add_table(session, plan.definition)
         return Completed("CREATE TABLE AS")
     rows = await written_rows(session, prepared, args, ())
+    rows = await with_numbers(session, rows, plan.over, args)
     id = add_table(session, plan.definition)
     await write_rows(session, id, checked(session, id, rows))
     return Completed(f"SELECT {count(rows)}")

@@ -10,6 +10,7 @@ from foreshore.adapter.sequence.comment import comment
 from foreshore.adapter.sequence.create_as import create_table_as
 from foreshore.adapter.sequence.explain import explain
 from foreshore.adapter.sequence.insert import delete, insert, merge, update
+from foreshore.adapter.sequence.number_sequences import alter_sequence
 from foreshore.adapter.sequence.peek import select
 from foreshore.adapter.sequence.subscribe import subscribe
 from foreshore.adapter.sequence.truncate import truncate
@@ -17,6 +18,7 @@ from foreshore.adapter.variables import split_dotted
 from foreshore.errors import FeatureNotSupported, InvalidTextRepresentation
 from foreshore.sql.parse import Statement as Syntax
 from foreshore.sql.plan import (
+    AlterSequence,
     AlterTable,
     Begin,
     CloseCursor,
@@ -30,6 +32,7 @@ from foreshore.sql.plan import (
     CreateIndex,
     CreateMaterializedView,
     CreateSchema,
+    CreateSequence,
     CreateTable,
     CreateTableAs,
     CreateView,
@@ -161,6 +164,8 @@ def _define(
     plan: CreateDatabase
     | CreateSchema
     | CreateTable
+    | CreateSequence
+    | AlterSequence
     | CreateView
     | CreateMaterializedView
     | CreateIndex
@@ -178,6 +183,10 @@ def _define(
             return create.create_schema(session, plan)
         case CreateTable():
             return create.create_table(session, plan)
+        case CreateSequence():
+            return create.create_sequence(session, plan)
+        case AlterSequence():
+            return alter_sequence(session, plan)
         case CreateView():
             return create.create_view(session, plan)
         case CreateMaterializedView():

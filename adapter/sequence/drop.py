@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from foreshore.adapter.client import Completed
+from foreshore.adapter.names import dotted, with_present_names
 from foreshore.adapter.result import BatchSource, Selected
+from foreshore.adapter.sequence.number_sequences import refuse_parts, undefault
 from foreshore.catalog.builtin.relation import Builtin
 from foreshore.catalog.item import Cluster, Database, Item, Object, Replica, Schema
 from foreshore.catalog.transaction import Transaction as CatalogTransaction
@@ -48,11 +50,13 @@ def drop(session: "Session", plan: Drop) -> Completed:
                 "cannot drop the currently open database", sqlstate="55006"
             )
         targets.append(found)
+    refuse_parts(session, targets)
     dropped = change.drop(
         targets,
         cascade=plan.cascade,
         describe=lambda each: describe(session, each),
         noun=lambda each: describe(session, each),
+        undefault=lambda table, sequence: undefault(session, table, sequence, plan.cascade),
     )
     transaction = session.begin()
     for each in dropped.objects:
@@ -145,6 +149,7 @@ def _find_item(session: "Session", kind: ObjectKind, name: Name) -> Item:
             "table": "Use DROP TABLE to remove a table.",
             "view": "Use DROP VIEW to remove a view.",
             "index": "Use DROP INDEX to remove an index.",
+            "sequence": "Use DROP SEQUENCE to remove a sequence.",
             "materialized view": "Use DROP MATERIALIZED VIEW to remove a materialized view.",
         }
         raise WrongObjectType(f'"{found.name}" is not {article}', hint=hints.get(found.type))
@@ -206,7 +211,7 @@ def _tick_interval(cluster: Cluster) -> str:
 # How an item's statement begins, in the one form in which the planner writes it.
 _NAME = r'(?:"(?:[^"]|"")*"|[^\s".,()]+)'
 _FULL_NAME = rf"{_NAME}(?:\.{_NAME}){{2}}"
-_HEAD = re.compile(rf"\A(?P<create>CREATE (?:TABLE|VIEW)) {_FULL_NAME}")
+_HEAD = re.compile(rf"\A(?P<create>CREATE (?:TABLE|VIEW|SEQUENCE)) {_FULL_NAME}")
 _MATERIALIZED_HEAD = re.compile(
     rf"\A(?P<create>CREATE MATERIALIZED VIEW) {_FULL_NAME}"
     rf"(?P<columns>(?: \({_NAME}(?:, {_NAME})*\))?)(?: IN CLUSTER {_NAME})? AS "
@@ -219,11 +224,7 @@ _INDEX_HEAD = re.compile(
 def present_sql(session: "Session", item: Item) -> str:
     """Return the item's statement with the names that it and all others have now."""
     state = session.planner.reader().state
-    sql = item.create_sql
-    for then, id in item.bound:
-        now = state.full_name(state.item(id))
-        if now != then:
-            sql = sql.replace(_dotted(then), _dotted(now))
+    sql = with_present_names(state, item)
     cluster = options = ""
     if item.cluster is not None:
         cluster = f" IN CLUSTER {quote_identifier(state.objects[item.cluster].name)}"
@@ -234,13 +235,9 @@ def present_sql(session: "Session", item: Item) -> str:
         name = quote_identifier(item.name)
         sql = _INDEX_HEAD.sub(lambda m: f"{m['create']} {name}{cluster} ON ", sql, count=1)
         return sql + options
-    name = _dotted(state.full_name(item))
+    name = dotted(state.full_name(item))
     if item.kind == "materialized view":
         return _MATERIALIZED_HEAD.sub(
             lambda m: f"{m['create']} {name}{m['columns']}{cluster}{options} AS ", sql, count=1
         )
     return _HEAD.sub(lambda m: f"{m['create']} {name}", sql, count=1) + options
-
-
-def _dotted(name: tuple[str, str, str]) -> str:
-    return ".".join(map(quote_identifier, name))

@@ -13,11 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.adapter.client import Completed
+from foreshore.adapter.effects import calls_in, carried_out
 from foreshore.adapter.local import evaluate_linear, is_linear, negated, split_diffs
+from foreshore.adapter.numbering import numbered
 from foreshore.adapter.result import BatchSource, Outcome, Selected
 from foreshore.adapter.sequence.by_key import locked_by_key
 from foreshore.adapter.sequence.conflict import insert_on_conflict
-from foreshore.adapter.sequence.peek import evaluate_here, filled, rows_of
+from foreshore.adapter.sequence.peek import counted, evaluate_here, filled, rows_of
 from foreshore.adapter.sequence.tables import (
     as_stored,
     checked,
@@ -32,7 +34,7 @@ from foreshore.adapter.values import Template, Values
 from foreshore.compute.arrange.key import hash_columns
 from foreshore.compute.finish import expanded, finish
 from foreshore.errors import CardinalityViolation, FeatureNotSupported
-from foreshore.expr.ir import Get, LocalGet, Relation, inputs_of, with_inputs
+from foreshore.expr.ir import Get, LocalGet, Relation, Scalar, inputs_of, with_inputs
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import Delete, Insert, Merge, Query, Update
 from foreshore.types import ColumnType, Datum
@@ -53,6 +55,7 @@ async def insert(
     transaction.require_writable("INSERT")
     if prepared.template is None:
         rows = await written_rows(session, prepared, args, (plan.table,))
+        rows = await with_numbers(session, rows, plan.over, args)
     else:
         values = _values(session, prepared.template, plan, args)
         plain = plan.on_conflict is None and plan.returning is None
@@ -144,6 +147,9 @@ async def written_rows(
     assert peek is not None
     if peek.way == "constant":
         filled_relation, _, _ = filled(session, peek, args, 0)
+        if peek.acts:
+            values = await carried_out(session, calls_in(filled_relation))
+            filled_relation = fill(filled_relation, values.get, every=True)
         return evaluate_linear(filled_relation)
     if transaction.time is None:  # what is written follows from the newest, at any isolation
         transaction.isolation = "strict serializable"
@@ -160,13 +166,17 @@ async def written_rows(
         time = read_time(session, peek.shards, None, args)
         filled_relation, _, replace = filled(session, peek, args, time)
         return await evaluate_here(session, peek.block(filled_relation, replace), time)
-    return _counted(await rows_of(session, prepared, args))
+    return counted(await rows_of(session, prepared, args))
 
 
-def _counted(rows: pa.RecordBatch) -> pa.Table:
-    """Return rows, each once, with `__diff`."""
-    ones = pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows)
-    return pa.Table.from_arrays([*rows.columns, ones], schema=pa.schema([*rows.schema, DIFF_FIELD]))
+async def with_numbers(
+    session: "Session", rows: pa.Table, over: Sequence[Scalar], args: Sequence[Datum]
+) -> pa.Table:
+    """Return what `over`, if there is any, makes of rows that are about to be written."""
+    if not over:
+        return rows
+    now = session.coordinator.oracle.read_ts()
+    return await numbered(session, rows, over, filler(args, session.environment_values(now)))
 
 
 async def _returned(

@@ -12,6 +12,7 @@ from foreshore.adapter.effects import calls_in, carried_out
 from foreshore.adapter.introspection import builtin_rows
 from foreshore.adapter.local import evaluate_linear
 from foreshore.adapter.names import BUILTINS
+from foreshore.adapter.numbering import numbered
 from foreshore.adapter.peek_plan import PeekPlan
 from foreshore.adapter.recursion import (
     Inputs,
@@ -42,7 +43,7 @@ from foreshore.expr.ir import Finishing, Relation
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import AsOf, Block, Select
 from foreshore.types import Datum, RelationDesc
-from foreshore.update import DIFF, TIME_FIELD, Timestamp
+from foreshore.update import DIFF, DIFF_FIELD, TIME_FIELD, Timestamp
 
 if TYPE_CHECKING:
     from foreshore.adapter.session import Session
@@ -64,6 +65,27 @@ async def rows_of(
     as_of: AsOf | None = None,
 ) -> pa.RecordBatch:
     """Return the finished rows of a statement's query."""
+    rows = await _finished(session, prepared, args, as_of)
+    assert prepared.peek is not None
+    over = prepared.peek.query.over
+    if not over:
+        return rows
+    replace = filler(args, session.environment_values(session.coordinator.oracle.read_ts()))
+    return expanded(await numbered(session, counted(rows), over, replace))
+
+
+def counted(rows: pa.RecordBatch) -> pa.Table:
+    """Return rows, each once, with `__diff`."""
+    ones = pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows)
+    return pa.Table.from_arrays([*rows.columns, ones], schema=pa.schema([*rows.schema, DIFF_FIELD]))
+
+
+async def _finished(
+    session: "Session",
+    prepared: "Prepared",
+    args: Sequence[Datum],
+    as_of: AsOf | None = None,
+) -> pa.RecordBatch:
     transaction = session.begin()
     coordinator = session.coordinator
     peek = prepared.peek

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.local import negated
+from foreshore.adapter.sequence.number_sequences import restart_identity
 from foreshore.adapter.sequence.tables import committed_rows, table_desc, write_rows
 from foreshore.adapter.sequence.times import read_time
 from foreshore.sql.plan import Truncate
@@ -33,4 +34,6 @@ async def truncate(session: "Session", plan: Truncate) -> Completed:
         if id in known:
             rows = await committed_rows(session, id, table_desc(session, id), time)
             await write_rows(session, id, negated(rows))
+        if plan.restart_identity:
+            restart_identity(session, id)
     return Completed("TRUNCATE TABLE")

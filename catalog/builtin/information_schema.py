@@ -21,6 +21,7 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
         "tables": lambda world: _tables(world, builtins()),
         "columns": lambda world: _columns(world, builtins()),
         "schemata": _schemata,
+        "sequences": _sequences,
         "views": _views,
         "table_constraints": _table_constraints,
         "key_column_usage": _key_column_usage,
@@ -76,10 +77,53 @@ def _columns(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
                 **_type_columns(world, type),
                 "dtd_identifier": str(i + 1),
                 "is_self_referencing": "NO",
-                "is_identity": "NO",
-                "identity_cycle": "NO",
+                **_identity(world, item, column, i),
                 "is_generated": "NEVER",
                 "is_updatable": "YES" if kind == "table" and _is_user(schema) else "NO",
+            }
+
+
+def _identity(world: World, item: Item | None, column: str, position: int) -> Row:
+    """Return what is said of an identity column's sequence."""
+    generated = None
+    if item is not None and item.type == "table":
+        generated = world.generated_of(item.id, position)
+    if item is None or generated is None:
+        return {"is_identity": "NO", "identity_cycle": "NO"}
+    (sequence,) = (
+        world.sequence_of(each.id)
+        for each in world.state.sequences_of(item.id)
+        if each.owned_by and each.owned_by.column == column and each.owned_by.identity
+    )
+    return {
+        "is_identity": "YES",
+        "identity_generation": generated.upper(),
+        "identity_start": str(sequence.start),
+        "identity_increment": str(sequence.increment),
+        "identity_maximum": str(sequence.maximum),
+        "identity_minimum": str(sequence.minimum),
+        "identity_cycle": "YES" if sequence.cycle else "NO",
+    }
+
+
+def _sequences(world: World) -> Iterator[Row]:
+    """Yield the sequences, but for those of identity columns, which are parts of these."""
+    for item in world.items:
+        if item.type == "sequence" and not (item.owned_by and item.owned_by.identity):
+            found = world.sequence_of(item.id)
+            yield {
+                "sequence_catalog": world.database,
+                "sequence_schema": world.name(item.schema),
+                "sequence_name": item.name,
+                "data_type": str(found.type),
+                "numeric_precision": _INTEGER_BITS[found.type.name],
+                "numeric_precision_radix": 2,
+                "numeric_scale": 0,
+                "start_value": str(found.start),
+                "minimum_value": str(found.minimum),
+                "maximum_value": str(found.maximum),
+                "increment": str(found.increment),
+                "cycle_option": "YES" if found.cycle else "NO",
             }
 
 

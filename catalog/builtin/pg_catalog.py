@@ -18,7 +18,8 @@ C_COLLATION = 950
 HEAP_AM, BTREE_AM = 2, 403
 SUPERUSER_OID = 10
 
-_RELKIND = {"table": "r", "view": "v", "materialized view": "m", "index": "i"}
+_IDENTITY = {"always": "a", "by default": "d", None: ""}
+_RELKIND = {"table": "r", "view": "v", "materialized view": "m", "index": "i", "sequence": "S"}
 _COLLATED = frozenset(("text", "varchar", "bpchar", "name"))
 _BY_VALUE = frozenset((1, 2, 4, 8))
 _ALIGN = {1: "c", 2: "s", 4: "i", 8: "d"}
@@ -40,6 +41,8 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
         "pg_language": _language,
         "pg_namespace": _namespace,
         "pg_range": nothing,
+        "pg_depend": _depend,
+        "pg_sequence": _sequence,
         "pg_settings": _settings,
         "pg_shdescription": _shdescription,
         "pg_stat_activity": _stat_activity,
@@ -114,8 +117,9 @@ def _attribute(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
         if item.type == "index":
             yield from _index_attributes(world, item)
         else:
-            default = world.default_of if item.type == "table" else None
-            yield from _attributes(item.oid, world.desc_of(item.id), item.id, default)
+            yield from _attributes(
+                item.oid, world.desc_of(item.id), item.id, world if item.type == "table" else None
+            )
     for item, named, key in world.keys:
         desc = world.desc_of(item.id)
         for number, position in enumerate(key.columns, 1):
@@ -129,12 +133,14 @@ def _attributes(
     oid: int,
     desc: RelationDesc,
     id: GlobalId,
-    default: Callable[[GlobalId, int], str | None] | None,
+    world: World | None,
 ) -> Iterator[Row]:
+    """Yield the columns of a relation; `world` is given for a table's."""
     for i, (name, column) in enumerate(zip(desc.names, desc.columns, strict=True)):
         yield {
             **_attribute_of(oid, i + 1, name, column),
-            "atthasdef": default is not None and default(id, i) is not None,
+            "atthasdef": world is not None and world.default_of(id, i) is not None,
+            "attidentity": _IDENTITY[world.generated_of(id, i) if world is not None else None],
         }
 
 
@@ -264,6 +270,56 @@ def _attrdef(world: World) -> Iterator[Row]:
                         "adnum": i + 1,
                         "adbin": text,
                     }
+
+
+def _sequence(world: World) -> Iterator[Row]:
+    for item in world.items:
+        if item.type == "sequence":
+            found = world.sequence_of(item.id)
+            yield {
+                "seqrelid": item.oid,
+                "seqtypid": oid_of(found.type),
+                "seqstart": found.start,
+                "seqincrement": found.increment,
+                "seqmax": found.maximum,
+                "seqmin": found.minimum,
+                "seqcache": found.cache,
+                "seqcycle": found.cycle,
+            }
+
+
+def _depend(world: World) -> Iterator[Row]:
+    """Yield which sequences go with which columns."""
+    for item in world.items:
+        if item.owned_by:
+            owner = item.owned_by
+            yield {
+                "classid": PG_CLASS_OID,
+                "objid": item.oid,
+                "refclassid": PG_CLASS_OID,
+                "refobjid": world.oid(owner.table),
+                "refobjsubid": world.desc_of(owner.table).names.index(owner.column) + 1,
+                "deptype": "i" if owner.identity else "a",
+            }
+
+
+def _sequences(world: World) -> Iterator[Row]:
+    for item in world.items:
+        if item.type == "sequence":
+            found, at = world.sequence_of(item.id), world.position_of(item.id)
+            yield {
+                "schemaname": world.name(item.schema),
+                "sequencename": item.name,
+                "sequenceowner": world.name(item.owner),
+                "data_type": oid_of(found.type),
+                "start_value": found.start,
+                "min_value": found.minimum,
+                "max_value": found.maximum,
+                "increment_by": found.increment,
+                "cycle": found.cycle,
+                "cache_size": found.cache,
+                "last_value": at.last if at.called else None,
+            }
 
 
 def _namespaces(world: World) -> dict[str, int]:
@@ -585,6 +641,6 @@ _VIEWS = (
         "schemaname name, sequencename name, sequenceowner name, data_type regtype,"
         "start_value int8, min_value int8, max_value int8, increment_by int8, cycle bool,"
         "cache_size int8, last_value int8?",
-        nothing,
+        _sequences,
     ),
 )

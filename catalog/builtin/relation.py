@@ -17,6 +17,8 @@ from foreshore.catalog.item import Item, NamedConstraint, Schema
 from foreshore.catalog.state import State
 from foreshore.constraint import Constraint, Unique
 from foreshore.ids import GlobalId, global_id
+from foreshore.sequence import Generated, Position
+from foreshore.sequence import Sequence as SequenceDefinition
 from foreshore.types import (
     NUMERIC,
     ColumnType,
@@ -107,6 +109,9 @@ class World:
     default_of: Callable[[GlobalId, int], str | None]  # of a table's column: its default's text
     constraints_of: Callable[[GlobalId], Mapping[str, Constraint]]  # of a table, by name
     database: str
+    generated_of: Callable[[GlobalId, int], Generated | None] = lambda id, position: None
+    sequence_of: Callable[[GlobalId], SequenceDefinition] = lambda id: SequenceDefinition()
+    position_of: Callable[[GlobalId], Position] = lambda id: Position(1, called=False)
     settings: Sequence[Setting] = ()
     sessions: Sequence[SessionRow] = ()
     frontiers: Sequence[Frontier] = ()

@@ -31,6 +31,7 @@ from foreshore.expr.ir import (
     type_of,
 )
 from foreshore.sql import ast
+from foreshore.sql.bind import sequence
 from foreshore.sql.bind.expression import (
     Clause,
     ExpressionBinder,
@@ -115,6 +116,8 @@ def bind_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
     if len(expr.name) > 1 and expr.name[-2] not in _SCHEMAS:
         types = [type_of(binder.bind(arg)) for arg in expr.args]
         raise undefined_function(".".join(expr.name), types, expr.at)
+    if name in sequence.FUNCTIONS:
+        return sequence.bind_sequence_call(binder, expr)
     if is_aggregate(name):
         return _aggregate(binder, name, expr)
     if expr.star or expr.distinct or expr.order_by or expr.filter is not None:

@@ -58,6 +58,7 @@ _KINDS: dict[str, ObjectKind] = {
     "view": "view",
     "materialized view": "materialized view",
     "index": "index",
+    "sequence": "sequence",
     "cluster": "cluster",
     "cluster replica": "cluster replica",
     "role": "role",

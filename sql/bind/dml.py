@@ -6,12 +6,13 @@ several times and changes once: matches are found for each distinct row, then pu
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from foreshore.constraint import Unique
 from foreshore.errors import (
     DuplicateColumn,
     FeatureNotSupported,
+    GeneratedAlways,
     InsufficientPrivilege,
     InvalidColumnReference,
     InvalidParameterValue,
@@ -40,6 +41,7 @@ from foreshore.expr.ir import (
     walk_scalars,
 )
 from foreshore.sql import ast
+from foreshore.sql.bind.acting import acts, distinct_calls, split_calls
 from foreshore.sql.bind.bound_query import distinct, filtered, plain_relation
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
 from foreshore.sql.bind.from_clause import Part, right_side, scope_of, side_by_side
@@ -69,6 +71,8 @@ def target_table(planning: Planning, ref: ast.TableRef, verb: str) -> ItemView:
                 raise WrongObjectType(f'cannot change materialized view "{name}"')
             case "index":
                 raise WrongObjectType(f'"{name}" is an index')
+            case "sequence":
+                raise WrongObjectType(f'cannot change sequence "{name}"')
             case "builtin":
                 raise InsufficientPrivilege(f'permission denied: "{name}" is a system catalog')
 
@@ -88,11 +92,30 @@ def positions_of(item: ItemView, columns: Sequence[tuple[str, int]]) -> tuple[in
     return tuple(positions)
 
 
-def default_of(item: ItemView, index: int) -> Scalar:
-    """Return the default of a column."""
+def default_of(planning: Planning, item: ItemView, index: int) -> Scalar:
+    """Return the default of a column; each call of a sequence in it is one of its own."""
     if item.defaults:
-        return item.defaults[index]
+        return distinct_calls(planning, item.defaults[index])
     return Literal(None, item.desc.columns[index].type)
+
+
+def _generates_always(item: ItemView, index: int) -> bool:
+    return bool(item.generated) and item.generated[index] == "always"
+
+
+def _refuse_value(item: ItemView, index: int, verb: str, hint: str | None = None) -> NoReturn:
+    """Raise the error of a value given to a column that always generates its own."""
+    name = item.desc.names[index]
+    start = (
+        f'cannot insert a non-DEFAULT value into column "{name}"'
+        if verb == "insert"
+        else f'column "{name}" can only be updated to DEFAULT'
+    )
+    raise GeneratedAlways(
+        start,
+        detail=f'Column "{name}" is an identity column defined as GENERATED ALWAYS.',
+        hint=hint,
+    )
 
 
 def _returning(
@@ -127,12 +150,16 @@ def bind_insert(planning: Planning, statement: ast.InsertStatement) -> Insert:
     )
     query = statement.source
     if query is None:
-        row = [default_of(item, i) for i in range(len(item.desc.names))]
+        row = [default_of(planning, item, i) for i in range(len(item.desc.names))]
         source = rows_relation([row])
     else:
         if statement.ctes:
             query = ast.Query(query, query.at, statement.ctes)
         source = _source(planning, item, positions, statement, query)
+    split = split_calls(source)
+    over: tuple[Scalar, ...] = ()
+    if split is not None:
+        source, over = split
     relation = lowered(source)
     return Insert(
         item.id,
@@ -142,6 +169,7 @@ def bind_insert(planning: Planning, statement: ast.InsertStatement) -> Insert:
         None
         if statement.on_conflict is None
         else _on_conflict(planning, item, statement.table, statement.on_conflict),
+        over,
     )
 
 
@@ -227,12 +255,28 @@ def _source(
     _check_width(len(columns), positions, statement, query.at, explicit=explicit)
     given: dict[int, Scalar] = {}
     for i, (position, column) in enumerate(zip(positions, columns, strict=False)):
+        if _ignored(item, position, statement):
+            continue
+        if _generates_always(item, position) and statement.overriding is None:
+            _refuse_value(item, position, "insert", OVERRIDE)
         scalar = Column(i, column.type, column.nullable)
         at = bound.ats[i] if bound.ats else query.at
         given[position] = assign(
             planning, scalar, item.desc.columns[position].type, item.desc.names[position], at
         )
-    return _filled(item, relation, given)
+    return _filled(planning, item, relation, given)
+
+
+OVERRIDE = "Use OVERRIDING SYSTEM VALUE to override."
+
+
+def _ignored(item: ItemView, position: int, statement: ast.InsertStatement) -> bool:
+    """Whether OVERRIDING USER VALUE lets a column generate its value whatever is given."""
+    return (
+        statement.overriding == "user"
+        and bool(item.generated)
+        and item.generated[position] is not None
+    )
 
 
 def _check_width(
@@ -253,9 +297,14 @@ def _check_width(
         )
 
 
-def _filled(item: ItemView, relation: Relation, given: dict[int, Scalar]) -> Relation:
+def _filled(
+    planning: Planning, item: ItemView, relation: Relation, given: dict[int, Scalar]
+) -> Relation:
     """Return rows of the table: what is given, and defaults for the rest."""
-    scalars = [given[i] if i in given else default_of(item, i) for i in range(len(item.desc.names))]
+    scalars = [
+        given[i] if i in given else default_of(planning, item, i)
+        for i in range(len(item.desc.names))
+    ]
     width = len(columns_of(relation))
     if all(isinstance(s, Column) and s.index == i for i, s in enumerate(scalars)) and (
         len(scalars) == width
@@ -297,15 +346,42 @@ def _values(
             values.at,
             explicit=statement.columns is not None,
         )
-        row: list[Scalar] = [default_of(item, i) for i in range(len(types))]
+        row: list[Scalar] = []
         for position, expr in zip(positions, exprs, strict=False):
-            if isinstance(expr, ast.Default):
-                row[position] = default_of(item, position)
+            if isinstance(expr, ast.Default) or _ignored(item, position, statement):
+                row.append(default_of(planning, item, position))
                 continue
+            if _generates_always(item, position) and statement.overriding is None:
+                _refuse_value(item, position, "insert", OVERRIDE)
             scalar = binder.bind(expr)
-            row[position] = assign(planning, scalar, types[position], names[position], at_of(expr))
+            row.append(assign(planning, scalar, types[position], names[position], at_of(expr)))
         rows.append(row)
-    return rows_relation(rows)
+    places = {position: place for place, position in enumerate(positions[:width])}
+    # What generates a number in every row does so for all of them at once.
+    numbered = {
+        i
+        for i in range(len(types))
+        if acts(default_of(planning, item, i))
+        and (i not in places or all(_is_default(exprs[places[i]]) for exprs in values.rows))
+    }
+    others = [i for i in range(len(types)) if i not in numbered]
+    relation = rows_relation(
+        [
+            [row[places[i]] if i in places else default_of(planning, item, i) for i in others]
+            for row in rows
+        ]
+    )
+    columns = columns_of(relation)
+    return _filled(
+        planning,
+        item,
+        relation,
+        {i: Column(k, columns[k].type, columns[k].nullable) for k, i in enumerate(others)},
+    )
+
+
+def _is_default(expr: ast.Expression) -> bool:
+    return isinstance(expr, ast.Default)
 
 
 # --- UPDATE --------------------------------------------------------------------------------
@@ -409,7 +485,9 @@ def _assigned(
 
     def one(value: ast.Expression, position: int) -> tuple[Scalar, int]:
         if isinstance(value, ast.Default):
-            return default_of(item, position), value.at
+            return default_of(binder.planning, item, position), value.at
+        if _generates_always(item, position):
+            _refuse_value(item, position, "update")
         return binder.bind(value), at_of(value)
 
     if not assignment.multiple:
@@ -463,7 +541,7 @@ def bind_copy_from(planning: Planning, statement: ast.CopyStatement) -> CopyFrom
         if statement.columns is None
         else positions_of(item, statement.columns)
     )
-    defaults = tuple(default_of(item, i) for i in range(len(item.desc.names)))
+    defaults = tuple(default_of(planning, item, i) for i in range(len(item.desc.names)))
     return CopyFrom(item.id, columns, defaults, copy_options(statement))
 
 

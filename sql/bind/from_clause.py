@@ -136,6 +136,10 @@ def relation_of_item(planning: Planning, view: ItemView) -> Relation:
     if view.kind == "index":
         raise WrongObjectType(f'"{view.name.item}" is an index')
     planning.depends_on.add(view.id)
+    if view.kind == "sequence":
+        from foreshore.sql.bind.sequence import sequence_relation
+
+        return sequence_relation(planning, view)
     if view.definition is None:
         return Get(view.id, view.desc.columns, view.desc.keys)
     return _renumbered(planning, view.definition)

@@ -160,7 +160,7 @@ def _acting(
 def _inserted(
     planning: Planning, item: ItemView, insert: ast.MergeInsert, scope: Scope
 ) -> list[Scalar]:
-    row = [default_of(item, i) for i in range(len(item.desc.names))]
+    row = [default_of(planning, item, i) for i in range(len(item.desc.names))]
     if insert.values is None:
         return row
     positions = (

@@ -1,5 +1,7 @@
 """From bound queries to the queries of plans: lowered, optimised, with what finishes them."""
 
+from dataclasses import replace
+
 from foreshore.expr.ir import (
     Finishing,
     Literal,
@@ -10,6 +12,7 @@ from foreshore.expr.ir import (
     columns_of,
 )
 from foreshore.expr.split import columns_used
+from foreshore.sql.bind.acting import refuse_order, split_calls
 from foreshore.sql.bind.bound_query import BoundQuery, plain_relation
 from foreshore.sql.lower import lower, lower_block
 from foreshore.sql.optimize.pipeline import optimize
@@ -40,6 +43,26 @@ def _optimized(block: Block) -> Block:
 
 def finished_query(bound: BoundQuery) -> Query:
     """Return the query with ORDER BY and LIMIT left to be done with its result."""
+    split = split_calls(bound.relation)
+    if split is None:
+        return _finished(bound)
+    relation, over = split
+    refuse_order([key.expr for key in bound.order_by], over)
+    types = columns_of(relation)
+    query = _finished(
+        replace(
+            bound,
+            relation=relation,
+            project=tuple(range(len(types))),
+            names=tuple(f"c{i}" for i in range(len(types))),
+        )
+    )
+    columns = columns_of(bound.relation)
+    desc = RelationDesc(bound.names, tuple(columns[i] for i in bound.project))
+    return replace(query, desc=desc, over=tuple(over[i] for i in bound.project))
+
+
+def _finished(bound: BoundQuery) -> Query:
     columns = columns_of(bound.relation)
     desc = RelationDesc(bound.names, tuple(columns[i] for i in bound.project))
     used = sorted({*bound.project, *(i for key in bound.order_by for i in columns_used(key.expr))})

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from foreshore.constraint import Check, Constraint, Unique
 from foreshore.errors import (
-    DatatypeMismatch,
     DuplicateColumn,
     DuplicateObject,
     FeatureNotSupported,
@@ -22,29 +21,27 @@ from foreshore.errors import (
     WrongObjectType,
 )
 from foreshore.expr.ir import (
-    AnySubquery,
-    Exists,
-    Literal,
     Scalar,
-    ScalarSubquery,
-    type_of,
-    walk_scalars,
 )
 from foreshore.expr.split import columns_used
 from foreshore.sql import ast
+from foreshore.sql.bind.column import (
+    ColumnBinder,
+    generated,
+    has_subquery,
+    is_numbered,
+    object_name,
+)
 from foreshore.sql.bind.ddl import retention
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
 from foreshore.sql.catalog_reader import ItemView
-from foreshore.sql.coerce import assign
 from foreshore.sql.keywords import quote_identifier
 from foreshore.sql.plan import AlterTable, CreateTable, Name, Truncate
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.scope import Scope, Slot, Table
-from foreshore.sql.type_names import type_of_name
-from foreshore.types import ColumnType, RelationDesc, SqlType, format_type
+from foreshore.types import ColumnType, RelationDesc, format_type
 
 _NOT_STORED = frozenset(("record", "void", "unknown", "int2vector", "oidvector", "char"))
-MOST_BYTES = 63  # of a name
 
 
 def bind_create_table(planning: Planning, statement: ast.CreateTableStatement) -> CreateTable:
@@ -69,6 +66,7 @@ def _define(
 ) -> CreateTable:
     planning.in_view = True  # no parameters
     required = _required(name, definitions, constraints)
+    defining = ColumnBinder(planning, name)
     seen: set[str] = set()
     columns: list[ColumnType] = []
     defaults: list[Scalar] = []
@@ -77,7 +75,7 @@ def _define(
         if column.name in seen:
             raise DuplicateColumn(f'column "{column.name}" specified more than once')
         seen.add(column.name)
-        type = type_of_name(column.type)
+        type = defining.type_of(column)
         if (type.element or type).name in _NOT_STORED:
             raise InvalidParameterValue(
                 f'column "{column.name}" has pseudo-type {type}',
@@ -85,15 +83,10 @@ def _define(
                 position=column.at + 1,
             )
         columns.append(ColumnType(type, column.name not in required))
-        text = f"{quote_identifier(column.name)} {format_type(type)}"
-        if column.name in required:
-            text += " NOT NULL"
-        default: Scalar = Literal(None, type)
-        if column.default is not None:
-            default = _default(planning, column.default, column.name, type)
-            text += f" DEFAULT {column.default_text.strip()}"
+        default, text = defining.default(len(parts), column, type)
         defaults.append(default)
-        parts.append(text)
+        null = " NOT NULL" if column.name in required else ""
+        parts.append(f"{quote_identifier(column.name)} {format_type(type)}{null}{text}")
     names = tuple(c.name for c in definitions)
     bound = _constraints(planning, name, names, columns, constraints)
     parts += [_constraint_text(names, each) for each in bound]
@@ -110,6 +103,9 @@ def _define(
         bound,
         if_not_exists,
         f"CREATE TABLE {name.dotted()} ({', '.join(parts)})",
+        tuple(map(generated, definitions)),
+        tuple(defining.sequences),
+        frozenset(planning.depends_on),
     )
 
 
@@ -119,47 +115,18 @@ def _required(
     constraints: Sequence[ast.ConstraintDefinition],
 ) -> set[str]:
     """Return the columns that are never NULL."""
-    required = {column.name for column in definitions if column.not_null}
+    required = {column.name for column in definitions if column.not_null or is_numbered(column)}
     for each in constraints:
         if each.kind == "primary key":
             required |= {column for column, _ in each.columns}
     for column in definitions:
-        if column.nullable and column.not_null:
+        if column.nullable and (column.not_null or is_numbered(column)):
             raise SyntaxError_(
                 f'conflicting NULL/NOT NULL declarations for column "{column.name}" '
                 f'of table "{name.item}"',
                 position=column.at + 1,
             )
     return required
-
-
-# --- defaults ------------------------------------------------------------------------------
-
-
-def _default(planning: Planning, expr: ast.Expression, column: str, type: SqlType) -> Scalar:
-    binder = ExpressionBinder(planning, Scope(), Clause("DEFAULT expressions"))
-    if isinstance(expr, ast.ColumnRef):
-        raise FeatureNotSupported(
-            "cannot use column reference in DEFAULT expression", position=expr.at + 1
-        )
-    scalar = binder.bind(expr)
-    if _has_subquery(scalar):
-        raise FeatureNotSupported(
-            "cannot use subquery in DEFAULT expression", position=at_of(expr) + 1
-        )
-    try:
-        return assign(planning, scalar, type, column, at_of(expr))
-    except DatatypeMismatch:
-        raise DatatypeMismatch(
-            f'column "{column}" is of type {type} but default expression is of type '
-            f"{type_of(scalar)}",
-            hint="You will need to rewrite or cast the expression.",
-            position=at_of(expr) + 1,
-        ) from None
-
-
-def _has_subquery(scalar: Scalar) -> bool:
-    return any(isinstance(s, Exists | ScalarSubquery | AnySubquery) for s in walk_scalars(scalar))
 
 
 # --- constraints ---------------------------------------------------------------------------
@@ -218,19 +185,6 @@ def _constraints(
     return tuple(found)
 
 
-def object_name(table: str, middle: str, label: str) -> str:
-    """Return `table_middle_label`, the longer of the first two cut so that all has 63 bytes."""
-    room = MOST_BYTES - len(label) - 1 - bool(middle)
-    first, second = table.encode(), middle.encode()
-    while len(first) + len(second) > room:
-        if len(first) > len(second):
-            first = first[:-1]
-        else:
-            second = second[:-1]
-    parts = [each.decode(errors="ignore") for each in (first, second) if each]
-    return "_".join([*parts, label])
-
-
 def _positions(names: tuple[str, ...], definition: ast.ConstraintDefinition) -> tuple[int, ...]:
     positions: list[int] = []
     for column, at in definition.columns:
@@ -261,7 +215,7 @@ def _condition(
     scope = Scope(nullable, [Table(table.item, table.schema, tuple(slots))], slots)
     binder = ExpressionBinder(planning, scope, Clause("check constraints"))
     condition = binder.boolean(definition.condition, "CHECK")
-    if _has_subquery(condition):
+    if has_subquery(condition):
         raise FeatureNotSupported(
             "cannot use subquery in check constraint", position=at_of(definition.condition) + 1
         )
@@ -295,7 +249,8 @@ def bind_truncate(planning: Planning, statement: ast.TruncateStatement) -> Trunc
             item = planning.catalog.resolve_item(ref.name)
         _require_table(item)
         items.append(item)
-    return Truncate(tuple(dict.fromkeys(item.id for item in items)))
+    tables = tuple(dict.fromkeys(item.id for item in items))
+    return Truncate(tables, statement.restart_identity)
 
 
 def _require_table(item: ItemView) -> None:
@@ -333,6 +288,8 @@ class _Edit:
         (statement,) = parse(item.create_sql)
         tree = statement.ast
         assert isinstance(tree, ast.CreateTableStatement), tree
+        for column in tree.columns:
+            column.is_new = False
         self.name = item.name
         self.columns = list(tree.columns)
         self.constraints = list(tree.constraints)

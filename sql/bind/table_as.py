@@ -6,6 +6,7 @@ The table is defined by the text of a CREATE TABLE, as every table is.
 from foreshore.errors import DuplicateColumn, SyntaxError_
 from foreshore.expr.ir import columns_of
 from foreshore.sql import ast
+from foreshore.sql.bind.acting import split_calls
 from foreshore.sql.bind.bound_query import plain_relation
 from foreshore.sql.bind.query import bind_query
 from foreshore.sql.bind.result import lowered
@@ -32,6 +33,7 @@ def bind_create_table_as(
         if column in names[:i]:
             raise DuplicateColumn(f'column "{column}" specified more than once')
     relation = plain_relation(bound)
+    source, over = split_calls(relation) or (relation, ())
     columns = ", ".join(
         f"{quote_identifier(column)} {format_type(each.type)}"
         for column, each in zip(names, columns_of(relation), strict=True)
@@ -40,4 +42,4 @@ def bind_create_table_as(
     (definition,) = parse(text)
     assert isinstance(definition.ast, ast.CreateTableStatement), text
     table = bind_create_table(Planning(planning.catalog, text), definition.ast)
-    return CreateTableAs(table, lowered(relation), statement.with_data, statement.if_not_exists)
+    return CreateTableAs(table, lowered(source), over, statement.with_data, statement.if_not_exists)

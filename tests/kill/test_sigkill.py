@@ -74,6 +74,7 @@ class Definer:
     in_doubt: set[str] = field(default_factory=set)
     failure: str | None = None
     number: int = 0
+    numbers: list[int] = field(default_factory=list)  # of a sequence, in the order they came in
 
     def run(self, url: str) -> None:
         """Define and drop until the server is gone."""
@@ -98,6 +99,12 @@ class Definer:
         self.present.add(name)
         if kind == "VIEW":
             connection.execute(f"CREATE INDEX {name}_n ON {name} (n)".encode())
+        row = connection.execute("INSERT INTO numbered DEFAULT VALUES RETURNING id").fetchone()
+        assert row is not None
+        self.numbers.append(row[0])
+        more = "SELECT nextval('numbered_id_seq') FROM generate_series(1, 100)"
+        self.numbers += [number for (number,) in connection.execute(more)]
+        connection.execute("ALTER SEQUENCE restarted RESTART")
         if len(self.present) > 4:
             gone = min(self.present, key=lambda each: int(each.rpartition("_")[2]))
             self.present.discard(gone)
@@ -118,12 +125,15 @@ class Definer:
         for name in names:
             assert connection.execute(f"SELECT n FROM {name}".encode()).fetchall() == count, name
         self.present, self.in_doubt = names, set()
+        assert self.numbers == sorted(set(self.numbers)), "a number was given out twice"
 
 
 def prepare(server: Server) -> None:
     with server.connect() as connection:
         for table in ("entries", "mirror"):
             connection.execute(f"CREATE TABLE {table} (writer int, seq int, amount int)".encode())
+        connection.execute("CREATE TABLE numbered (id bigserial)")
+        connection.execute("CREATE SEQUENCE restarted")
         connection.execute("CREATE TABLE counter (writer int, n int)")
         for number in range(WRITERS):
             connection.execute("INSERT INTO counter VALUES (%s, 0)", (number,))

@@ -105,6 +105,22 @@ def _only_above(types: Signature, *args: pa.Array) -> Outcome:
 declare("set_config", "text text bool", "text", _only_above, fallible=True, volatility="volatile")
 for _args in ("text", "text bool"):
     declare("current_setting", _args, "text", _only_above, fallible=True, volatility="volatile")
+
+
+def _number_above(types: Signature, *args: pa.Array) -> Outcome:
+    """Fail as `_only_above` does, of a function that gives a number."""
+    values, errors = _only_above(types, *args)
+    return values.cast(pa.int64()), errors
+
+
+# Functions of sequences; the last argument tells one call from another that is written the same.
+for _key, _args in (
+    ("nextval", "regclass int8"),
+    ("currval", "regclass int8"),
+    ("lastval", "int8"),
+    ("setval", "regclass int8 bool int8"),
+):
+    hidden(_key, _args, "int8", _number_above, fallible=True, volatility="volatile")
 declare("pg_sleep", "float8", "void", _only_above, fallible=True, volatility="volatile")
 
 

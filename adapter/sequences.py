@@ -1,0 +1,158 @@
+"""Sequences at work: numbers given out to sessions, never one twice, whatever ends the process.
+
+    catalog     what a sequence is; with each RESTART it begins a new *generation*
+    here        where each generation stands
+    consensus   one register: positions that none of the numbers given out is beyond
+
+A range of numbers is made durable before any of it is given out, so a number costs no I/O as long
+as the range lasts; each range is twice as long as the one before. What is left of it when the
+process is killed is given to nobody. A proper end writes down how far it really went.
+
+Numbers are not part of transactions: who rolls back leaves a gap. But a sequence that a transaction
+has made or restarted belongs to it alone, as a generation that nobody else knows, until it commits.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from foreshore.errors import DataCorrupted
+from foreshore.failpoint import reached
+from foreshore.ids import GlobalId
+from foreshore.sequence import Numbers, Position, Sequence, left, numbers
+from foreshore.storage.consensus import Consensus
+from foreshore.storage.epoch import Register, State
+
+KEY = "sequences"
+FIRST_RANGE = 32
+LONGEST_RANGE = 1 << 13
+
+
+class Generation(NamedTuple):
+    """A sequence from one RESTART to the next."""
+
+    id: GlobalId
+    number: int
+
+    @property
+    def key(self) -> str:
+        """What the register calls it."""
+        return f"{self.id}/{self.number}"
+
+
+class Positions(State, frozen=True, kw_only=True):
+    """The register: for each generation a position at or beyond all that it may have given out."""
+
+    reserved: Mapping[str, tuple[int, bool]] = msgspec.field(default_factory=dict)
+
+
+class Sequences:
+    """Where all sequences stand; owned by the event loop."""
+
+    def __init__(self, consensus: Consensus, epoch: int) -> None:
+        self._epoch = epoch
+        self._register = Register(consensus, KEY, Positions)
+        self._positions: dict[Generation, Position] = {}
+        self._reserved: dict[str, tuple[int, bool]] = {}
+        self._ready: dict[Generation, int] = {}  # how many numbers may be given without a write
+        self._range: dict[Generation, int] = {}
+        self._private: set[Generation] = set()  # of transactions that have not ended
+        self._writing = asyncio.Lock()
+
+    async def open(self, known: Iterable[Generation]) -> None:
+        """Take the register over, and forget the sequences that the catalog does not know."""
+        state = await self._register.claim(self._epoch, Positions(epoch=self._epoch))
+        assert state is not None
+        for each in known:
+            found = state.reserved.get(each.key)
+            if found is None:
+                raise DataCorrupted(f"where sequence {each.key} stands is not written down")
+            self._reserved[each.key] = found
+            self._positions[each] = Position(*found)
+
+    def position(self, of: Generation) -> Position:
+        """Return where a sequence stands."""
+        return self._positions[of]
+
+    # --- numbers
+
+    async def take(self, of: Generation, sequence: Sequence, count: int, name: str) -> Numbers:
+        """Give out `count` numbers; raises 2200H if there are not so many."""
+        while of not in self._private and self._ready.get(of, 0) < count:
+            async with self._writing:
+                if self._ready.get(of, 0) < count:
+                    await self._reserve(of, sequence, count, name)
+        found, self._positions[of] = numbers(sequence, self._positions[of], count, name)
+        if of not in self._private:
+            self._ready[of] -= count
+        return found
+
+    async def _reserve(self, of: Generation, sequence: Sequence, count: int, name: str) -> None:
+        at, self._ready[of] = self._positions[of], 0
+        numbers(sequence, at, count, name)  # raises if there are not so many
+        length = self._range[of] = min(2 * self._range.get(of, FIRST_RANGE // 2), LONGEST_RANGE)
+        if not sequence.cycle:
+            length = min(length, left(sequence, at) - count)
+        _, end = numbers(sequence, at, count + length)
+        await self._write({of: end})
+        reached("sequence.reserved")
+        self._ready[of] = count + length
+
+    async def set(self, of: Generation, to: Position) -> None:
+        """Let a sequence go on from a position, whatever it has given out."""
+        if of in self._private:
+            self._positions[of] = to
+            return
+        async with self._writing:
+            self._ready[of] = 0
+            await self._write({of: to})
+            self._positions[of] = to
+
+    def altered(self, of: Generation) -> None:
+        """Let what is given out next be made durable first: it follows another rule now."""
+        self._ready.pop(of, None)
+
+    # --- generations
+
+    def begin(self, of: Generation, at: Position) -> None:
+        """Begin a generation that only one transaction knows."""
+        self._positions[of] = at
+        self._private.add(of)
+
+    async def publish(self, generations: Iterable[Generation]) -> None:
+        """Make durable where generations stand that are about to be known to all."""
+        async with self._writing:
+            await self._write({each: self._positions[each] for each in generations})
+
+    def published(self, generations: Iterable[Generation]) -> None:
+        """Let generations be everybody's, whose positions are durable."""
+        self._private.difference_update(generations)
+
+    def forget(self, generations: Iterable[Generation]) -> None:
+        """Forget generations that came to nothing, or have been followed by another."""
+        for each in generations:
+            for kept in (self._positions, self._ready, self._range):
+                kept.pop(each, None)
+            self._reserved.pop(each.key, None)  # durably so with the next write
+            self._private.discard(each)
+
+    def forget_private(self, generations: Iterable[Generation]) -> None:
+        """Forget those that only a transaction knew, which has ended without them."""
+        self.forget(self._private.intersection(generations))
+
+    async def close(self) -> None:
+        """Write down how far each sequence really went."""
+        async with self._writing:
+            await self._write(
+                {each: at for each, at in self._positions.items() if each not in self._private}
+            )
+
+    async def _write(self, changed: dict[Generation, Position]) -> None:
+        new = {each.key: (at.last, at.called) for each, at in changed.items()}
+        reserved = {**self._reserved, **new}
+        if reserved == self._reserved:
+            return
+        await self._register.change_with_patience(Positions(epoch=self._epoch, reserved=reserved))
+        self._reserved.update(new)

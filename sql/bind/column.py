@@ -1,0 +1,208 @@
+"""Columns of tables: their types and defaults, and where they take their numbers from.
+
+A column of a serial type has a sequence of its own and takes its default from it. An identity
+column is the same, but that the sequence is part of it. Both are kept as what they come to, with
+the sequence's name: a column that `is_new`, in a statement that is not `defined`, is to get one.
+"""
+
+from foreshore.errors import (
+    DatatypeMismatch,
+    FeatureNotSupported,
+    SyntaxError_,
+)
+from foreshore.expr.ir import (
+    AnySubquery,
+    Exists,
+    Literal,
+    Scalar,
+    ScalarSubquery,
+    type_of,
+    walk_scalars,
+)
+from foreshore.sequence import BOUNDS, Generated
+from foreshore.sequence import Sequence as Numbers
+from foreshore.sql import ast
+from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
+from foreshore.sql.bind.sequence import identity_sequence
+from foreshore.sql.coerce import assign
+from foreshore.sql.lexer import STRING, tokenize
+from foreshore.sql.plan import Name, OwnSequence
+from foreshore.sql.planning import Planning, located
+from foreshore.sql.scope import Scope
+from foreshore.sql.sql_functions import name_parts
+from foreshore.sql.type_names import type_of_name
+from foreshore.types import INT2, INT4, INT8, SqlType
+
+SERIALS = {
+    **dict.fromkeys(("serial", "serial4"), INT4),
+    **dict.fromkeys(("bigserial", "serial8"), INT8),
+    **dict.fromkeys(("smallserial", "serial2"), INT2),
+}
+MOST_BYTES = 63  # of a name
+
+
+def is_numbered(column: ast.ColumnDefinition) -> bool:
+    """Whether a column takes its numbers from a sequence of its own, and so is never NULL."""
+    return column.identity is not None or _serial(column) is not None
+
+
+def generated(column: ast.ColumnDefinition) -> Generated | None:
+    """Return when an identity column generates its value; None for any other column."""
+    if column.identity is None:
+        return None
+    return "always" if column.identity.always else "by default"
+
+
+def _serial(column: ast.ColumnDefinition) -> SqlType | None:
+    name = column.type.name
+    return SERIALS.get(name[0]) if len(name) == 1 and not column.type.dimensions else None
+
+
+class ColumnBinder:
+    """Binds the columns of the table `name`, and gathers the sequences that it is to get."""
+
+    def __init__(self, planning: Planning, name: Name) -> None:
+        self._planning = planning
+        self._table = name
+        self.sequences: list[OwnSequence] = []
+
+    def type_of(self, column: ast.ColumnDefinition) -> SqlType:
+        """Return the type of a column."""
+        return _serial(column) or type_of_name(column.type)
+
+    def default(
+        self, place: int, column: ast.ColumnDefinition, type: SqlType
+    ) -> tuple[Scalar, str]:
+        """Return the default of the column at `place`, and how its definition says so."""
+        identity = column.identity
+        if identity is not None and column.default is not None:
+            raise SyntaxError_(
+                f'both default and identity specified for column "{column.name}" '
+                f'of table "{self._table.item}"',
+                position=column.at + 1,
+            )
+        if identity is not None:
+            return self._identity(place, column, type)
+        if _serial(column) is not None:
+            if column.default is not None:
+                raise SyntaxError_(
+                    f'multiple default values specified for column "{column.name}" '
+                    f'of table "{self._table.item}"',
+                    position=column.at + 1,
+                )
+            numbers = Numbers(type, maximum=BOUNDS[type.name] - 1)
+            sequence = self._own(place, column, numbers, None)
+            column.type = ast.TypeName((type.name,), (), 0, column.at)
+            return Literal(None, type), f" DEFAULT nextval({_quoted(sequence)}::regclass)"
+        if column.default is None:
+            return Literal(None, type), ""
+        scalar = bind_default(self._planning, column.default, column.name, type)
+        text = qualified_calls(self._planning, column.default_text.strip())
+        return scalar, f" DEFAULT {text}"
+
+    def _identity(
+        self, place: int, column: ast.ColumnDefinition, type: SqlType
+    ) -> tuple[Scalar, str]:
+        assert column.identity is not None
+        options = column.identity.options
+        named: ast.TableRef | None = options.given.get("sequence name")
+        default: Scalar = Literal(None, type)
+        if named is not None and (self._planning.defined or not column.is_new):
+            item = self._planning.catalog.resolve_item(named.name)
+            self._planning.depends_on.add(item.id)
+            call = ast.FunctionCall(
+                ("nextval",), (ast.String(item.name.dotted(), column.at),), column.at
+            )
+            default = bind_default(self._planning, call, column.name, type)
+            sequence = item.name
+        else:
+            numbers = identity_sequence(options, type)
+            sequence = self._own(place, column, numbers, named)
+        when = "ALWAYS" if column.identity.always else "BY DEFAULT"
+        return default, f" GENERATED {when} AS IDENTITY (SEQUENCE NAME {sequence.dotted()})"
+
+    def _own(
+        self,
+        place: int,
+        column: ast.ColumnDefinition,
+        numbers: Numbers,
+        named: ast.TableRef | None,
+    ) -> Name:
+        """Let the column get a sequence; return its name."""
+        if named is not None:
+            with located(named.at):
+                name = self._planning.catalog.resolve_new(named.name)
+        else:
+            name = self._free_name(column.name)
+        identity = column.identity is not None
+        self.sequences.append(OwnSequence(place, name, numbers, identity))
+        return name
+
+    def _free_name(self, column: str) -> Name:
+        table = self._table
+        taken = {each.name for each in self.sequences}
+        for number in range(1_000_000):
+            item = object_name(table.item, column, f"seq{number or ''}")
+            name = Name(table.database, table.schema, item)
+            if name not in taken and not self._planning.catalog.is_taken(name):
+                return name
+        raise AssertionError
+
+
+def bind_default(planning: Planning, expr: ast.Expression, column: str, type: SqlType) -> Scalar:
+    """Return the default of a column of `type` as a scalar."""
+    binder = ExpressionBinder(planning, Scope(), Clause("DEFAULT expressions"))
+    if isinstance(expr, ast.ColumnRef):
+        raise FeatureNotSupported(
+            "cannot use column reference in DEFAULT expression", position=expr.at + 1
+        )
+    scalar = binder.bind(expr)
+    if has_subquery(scalar):
+        raise FeatureNotSupported(
+            "cannot use subquery in DEFAULT expression", position=at_of(expr) + 1
+        )
+    try:
+        return assign(planning, scalar, type, column, at_of(expr))
+    except DatatypeMismatch:
+        raise DatatypeMismatch(
+            f'column "{column}" is of type {type} but default expression is of type '
+            f"{type_of(scalar)}",
+            hint="You will need to rewrite or cast the expression.",
+            position=at_of(expr) + 1,
+        ) from None
+
+
+def has_subquery(scalar: Scalar) -> bool:
+    """Whether there is a subquery in `scalar`."""
+    return any(isinstance(s, Exists | ScalarSubquery | AnySubquery) for s in walk_scalars(scalar))
+
+
+def qualified_calls(planning: Planning, text: str) -> str:
+    """Return the text of a default with the full names of the sequences that it calls."""
+    tokens, _ = tokenize(text)
+    parts, position = [], 0
+    for function, opening, argument in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        if function.value in ("nextval", "currval", "setval") and opening.value == "(":
+            if argument.kind != STRING or argument.value.isdigit():
+                continue
+            item = planning.catalog.resolve_item(name_parts(argument.value))
+            parts.append(text[position : argument.start] + _quoted(item.name))
+            position = argument.end
+    return "".join(parts) + text[position:]
+
+
+def _quoted(name: Name) -> str:
+    return "'" + name.dotted().replace("'", "''") + "'"
+
+
+def object_name(table: str, middle: str, label: str) -> str:
+    """Return `table_middle_label`, the longer of the first two cut so that all has 63 bytes."""
+    room = MOST_BYTES - len(label) - 1 - bool(middle)
+    first, second = table.encode(), middle.encode()
+    while len(first) + len(second) > room:
+        if len(first) > len(second):
+            first = first[:-1]
+        else:
+            second = second[:-1]
+    parts = [each.decode(errors="ignore") for each in (first, second) if each]
+    return "_".join([*parts, label])
