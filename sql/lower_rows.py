@@ -67,6 +67,13 @@ class Row:
         level, index = reference
         return self.columns[index] if level == 1 else self.outer.places[(level - 1, index)]
 
+    def within(self) -> "Row":
+        """Return the same rows as a subquery here knows them: none of their columns is its own."""
+        here = {(1, i): place for i, place in enumerate(self.columns)}
+        further = {(level + 1, i): place for (level, i), place in self.outer.places.items()}
+        places = {**here, **further}
+        return Row(self.relation, (), Outer(self.outer.relation, self.outer.types, places))
+
     def append(self, relation: Relation, column: ColumnType) -> Column:
         """Let `relation` be the rows, which has one column more."""
         self.relation = relation

@@ -38,6 +38,7 @@ from foreshore.expr.ir import (
     count_all,
     operands_of,
     scalars_of,
+    type_of,
     with_operands,
 )
 from foreshore.expr.split import can_fail, shift
@@ -293,6 +294,9 @@ class SubqueryLowering(Lowering):
         self, row: Row, relation: Relation, type: SqlType, guards: tuple[Scalar, ...]
     ) -> Scalar:
         """Return the one value of `relation`, NULL where it has no row."""
+        computed = self.computed(row, relation, guards)
+        if computed is not None:
+            return computed
         looked_up = self.pulled_value(row, relation, type)
         if looked_up is not None:
             return looked_up
@@ -321,6 +325,34 @@ class SubqueryLowering(Lowering):
             return Union((checked, Map(missing, (Literal(None, type),))))
 
         return self.value(row, relation, guards, ColumnType(type), table)
+
+    def computed(self, row: Row, relation: Relation, guards: tuple[Scalar, ...]) -> Scalar | None:
+        """Return the value of `(SELECT scalar)`, FROM nothing, as a scalar of the row at hand.
+
+        None if the subquery has another form.
+        """
+        above: list[Map | Project] = []
+        while isinstance(relation, Map | Project):
+            above.append(relation)
+            relation = relation.input
+        if not isinstance(relation, Join) or relation.inputs:
+            return None
+        within = row.within()
+        for node in reversed(above):
+            if isinstance(node, Project):
+                within.columns = [within.columns[i] for i in node.outputs]
+                continue
+            for scalar in node.scalars:
+                lowered = self.scalar(within, scalar, guards)
+                if guards and can_fail(lowered, self.fallible):
+                    type = type_of(lowered)
+                    lowered = Case(((conjunction(guards), lowered),), Literal(None, type), type)
+                mapped = Map(within.relation, (lowered,))
+                column = within.append(mapped, columns_of(mapped)[-1])
+                within.columns.append(column.index)
+        row.relation, row.types = within.relation, within.types
+        (place,) = within.columns
+        return Column(place, row.types[place].type, row.types[place].nullable)
 
     def pulled_value(self, row: Row, relation: Relation, type: SqlType) -> Scalar | None:
         """Return the value of a scalar subquery whose correlation can be pulled up, else None."""

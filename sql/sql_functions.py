@@ -6,13 +6,27 @@ the call stands. Nothing else knows of them, so they are planned, optimised and 
 anything that a user could have written.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 from foreshore.errors import FeatureNotSupported
 from foreshore.expr.functions.registry import resolve_cast
-from foreshore.expr.ir import Call, Column, Literal, OuterColumn, Scalar, type_of
+from foreshore.expr.ir import (
+    AnySubquery,
+    Call,
+    Column,
+    Exists,
+    Join,
+    Literal,
+    Map,
+    OuterColumn,
+    Project,
+    Scalar,
+    ScalarSubquery,
+    type_of,
+)
 from foreshore.sql import ast
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.privilege_functions import privilege_functions
@@ -41,6 +55,7 @@ if TYPE_CHECKING:
     from foreshore.sql.bind.expression import ExpressionBinder
 
 MAX_INLINING = 8
+SMALL = 4  # nodes
 _TYPES = {
     "oid": OID,
     "text": TEXT,
@@ -146,14 +161,60 @@ def inline(planning: Planning, function: SqlFunction, values: tuple[Scalar, ...]
         planning.common_tables = hidden
         del planning.qualified[named:]
 
-    def argument(node: Scalar, depth: int) -> Scalar | None:
+    return _applied(result, values)
+
+
+def _applied(body: Scalar, values: tuple[Scalar, ...]) -> Scalar:
+    """Return `body`, over columns alone that are its parameters, with `values` in their place.
+
+    A value of some size that stands in several places is computed once, as a column of the one row
+    of `(SELECT body FROM (SELECT value))`; so calls of calls grow by the sum of their bodies.
+    """
+    uses = Counter[int]()
+
+    def count(node: Scalar, depth: int) -> Scalar | None:
         if isinstance(node, Column) and depth == 0:
-            return values[node.index]
-        if isinstance(node, OuterColumn) and node.level == depth:
-            return push_down(values[node.index], depth)
+            uses[node.index] += 1
+        elif isinstance(node, OuterColumn) and node.level == depth:
+            uses[node.index] += 1
         return None
 
-    return map_scalar(result, argument)
+    map_scalar(body, count)
+    shared = [i for i, value in enumerate(values) if uses[i] > 1 and not _is_small(value)]
+    place = {index: i for i, index in enumerate(shared)}
+    boundary = 1 if shared else 0
+
+    def argument(node: Scalar, depth: int) -> Scalar | None:
+        if isinstance(node, Column) and depth == 0:
+            index = node.index
+        elif isinstance(node, OuterColumn) and node.level == depth:
+            index = node.index
+        else:
+            return None
+        if index not in place:
+            levels = depth + boundary
+            return push_down(values[index], levels) if levels else values[index]
+        type = type_of(values[index])
+        return OuterColumn(depth, place[index], type) if depth else Column(place[index], type)
+
+    applied = map_scalar(body, argument)
+    if not shared:
+        return applied
+    row = Map(Join(()), tuple(push_down(values[i]) for i in shared))
+    return ScalarSubquery(Project(Map(row, (applied,)), (len(shared),)), type_of(applied))
+
+
+def _is_small(value: Scalar) -> bool:
+    """Whether a value may as well be repeated: it has a few nodes, and no query."""
+    nodes = 0
+
+    def look(node: Scalar, depth: int) -> Scalar | None:
+        nonlocal nodes
+        nodes += SMALL + 1 if isinstance(node, Exists | ScalarSubquery | AnySubquery) else 1
+        return node if nodes > SMALL else None
+
+    map_scalar(value, look)
+    return nodes <= SMALL
 
 
 # --- names to oids and back ------------------------------------------------------------------
@@ -172,17 +233,23 @@ define(
 )
 # The parts of a name as `_name_parts` gives them: one, two, or three with the database before.
 define(
+    "_schema_part",
+    "text[]",
+    TEXT,
+    """CASE cardinality($1)
+        WHEN 1 THEN NULL
+        WHEN 2 THEN $1[1]
+        WHEN 3 THEN CASE WHEN $1[1] = current_database() THEN $1[2]
+            ELSE _raised('0A000', 'cross-database references are not implemented: "'
+                                  || array_to_string($1, '.') || '"') END
+        ELSE _raised('42601', 'improper relation name (too many dotted names): '
+                              || array_to_string($1, '.')) END""",
+)
+define(
     "_relation_oid",
     "text[]",
     REGCLASS,
-    """CASE cardinality($1)
-        WHEN 1 THEN _relation_in(NULL, $1[1])
-        WHEN 2 THEN _relation_in($1[1], $1[2])
-        WHEN 3 THEN CASE WHEN $1[1] = current_database() THEN _relation_in($1[2], $1[3])
-            ELSE _raised('0A000', 'cross-database references are not implemented: "'
-                                  || array_to_string($1, '.') || '"')::oid::regclass END
-        ELSE _raised('42601', 'improper relation name (too many dotted names): '
-                              || array_to_string($1, '.'))::oid::regclass END""",
+    "_relation_in(_schema_part($1), $1[cardinality($1)])",
 )
 define(
     "to_regclass",
@@ -262,20 +329,21 @@ define("pg_get_partkeydef", "oid", TEXT, "NULL::text")
 define("pg_get_statisticsobjdef_columns", "oid", TEXT, "NULL::text")
 define("pg_get_function_result pg_get_function_arguments", "oid", TEXT, "NULL::text")
 define(
-    "pg_get_serial_sequence",
-    "text text",
+    "_serial_sequence",
+    "regclass text text",
     TEXT,
-    """CASE WHEN to_regclass($1) IS NULL
-        THEN _raised('42P01', 'relation "' || $1 || '" does not exist')
+    """CASE WHEN $1 IS NULL
+        THEN _raised('42P01', 'relation "' || $2 || '" does not exist')
         ELSE (SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname)
               FROM pg_catalog.pg_depend d
               JOIN pg_catalog.pg_class c ON c.oid = d.objid AND c.relkind = 'S'
               JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
               JOIN pg_catalog.pg_attribute a
                 ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
-              WHERE d.refobjid = to_regclass($1) AND a.attname = $2
+              WHERE d.refobjid = $1 AND a.attname = $3
                 AND d.deptype IN ('a', 'i')) END""",
 )
+define("pg_get_serial_sequence", "text text", TEXT, "_serial_sequence(to_regclass($1), $1, $2)")
 define(
     "pg_get_userbyid",
     "oid",

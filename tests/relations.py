@@ -485,6 +485,11 @@ def _subquery(
         body = relation(draw, inner, size)
         predicate_context = replace(inner, subqueries=False)
         return AnySubquery(scalar(draw, predicate_context, columns_of(body), BOOL, 1), body)
+    if draw(st.booleans()):  # FROM nothing but a value
+        shared = scalar(draw, inner, (), type, 1)
+        row = Map(Join(()), (shared,))
+        computed = scalar(draw, inner, (ColumnType(type),), type, depth - 1)
+        return ScalarSubquery(Project(Map(row, (computed,)), (1,)), type)
     if not context.failing or draw(st.booleans()):  # at most one row, whatever the tables hold
         body = _positive(_of_types(draw, inner, size, [type]))
         if draw(st.booleans()) and type in (INT4, TEXT):

@@ -44,7 +44,15 @@ def run_demo(
         text=True,
         start_new_session=True,  # an interrupt from the terminal is for us alone
     )
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    asked_to_end = False
+
+    def end(*_: object) -> None:
+        nonlocal asked_to_end
+        asked_to_end = True
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, end)
+    signal.signal(signal.SIGTERM, end)
     try:
         url = _wait_until_ready(server)
         with psycopg.connect(url, autocommit=True) as connection:
@@ -56,6 +64,10 @@ def run_demo(
             _replay(connection, history, server, speed)
         return server.wait()
     except KeyboardInterrupt:
+        return 0
+    except RuntimeError:  # what DuckDB makes of an exception that a signal raised within its query
+        if not asked_to_end:
+            raise
         return 0
     except psycopg.OperationalError:
         if not _ends(server):

@@ -15,6 +15,7 @@ from foreshore.expr.ir import (
     Column,
     Exists,
     Filter,
+    Join,
     JoinOn,
     Let,
     Literal,
@@ -29,6 +30,7 @@ from foreshore.expr.ir import (
     TopK,
     check_lowered,
     count_all,
+    walk_relations,
 )
 from foreshore.ids import GlobalId
 from foreshore.sql.lower import lower
@@ -138,6 +140,17 @@ def test_a_branch_not_taken_does_not_fail() -> None:
     nonzero = Call("ne", (B, ZERO), BOOL)
     plan_ = Filter(T, (nonzero, Call("lt", (quotient, Literal(9, INT4)), BOOL)))
     assert evaluate(lowered(plan_), HELD) == evaluate(plan_, HELD)
+
+
+def test_a_subquery_from_nothing_is_computed_where_it_stands() -> None:
+    half = Project(Map(Map(Join(()), (divide(OUT_A, OUT_B),)), (eq(A, OUT_A),)), (1,))
+    same = ScalarSubquery(half, BOOL)
+    guarded = Case(((eq(B, ZERO), Literal(None, BOOL)),), same, BOOL)
+    for plan in (Map(T, (guarded,)), Filter(T, (Call("ne", (B, ZERO), BOOL), same))):
+        assert not evaluate(plan, HELD)[1]
+        assert evaluate(lowered(plan), HELD) == evaluate(plan, HELD)
+        assert not [n for n in walk_relations(lowered(plan)) if isinstance(n, Reduce)]
+    assert evaluate(lowered(Map(T, (same,))), HELD)[1] == evaluate(Map(T, (same,)), HELD)[1]
 
 
 def test_a_correlated_common_table_expression_is_put_in() -> None:
