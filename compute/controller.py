@@ -25,19 +25,17 @@ import pyarrow as pa
 
 from foreshore.compute.cluster import Cluster, Prepared, Replica, engine_of, prepare
 from foreshore.compute.history import Entry
-from foreshore.compute.inputs import describe_rows
 from foreshore.compute.outputs import SinkWriter, Subscription
+from foreshore.compute.peeks import PeekRequest, Peeks
 from foreshore.compute.process import COMMAND, ReplicaLink
 from foreshore.compute.protocol import (
     AllowCompaction,
-    CancelPeek,
     CreateInstance,
     DataflowDescription,
     Follow,
     Frontiers,
     IndexExport,
     InputSnapshot,
-    Peek,
     PeekResponse,
     Response,
     SinkExport,
@@ -56,7 +54,6 @@ from foreshore.errors import (
     ObjectNotInPrerequisiteState,
     UndefinedObject,
 )
-from foreshore.expr.ir import Finishing, Literal, Relation
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import Listen, ListenEvent, ReadCapability, StorageController
 from foreshore.update import Timestamp
@@ -66,26 +63,6 @@ logger = logging.getLogger(__name__)
 HOLDS_SECONDS = 5.0
 
 Capabilities = Callable[[GlobalId], ReadCapability]
-
-
-@dataclass(frozen=True, slots=True)
-class PeekRequest:
-    """What is asked of a cluster as of a time.
-
-    With `index`: rows of that index, those whose key is one of `keys` or all; `relation` is Map,
-    Filter and Project over the Get of what it arranges. Else `relation` is evaluated whole: over
-    the shards it reads, over the cluster's index `indexes[id]` for an `id` that has one, and over
-    `tables[id]`, rows that the caller has.
-    """
-
-    as_of: Timestamp
-    relation: Relation
-    finishing: Finishing | None = None
-    index: GlobalId | None = None
-    keys: tuple[tuple[Literal, ...], ...] | None = None
-    imports: tuple[GlobalId, ...] = ()
-    indexes: Mapping[GlobalId, GlobalId] = field(default_factory=dict)
-    tables: Mapping[GlobalId, pa.Table] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -107,13 +84,6 @@ class _Feeding:
 
     listen: Listen | None
     dataflows: dict[GlobalId, Cluster]
-
-
-@dataclass(slots=True)
-class _Pending:
-    cluster: Cluster
-    answer: asyncio.Future[pa.Table]
-    failures: dict[str, DatabaseError] = field(default_factory=dict)
 
 
 class ComputeController:
@@ -140,8 +110,7 @@ class ComputeController:
         self._exporters: dict[GlobalId, _Dataflow] = {}
         self._uppers = Uppers(storage)
         self._feeding: dict[GlobalId, _Feeding] = {}
-        self._peeks: dict[int, _Pending] = {}
-        self._last_peek = 0
+        self._peeks = Peeks()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._holds_task: asyncio.Task[None] | None = None
 
@@ -179,9 +148,7 @@ class ComputeController:
         for name in list(cluster.replicas):
             await self.drop_replica(id, name)
         del self._clusters[id]
-        for number, pending in list(self._peeks.items()):
-            if pending.cluster is cluster:
-                self._settle(number, UndefinedObject(f'cluster "{id}" was dropped'))
+        self._peeks.fail(cluster, UndefinedObject(f'cluster "{id}" was dropped'))
 
     def create_replica(self, cluster: str, name: str, address: str | None = None) -> None:
         """Create a replica: a process of ours, or what listens at `address` (HOST:PORT)."""
@@ -226,8 +193,7 @@ class ComputeController:
 
     def _lost(self, cluster: Cluster, replica: Replica) -> None:
         cluster.lost(replica)
-        for pending in self._peeks.values():
-            pending.failures.pop(replica.name, None)
+        self._peeks.lost(cluster, replica)
 
     # --- dataflows
 
@@ -482,7 +448,7 @@ class ComputeController:
     ) -> None:
         match message:
             case PeekResponse():
-                self._answered(replica, message, tables)
+                self._peeks.answered(replica, message, tables)
             case Frontiers(uppers=uppers):
                 self._frontiers(replica, uppers)
             case SinkUpdates(id=id, lower=lower, upper=upper):
@@ -547,42 +513,10 @@ class ComputeController:
             error = writer.errors.at(request.as_of)
             if error is not None:
                 raise DataError.parse(error)
-        self._last_peek += 1
-        number = self._last_peek
         snapshots = [
             self._storage.snapshot(self._capabilities(id), request.as_of) for id in request.imports
         ]
-        answer: asyncio.Future[pa.Table] = asyncio.get_running_loop().create_future()
-        try:
-            _, messages, tables = prepare(snapshots)
-            for id, rows in request.tables.items():
-                message, table = describe_rows(id, rows, request.as_of)
-                messages = (*messages, message)
-                tables.append(table)
-            peek = Peek(
-                number,
-                request.as_of,
-                request.relation,
-                request.finishing,
-                request.index,
-                request.keys,
-                messages,
-                dict(request.indexes),
-            )
-            owner.history.peeks[number] = peek
-            owner.peek_tables[number] = tables
-            self._peeks[number] = _Pending(owner, answer)
-            owner.send(peek, tables)
-            return await answer
-        finally:
-            self._peeks.pop(number, None)
-            others = len(owner.replicas) > 1 and request.index is None
-            if others or answer.cancelled():  # as it is when whoever awaited it has been
-                owner.send(CancelPeek(number))
-            owner.history.peeks.pop(number, None)
-            owner.peek_tables.pop(number, None)
-            for snapshot in snapshots:
-                snapshot.release()
+        return await self._peeks.ask(owner, request, snapshots)
 
     def _sinks_below(self, ids: Iterable[GlobalId]) -> list[SinkWriter]:
         """Return the sinks that the collections are, or are made of."""
@@ -599,32 +533,6 @@ class ComputeController:
                 found[id] = dataflow.writers[id][0]
             stack.extend(dataflow.description.imports)
         return list(found.values())
-
-    def _answered(self, replica: Replica, response: PeekResponse, tables: Tables) -> None:
-        pending = self._peeks.get(response.number)
-        if pending is None:
-            return
-        failure = response.failure
-        if failure is None:
-            self._settle(response.number, tables[0])
-            return
-        kind = DataError if failure.sqlstate.startswith("22") else DatabaseError
-        error = kind(
-            failure.message, sqlstate=failure.sqlstate, detail=failure.detail, hint=failure.hint
-        )
-        pending.failures[replica.name] = error
-        others = {r.name for r in pending.cluster.replicas.values() if r.connection is not None}
-        if failure.sqlstate.startswith(("22", "57014")) or others <= pending.failures.keys():
-            self._settle(response.number, error)
-
-    def _settle(self, number: int, outcome: pa.Table | DatabaseError) -> None:
-        pending = self._peeks.pop(number, None)
-        if pending is None or pending.answer.done():
-            return
-        if isinstance(outcome, DatabaseError):
-            pending.answer.set_exception(outcome)
-        else:
-            pending.answer.set_result(outcome)
 
     # --- subscriptions
 

@@ -173,10 +173,9 @@ def _applied(body: Scalar, values: tuple[Scalar, ...]) -> Scalar:
     uses = Counter[int]()
 
     def count(node: Scalar, depth: int) -> Scalar | None:
-        if isinstance(node, Column) and depth == 0:
-            uses[node.index] += 1
-        elif isinstance(node, OuterColumn) and node.level == depth:
-            uses[node.index] += 1
+        index = _parameter(node, depth)
+        if index is not None:
+            uses[index] += 1
         return None
 
     map_scalar(body, count)
@@ -185,11 +184,8 @@ def _applied(body: Scalar, values: tuple[Scalar, ...]) -> Scalar:
     boundary = 1 if shared else 0
 
     def argument(node: Scalar, depth: int) -> Scalar | None:
-        if isinstance(node, Column) and depth == 0:
-            index = node.index
-        elif isinstance(node, OuterColumn) and node.level == depth:
-            index = node.index
-        else:
+        index = _parameter(node, depth)
+        if index is None:
             return None
         if index not in place:
             levels = depth + boundary
@@ -202,6 +198,13 @@ def _applied(body: Scalar, values: tuple[Scalar, ...]) -> Scalar:
         return applied
     row = Map(Join(()), tuple(push_down(values[i]) for i in shared))
     return ScalarSubquery(Project(Map(row, (applied,)), (len(shared),)), type_of(applied))
+
+
+def _parameter(node: Scalar, depth: int) -> int | None:
+    """Return which parameter of a body `node` stands for, `depth` boundaries within it."""
+    if isinstance(node, Column) and depth == 0:
+        return node.index
+    return node.index if isinstance(node, OuterColumn) and node.level == depth else None
 
 
 def _is_small(value: Scalar) -> bool:

@@ -31,9 +31,9 @@ from foreshore.adapter.sequence.times import (
     wait_for,
 )
 from foreshore.adapter.substitute import Replace, fill, filler
-from foreshore.compute.controller import PeekRequest
 from foreshore.compute.engine import Cancellation, Input
 from foreshore.compute.finish import MAX_RESULT_BYTES, expanded, finish
+from foreshore.compute.peeks import PeekRequest
 from foreshore.errors import (
     FeatureNotSupported,
     ObjectNotInPrerequisiteState,

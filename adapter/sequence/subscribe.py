@@ -23,8 +23,8 @@ from foreshore.adapter.result import RowSource, Selected
 from foreshore.adapter.sequence.peek import filled, with_time
 from foreshore.adapter.sequence.times import choose, timestamp_of
 from foreshore.adapter.tail import Behind, Event, Pieces, Rendering, Tail, as_updates
-from foreshore.compute.controller import PeekRequest
 from foreshore.compute.engine import rows_schema
+from foreshore.compute.peeks import PeekRequest
 from foreshore.errors import (
     DatabaseError,
     FeatureNotSupported,

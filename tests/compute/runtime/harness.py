@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from foreshore.clock import SystemClock
-from foreshore.compute.controller import ComputeController, PeekRequest
+from foreshore.compute.controller import ComputeController
+from foreshore.compute.peeks import PeekRequest
 from foreshore.compute.protocol import DataflowDescription, Export, IndexExport
 from foreshore.expr.ir import Aggregate, Column, Get, Literal, Reduce, Relation, columns_of
 from foreshore.ids import GlobalId

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from foreshore.compute.controller import PeekRequest
+from foreshore.compute.peeks import PeekRequest
 from foreshore.compute.protocol import DataflowDescription, SinkExport, SubscribeExport
 from foreshore.errors import DatabaseError, InternalError, UndefinedObject
 from foreshore.expr.ir import (
@@ -447,7 +447,7 @@ def test_what_is_dropped_leaves_nothing_behind(tmp_path: Path) -> None:
             assert not compute._dataflows
             assert not compute._exporters
             assert not compute._feeding
-            assert not compute._peeks
+            assert not compute._peeks._pending
             assert not compute._uppers.waited_for()
             cluster = compute._clusters["c"]
             assert not cluster.history.dataflows

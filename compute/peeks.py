@@ -1,0 +1,129 @@
+"""Peeks: questions asked of all replicas of a cluster, of which the first to answer is heard."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from foreshore.compute.cluster import Cluster, Replica, prepare
+from foreshore.compute.inputs import describe_rows
+from foreshore.compute.protocol import CancelPeek, Peek, PeekResponse
+from foreshore.compute.transport import Tables
+from foreshore.errors import DatabaseError, DataError
+from foreshore.expr.ir import Finishing, Literal, Relation
+from foreshore.ids import GlobalId
+from foreshore.storage.snapshot import Snapshot
+from foreshore.update import Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class PeekRequest:
+    """What is asked of a cluster as of a time.
+
+    With `index`: rows of that index, those whose key is one of `keys` or all; `relation` is Map,
+    Filter and Project over the Get of what it arranges. Else `relation` is evaluated whole: over
+    the shards it reads, over the cluster's index `indexes[id]` for an `id` that has one, and over
+    `tables[id]`, rows that the caller has.
+    """
+
+    as_of: Timestamp
+    relation: Relation
+    finishing: Finishing | None = None
+    index: GlobalId | None = None
+    keys: tuple[tuple[Literal, ...], ...] | None = None
+    imports: tuple[GlobalId, ...] = ()
+    indexes: Mapping[GlobalId, GlobalId] = field(default_factory=dict)
+    tables: Mapping[GlobalId, pa.Table] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Pending:
+    cluster: Cluster
+    answer: asyncio.Future[pa.Table]
+    failures: dict[str, DatabaseError] = field(default_factory=dict)  # by the replica's name
+
+
+class Peeks:
+    """The peeks of all clusters that are not answered yet."""
+
+    def __init__(self) -> None:
+        self._pending: dict[int, _Pending] = {}
+        self._last = 0
+
+    async def ask(
+        self, cluster: Cluster, request: PeekRequest, snapshots: Sequence[Snapshot]
+    ) -> pa.Table:
+        """Return the answer, from the replica that is first; raises the error that it is.
+
+        `snapshots` are of the request's imports; they are released, whatever becomes of it.
+        """
+        self._last += 1
+        number = self._last
+        answer: asyncio.Future[pa.Table] = asyncio.get_running_loop().create_future()
+        try:
+            _, messages, tables = prepare(snapshots)
+            for id, rows in request.tables.items():
+                message, table = describe_rows(id, rows, request.as_of)
+                messages = (*messages, message)
+                tables.append(table)
+            peek = Peek(
+                number,
+                request.as_of,
+                request.relation,
+                request.finishing,
+                request.index,
+                request.keys,
+                messages,
+                dict(request.indexes),
+            )
+            cluster.history.peeks[number] = peek
+            cluster.peek_tables[number] = tables
+            self._pending[number] = _Pending(cluster, answer)
+            cluster.send(peek, tables)
+            return await answer
+        finally:
+            self._pending.pop(number, None)
+            others = len(cluster.replicas) > 1 and request.index is None
+            if others or answer.cancelled():  # as it is when whoever awaited it has been
+                cluster.send(CancelPeek(number))
+            cluster.history.peeks.pop(number, None)
+            cluster.peek_tables.pop(number, None)
+            for snapshot in snapshots:
+                snapshot.release()
+
+    def answered(self, replica: Replica, response: PeekResponse, tables: Tables) -> None:
+        """Hear a replica's answer. A failure of its own counts only if the others fail as well."""
+        pending = self._pending.get(response.number)
+        if pending is None:
+            return
+        failure = response.failure
+        if failure is None:
+            if not pending.answer.done():
+                pending.answer.set_result(tables[0])
+            return
+        kind = DataError if failure.sqlstate.startswith("22") else DatabaseError
+        error = kind(
+            failure.message, sqlstate=failure.sqlstate, detail=failure.detail, hint=failure.hint
+        )
+        pending.failures[replica.name] = error
+        others = {r.name for r in pending.cluster.replicas.values() if r.connection is not None}
+        if failure.sqlstate.startswith(("22", "57014")) or others <= pending.failures.keys():
+            _fail(pending, error)
+
+    def lost(self, cluster: Cluster, replica: Replica) -> None:
+        """Forget how a replica failed that will be asked again when it is back."""
+        for pending in self._pending.values():
+            if pending.cluster is cluster:
+                pending.failures.pop(replica.name, None)
+
+    def fail(self, cluster: Cluster, error: DatabaseError) -> None:
+        """Answer all that is asked of a cluster with an error."""
+        for pending in self._pending.values():
+            if pending.cluster is cluster:
+                _fail(pending, error)
+
+
+def _fail(pending: _Pending, error: DatabaseError) -> None:
+    if not pending.answer.done():
+        pending.answer.set_exception(error)
