@@ -1,0 +1,35 @@
+"""Functions that are queries: what is planned for calls of calls."""
+
+import pytest
+
+from foreshore.expr.ir import walk_relations
+from foreshore.sql.parse import parse
+from foreshore.sql.plan import Select
+from foreshore.sql.planner import plan_statement
+from tests.sql.catalog import builtin_catalog
+
+
+def size(sql: str) -> int:
+    """Return of how many nodes the plan of a query is."""
+    (statement,) = parse(sql)
+    plan = plan_statement(statement, builtin_catalog())
+    assert isinstance(plan, Select)
+    return sum(1 for _ in walk_relations(plan.query.relation))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "to_regclass({}::text)",
+        "to_regtype({}::text)::int8",
+        "pg_get_serial_sequence({}::regclass::text, relname)",
+        "CASE WHEN has_table_privilege({}::oid, 'SELECT') THEN 1 END",
+    ],
+)
+def test_calls_of_calls_grow_by_the_sum_of_their_bodies(call: str) -> None:
+    nested, sizes = "oid", []
+    for _ in range(5):
+        sizes.append(size(f"SELECT {nested} FROM pg_class"))
+        nested = call.format(nested)
+    steps = [after - before for before, after in zip(sizes, sizes[1:], strict=False)]
+    assert max(steps) <= 2 * min(steps), sizes
