@@ -25,7 +25,7 @@ from foreshore.expr.ir import (
 )
 from foreshore.expr.split import shift
 from foreshore.sql.lower_equi import EquiCondition, equi_condition
-from foreshore.sql.lower_rows import NOTHING_OUTSIDE, Outer, Row, equi_join, filter_
+from foreshore.sql.lower_rows import NOTHING_OUTSIDE, Outer, Row, equi_join, filter_, keys_of
 from foreshore.sql.lower_subquery import SubqueryLowering
 from foreshore.sql.lower_truth import call
 from foreshore.types import INT8
@@ -67,7 +67,7 @@ class JoinLowering(SubqueryLowering):
         start = len(columns_of(left))
         if not correlated:
             return Row(Join((left, right)), range(keys, start + len(columns_of(right))), outer)
-        joined = self.rejoin(left, tuple(range(keys)), right)
+        joined = self.rejoin(left, outer.columns(), right)
         return Row(joined, range(keys, len(columns_of(joined))), outer)
 
     def join_on(self, join: JoinOn, outer: Outer) -> Relation:
@@ -80,10 +80,10 @@ class JoinLowering(SubqueryLowering):
         on_outer = {outer.places[reference] for reference in used if reference[0] > 0}
         if join.lateral:
             assert join.kind in ("inner", "left"), join
-            places, right = self.applied(
-                Row(left, range(width, width + left_width), outer), join.right
-            )
-            row = Row(self.rejoin(left, places, right), (), outer)
+            row = Row(left, range(width, width + left_width), outer)
+            places = {row.place(reference) for reference in self.references(join.right)}
+            keys, right = self.applied(row, join.right)
+            row = Row(self.rejoin(left, keys, right), (), outer)
             row.columns = list(range(width, len(row.types)))
             depends = {*on_left, *on_outer, *places}
         else:
@@ -113,9 +113,9 @@ class JoinLowering(SubqueryLowering):
         if join.kind in ("right", "full"):
             on_right = {i for level, i in used if level == 0 and i >= left_width}
             of_right = sorted(width + i - left_width for i in on_right)
-            keys = sorted({*on_outer, *range(width)})
+            shared = sorted({*on_outer, *range(width)})
             unmatched = self.unmatched(
-                right, inner, [*keys, *of_right], [*keys, *(i + left_width for i in of_right)]
+                right, inner, [*shared, *of_right], [*shared, *(i + left_width for i in of_right)]
             )
             nulls = tuple(Literal(None, c.type) for c in padding[width : width + left_width])
             padded = Map(unmatched, nulls)
@@ -173,10 +173,6 @@ class JoinLowering(SubqueryLowering):
             some = Reduce(Project(inner, ()), (), (count_all(),))
             none = Filter(some, (call("eq", Column(0, INT8, False), Literal(0, INT8)),))
             return Join((rows, Project(none, ())))
-        types = columns_of(rows)
-        keys = tuple(
-            Column(i, types[place].type, types[place].nullable) for i, place in enumerate(places)
-        )
-        found = Reduce(Project(inner, tuple(in_inner)), keys, ())
-        matched = self.rejoin(rows, tuple(places), found)
+        found = Reduce(inner, keys_of(columns_of(inner), in_inner), ())
+        matched = self.rejoin(rows, keys_of(columns_of(rows), places), found)
         return Union((rows, Negate(matched)))

@@ -4,7 +4,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from foreshore.expr.functions.registry import resolve_cast
 from foreshore.expr.ir import (
+    Call,
     Column,
     Constant,
     Filter,
@@ -26,7 +28,7 @@ from foreshore.sql.lower_outer import (
     Reference,
     Scopes,
 )
-from foreshore.types import ColumnType
+from foreshore.types import TEXT, ColumnType, SqlType, has_one_form
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,32 @@ def columns_at(types: Sequence[ColumnType]) -> tuple[Column, ...]:
     return tuple(Column(i, c.type, c.nullable) for i, c in enumerate(types))
 
 
+def keys_of(types: Sequence[ColumnType], places: Sequence[int]) -> tuple[Scalar, ...]:
+    """Return a key for each of `places` that is equal where rows of these types are the same there.
+
+    It is the column; or, where values may be equal and yet differ (-0.0 and 0.0, an interval of a
+    month and one of thirty days), its text, of which `value_of` is the value.
+    """
+    columns = columns_at(types)
+    return tuple(
+        columns[place]
+        if has_one_form(types[place].type)
+        else _cast(columns[place], types[place].type, TEXT)
+        for place in places
+    )
+
+
+def value_of(key: Column, type: SqlType) -> Scalar:
+    """Return the value of that type whose key is `key`."""
+    return key if key.type == type or has_one_form(type) else _cast(key, key.type, type)
+
+
+def _cast(value: Scalar, source: SqlType, target: SqlType) -> Call:
+    cast = resolve_cast(source, target, "explicit")
+    assert cast is not None, (source, target)
+    return Call(cast.key, (value,), cast.result)
+
+
 def equi_join(
     rows: Relation,
     keys: Sequence[Scalar],
@@ -157,19 +185,9 @@ class Lowering(ABC):
         """Return the keys that are not among `found`, which holds each key once at most."""
         return Union((outer.relation, Negate(found)))
 
-    def rejoin(self, rows: Relation, places: tuple[int, ...], keyed: Relation) -> Relation:
-        """Return `rows` beside what `keyed` has, after its first columns, for their keys.
-
-        The keys are the first columns of `keyed`, those at `places` in `rows`.
-        """
-        types = columns_of(rows)
-        width = len(types)
-        equivalences = []
-        for i, place in enumerate(places):
-            column = types[place]
-            ours = Column(place, column.type, column.nullable)
-            equivalences.append((ours, Column(width + i, column.type, column.nullable)))
-        null_safe = tuple(range(len(places)))
-        joined = Join((rows, keyed), tuple(equivalences), null_safe)
-        total = width + len(columns_of(keyed))
-        return Project(joined, (*range(width), *range(width + len(places), total)))
+    def rejoin(self, rows: Relation, keys: Sequence[Scalar], keyed: Relation) -> Relation:
+        """Return `rows` beside what `keyed` has for their `keys`, which are its first columns."""
+        width = len(columns_of(rows))
+        theirs = columns_of(keyed)
+        joined = equi_join(rows, keys, keyed, columns_at(theirs)[: len(keys)], len(keys))
+        return Project(joined, (*range(width), *range(width + len(keys), width + len(theirs))))

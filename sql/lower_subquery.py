@@ -56,6 +56,8 @@ from foreshore.sql.lower_rows import (
     Row,
     columns_at,
     filter_,
+    keys_of,
+    value_of,
 )
 from foreshore.sql.lower_truth import call, existence, for_truth
 from foreshore.sql.optimize.properties import is_unique
@@ -105,11 +107,11 @@ class SubqueryLowering(Lowering):
             row.relation = missing if negated else matched
             return
         row.relation = self.let(row.relation)
-        places, keys = self.keys(row, relation)
+        ours, keys = self.keys(row, relation)
         found = self.found(relation, keys)
         if negated:
             found = self.without(keys, found)
-        row.relation = self.rejoin(row.relation, places, found)
+        row.relation = self.rejoin(row.relation, ours, found)
 
     def pulled_keys(self, pulled: Pulled) -> Relation:
         """Return the values, each once, for which a pulled relation has rows."""
@@ -149,7 +151,8 @@ class SubqueryLowering(Lowering):
             case Column(index=index, type=type, nullable=nullable):
                 return Column(row.columns[index], type, nullable)
             case OuterColumn(level=level, index=index, type=type, nullable=nullable):
-                return Column(row.outer.places[(level, index)], type, nullable)
+                place = row.outer.places[(level, index)]
+                return value_of(Column(place, row.types[place].type, nullable), type)
             case Literal() | Parameter() | Environment():
                 return scalar
             case Exists(relation=relation):
@@ -195,25 +198,22 @@ class SubqueryLowering(Lowering):
         """Return what `relation`, within a scalar, uses of the rows outside."""
         return sorted(self.scopes.of_relation(relation))
 
-    def keys(self, row: Row, relation: Relation) -> tuple[tuple[int, ...], Outer]:
-        """Return where in `row` the columns are that `relation` depends on, and their values."""
+    def keys(self, row: Row, relation: Relation) -> tuple[tuple[Scalar, ...], Outer]:
+        """Return what of a row `relation` depends on, and all that it is, each once."""
         references = self.references(relation)
-        places = tuple(sorted({row.place(reference) for reference in references}))
-        types = tuple(row.types[place] for place in places)
-        columns = tuple(
-            Column(place, t.type, t.nullable) for place, t in zip(places, types, strict=True)
-        )
+        places = sorted({row.place(reference) for reference in references})
+        ours = keys_of(row.types, places)
+        distinct = self.let(Reduce(row.relation, ours, ()))
         position = {place: i for i, place in enumerate(places)}
-        distinct = self.let(Reduce(row.relation, columns, ()))
         found = {reference: position[row.place(reference)] for reference in references}
-        return places, Outer(distinct, types, found)
+        return ours, Outer(distinct, columns_of(distinct), found)
 
-    def applied(self, row: Row, relation: Relation) -> tuple[tuple[int, ...], Relation]:
-        """Return where in `row` the keys of `relation` are, and it applied to them."""
+    def applied(self, row: Row, relation: Relation) -> tuple[tuple[Scalar, ...], Relation]:
+        """Return the keys of `relation`, over `row`, and it applied to them."""
         if not self.references(relation):
             return (), self.apply(relation, NOTHING_OUTSIDE)
-        places, keys = self.keys(row, relation)
-        return places, self.apply(relation, keys)
+        ours, keys = self.keys(row, relation)
+        return ours, self.apply(relation, keys)
 
     def value(
         self,
@@ -233,8 +233,8 @@ class SubqueryLowering(Lowering):
         else:
             row.relation = self.let(row.relation)
         if self.references(relation):
-            places, keys = self.keys(row, relation)
-            looked_up = self.rejoin(row.relation, places, table(keys))
+            ours, keys = self.keys(row, relation)
+            looked_up = self.rejoin(row.relation, ours, table(keys))
         else:
             looked_up = Join((row.relation, table(NOTHING_OUTSIDE)))
         if guards:
@@ -414,7 +414,8 @@ class SubqueryLowering(Lowering):
             case Column(index=index):
                 return columns[index]
             case OuterColumn(level=level, index=index, type=type, nullable=nullable):
-                return Column(row.place((level, index)), type, nullable)
+                place = row.place((level, index))
+                return value_of(Column(place, row.types[place].type, nullable), type)
             case _:
                 operands = tuple(self.over(row, o, columns) for o in operands_of(scalar))
                 return with_operands(scalar, operands)
