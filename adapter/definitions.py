@@ -5,7 +5,9 @@ That is not durable: it is made anew at every start, and when a table below was 
 
 from collections.abc import Mapping
 
-from foreshore.adapter.names import DefinitionCatalog
+from msgspec.structs import replace
+
+from foreshore.adapter.names import DefinitionCatalog, with_present_names
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item
 from foreshore.catalog.state import State
@@ -43,7 +45,7 @@ def plan_item(state: State, planned: Mapping[GlobalId, Planned], item: Item) -> 
     plan = plan_statement(syntax, DefinitionCatalog(state, planned, item), defined=True)
     match plan:
         case CreateTable():
-            return planned_table(plan)
+            return planned_table(plan, item.stored_names or ())
         case CreateView(query=query) | CreateMaterializedView(query=query):
             return Planned(query.desc, query.relation)
         case CreateSequence(sequence=sequence):
@@ -54,10 +56,20 @@ def plan_item(state: State, planned: Mapping[GlobalId, Planned], item: Item) -> 
             raise InternalError(f"{item.id} is not defined by {item.create_sql}")
 
 
-def planned_table(plan: CreateTable) -> Planned:
-    """Return what a table's definition means."""
+def definition_text(state: State, planned: Mapping[GlobalId, Planned], item: Item) -> str:
+    """Return an item's statement with the names that tables, and their columns, have now."""
+    if not item.known:
+        return with_present_names(state, item)
+    (syntax,) = parse(item.create_sql)
+    plan = plan_statement(syntax, DefinitionCatalog(state, planned, item), defined=True)
+    assert isinstance(plan, CreateView | CreateMaterializedView), item
+    return plan.sql
+
+
+def planned_table(plan: CreateTable, stored: tuple[str, ...] = ()) -> Planned:
+    """Return what a table's definition means; `stored` are its columns' names in its shard."""
     return Planned(
-        plan.desc,
+        replace(plan.desc, stored=stored if stored != plan.desc.names else ()),
         None,
         plan.defaults,
         constraints=plan.constraints,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from foreshore.adapter.coordinator import generation_of
+from foreshore.adapter.definitions import definition_text
 from foreshore.adapter.names import SessionCatalog, dotted
 from foreshore.catalog.builtin.relation import (
     Builtin,
@@ -83,7 +84,7 @@ def world_of(session: "Session") -> World:
         ]
 
     def definition_of(id: GlobalId) -> str:
-        return query_text(state.item(id))
+        return query_text(definition_text(state, planned, state.item(id)))
 
     def default_of(id: GlobalId, position: int) -> str | None:
         if generated_of(id, position) is not None:
@@ -226,7 +227,7 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def query_text(item: Item) -> str:
+def query_text(create_sql: str) -> str:
     """Return the query of a view's defining statement."""
-    _, found, query = item.create_sql.partition(" AS ")
+    _, found, query = create_sql.partition(" AS ")
     return query.strip() if found else ""

@@ -8,25 +8,26 @@ relations gives those without: a query of nothing but such a view can be answere
 Whether that was done shows in `left_out`, so that whoever cannot use it plans again without.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from foreshore.adapter.variables import split_list
 from foreshore.catalog.builtin.registry import all_builtins
 from foreshore.catalog.builtin.relation import Builtin
 from foreshore.catalog.catalog import Planned
-from foreshore.catalog.item import Item, Schema
+from foreshore.catalog.item import Item, KnownColumn, Schema
 from foreshore.catalog.state import State
 from foreshore.errors import (
     InvalidCatalogName,
     InvalidSchemaName,
     UndefinedTable,
 )
+from foreshore.expr.ir import Get, Literal, Map, Project, Relation
 from foreshore.ids import GlobalId
 from foreshore.sql.catalog_reader import ItemView
 from foreshore.sql.keywords import quote_identifier
 from foreshore.sql.plan import Name
-from foreshore.types import RelationDesc
+from foreshore.types import ColumnType, RelationDesc, format_type
 
 IMPLICIT_SCHEMAS = ("mz_catalog", "pg_catalog")
 
@@ -174,11 +175,17 @@ class DefinitionCatalog(SessionCatalog):
         database, schema, _ = state.full_name(item)
         super().__init__(state, planned, database, (*IMPLICIT_SCHEMAS, schema))
         self._bound = dict(item.bound)
+        self._known = item.known or {}
 
     def find(self, parts: tuple[str, ...]) -> Item | Builtin | None:
         """Return the object that `parts` named when the statement was made."""
         id = self._bound.get(parts) if len(parts) == 3 else None
         return super().find(parts) if id is None else self.state.item(id)
+
+    def _view(self, found: Item | Builtin) -> ItemView:
+        view = super()._view(found)
+        known = self._known.get(found.id)
+        return view if known is None else _as_known(view, known)
 
     def resolve_new(self, parts: tuple[str, ...]) -> Name:
         """Return the name as it was then; what counts is the item's own."""
@@ -188,6 +195,39 @@ class DefinitionCatalog(SessionCatalog):
     def cluster_exists(self, name: str) -> bool:
         """Let the item's own cluster count, whatever it was called."""
         return True
+
+
+def _as_known(view: ItemView, known: Sequence[KnownColumn]) -> ItemView:
+    """Return a table as a definition knows it, which has other columns by now."""
+    table = view.desc
+    gone = tuple(Literal(None, each.type) for each in known if each.type is not None)
+    places: list[int] = []
+    shown: list[str] = []
+    for each in known:
+        name = quote_identifier(each.name)
+        if each.now is None:
+            assert each.type is not None, each
+            places.append(len(table.names) + sum(p >= len(table.names) for p in places))
+            shown.append(f"NULL::{format_type(each.type)} AS {name}")
+        else:
+            places.append(table.names.index(each.now))
+            now = quote_identifier(each.now)
+            shown.append(name if now == name else f"{now} AS {name}")
+    columns = [*table.columns, *(ColumnType(literal.type) for literal in gone)]
+    keys = tuple(
+        tuple(places.index(i) for i in key) for key in table.keys if set(key) <= set(places)
+    )
+    relation: Relation = Get(view.id, table.columns, table.keys)
+    if gone:
+        relation = Map(relation, gone)
+    return replace(
+        view,
+        desc=RelationDesc(
+            tuple(each.name for each in known), tuple(columns[i] for i in places), keys
+        ),
+        definition=Project(relation, tuple(places)),
+        select=", ".join(shown),
+    )
 
 
 def with_present_names(state: State, item: Item) -> str:

@@ -11,6 +11,7 @@ from typing import Literal as OneOf
 import msgspec
 
 from foreshore.ids import GlobalId
+from foreshore.types import SqlType
 
 ItemType = OneOf["table", "view", "materialized view", "index", "sequence"]
 
@@ -109,6 +110,14 @@ class OwnedBy(msgspec.Struct, frozen=True):
     identity: bool = False
 
 
+class KnownColumn(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A column of a table as a definition knows it, and what has become of it."""
+
+    name: str
+    now: str | None  # its name in the table; None: it was dropped, nothing had used it
+    type: SqlType | None = None  # that it had, if it was dropped
+
+
 class Item(Described, frozen=True):
     """A relation or an index, by the statement that defines it.
 
@@ -130,6 +139,11 @@ class Item(Described, frozen=True):
     # What the names in `create_sql` meant when it was written: full names, each with its id. They
     # keep meaning that when the object gets another name.
     bound: tuple[Binding, ...] = ()
+    # The columns that tables had when the statement was written, where they have others now. They
+    # keep meaning that, like the names.
+    known: dict[GlobalId, tuple[KnownColumn, ...]] | msgspec.UnsetType = msgspec.UNSET
+    # Of a table of which a column was renamed: the names in its shard, which stay.
+    stored_names: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     # How far back it stays readable, in milliseconds, where RETAIN HISTORY says so.
     retain_ms: int | msgspec.UnsetType = msgspec.UNSET
     # What COMMENT ON COLUMN says, by the column's position from 1.

@@ -18,6 +18,7 @@ from foreshore.catalog.item import (
     Database,
     Item,
     ItemType,
+    KnownColumn,
     NamedConstraint,
     Object,
     OwnedBy,
@@ -206,11 +207,12 @@ class Transaction:
         constraints: Sequence[tuple[str, bool]],
         since: int,
         depends_on: Iterable[GlobalId],
+        stored_names: Sequence[str] = (),
     ) -> Item:
         """Let `table` be what `create_sql` says, which its rows have agreed with since `since`.
 
         `constraints` are all of them, as for `create_item`; those that keep their name stay the
-        same.
+        same. `stored_names` are those of the columns in the shard, if they are others.
         """
         schema = self.state.objects[table.schema]
         assert isinstance(schema, Schema)
@@ -226,8 +228,18 @@ class Transaction:
                 since=since,
                 depends_on=needs,
                 bound=self._bound(needs),
+                stored_names=tuple(stored_names) or msgspec.UNSET,
             )
         )
+
+    def remember(self, item: Item, table: GlobalId, columns: Sequence[KnownColumn]) -> Item:
+        """Let `columns` be what the definition of `item` takes for those of `table`."""
+        known = {**(item.known or {}), table: tuple(columns)}
+        return self._put(msgspec.structs.replace(item, known=known))
+
+    def alter_index(self, index: Item, create_sql: str) -> Item:
+        """Let `index` be what `create_sql` says, which is the same in other words."""
+        return self._put(msgspec.structs.replace(index, create_sql=create_sql))
 
     def alter_sequence(
         self, sequence: Item, create_sql: str, *, restarts: bool, owned_by: OwnedBy | None
@@ -241,6 +253,10 @@ class Transaction:
                 owned_by=owned_by or msgspec.UNSET,
             )
         )
+
+    def own_sequence(self, sequence: Item, owner: OwnedBy) -> Item:
+        """Let `sequence` go with a column that is called otherwise now."""
+        return self._put(msgspec.structs.replace(sequence, owned_by=owner))
 
     def _named_constraints(
         self, constraints: Sequence[tuple[str, bool]], known: Sequence[NamedConstraint]

@@ -254,9 +254,11 @@ class RelationDesc(msgspec.Struct, frozen=True):
     names: tuple[str, ...]
     columns: tuple[ColumnType, ...]
     keys: tuple[tuple[int, ...], ...] = ()  # sets of columns of which no two rows agree in all
+    stored: tuple[str, ...] = ()  # names in a table's shard, where a column was renamed since
 
     def __post_init__(self) -> None:
         assert len(self.names) == len(self.columns), self
+        assert len(self.stored) in (0, len(self.names)), self
 
     def arrow_schema(self) -> pa.Schema:
         """Return the Arrow schema of the rows."""
@@ -269,4 +271,10 @@ class RelationDesc(msgspec.Struct, frozen=True):
 
     def stored_schema(self) -> pa.Schema:
         """Return the schema of a table's shard: its NOT NULLs come and go, so it has none."""
-        return pa.schema([field.with_nullable(True) for field in self.arrow_schema()])
+        names = self.stored or self.names
+        return pa.schema(
+            [
+                pa.field(name, arrow_type(column.type))
+                for name, column in zip(names, self.columns, strict=True)
+            ]
+        )

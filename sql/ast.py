@@ -608,7 +608,7 @@ class ColumnDefinition(Syntax):
 class ConstraintDefinition(Syntax):
     """A constraint of a table, or of a column, whose columns are then that one.
 
-    `text` is a check's condition as it was written.
+    `text` is a check's condition as it was written, at the offset `text_at`.
     """
 
     kind: OneOf["primary key", "unique", "check"]
@@ -618,6 +618,7 @@ class ConstraintDefinition(Syntax):
     text: str
     nulls_distinct: bool
     at: int
+    text_at: int = 0
 
 
 class CreateTableStatement(Syntax):
@@ -675,7 +676,16 @@ class SetDefault(Syntax):
     text: str
 
 
-TableAction: TypeAlias = AddConstraint | DropConstraint | RenameConstraint | SetNotNull | SetDefault
+class RenameColumn(Syntax):
+    """RENAME [COLUMN] name TO ..."""
+
+    name: str
+    to: str
+
+
+TableAction: TypeAlias = (
+    AddConstraint | DropConstraint | RenameConstraint | SetNotNull | SetDefault | RenameColumn
+)
 
 
 class AlterTableStatement(Syntax):

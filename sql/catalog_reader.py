@@ -36,6 +36,8 @@ class ItemView:
     generated: tuple[Generated | None, ...] = ()
     oid: int = 0
     sequence: Sequence | None = None
+    # Of a table that has other columns than a definition knows: what to select for those.
+    select: str = ""
 
 
 class CatalogReader(Protocol):

@@ -158,9 +158,12 @@ class TableParser(SequenceParser):
         at = self.token.start
         if self.accept("check"):
             self.expect_symbol("(")
+            text_at = self.token.start
             condition, text = self._written()
             self.expect_symbol(")")
-            found = ast.ConstraintDefinition("check", name, column or (), condition, text, True, at)
+            found = ast.ConstraintDefinition(
+                "check", name, column or (), condition, text, True, at, text_at
+            )
             if self.accept("no", "inherit"):
                 return found
         elif self.at_word("primary", "unique"):
@@ -195,15 +198,20 @@ class TableParser(SequenceParser):
     # --- ALTER TABLE
 
     def _alter_table(self, name: ast.TableRef, if_exists: bool) -> ast.StatementSyntax:
+        if self.accept("rename"):  # nothing beside it
+            return ast.AlterTableStatement(name, (self._renaming(),), if_exists)
         return ast.AlterTableStatement(name, self.list_of(self._table_action), if_exists)
 
+    def _renaming(self) -> ast.RenameConstraint | ast.RenameColumn:
+        is_constraint = self.accept("constraint")
+        if not is_constraint:
+            self.accept("column")
+        name = self.name()
+        self.expect("to")
+        to = self.name()
+        return ast.RenameConstraint(name, to) if is_constraint else ast.RenameColumn(name, to)
+
     def _table_action(self) -> ast.TableAction:
-        if self.accept("rename", "constraint"):
-            constraint = self.name()
-            self.expect("to")
-            return ast.RenameConstraint(constraint, self.name())
-        if self.at_word("rename"):
-            self.unsupported("renaming a column")
         if self.accept("add"):
             if self.at_word("constraint") or self.at_word(*_CONSTRAINTS):
                 return ast.AddConstraint(self._table_constraint())

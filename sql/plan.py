@@ -332,12 +332,14 @@ class CreateTableAs:
 class AlterTable:
     """`table` is from now on what `definition` says; None: there is no such table, and it is well.
 
-    `notices` are for the client.
+    `notices` are for the client. `columns` says of each column of the definition where in the table
+    it was before.
     """
 
     table: GlobalId | None
     definition: CreateTable | None
     notices: tuple[str, ...]
+    columns: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

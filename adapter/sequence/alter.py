@@ -5,10 +5,11 @@ true when the change commits, and what others write from then on is checked by t
 What a plan has relied on may not be lost: views that are maintained have to go first.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from foreshore import blocking
 from foreshore.adapter.client import Completed
@@ -25,12 +26,14 @@ from foreshore.adapter.sequence.tables import (
 )
 from foreshore.adapter.violations import check_is_violated, key_is_there_twice, nulls_there
 from foreshore.catalog.catalog import Planned
-from foreshore.catalog.item import Item
+from foreshore.catalog.item import Item, KnownColumn
 from foreshore.catalog.state import State
+from foreshore.catalog.transaction import Transaction as CatalogTransaction
 from foreshore.compute.arrange.arrangement import consolidate
 from foreshore.constraint import Check, Unique
 from foreshore.errors import DependentObjectsStillExist
 from foreshore.ids import GlobalId
+from foreshore.sql.column_names import index_with_column_renamed
 from foreshore.sql.plan import AlterTable
 from foreshore.types import RelationDesc
 from foreshore.update import TIME, Timestamp
@@ -51,7 +54,8 @@ async def alter_table(session: "Session", plan: AlterTable) -> Completed:
     coordinator = session.coordinator
     id = plan.table
     table = change.state.item(id)
-    old, new = session.planner.reader().planned[id], planned_table(plan.definition)
+    old = session.planner.reader().planned[id]
+    new = planned_table(plan.definition, old.desc.stored or old.desc.names)
     time = coordinator.oracle.read_ts()
     if id in coordinator.state.objects:
         transaction.locked = True
@@ -68,13 +72,44 @@ async def alter_table(session: "Session", plan: AlterTable) -> Completed:
         named_constraints(plan.definition),
         since,
         plan.definition.depends_on,
+        new.desc.stored,
     )
     transaction.planned[id] = new
+    if new.desc.names != old.desc.names:
+        _rename_columns(change, id, old.desc, new.desc.names)
     for item in _above(change.state, id):
         planned = session.planner.reader().planned
-        if planned[item.id].definition is not None:
-            transaction.planned[item.id] = plan_item(change.state, planned, item)
+        transaction.planned[item.id] = plan_item(change.state, planned, item)
     return Completed("ALTER TABLE")
+
+
+def _rename_columns(
+    change: CatalogTransaction, table: GlobalId, old: RelationDesc, names: Sequence[str]
+) -> None:
+    """Let what uses the columns of a table know them by their new names.
+
+    Views keep their own names for them, in their text and in what they show.
+    """
+    renamed = {then: now for then, now in zip(old.names, names, strict=True) if then != now}
+    for id in change.state.dependents.get(table, ()):
+        item = change.state.item(id)
+        if item.type == "index":
+            sql = item.create_sql
+            for then, now in renamed.items():
+                sql = index_with_column_renamed(sql, then, now)
+            change.alter_index(item, sql)
+        else:
+            known = (item.known or {}).get(table) or [KnownColumn(n, n) for n in old.names]
+            change.remember(
+                item,
+                table,
+                [replace(c, now=renamed.get(c.now, c.now)) if c.now else c for c in known],
+            )
+    for sequence in change.state.sequences_of(table):
+        owner = sequence.owned_by
+        assert owner, sequence
+        column = renamed.get(owner.column, owner.column)
+        change.own_sequence(sequence, replace(owner, column=column))
 
 
 def altered_indexes(session: "Session") -> Mapping[GlobalId, Mapping[str, KeyIndex]]:

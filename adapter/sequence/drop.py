@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from foreshore.adapter.client import Completed
-from foreshore.adapter.names import dotted, with_present_names
+from foreshore.adapter.definitions import definition_text
+from foreshore.adapter.names import dotted
 from foreshore.adapter.result import BatchSource, Selected
 from foreshore.adapter.sequence.number_sequences import refuse_parts, undefault
 from foreshore.catalog.builtin.relation import Builtin
@@ -223,8 +224,9 @@ _INDEX_HEAD = re.compile(
 
 def present_sql(session: "Session", item: Item) -> str:
     """Return the item's statement with the names that it and all others have now."""
-    state = session.planner.reader().state
-    sql = with_present_names(state, item)
+    reader = session.planner.reader()
+    state = reader.state
+    sql = definition_text(state, reader.planned, item)
     cluster = options = ""
     if item.cluster is not None:
         cluster = f" IN CLUSTER {quote_identifier(state.objects[item.cluster].name)}"

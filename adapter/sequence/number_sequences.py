@@ -152,6 +152,7 @@ def undefault(session: "Session", table: Item, sequence: Item, cascade: bool) ->
             named_constraints(plan.definition),
             table.since,
             plan.definition.depends_on,
+            table.stored_names or (),
         )
-        transaction.planned[table.id] = planned_table(plan.definition)
+        transaction.planned[table.id] = planned_table(plan.definition, table.stored_names or ())
     return ", ".join(f"default value for column {each} of table {table.name}" for each in columns)

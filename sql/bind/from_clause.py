@@ -128,7 +128,12 @@ def qualify(planning: Planning, item: ast.TableRef, view: ItemView) -> None:
     """Note that the name at `item` is to be written qualified where the text is kept."""
     name = view.name
     parts = [part for part in (name.database, name.schema, name.item) if part is not None]
-    planning.qualified.append((item.at, item.end, ".".join(map(quote_identifier, parts))))
+    text = ".".join(map(quote_identifier, parts))
+    if view.select:
+        text = f"(SELECT {view.select} FROM {text})"
+        if item.alias is None:
+            text += f" AS {quote_identifier(item.name[-1])}"
+    planning.qualified.append((item.at, item.end, text))
 
 
 def relation_of_item(planning: Planning, view: ItemView) -> Relation:

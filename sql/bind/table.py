@@ -35,6 +35,7 @@ from foreshore.sql.bind.column import (
 from foreshore.sql.bind.ddl import retention
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
 from foreshore.sql.catalog_reader import ItemView
+from foreshore.sql.column_names import column_refs, with_column_renamed
 from foreshore.sql.keywords import quote_identifier
 from foreshore.sql.plan import AlterTable, CreateTable, Name, Truncate
 from foreshore.sql.planning import Planning, located
@@ -276,7 +277,7 @@ def bind_alter_table(planning: Planning, statement: ast.AlterTableStatement) -> 
     for action in statement.actions:
         edit.apply(action)
     definition = _define(planning, item.name, edit.columns, edit.constraints)
-    return AlterTable(item.id, definition, tuple(edit.notices))
+    return AlterTable(item.id, definition, tuple(edit.notices), tuple(edit.origins))
 
 
 class _Edit:
@@ -292,6 +293,7 @@ class _Edit:
             column.is_new = False
         self.name = item.name
         self.columns = list(tree.columns)
+        self.origins = list(range(len(self.columns)))  # where each column was
         self.constraints = list(tree.constraints)
         self.notices: list[str] = []
 
@@ -327,12 +329,31 @@ class _Edit:
             case ast.SetDefault(column=column, default=default, text=text):
                 found = self._column(column)
                 found.default, found.default_text = default, text
+            case ast.RenameColumn(name=name, to=to):
+                self._rename(name, to)
+
+    def _rename(self, name: str, to: str) -> None:
+        found = self._find_column(name)
+        if found is None:
+            raise UndefinedColumn(f'column "{name}" does not exist')
+        if self._find_column(to) is not None:
+            raise DuplicateColumn(f'column "{to}" of relation "{self.name.item}" already exists')
+        found.name = to
+        for each in self.constraints:
+            each.columns = tuple((to if c == name else c, at) for c, at in each.columns)
+            each.text = with_column_renamed(each.text, each.text_at, each.condition, name, to)
+            for ref in column_refs(each.condition):
+                if ref.parts[-1] == name:
+                    ref.parts = (*ref.parts[:-1], to)
+
+    def _find_column(self, name: str) -> ast.ColumnDefinition | None:
+        return next((each for each in self.columns if each.name == name), None)
 
     def _column(self, name: str) -> ast.ColumnDefinition:
-        for column in self.columns:
-            if column.name == name:
-                return column
-        raise UndefinedColumn(f'column "{name}" of relation "{self.name.item}" does not exist')
+        found = self._find_column(name)
+        if found is None:
+            raise UndefinedColumn(f'column "{name}" of relation "{self.name.item}" does not exist')
+        return found
 
     def _find(self, name: str) -> ast.ConstraintDefinition | None:
         return next((each for each in self.constraints if each.name == name), None)
