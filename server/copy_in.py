@@ -114,25 +114,19 @@ class CopyParser:
 
     def _end_of_records(self, data: bytes) -> int:
         """Return where the last record that is surely whole ends."""
-        if self._csv:
-            if self._quote not in data and self._escape not in data:
-                return data.rfind(b"\n") + 1
-            inside = self._inside_quotes(data)
-            if inside is None:
-                return 0  # the exact reader will have it all at the end
-            ends = np.flatnonzero((np.frombuffer(data, np.uint8) == 10) & ~inside)
-            return int(ends[-1]) + 1 if len(ends) else 0
         end = data.rfind(b"\n")
+        if self._csv:
+            if self._escape != self._quote and self._escape in data:
+                return 0  # only reading in order can tell: the exact reader has it all at the end
+            quotes = data.count(self._quote, 0, end + 1)
+            while quotes % 2:  # this newline is quoted
+                before = data.rfind(b"\n", 0, end)
+                quotes -= data.count(self._quote, before + 1, end)
+                end = before
+            return end + 1
         while end > 0 and _backslashes_before(data, end) % 2:
             end = data.rfind(b"\n", 0, end)
         return end + 1
-
-    def _inside_quotes(self, data: bytes) -> "np.ndarray[tuple[int], np.dtype[np.bool_]] | None":
-        """Return for each byte whether it is quoted; None where only reading in order can tell."""
-        if self._escape != self._quote and self._escape in data:
-            return None
-        quotes = np.frombuffer(data, np.uint8) == self._quote[0]
-        return np.asarray(np.cumsum(quotes) % 2 == 1)
 
     def _parse(self, data: bytes) -> pa.RecordBatch | None:
         if self._header:
@@ -183,7 +177,7 @@ class CopyParser:
             ]
         except (pa.ArrowInvalid, DatabaseError, UnicodeDecodeError):
             return None
-        self._line += table.num_rows + (self._newlines_within(plain) if quoted else 0)
+        self._line += table.num_rows + self._newlines_within(plain, table.num_rows)
         if self._newline is None and b"\n" in data:
             self._newline = b"\r\n" if b"\r\n" in data else b"\n"
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
@@ -213,18 +207,16 @@ class CopyParser:
             return None
         return data
 
-    def _newlines_within(self, data: bytes) -> int:
+    def _newlines_within(self, data: bytes, records: int) -> int:
         """Return how many newlines in quotes PostgreSQL counts as lines.
 
         It counts them once it has seen how lines end, that is not in the first record.
         """
-        inside = self._inside_quotes(data)
-        assert inside is not None, "only regular quotes are read in bulk"
-        within = np.flatnonzero((np.frombuffer(data, np.uint8) == 10) & inside)
-        if self._newline is not None:
-            return len(within)
-        first_end, _ = self._end_of_line(data, 0, self._line)
-        return int((within > first_end).sum())
+        within = data.count(b"\n") - records
+        if within and self._newline is None:
+            first_end, _ = self._end_of_line(data, 0, self._line)
+            within -= data.count(b"\n", 0, first_end)
+        return within
 
     def _regularly_quoted(self, data: bytes) -> bool:
         """Whether each quote opens a field at its start, closes one at its end, or is doubled."""

@@ -2,11 +2,16 @@
 
 Texts in a type's plain form, which nearly all of a bulk load are, are read by Arrow; a regular
 expression says which these are, and is narrow enough that Arrow then reads what PostgreSQL would.
-All others are read by `parse_text`, each distinct one once.
+All others are read by `parse_text`, each distinct one once. Often a look at the column's bytes is
+enough to know that all of it is plain: numbers without a letter, times of the form of the first.
 """
 
+import re
 from collections.abc import Callable
+from contextlib import suppress
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,10 +36,19 @@ def _distinct(texts: pa.Array, type: SqlType, zone: str) -> pa.Array:
     return to_array(values, type).take(encoded.indices)
 
 
+Read = Callable[[pa.Array], pa.Array]
+
+
 def _plainly(
-    texts: pa.Array, pattern: str, type: SqlType, zone: str, cast: Callable[[pa.Array], pa.Array]
+    texts: pa.Array, pattern: str, type: SqlType, zone: str, cast: Read, *, sure: bool = False
 ) -> pa.Array:
-    """Return the values, those of texts that match `pattern` read by `cast`."""
+    """Return the values, those of texts that match `pattern` read by `cast`.
+
+    `sure` says that `cast` reads each text of the column as PostgreSQL would, or fails.
+    """
+    if sure:
+        with suppress(pa.ArrowInvalid):  # what follows finds out which text it was
+            return cast(texts)
     plain = pc.fill_null(pc.match_substring_regex(texts, f"^(?:{pattern})$"), True)
     try:
         if pc.all(plain).as_py() is not False:
@@ -46,13 +60,59 @@ def _plainly(
     return pc.replace_with_mask(values, others, _distinct(texts.filter(others), type, zone))
 
 
+def _octets(texts: pa.Array) -> npt.NDArray[np.uint8]:
+    """Return the bytes of all texts, one after the other."""
+    _, offsets, data = texts.buffers()
+    if data is None:
+        return np.zeros(0, np.uint8)
+    starts = np.frombuffer(offsets, np.int32)
+    start, end = starts[texts.offset], starts[texts.offset + len(texts)]
+    return np.frombuffer(data, np.uint8)[start:end]
+
+
+def _is_number(texts: pa.Array, longest: int = 30) -> bool:
+    """Whether no text has a letter, as hexadecimals and exponents do, or is longer than that."""
+    octets = _octets(texts)
+    if octets.max(initial=0) > ord("9"):
+        return False
+    return (pc.max(pc.binary_length(texts)).as_py() or 0) <= longest
+
+
+def _is_like_the_first(texts: pa.Array, pattern: re.Pattern[str]) -> bool:
+    """Whether the first text matches `pattern` and all have digits where it does.
+
+    And, of the same length, the same bytes elsewhere and in the pattern's group, if it has one.
+    """
+    octets = _octets(texts)
+    count = len(texts) - texts.null_count
+    length, rest = divmod(len(octets), count or 1)
+    lengths = pc.min_max(pc.binary_length(texts))
+    if not count or rest or lengths["min"].as_py() != lengths["max"].as_py():
+        return False
+    grid = octets.reshape(count, length)
+    first = pattern.fullmatch(grid[0].tobytes().decode(errors="replace"))
+    if first is None:
+        return False
+    low, high = grid[0].copy(), grid[0].copy()
+    digits = (low >= ord("0")) & (low <= ord("9"))
+    digits[first.start(1) if pattern.groups and first[1] else length :] = False
+    low[digits], high[digits] = ord("0"), ord("9")
+    return bool(((grid >= low) & (grid <= high)).all())
+
+
 def _integer(texts: pa.Array, type: SqlType, zone: str) -> pa.Array:
-    return _plainly(texts, r"-?\d{1,19}", type, zone, lambda t: t.cast(arrow_type(type)))
+    def cast(texts: pa.Array) -> pa.Array:
+        return texts.cast(arrow_type(type))
+
+    return _plainly(texts, r"-?\d{1,19}", type, zone, cast, sure=_is_number(texts))
 
 
 def _float(texts: pa.Array, type: SqlType, zone: str) -> pa.Array:
+    def cast(texts: pa.Array) -> pa.Array:
+        return texts.cast(arrow_type(type))
+
     pattern = r"-?\d{1,30}(?:\.\d{1,30})?"
-    return _plainly(texts, pattern, type, zone, lambda t: t.cast(arrow_type(type)))
+    return _plainly(texts, pattern, type, zone, cast, sure=_is_number(texts))
 
 
 def _numeric(texts: pa.Array, type: SqlType, zone: str) -> pa.Array:
@@ -61,8 +121,13 @@ def _numeric(texts: pa.Array, type: SqlType, zone: str) -> pa.Array:
     whole = precision - type.scale
     if whole < 1:
         return _distinct(texts, type, zone)
+
+    def cast(texts: pa.Array) -> pa.Array:
+        return texts.cast(arrow_type(type))
+
     pattern = rf"-?\d{{1,{whole}}}" + (rf"(?:\.\d{{1,{type.scale}}})?" if type.scale else "")
-    return _plainly(texts, pattern, type, zone, lambda t: t.cast(arrow_type(type)))
+    # Arrow does not refuse all that have too many digits before the point.
+    return _plainly(texts, pattern, type, zone, cast, sure=_is_number(texts, whole))
 
 
 def _bool(texts: pa.Array, type: SqlType, zone: str) -> pa.Array:
@@ -82,18 +147,28 @@ def _limited(texts: pa.Array, type: SqlType, zone: str) -> pa.Array:
 
 
 def _date(texts: pa.Array, type: SqlType, zone: str) -> pa.Array:
-    return _plainly(texts, _DATE, type, zone, lambda t: t.cast(pa.date32()))
+    sure = _is_like_the_first(texts, re.compile(_DATE)) and _is_anno_domini(texts)
+    return _plainly(texts, _DATE, type, zone, lambda t: t.cast(pa.date32()), sure=sure)
 
 
 def _timestamp(texts: pa.Array, type: SqlType, zone: str) -> pa.Array:
     if type.length is not None and type.length < 6:
         return _distinct(texts, type, zone)
-    return _plainly(texts, _TIMESTAMP, type, zone, lambda t: t.cast(pa.timestamp("us")))
+
+    def cast(texts: pa.Array) -> pa.Array:
+        return texts.cast(pa.timestamp("us"))
+
+    sure = _is_like_the_first(texts, re.compile(_TIMESTAMP)) and _is_anno_domini(texts)
+    return _plainly(texts, _TIMESTAMP, type, zone, cast, sure=sure)
 
 
 def _timestamptz(texts: pa.Array, type: SqlType, zone: str) -> pa.Array:
     if type.length is not None and type.length < 6:
         return _distinct(texts, type, zone)
+    shape = re.compile(f"{_TIMESTAMP}({_UTC})")
+    if _is_like_the_first(texts, shape) and _is_anno_domini(texts):
+        with suppress(pa.ArrowInvalid):
+            return texts.cast(pa.timestamp("us", "UTC"))
 
     def cast(plain: pa.Array) -> pa.Array:
         local = pc.replace_substring_regex(plain, f"{_UTC}$", "")
@@ -101,6 +176,11 @@ def _timestamptz(texts: pa.Array, type: SqlType, zone: str) -> pa.Array:
 
     suffix = f"{_UTC}?" if zone.upper() in ("UTC", "GMT") else _UTC
     return _plainly(texts, _TIMESTAMP + suffix, type, zone, cast)
+
+
+def _is_anno_domini(texts: pa.Array) -> bool:
+    """Whether no text, all being dates or times in their plain form, is of the year 0000."""
+    return bool(pc.min(texts).as_py() > "0001")
 
 
 _COLUMNS: dict[str, Callable[[pa.Array, SqlType, str], pa.Array]] = {

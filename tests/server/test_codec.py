@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from foreshore.expr.datum import to_array
@@ -162,9 +162,44 @@ def test_what_is_shown_is_read_as_the_same_by_columns(
     assert read.equals(column) or _both_nan(read, column)
 
 
+# One of a kind, many of which are of one length, and what looks much like it.
+_NUMBERS = (
+    "1", "7", "-1", "+1", "0x1", "1e1", "nan", "inf", "1.5", "-.5", "1000", "99.999", "999.99", "9" * 31,
+    "0." + "0" * 330 + "1", "1" + "0" * 310, "32768", "2147483648", "1 ", " 1", "1/", "\u0663", "", "-", "00",
+)  # fmt: skip
+_TIMES = (
+    "2013-01-01", "2013-02-30", "0000-01-01", "0001-01-01", "2013-1-011", "12013-01-0",
+    "2013-01-01 05:15:00", "2013-01-01T05:15:00", "2013-01-01 24:00:00", "2013-01-01 05:15:60",
+    "2013-01-01 051500.5", "0000-01-01 05:15:00", "2013-01-01 05:15:00Z", "2013-01-01 05:15:00z",
+    "2013-01-01 05:15:00+00", "2013-01-01 05:15:00+05", "2013-01-01 05:15:00-00",
+    "2013-01-01 05:15:00.25+00:00", "2013-01-01 05:15:00.25+00:30", "2013-01-01 05:15:00.1234567",
+    "0001-01-01 00:00:00+00", "2013-01-01 05:15:00.123456",
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
 @given(
-    st.sampled_from([INT2, INT4, INT8, FLOAT8, numeric(5, 2), NUMERIC, BOOL, DATE, TIMESTAMPTZ]),
-    st.lists(st.text("0123456789-+.:TZ e", max_size=22), max_size=5),
+    st.sampled_from(
+        [
+            INT2,
+            INT4,
+            INT8,
+            FLOAT4,
+            FLOAT8,
+            numeric(5, 2),
+            NUMERIC,
+            BOOL,
+            DATE,
+            TIMESTAMP,
+            TIMESTAMPTZ,
+        ]
+    ),
+    st.lists(st.text("0123456789-+.:TZ e", max_size=22), max_size=5)
+    | st.lists(st.sampled_from(_NUMBERS), max_size=4)
+    | st.lists(st.sampled_from(_TIMES), max_size=4)
+    | st.sampled_from(_TIMES).flatmap(
+        lambda one: st.lists(st.sampled_from([t for t in _TIMES if len(t) == len(one)]), max_size=4)
+    ),
 )
 def test_columns_of_texts_are_read_as_single_texts_are(type: SqlType, given: list[str]) -> None:
     def outcome(read: Any) -> object:
