@@ -21,6 +21,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from foreshore import blocking
 from foreshore.errors import Unavailable
 
 MINIMUM_JAVA = 17
@@ -230,6 +231,7 @@ def _launch(options: SparkOptions) -> Any:
                 env=environment,
                 start_new_session=True,  # an interrupt from the terminal is not for it
             )
+        blocking.let_give_way(process.pid)  # to look-ups and commits on the same machine
         _wait(process, connection.exists, options.scratch / "spark.log")
         port, secret = _read_connection(connection)
     gateway = _with_environment(

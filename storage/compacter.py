@@ -17,7 +17,6 @@ import contextlib
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
@@ -91,7 +90,7 @@ class Compacter:
         self._registers: dict[GlobalId, Register[TraceState]] = {}
         self._to_drop: set[GlobalId] = set()
         self._numbers = count(1)
-        self._executor = ThreadPoolExecutor(1, "compacter")
+        self._executor = blocking.background("compacter")
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._round = asyncio.Event()

@@ -1,5 +1,7 @@
 """Functions that are queries: what is planned for calls of calls."""
 
+import itertools
+
 import pytest
 
 from foreshore.expr.ir import walk_relations
@@ -31,5 +33,5 @@ def test_calls_of_calls_grow_by_the_sum_of_their_bodies(call: str) -> None:
     for _ in range(5):
         sizes.append(size(f"SELECT {nested} FROM pg_class"))
         nested = call.format(nested)
-    steps = [after - before for before, after in zip(sizes, sizes[1:], strict=False)]
+    steps = [after - before for before, after in itertools.pairwise(sizes)]
     assert max(steps) <= 2 * min(steps), sizes

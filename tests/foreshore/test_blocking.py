@@ -1,0 +1,44 @@
+"""What is done in the background gives way."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from foreshore import blocking
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux has priorities of threads"
+)
+
+
+def niceness(id: int) -> int:
+    return os.getpriority(os.PRIO_PROCESS, id)
+
+
+def test_a_background_thread_and_what_it_starts_give_way() -> None:
+    seen: list[int] = []
+
+    def look() -> None:
+        seen.append(niceness(threading.get_native_id()))
+        started = threading.Thread(target=lambda: seen.append(niceness(threading.get_native_id())))
+        started.start()
+        started.join()
+
+    before = niceness(threading.get_native_id())
+    executor = blocking.background("test")
+    executor.submit(look).result()
+    executor.shutdown()
+    assert seen == [min(19, before + blocking.NICENESS)] * 2
+    assert niceness(threading.get_native_id()) == before
+
+
+def test_a_process_gives_way_and_one_that_has_ended_is_no_matter() -> None:
+    process = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    blocking.let_give_way(process.pid)
+    assert niceness(process.pid) == min(19, niceness(0) + blocking.NICENESS)
+    process.kill()
+    process.wait()
+    blocking.let_give_way(process.pid)
