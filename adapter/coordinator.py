@@ -157,6 +157,8 @@ class Coordinator:
         found = frozenset(
             item.on for item in indexes if item.on is not None and item.id not in waiting
         )
+        if known is not None and known[2] == found:
+            found = known[2]
         self._arranged[cluster] = (self.state, waiting, found)
         return found
 

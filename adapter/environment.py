@@ -25,6 +25,7 @@ from foreshore.adapter.oracle import TimestampOracle
 from foreshore.adapter.read_holds import DEFAULT_LAG_MS, ReadHolds
 from foreshore.adapter.sequences import Sequences
 from foreshore.adapter.session import Session
+from foreshore.adapter.temporary import TemporarySchemas
 from foreshore.adapter.variables import Variables
 from foreshore.catalog.bootstrap import first_state
 from foreshore.catalog.catalog import Catalog
@@ -91,6 +92,7 @@ class Environment:
         self.builtin_tables: dict[
             tuple[GlobalId, str, tuple[str, ...]], tuple[State, pa.Table]
         ] = {}
+        self._temporary = TemporarySchemas(coordinator, self.sessions)
         self._pids = count(1)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -187,6 +189,7 @@ class Environment:
                 await self._resume(item, read_ts)
         self._tasks.append(loop.create_task(coordinator.run_holds()))
         self._tasks.append(loop.create_task(self._run_expiry()))
+        self._tasks.append(loop.create_task(self._temporary.run()))
         coordinator.check_consistency()
 
     def _build_keys(self, item: Item, time: Timestamp) -> None:
@@ -309,8 +312,11 @@ class Environment:
             session.interrupt(QueryCanceled())
 
     def forget(self, session: Session) -> None:
-        """Forget a session that has ended."""
+        """Forget a session that has ended; its temporary objects are dropped soon after."""
         self.sessions.pop(session.pid, None)
+        self._temporary.left()
+        for key in [key for key in self.builtin_tables if session.temporary_schema in key[2]]:
+            del self.builtin_tables[key]
 
 
 async def _load(storage: StorageController, read: object) -> State | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from foreshore.adapter.coordinator import generation_of
 from foreshore.adapter.effects import setting
+from foreshore.adapter.names import TEMPORARY
 from foreshore.adapter.variables import VERSION, split_list
 from foreshore.types import Datum
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 _IMPLICIT = ("mz_catalog", "pg_catalog")
 _NAMES = frozenset(
     "now mz_now current_user session_user current_database current_schema current_schemas"
-    " current_schemas:true current_schemas:false pg_backend_pid pg_advisory_unlock_all"
+    " current_schemas:true current_schemas:false pg_backend_pid pg_my_temp_schema"
+    " pg_advisory_unlock_all"
     " version mz_version".split()
 )
 
@@ -58,17 +60,19 @@ class EnvironmentValues(Mapping[str, Callable[[], Datum]]):
             case "current_database":
                 return session.database
             case "current_schema":
-                explicit = [each for each in path() if each not in _IMPLICIT]
-                return explicit[0] if explicit else None
+                return next(iter(self._explicit_path()), None)
             case "current_schemas:true" | "current_schemas":
                 # mz_catalog is searched too, but tools list all that is visible beside pg_catalog
                 named = split_list(session.variables["search_path"])
                 hidden = () if "mz_catalog" in named else ("mz_catalog",)
                 return tuple(each for each in path() if each not in hidden)
             case "current_schemas:false":
-                return tuple(each for each in path() if each not in _IMPLICIT)
+                return self._explicit_path()
             case "pg_backend_pid":
                 return session.pid
+            case "pg_my_temp_schema":
+                schema = session.planner.state.get(session.temporary_schema)
+                return schema.oid if schema is not None else 0
             case "pg_advisory_unlock_all":
                 return ""  # nobody can take an advisory lock; pools ask for this all the same
             case "version":
@@ -82,6 +86,14 @@ class EnvironmentValues(Mapping[str, Callable[[], Datum]]):
                 return setting(session, name, missing_ok=True)
             case _:
                 return session.variables.show(name.removeprefix("current_setting:"))
+
+    def _explicit_path(self) -> tuple[str, ...]:
+        """Return the schemas that are searched because the setting says so."""
+        session = self._session
+        hidden = set(_IMPLICIT)
+        if TEMPORARY not in split_list(session.variables["search_path"]):
+            hidden.add(session.temporary_schema)
+        return tuple(each for each in session.planner.search_path() if each not in hidden)
 
     def _of_sequence(self, id: str, column: str) -> Datum:
         """Return a column of the row that a sequence is to those who read it."""

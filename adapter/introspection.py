@@ -45,8 +45,9 @@ _MOVING = frozenset(
     "pg_settings pg_stat_activity mz_sessions mz_frontiers mz_cluster_replica_statuses"
     " mz_storage_sizes mz_read_holds pg_sequences".split()
 )
-# Show names as the session's search path lets them be written.
-_BY_PATH = frozenset(("pg_attrdef", "pg_attribute", "columns"))
+# Show names as the session's search path lets them be written; the information schema shows what
+# is temporary only to whom it belongs, and that is in the path.
+_BY_PATH = frozenset(("pg_attrdef", "pg_attribute"))
 
 
 def builtin_rows(session: "Session", builtin: Builtin) -> pa.Table:
@@ -54,7 +55,8 @@ def builtin_rows(session: "Session", builtin: Builtin) -> pa.Table:
     kept = session.environment.builtin_tables
     reader = session.planner.reader()
     moving = builtin.name in _MOVING
-    key = (builtin.id, session.database, reader.search_path if builtin.name in _BY_PATH else ())
+    by_path = builtin.name in _BY_PATH or builtin.schema == "information_schema"
+    key = (builtin.id, session.database, reader.search_path if by_path else ())
     if not moving:
         known = kept.get(key)
         if known is not None and known[0] is reader.state:
@@ -162,6 +164,7 @@ def world_of(session: "Session") -> World:
             )
             for each in coordinator.state.all(Replica)
         ],
+        session.temporary_schema,
     )
 
 

@@ -18,18 +18,21 @@ from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item, KnownColumn, Schema
 from foreshore.catalog.state import State
 from foreshore.errors import (
+    FeatureNotSupported,
     InvalidCatalogName,
     InvalidSchemaName,
+    InvalidTableDefinition,
     UndefinedTable,
 )
 from foreshore.expr.ir import Get, Literal, Map, Project, Relation
-from foreshore.ids import GlobalId
+from foreshore.ids import GlobalId, is_temporary
 from foreshore.sql.catalog_reader import ItemView
 from foreshore.sql.keywords import quote_identifier
 from foreshore.sql.plan import Name
 from foreshore.types import ColumnType, RelationDesc, format_type
 
 IMPLICIT_SCHEMAS = ("mz_catalog", "pg_catalog")
+TEMPORARY = "pg_temp"  # what each session may call its own temporary schema
 
 BUILTINS: dict[GlobalId, Builtin] = {builtin.id: builtin for builtin in all_builtins()}
 _BUILTIN_NAMES = {(builtin.schema, builtin.name): builtin for builtin in BUILTINS.values()}
@@ -47,6 +50,7 @@ class SessionCatalog:
     arranged: frozenset[GlobalId] = frozenset()
     inline_materialized: bool = False
     left_out: set[GlobalId] = field(default_factory=set)
+    temporary: str = ""  # the session's own temporary schema, which need not be there yet
 
     def resolve_item(self, parts: tuple[str, ...]) -> ItemView:
         """Return what `[[database.]schema.]item` names."""
@@ -64,7 +68,16 @@ class SessionCatalog:
         return self._view(self.state.item(id))
 
     def find(self, parts: tuple[str, ...]) -> Item | Builtin | None:
-        """Return the object that `parts` name, None if there is none."""
+        """Return the object that `parts` name, None if there is none.
+
+        Raises FeatureNotSupported if it is another session's.
+        """
+        found = self._find(parts)
+        if isinstance(found, Item) and found.temporary and found.schema != self.temporary:
+            raise FeatureNotSupported("cannot access temporary tables of other sessions")
+        return found
+
+    def _find(self, parts: tuple[str, ...]) -> Item | Builtin | None:
         match parts:
             case (name,):
                 for schema in self.search_path:
@@ -93,6 +106,9 @@ class SessionCatalog:
 
     def schema(self, database: str, name: str) -> Schema | None:
         """Return the schema `name` as seen from `database`."""
+        if name == TEMPORARY or is_temporary(name):
+            found = self.state.get(self.temporary if name == TEMPORARY else name)
+            return found if isinstance(found, Schema) else None
         owner = self.state.database(database)
         return self.state.schema(owner.id if owner else "", name)
 
@@ -136,12 +152,32 @@ class SessionCatalog:
                 definition = planned.definition if self.inline_materialized else None
                 return ItemView(found.id, "materialized view", name, planned.desc, definition)
 
-    def resolve_new(self, parts: tuple[str, ...]) -> Name:
-        """Return the full name under which a new item would be created."""
+    def resolve_new(self, parts: tuple[str, ...], *, temporary: bool = False) -> Name:
+        """Return the full name under which a new item would be created, `temporary` or not.
+
+        The session's own temporary schema need not be there.
+        """
+        name = self._resolve_new(parts, temporary)
+        if is_temporary(name.schema or ""):
+            if name.schema != self.temporary:
+                raise InvalidTableDefinition(
+                    "cannot create relations in temporary schemas of other sessions"
+                )
+        elif temporary:
+            raise InvalidTableDefinition("cannot create temporary relation in non-temporary schema")
+        return name
+
+    def _resolve_new(self, parts: tuple[str, ...], temporary: bool) -> Name:
         match parts:
+            case (name,) if temporary:
+                return self._own(name)
             case (name,):
-                for schema in self.search_path:
-                    if schema not in IMPLICIT_SCHEMAS and self.schema(self.database, schema):
+                for place, schema in enumerate(self.search_path):
+                    if schema == self.temporary and place > 0:
+                        return self._own(name)
+                    if schema == self.temporary or schema in IMPLICIT_SCHEMAS:
+                        continue
+                    if self.schema(self.database, schema):
                         return Name(self.database, schema, name)
                 raise InvalidSchemaName("no schema has been selected to create in")
             case (schema, name):
@@ -154,9 +190,19 @@ class SessionCatalog:
                     f"improper qualified name (too many dotted names): {'.'.join(parts)}",
                     sqlstate="42601",
                 )
+        if schema in (TEMPORARY, self.temporary):
+            return self._own(name)
         if self.schema(database, schema) is None:
             raise InvalidSchemaName(f'schema "{schema}" does not exist')
         return Name(database, schema, name)
+
+    def _own(self, name: str) -> Name:
+        """Return the full name of a temporary item of this session."""
+        schema = self.state.get(self.temporary)
+        database = self.database
+        if isinstance(schema, Schema):
+            database = self.state.objects[schema.database or ""].name
+        return Name(database, self.temporary, name)
 
     def is_taken(self, name: Name) -> bool:
         """Whether a relation, or the index of a constraint, has that full name."""
@@ -173,7 +219,7 @@ class DefinitionCatalog(SessionCatalog):
 
     def __init__(self, state: State, planned: Mapping[GlobalId, Planned], item: Item) -> None:
         database, schema, _ = state.full_name(item)
-        super().__init__(state, planned, database, (*IMPLICIT_SCHEMAS, schema))
+        super().__init__(state, planned, database, (*IMPLICIT_SCHEMAS, schema), temporary=schema)
         self._bound = dict(item.bound)
         self._known = item.known or {}
 
@@ -187,7 +233,7 @@ class DefinitionCatalog(SessionCatalog):
         known = self._known.get(found.id)
         return view if known is None else _as_known(view, known)
 
-    def resolve_new(self, parts: tuple[str, ...]) -> Name:
+    def resolve_new(self, parts: tuple[str, ...], *, temporary: bool = False) -> Name:
         """Return the name as it was then; what counts is the item's own."""
         padded = (*(None,) * (3 - len(parts)), *parts)
         return Name(padded[0], padded[1], parts[-1])
@@ -245,11 +291,21 @@ def dotted(name: tuple[str, str, str]) -> str:
     return ".".join(map(quote_identifier, name))
 
 
-def effective_path(state: State, database: str, user: str, setting: str) -> tuple[str, ...]:
-    """Return the schemas searched, in order: the system's first unless the setting places them."""
-    named = tuple(user if each == "$user" else each for each in split_list(setting))
-    implicit = tuple(each for each in IMPLICIT_SCHEMAS if each not in named)
+def effective_path(
+    state: State, database: str, user: str, setting: str, temporary: str
+) -> tuple[str, ...]:
+    """Return the schemas searched, in order.
+
+    First the session's own temporary one and the system's, unless the setting places them.
+    """
+    words = {"$user": user, TEMPORARY: temporary}
+    named = tuple(words.get(each, each) for each in split_list(setting))
+    implicit = tuple(each for each in (temporary, *IMPLICIT_SCHEMAS) if each not in named)
     owner = state.database(database)
-    return implicit + tuple(
-        each for each in named if owner is not None and state.schema(owner.id, each) is not None
-    )
+
+    def is_there(schema: str) -> bool:
+        if schema == temporary:  # where it is named it is where things are made
+            return schema in named or schema in state.objects
+        return state.schema(owner.id if owner is not None else "", schema) is not None
+
+    return tuple(each for each in (*implicit, *named) if is_there(each))

@@ -12,6 +12,7 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from foreshore.adapter import temporary
 from foreshore.adapter.client import Completed, CopyIn, CopyOut, EmptyQuery, Execution, Notice
 from foreshore.adapter.coordinator import CatalogChange, Coordinator
 from foreshore.adapter.environment_values import EnvironmentValues
@@ -39,7 +40,7 @@ from foreshore.errors import (
     QueryCanceled,
     SyntaxError_,
 )
-from foreshore.ids import GlobalId
+from foreshore.ids import GlobalId, temporary_schema
 from foreshore.sql.parse import parse
 from foreshore.sql.plan import (
     Commit,
@@ -115,6 +116,11 @@ class Session:
         return self.variables["timezone"]
 
     @property
+    def temporary_schema(self) -> str:
+        """The name, and the id, of the schema of the session's temporary objects."""
+        return temporary_schema(self.pid)
+
+    @property
     def database(self) -> str:
         """The session's database."""
         return self.variables["database"]
@@ -184,6 +190,7 @@ class Session:
             return
         try:
             if transaction.has_effects:
+                temporary.before_commit(self)
                 with self.interrupts.sheltered():
                     await self._commit_effects(transaction)
         except BaseException:

@@ -75,6 +75,7 @@ class SessionPlanner:
             self.search_path(),
             arranged,
             inline_materialized,
+            temporary=self._session.temporary_schema,
         )
 
     def search_path(self) -> tuple[str, ...]:
@@ -83,7 +84,11 @@ class SessionPlanner:
         known_state, known_version, path = self._path
         if known_state is not state or known_version != session.variables.version:
             path = effective_path(
-                state, session.database, session.role.name, session.variables["search_path"]
+                state,
+                session.database,
+                session.role.name,
+                session.variables["search_path"],
+                session.temporary_schema,
             )
             self._path = (state, session.variables.version, path)
         return path
@@ -91,9 +96,10 @@ class SessionPlanner:
     def basis(self) -> Basis:
         """Return what a plan made now would rest on."""
         transaction, version = self._session.transaction, self._session.variables.version
+        seen = self.state.seen_with(self._session.temporary_schema)
         if transaction is not None and transaction.has_effects:
-            return Basis(self.state, version, _NOTHING, True)
-        return Basis(self.state, version, self._coordinator.arranged(self._session.cluster))
+            return Basis(seen, version, _NOTHING, True)
+        return Basis(seen, version, self._coordinator.arranged(self._session.cluster))
 
     def prepare(self, prepared: Prepared) -> None:
         """Make the plan of a statement, or keep the one it has if that is still good."""

@@ -1,9 +1,9 @@
 """Prepared statements and portals: what a session keeps between the messages about one query.
 
 A `Prepared` keeps its text's syntax tree and the plan, made once. The plan stays good while what it
-was made from does: the catalog's state, the variables that names and constants depend on, and which
-relations have an index. When one of these changes it is made anew at the next use; a result whose
-columns then differ is refused, as clients rely on what they were told.
+was made from does: what the session sees of the catalog, the variables that names and constants
+depend on, and which relations have an index. When one of these changes it is made anew at the next
+use; a result whose columns then differ is refused, as clients rely on what they were told.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from foreshore.adapter.peek_plan import PeekPlan
 from foreshore.adapter.result import Selected
 from foreshore.adapter.values import Template
-from foreshore.catalog.state import State
+from foreshore.catalog.state import Part
 from foreshore.ids import GlobalId
 from foreshore.sql.parse import Statement as Syntax
 from foreshore.sql.plan import Plan
@@ -23,7 +23,7 @@ from foreshore.types import Datum, RelationDesc, SqlType
 class Basis:
     """What a plan was made from; compared by identity where that is cheap and enough."""
 
-    state: State
+    seen: tuple[Part, Part | None]  # of the catalog: other sessions' temporary objects are not
     variables: int  # the session's version of them
     arranged: frozenset[GlobalId]
     inline: bool = (
@@ -33,7 +33,7 @@ class Basis:
     def is_still(self, other: "Basis") -> bool:
         """Whether a plan from this basis is good on `other`."""
         return (
-            self.state is other.state
+            self.seen == other.seen
             and self.variables == other.variables
             and self.arranged is other.arranged
             and self.inline == other.inline

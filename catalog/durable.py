@@ -1,5 +1,8 @@
 """The catalog's shard: one row for each object, and what one version differs from the next by.
 
+Temporary objects have none: they end with the process at the latest, and the next one knows nothing
+of them.
+
 A row is (collection, id, value), its value the object as JSON, so that any tool which reads the
 shard can read the catalog. The row `("format", "", "1")` names the encoding; `migrate` brings an
 older one up to date before anything is decoded. Counters of allotted ids are rows as well.
@@ -10,7 +13,7 @@ from collections.abc import Iterable
 import msgspec
 import pyarrow as pa
 
-from foreshore.catalog.item import OBJECTS, Object
+from foreshore.catalog.item import OBJECTS, Item, Object, Schema
 from foreshore.catalog.state import State, empty, is_system, with_allotted, with_objects
 from foreshore.errors import DataCorrupted
 from foreshore.ids import GlobalId
@@ -32,21 +35,26 @@ Row = tuple[str, str, str]
 _TYPES = {type.collection: type for type in OBJECTS}
 
 
-def rows_of(state: State) -> set[Row]:
-    """Return the rows that stand for `state`."""
+def rows_of(state: State, known: State | None = None) -> set[Row]:
+    """Return the rows that stand for `state`, but for objects that are the same in `known`."""
     rows = {("format", "", str(FORMAT))}
     rows.update(("allotted", space, str(number)) for space, number in state.allotted.items())
+    same = known.objects if known is not None else {}
     rows.update(
         (each.collection, id, msgspec.json.encode(each).decode())
         for id, each in state.objects.items()
-        if not is_system(id)
+        if same.get(id) is not each and _is_durable(each)
     )
     return rows
 
 
+def _is_durable(each: Object) -> bool:
+    return not is_system(each.id) and not (isinstance(each, Schema | Item) and each.temporary)
+
+
 def difference(old: State | None, new: State, time: Timestamp) -> pa.Table:
     """Return the updates at `time` that turn the rows of `old` (None: nothing) into `new`'s."""
-    before, after = rows_of(old) if old is not None else set(), rows_of(new)
+    before, after = rows_of(old, new) if old is not None else set(), rows_of(new, old)
     gone, come = sorted(before - after), sorted(after - before)
     rows = [*gone, *come]
     columns = [[row[i] for row in rows] for i in range(3)]

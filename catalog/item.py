@@ -10,10 +10,11 @@ from typing import Literal as OneOf
 
 import msgspec
 
-from foreshore.ids import GlobalId
+from foreshore.ids import GlobalId, is_temporary
 from foreshore.types import SqlType
 
 ItemType = OneOf["table", "view", "materialized view", "index", "sequence"]
+OnCommit = OneOf["delete rows", "drop"]
 
 
 Binding: TypeAlias = tuple[tuple[str, str, str], GlobalId]
@@ -60,6 +61,11 @@ class Schema(Described, frozen=True):
     database: str | None  # the database's id
     name: str
     owner: str
+
+    @property
+    def temporary(self) -> bool:
+        """Whether it is a session's own and ends with it."""
+        return is_temporary(self.id)
 
 
 class Cluster(Described, frozen=True):
@@ -155,6 +161,14 @@ class Item(Described, frozen=True):
     # Of a sequence: how often it was restarted, and the column that it goes with.
     generation: int | msgspec.UnsetType = msgspec.UNSET
     owned_by: OwnedBy | msgspec.UnsetType = msgspec.UNSET
+
+    # Of a temporary table: what goes whenever its session commits, its rows or all of it.
+    on_commit: OnCommit | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def temporary(self) -> bool:
+        """Whether it is a session's own and ends with it; then it is never written down."""
+        return is_temporary(self.schema)
 
     @property
     def kind(self) -> str:

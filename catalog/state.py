@@ -15,6 +15,8 @@ from foreshore.catalog.item import Cluster, Database, Item, Object, Replica, Rol
 from foreshore.errors import InternalError
 from foreshore.ids import GlobalId, number_of
 
+PERMANENT = ""
+
 O = TypeVar("O", bound=Object)  # noqa: E741 - an object of any one collection
 
 # Schemas of the system; their items are builtin and not in the shard.
@@ -30,6 +32,17 @@ SYSTEM_SCHEMAS = tuple(
 FIRST_USER_OID = 16_384
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Part:
+    """A part of the catalog that changes on its own, and is another value whenever it does.
+
+    There is one of each temporary schema, under its id, with the ids of its items; and one of all
+    permanent objects. So whoever relies on what one session sees can tell when that has changed.
+    """
+
+    items: frozenset[str] = frozenset()
+
+
 @dataclass(frozen=True, slots=True)
 class State:
     """All objects at one version."""
@@ -41,6 +54,7 @@ class State:
     )  # (space, parent's id, name) -> id
     dependents: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
     allotted: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    parts: Mapping[str, Part] = field(default_factory=lambda: MappingProxyType({PERMANENT: Part()}))
 
     def get(self, id: str) -> Object | None:
         """Return the object `id`, or None."""
@@ -118,6 +132,17 @@ class State:
         assert isinstance(found, type), found
         return found
 
+    # --- by session ----------------------------------------------------------------------------
+
+    def seen_with(self, temporary: str) -> tuple[Part, Part | None]:
+        """Return what a session sees whose temporary schema has the id `temporary`."""
+        return (self.parts[PERMANENT], self.parts.get(temporary))
+
+    def temporary_items(self, schema: str) -> list[Item]:
+        """Return the items of the temporary schema with id `schema`, if there is one."""
+        part = self.parts.get(schema)
+        return [] if part is None else [self.item(id) for id in part.items]
+
     # --- by relation ---------------------------------------------------------------------------
 
     def indexes_on(self, id: str) -> list[Item]:
@@ -166,6 +191,11 @@ class State:
                     if not need.startswith("s"):
                         assert need in self.objects, f"{id} depends on the missing {need}"
                         assert id in self.dependents[need], (id, need)
+        temporary: dict[str, set[str]] = {id: set() for id in self.parts}
+        for item in self.all(Item):
+            if item.temporary:
+                temporary[item.schema].add(item.id)
+        assert temporary == {id: part.items for id, part in self.parts.items()}, temporary
         assert len(self.names) == len(self.objects), "two objects share a name, or a name is stale"
         for used, ids in self.dependents.items():
             for id in ids:
@@ -212,7 +242,34 @@ def with_objects(state: State, changes: Mapping[str, Object | None]) -> State:
             if isinstance(new, Item):
                 for used in new.depends_on:
                     dependents[used] = dependents.get(used, frozenset()) | {id}
-    return State(state.version + 1, objects, names, dependents, state.allotted)
+    return State(
+        state.version + 1, objects, names, dependents, state.allotted, _parts(state, changes)
+    )
+
+
+def _parts(state: State, changes: Mapping[str, Object | None]) -> dict[str, Part]:
+    """Return the parts of what `state` becomes by `changes`."""
+    parts = dict(state.parts)
+    for id, new in changes.items():
+        for each in (state.objects.get(id), new):
+            if each is None:
+                continue
+            part = _part_of(each)
+            items = parts[part].items if part in parts else frozenset()
+            if isinstance(each, Item) and part != PERMANENT:
+                items = items - {id} if new is None else items | {id}
+            parts[part] = Part(items)
+    for id, new in changes.items():
+        if new is None:
+            parts.pop(id, None)
+    return parts
+
+
+def _part_of(each: Object) -> str:
+    """Return the part of the catalog of which `each` is."""
+    if isinstance(each, Item) and each.temporary:
+        return each.schema
+    return each.id if isinstance(each, Schema) and each.temporary else PERMANENT
 
 
 def with_allotted(state: State, space: str, number: int) -> State:
@@ -223,6 +280,7 @@ def with_allotted(state: State, space: str, number: int) -> State:
         state.names,
         state.dependents,
         {**state.allotted, space: number},
+        state.parts,
     )
 
 

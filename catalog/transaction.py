@@ -21,6 +21,7 @@ from foreshore.catalog.item import (
     KnownColumn,
     NamedConstraint,
     Object,
+    OnCommit,
     OwnedBy,
     Replica,
     Role,
@@ -106,6 +107,19 @@ class Transaction:
             raise DuplicateSchema(f'schema "{name}" already exists')
         return self._put(Schema(f"n{self.allot('n')}", self.allot("oid"), database, name, owner))
 
+    def temporary_schema(self, id: str, database: str, owner: str) -> Schema:
+        """Return the temporary schema `id`, a new one in `database` if there is none yet."""
+        found = self.state.get(id)
+        if found is None:
+            found = self._put(Schema(id, self.allot("oid"), database, id, owner))
+        assert isinstance(found, Schema), found
+        return found
+
+    def drop_temporary(self, schema: str) -> None:
+        """Drop the temporary schema with id `schema` and all that is in it."""
+        items = self.state.parts[schema].items
+        self.state = with_objects(self.state, dict.fromkeys((*items, schema)))
+
     def create_cluster(
         self,
         name: str,
@@ -164,6 +178,7 @@ class Transaction:
         constraints: Sequence[tuple[str, bool]] = (),
         retain_ms: int | None = None,
         owned_by: OwnedBy | None = None,
+        on_commit: OnCommit | None = None,
     ) -> Item:
         """Create an item under an id from `allot_item`.
 
@@ -189,6 +204,7 @@ class Transaction:
                 constraints=self._named_constraints(constraints, ()),
                 retain_ms=msgspec.UNSET if retain_ms is None else retain_ms,
                 owned_by=owned_by or msgspec.UNSET,
+                on_commit=on_commit or msgspec.UNSET,
             )
         )
 
@@ -327,7 +343,7 @@ class Transaction:
         return self._put(msgspec.structs.replace(item, column_comments=comments or msgspec.UNSET))
 
     def _refuse_system(self, target: Object) -> None:
-        if is_system(target.id):
+        if _is_required(target):
             raise InsufficientPrivilege(
                 f"permission denied: {target.name} is a system {target.kind}"
             )
@@ -356,7 +372,7 @@ class Transaction:
                 for schema in self.state.children(target.id):
                     asked |= {schema.id, *(item.id for item in self.state.children(schema.id))}
         for target in targets:
-            if is_system(target.id):
+            if _is_required(target):
                 raise InsufficientPrivilege(
                     f"cannot drop {target.kind} {target.name} because it is required by the "
                     "database system",
@@ -421,6 +437,11 @@ class Transaction:
     def _put(self, each: O) -> O:
         self.state = with_objects(self.state, {each.id: each})
         return each
+
+
+def _is_required(target: Object) -> bool:
+    """Whether an object is not for users to change: the system's, or a session's own schema."""
+    return is_system(target.id) or (isinstance(target, Schema) and target.temporary)
 
 
 def refuse_system_name(name: str, kind: str) -> None:

@@ -12,6 +12,7 @@ GlobalId = NewType("GlobalId", str)
 
 IdSpace = Literal["u", "s", "t"]
 
+_TEMPORARY = "pg_temp_"
 _FORM = re.compile(r"[ust](0|[1-9][0-9]*)\Z")
 
 
@@ -36,6 +37,16 @@ def number_of(id: GlobalId) -> int:
 def is_user(id: GlobalId) -> bool:
     """Whether a user's statement made the collection."""
     return id.startswith("u")
+
+
+def temporary_schema(session: int) -> str:
+    """Return what the schema of a session's temporary objects is called; its id is the same."""
+    return f"{_TEMPORARY}{session}"
+
+
+def is_temporary(schema: str) -> bool:
+    """Whether a schema, by its id or its name, is one of temporary objects."""
+    return schema.startswith(_TEMPORARY)
 
 
 def is_transient(id: GlobalId) -> bool:

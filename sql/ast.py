@@ -621,6 +621,9 @@ class ConstraintDefinition(Syntax):
     text_at: int = 0
 
 
+OnCommit: TypeAlias = OneOf["preserve rows", "delete rows", "drop"]
+
+
 class CreateTableStatement(Syntax):
     """CREATE TABLE."""
 
@@ -629,6 +632,8 @@ class CreateTableStatement(Syntax):
     constraints: tuple[ConstraintDefinition, ...]
     if_not_exists: bool
     retain: "Retain | None" = None
+    temporary: bool = False
+    on_commit: OnCommit | None = None
 
 
 class CreateTableAsStatement(Syntax):
@@ -639,6 +644,8 @@ class CreateTableAsStatement(Syntax):
     query: Query
     with_data: bool
     if_not_exists: bool
+    temporary: bool = False
+    on_commit: OnCommit | None = None
 
 
 class AddConstraint(Syntax):
@@ -721,6 +728,7 @@ class CreateSequenceStatement(Syntax):
     name: TableRef
     options: SequenceOptions
     if_not_exists: bool
+    temporary: bool = False
 
 
 class AlterSequenceStatement(Syntax):
@@ -744,6 +752,7 @@ class CreateViewStatement(Syntax):
     at: int
     end: int
     retain: "Retain | None" = None
+    temporary: bool = False
 
 
 class CreateIndexStatement(Syntax):

@@ -65,8 +65,12 @@ class CatalogReader(Protocol):
         """Return the item bound to `id`."""
         ...
 
-    def resolve_new(self, parts: tuple[str, ...]) -> Name:
-        """Return the full name under which a new item would be created; its schema must exist."""
+    def resolve_new(self, parts: tuple[str, ...], *, temporary: bool = False) -> Name:
+        """Return the full name under which a new item would be created, `temporary` or not.
+
+        Its schema must exist, but for that of the session's temporary items. Raises
+        InvalidTableDefinition where the name's schema is not of that sort.
+        """
         ...
 
     def is_taken(self, name: Name) -> bool:

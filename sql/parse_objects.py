@@ -43,21 +43,26 @@ class ObjectParser(TableParser):
         """Parse CREATE."""
         at = self.expect("create").start
         or_replace = self.accept("or", "replace")
-        if self.at_word("temporary", "temp", "local", "global", "unlogged"):
-            self.unsupported("CREATE TEMPORARY or UNLOGGED")
+        if self.at_word("unlogged"):
+            self.unsupported("CREATE UNLOGGED")
+        if temporary := self._temporary():
+            if self.at_word("recursive"):
+                self.unsupported("CREATE RECURSIVE VIEW")
+            if not self.at_word("view") and (or_replace or not self.at_word("table", "sequence")):
+                self.fail()
         if self.accept("materialized"):
             self.expect("view")
             return self._create_view(or_replace, materialized=True)
         if self.accept("view"):
-            return self._create_view(or_replace, materialized=False)
+            return self._create_view(or_replace, materialized=False, temporary=temporary)
         if or_replace:
             if self.at_word("function", "procedure", "rule", "trigger", "aggregate", "language"):
                 self.unsupported(f"CREATE {self.token.value.upper()}")
             self.fail()
         if self.accept("table"):
-            return self._create_table()
+            return self._create_table(temporary)
         if self.accept("sequence"):
-            return self._create_sequence()
+            return self._create_sequence(temporary)
         if self.at_word("unique") and self.peek().value == "index":
             self.unsupported("a unique index")
         if self.at_words("default", "index"):
@@ -87,7 +92,17 @@ class ObjectParser(TableParser):
             self.unsupported(f"CREATE {kind.upper()} with options")
         return ast.CreateNamespaceStatement(kind, name, if_not_exists, at)
 
-    def _create_view(self, or_replace: bool, *, materialized: bool) -> ast.StatementSyntax:
+    def _temporary(self) -> bool:
+        """Parse `[[LOCAL | GLOBAL] TEMP[ORARY]]`; return whether it was there."""
+        scoped = self.accept("local") or self.accept("global")
+        found = self.accept("temporary") or self.accept("temp")
+        if scoped and not found:
+            self.fail()
+        return found
+
+    def _create_view(
+        self, or_replace: bool, *, materialized: bool, temporary: bool = False
+    ) -> ast.StatementSyntax:
         if_not_exists = self._if_not_exists()
         name = self.table_name()
         columns = self.in_parentheses(self.name) if self.at_symbol("(") else ()
@@ -107,7 +122,17 @@ class ObjectParser(TableParser):
             if self.at_word("with"):
                 self.unsupported("WITH NO DATA or CHECK OPTION")
         return ast.CreateViewStatement(
-            name, columns, query, materialized, cluster, or_replace, if_not_exists, at, end, retain
+            name,
+            columns,
+            query,
+            materialized,
+            cluster,
+            or_replace,
+            if_not_exists,
+            at,
+            end,
+            retain,
+            temporary,
         )
 
     def _in_cluster(self) -> str | None:

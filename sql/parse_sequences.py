@@ -13,10 +13,10 @@ _OPTIONS = ("as", "increment", "minvalue", "maxvalue", "start", "restart", "cach
 class SequenceParser(QueryParser):
     """Parses CREATE SEQUENCE and ALTER SEQUENCE, and the options of an identity column."""
 
-    def _create_sequence(self) -> ast.StatementSyntax:
+    def _create_sequence(self, temporary: bool) -> ast.StatementSyntax:
         if_not_exists = self.accept("if", "not", "exists")
         return ast.CreateSequenceStatement(
-            self.table_name(), self._sequence_options(), if_not_exists
+            self.table_name(), self._sequence_options(), if_not_exists, temporary
         )
 
     def _sequence_options(self) -> ast.SequenceOptions:

@@ -87,11 +87,11 @@ class StatementParser(ChangeParser, SubscribeParser):
         if select is None or select.into is None:
             return statement
         into, select.into = select.into, None
-        if into.temporary:
-            self.unsupported("a temporary table", into.name.at)
         if statement.as_of is not None:
             self.unsupported("AS OF with INTO", into.name.at)
-        return ast.CreateTableAsStatement(into.name, (), statement.query, True, False)
+        return ast.CreateTableAsStatement(
+            into.name, (), statement.query, True, False, into.temporary
+        )
 
     def _select_statement(self) -> ast.SelectStatement:
         query = self.query()

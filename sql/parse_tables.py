@@ -19,11 +19,11 @@ class TableParser(SequenceParser):
     def _if_not_exists(self) -> bool:
         return self.accept("if", "not", "exists")
 
-    def _create_table(self) -> ast.StatementSyntax:
+    def _create_table(self, temporary: bool) -> ast.StatementSyntax:
         if_not_exists = self._if_not_exists()
         name = self.table_name()
-        if self.at_word("as") or (self.at_symbol("(") and self._names_then_as()):
-            return self._create_table_as(name, if_not_exists)
+        if self.at_word("as", "on") or (self.at_symbol("(") and self._names_then_as()):
+            return self._create_table_as(name, if_not_exists, temporary)
         if self.at_words("partition", "of") or self.at_word("of"):
             self.unsupported("CREATE TABLE OF")
         columns: list[ast.ColumnDefinition] = []
@@ -44,11 +44,23 @@ class TableParser(SequenceParser):
             # How full to leave pages that we do not have.
             self.advance()
             self._options()
-        if self.at_word("inherits", "partition", "using", "with", "without", "on", "tablespace"):
+        on_commit = self._on_commit()
+        if self.at_word("inherits", "partition", "using", "with", "without", "tablespace"):
             self.unsupported(f"CREATE TABLE ... {self.token.value.upper()}")
         return ast.CreateTableStatement(
-            name, tuple(columns), tuple(constraints), if_not_exists, retain
+            name, tuple(columns), tuple(constraints), if_not_exists, retain, temporary, on_commit
         )
+
+    def _on_commit(self) -> ast.OnCommit | None:
+        if not self.accept("on", "commit"):
+            return None
+        if self.accept("drop"):
+            return "drop"
+        preserve = self.accept("preserve")
+        if not preserve:
+            self.expect("delete")
+        self.expect("rows")
+        return "preserve rows" if preserve else "delete rows"
 
     def _retention(self) -> ast.Retain | None:
         """Parse `WITH (RETAIN HISTORY [=] FOR 'interval')`, if it is there."""
@@ -65,8 +77,11 @@ class TableParser(SequenceParser):
         at = self.token.start
         return ast.Retain(self.string(), at)
 
-    def _create_table_as(self, name: ast.TableRef, if_not_exists: bool) -> ast.StatementSyntax:
+    def _create_table_as(
+        self, name: ast.TableRef, if_not_exists: bool, temporary: bool
+    ) -> ast.StatementSyntax:
         columns = self.in_parentheses(self.name) if self.at_symbol("(") else ()
+        on_commit = self._on_commit()
         self.expect("as")
         if self.at_word("execute"):
             self.unsupported("CREATE TABLE AS EXECUTE")
@@ -75,7 +90,9 @@ class TableParser(SequenceParser):
         if self.accept("with"):
             with_data = not self.accept("no")
             self.expect("data")
-        return ast.CreateTableAsStatement(name, columns, query, with_data, if_not_exists)
+        return ast.CreateTableAsStatement(
+            name, columns, query, with_data, if_not_exists, temporary, on_commit
+        )
 
     def _names_then_as(self) -> bool:
         ahead = 1
@@ -84,7 +101,7 @@ class TableParser(SequenceParser):
         return (
             self.peek(ahead).kind in (WORD, QUOTED)
             and self.peek(ahead + 1).value == ")"
-            and self.peek(ahead + 2).value == "as"
+            and self.peek(ahead + 2).value in ("as", "on")
         )
 
     def _column(

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from foreshore.constraint import Constraint
 from foreshore.expr.ir import Finishing, OrderKey, Relation, Scalar
-from foreshore.ids import GlobalId
+from foreshore.ids import GlobalId, is_temporary
 from foreshore.sequence import Generated, Sequence
 from foreshore.sql.keywords import quote_identifier
 from foreshore.types import TEXT, ColumnType, RelationDesc, SqlType
@@ -40,6 +40,11 @@ class Name:
     database: str | None
     schema: str | None
     item: str
+
+    @property
+    def temporary(self) -> bool:
+        """Whether it is in the schema of a session's temporary items."""
+        return is_temporary(self.schema or "")
 
     def dotted(self) -> str:
         """Return the name as SQL has it, its parts quoted where they need it."""
@@ -315,6 +320,7 @@ class CreateTable:
     sequences: tuple[OwnSequence, ...] = ()
     depends_on: frozenset[GlobalId] = frozenset()  # sequences
     retain_ms: int | None = None  # how far back it stays readable; None: as far as everything
+    on_commit: OneOf["delete rows", "drop"] | None = None  # what goes whenever the session commits
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,6 +362,7 @@ class CreateView:
     if_not_exists: bool
     depends_on: frozenset[GlobalId]
     sql: str
+    notices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -231,6 +231,7 @@ define(
         JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
         WHERE c.relname = $2
           AND CASE WHEN $1 IS NULL THEN n.nspname = ANY (current_schemas(true))
+                   WHEN $1 = 'pg_temp' THEN n.oid = pg_my_temp_schema()
                    ELSE n.nspname = $1 END
         ORDER BY array_position(current_schemas(true), n.nspname) LIMIT 1)""",
 )
@@ -385,12 +386,18 @@ define(
 
 # --- visibility and privileges -----------------------------------------------------------------
 
+# Of the relations of one name, the one whose schema is the first in the path.
+_VISIBLE = """
+    SELECT DISTINCT ON (v.relname) v.oid FROM pg_catalog.pg_class v
+    JOIN pg_catalog.pg_namespace s ON s.oid = v.relnamespace
+    WHERE s.nspname = ANY (current_schemas(true))
+    ORDER BY v.relname, array_position(current_schemas(true), s.nspname)"""
+
 define(
     "pg_table_is_visible",
     "oid",
     BOOL,
-    """(SELECT n.nspname = ANY (current_schemas(true)) FROM pg_catalog.pg_class c
-        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = $1)""",
+    f"""(SELECT c.oid IN ({_VISIBLE}) FROM pg_catalog.pg_class c WHERE c.oid = $1)""",
 )
 define(
     "pg_type_is_visible",
@@ -416,8 +423,15 @@ define(
 for _definition in privilege_functions():
     define(*_definition)
 define("pg_is_in_recovery", "", BOOL, "false")
-define("pg_is_other_temp_schema", "oid", BOOL, "false")
-define("pg_my_temp_schema", "", OID, "0::oid")
+define(
+    "pg_is_other_temp_schema",
+    "oid",
+    BOOL,
+    """CASE WHEN $1 IS NOT NULL THEN EXISTS (
+        SELECT 1 FROM pg_catalog.pg_namespace n
+        WHERE n.oid = $1 AND starts_with(n.nspname::text, 'pg_temp_')
+          AND n.oid <> pg_my_temp_schema()) END""",
+)
 define("pg_relation_is_publishable", "regclass", BOOL, "false")
 define("row_security_active", "oid", BOOL, "false")
 define(
@@ -472,7 +486,7 @@ define(
     "_regclass_name",
     "oid",
     TEXT,
-    """coalesce((SELECT CASE WHEN n.nspname = ANY (current_schemas(true)) THEN ''
+    f"""coalesce((SELECT CASE WHEN c.oid IN ({_VISIBLE}) THEN ''
                        ELSE quote_ident(n.nspname) || '.' END || quote_ident(c.relname)
         FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
         WHERE c.oid = $1), CASE WHEN $1 = 0 THEN '-' ELSE $1::text END)""",

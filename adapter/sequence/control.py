@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from foreshore.adapter import temporary
 from foreshore.adapter.client import Completed
 from foreshore.adapter.result import BatchSource, Outcome, Selected
 from foreshore.adapter.sequence.times import value_of
@@ -216,6 +217,8 @@ async def discard(session: "Session", plan: Discard, *, alone: bool) -> Complete
         else:
             for prepared in session.statements.values():
                 prepared.basis = None
+    if plan.what in ("all", "temp"):
+        temporary.discard(session)
     if plan.what in ("all", "sequences"):
         session.numbers.clear()
         session.last_sequence = None

@@ -97,6 +97,7 @@ def add_table(session: "Session", plan: CreateTable) -> GlobalId:
     change = session.catalog_change()
     id = change.allot_item()
     schema = _schema(session, plan.name)
+    on_commit = plan.on_commit
     if plan.sequences:
         plan = with_sequences(session, id, plan)
     change.create_item(
@@ -109,6 +110,7 @@ def add_table(session: "Session", plan: CreateTable) -> GlobalId:
         plan.depends_on,
         constraints=named_constraints(plan),
         retain_ms=plan.retain_ms,
+        on_commit=on_commit,
     )
     session.begin().planned[id] = planned_table(plan)
     return id
@@ -142,6 +144,8 @@ def named_constraints(plan: CreateTable) -> list[tuple[str, bool]]:
 
 def create_view(session: "Session", plan: CreateView) -> Completed:
     """Run CREATE VIEW."""
+    for notice in plan.notices:
+        session.notice(notice)
     change = session.catalog_change()
     schema = _schema(session, plan.name)
     old = _make_room(session, schema, plan.name.item, "view") if plan.or_replace else None
@@ -275,6 +279,13 @@ def _skip(session: "Session", if_not_exists: bool, error: DuplicateObject | Exce
 
 
 def _schema(session: "Session", name: Name) -> Schema:
+    """Return the schema of a new item; that of temporary ones is made with the first of them."""
+    if name.temporary and name.schema is not None:
+        change = session.catalog_change()
+        database = change.state.database(name.database or session.database)
+        if database is None:
+            raise InvalidCatalogName(f'database "{name.database}" does not exist')
+        return change.temporary_schema(name.schema, database.id, session.role.id)
     reader = session.planner.reader()
     found = reader.schema(name.database or session.database, name.schema or "")
     if found is None:

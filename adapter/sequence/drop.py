@@ -1,6 +1,7 @@
 """DROP, ALTER ... RENAME and RETAIN HISTORY, SHOW CREATE: objects found by name and kind."""
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from foreshore.adapter.result import BatchSource, Selected
 from foreshore.adapter.sequence.number_sequences import refuse_parts, undefault
 from foreshore.catalog.builtin.relation import Builtin
 from foreshore.catalog.item import Cluster, Database, Item, Object, Replica, Schema
+from foreshore.catalog.transaction import Dropped
 from foreshore.catalog.transaction import Transaction as CatalogTransaction
 from foreshore.errors import (
     DatabaseError,
@@ -59,11 +61,7 @@ def drop(session: "Session", plan: Drop) -> Completed:
         noun=lambda each: describe(session, each),
         undefault=lambda table, sequence: undefault(session, table, sequence, plan.cascade),
     )
-    transaction = session.begin()
-    for each in dropped.objects:
-        if isinstance(each, Item):
-            transaction.writes.pop(each.id, None)
-            transaction.planned.pop(each.id, None)
+    _forget(session, dropped)
     if len(dropped.cascaded) == 1:
         session.notice(f"drop cascades to {dropped.cascaded[0]}")
     elif dropped.cascaded:
@@ -72,6 +70,27 @@ def drop(session: "Session", plan: Drop) -> Completed:
             detail="\n".join(f"drop cascades to {each}" for each in dropped.cascaded),
         )
     return Completed(f"DROP {plan.kind.upper()}")
+
+
+def drop_quietly(session: "Session", items: Sequence[Item]) -> None:
+    """Drop items and all that depends on them, and tell the client nothing of it."""
+    dropped = session.catalog_change().drop(
+        items,
+        cascade=True,
+        describe=lambda each: each.name,
+        noun=lambda each: each.name,
+        undefault=lambda table, sequence: undefault(session, table, sequence, True),
+    )
+    _forget(session, dropped)
+
+
+def _forget(session: "Session", dropped: Dropped) -> None:
+    """Let the transaction write nothing to what it has dropped."""
+    transaction = session.begin()
+    for each in dropped.objects:
+        if isinstance(each, Item):
+            transaction.unwrite(each.id)
+            transaction.planned.pop(each.id, None)
 
 
 def rename(session: "Session", plan: Rename) -> Completed:
@@ -212,7 +231,7 @@ def _tick_interval(cluster: Cluster) -> str:
 # How an item's statement begins, in the one form in which the planner writes it.
 _NAME = r'(?:"(?:[^"]|"")*"|[^\s".,()]+)'
 _FULL_NAME = rf"{_NAME}(?:\.{_NAME}){{2}}"
-_HEAD = re.compile(rf"\A(?P<create>CREATE (?:TABLE|VIEW|SEQUENCE)) {_FULL_NAME}")
+_HEAD = re.compile(rf"\A(?P<create>CREATE (?P<kind>TABLE|VIEW|SEQUENCE)) {_FULL_NAME}")
 _MATERIALIZED_HEAD = re.compile(
     rf"\A(?P<create>CREATE MATERIALIZED VIEW) {_FULL_NAME}"
     rf"(?P<columns>(?: \({_NAME}(?:, {_NAME})*\))?)(?: IN CLUSTER {_NAME})? AS "
@@ -238,6 +257,14 @@ def present_sql(session: "Session", item: Item) -> str:
         sql = _INDEX_HEAD.sub(lambda m: f"{m['create']} {name}{cluster} ON ", sql, count=1)
         return sql + options
     name = dotted(state.full_name(item))
+    if item.temporary:
+        name = quote_identifier(item.name)
+        on_commit = f" ON COMMIT {item.on_commit.upper()}" if item.on_commit else ""
+        return (
+            _HEAD.sub(lambda m: f"CREATE TEMPORARY {m['kind']} {name}", sql, count=1)
+            + options
+            + on_commit
+        )
     if item.kind == "materialized view":
         return _MATERIALIZED_HEAD.sub(
             lambda m: f"{m['create']} {name}{m['columns']}{cluster}{options} AS ", sql, count=1

@@ -39,7 +39,7 @@ def _relations(
     world: World, builtins: tuple[Builtin, ...]
 ) -> Iterator[tuple[str, str, str, RelationDesc, Item | None]]:
     """Yield schema, name, kind and description of what PostgreSQL lists: no materialized views."""
-    for item in world.items:
+    for item in world.own_items:
         if item.type in _TABLE_TYPES:
             yield world.name(item.schema), item.name, item.type, world.desc_of(item.id), item
     for builtin in builtins:
@@ -48,12 +48,12 @@ def _relations(
 
 
 def _tables(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
-    for schema, name, kind, _, _ in _relations(world, builtins):
+    for schema, name, kind, _, item in _relations(world, builtins):
         yield {
             "table_catalog": world.database,
             "table_schema": schema,
             "table_name": name,
-            "table_type": _TABLE_TYPES[kind],
+            "table_type": "LOCAL TEMPORARY" if item and item.temporary else _TABLE_TYPES[kind],
             "is_insertable_into": "YES" if kind == "table" and _is_user(schema) else "NO",
             "is_typed": "NO",
         }
@@ -108,7 +108,7 @@ def _identity(world: World, item: Item | None, column: str, position: int) -> Ro
 
 def _sequences(world: World) -> Iterator[Row]:
     """Yield the sequences, but for those of identity columns, which are parts of these."""
-    for item in world.items:
+    for item in world.own_items:
         if item.type == "sequence" and not (item.owned_by and item.owned_by.identity):
             found = world.sequence_of(item.id)
             yield {
@@ -177,7 +177,7 @@ def _schemata(world: World) -> Iterator[Row]:
 
 
 def _views(world: World) -> Iterator[Row]:
-    for item in world.items:
+    for item in world.own_items:
         if item.type == "view":
             yield {
                 "table_catalog": world.database,
@@ -207,7 +207,7 @@ def _constraint_names(world: World, item: Item, name: str) -> Row:
 
 def _table_constraints(world: World) -> Iterator[Row]:
     common = {"is_deferrable": "NO", "initially_deferred": "NO", "enforced": "YES"}
-    for item, named, constraint in world.constraints:
+    for item, named, constraint in world.own_constraints:
         row = {**_constraint_names(world, item, named.name), **common}
         if not isinstance(constraint, Unique):
             yield {**row, "constraint_type": "CHECK"}
@@ -216,7 +216,7 @@ def _table_constraints(world: World) -> Iterator[Row]:
         else:
             distinct = "YES" if constraint.nulls_distinct else "NO"
             yield {**row, "constraint_type": "UNIQUE", "nulls_distinct": distinct}
-    for item in world.items:
+    for item in world.own_items:
         if item.type == "table":
             for i, column in enumerate(world.desc_of(item.id).columns, 1):
                 if not column.nullable:
@@ -226,7 +226,7 @@ def _table_constraints(world: World) -> Iterator[Row]:
 
 
 def _key_column_usage(world: World) -> Iterator[Row]:
-    for item, named, constraint in world.constraints:
+    for item, named, constraint in world.own_constraints:
         if isinstance(constraint, Unique):
             for number, i in enumerate(constraint.columns, 1):
                 yield {
@@ -237,7 +237,7 @@ def _key_column_usage(world: World) -> Iterator[Row]:
 
 
 def _constraint_column_usage(world: World) -> Iterator[Row]:
-    for item, named, constraint in world.constraints:
+    for item, named, constraint in world.own_constraints:
         columns = (
             constraint.columns
             if isinstance(constraint, Unique)

@@ -74,7 +74,7 @@ def _class(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
             "relhasindex": bool(world.state.indexes_on(item.id))
             or any(each.has_index for each in item.constraints),
             "relchecks": sum(not each.has_index for each in item.constraints),
-            "relpersistence": "p",
+            "relpersistence": "t" if item.temporary else "p",
             "relkind": _RELKIND[item.type],
             "relnatts": len(world.index_key_of(item.id) if index else world.desc_of(item.id).names),
             "relhasrules": item.type in ("view", "materialized view"),
@@ -90,7 +90,7 @@ def _class(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
             "relam": BTREE_AM,
             "relfilenode": named.oid,
             "reltuples": -1.0,
-            "relpersistence": "p",
+            "relpersistence": "t" if item.temporary else "p",
             "relkind": "i",
             "relnatts": len(key.columns),
             "relispopulated": True,

@@ -118,6 +118,7 @@ class World:
     sizes: Sequence[StoredSize] = ()
     read_holds: Callable[[], Iterable[HeldBack]] = tuple
     replica_statuses: Sequence[ReplicaStatus] = ()
+    temporary: str = ""  # the id of the session's schema of temporary items
 
     @cached_property
     def schemas(self) -> dict[str, Schema]:
@@ -133,6 +134,19 @@ class World:
     def items(self) -> tuple[Item, ...]:
         """The items of the session's database."""
         return tuple(item for item in self.state.all(Item) if item.schema in self.schemas)
+
+    @cached_property
+    def own_items(self) -> tuple[Item, ...]:
+        """Those of them that are not temporary in another session."""
+        return tuple(item for item in self.items if self._is_own(item))
+
+    @cached_property
+    def own_constraints(self) -> tuple[tuple[Item, NamedConstraint, Constraint], ...]:
+        """The constraints of these."""
+        return tuple(each for each in self.constraints if self._is_own(each[0]))
+
+    def _is_own(self, item: Item) -> bool:
+        return not item.temporary or item.schema == self.temporary
 
     @cached_property
     def constraints(self) -> tuple[tuple[Item, NamedConstraint, Constraint], ...]:

@@ -48,6 +48,7 @@ from foreshore.types import (
     INT4,
     MZ_TIMESTAMP,
     NAME,
+    OID,
     TEXT,
     TIME_OF_DAY,
     TIMESTAMP,
@@ -76,6 +77,7 @@ _ENVIRONMENT: dict[str, Environment] = {
     "version": Environment("version", TEXT),
     "mz_version": Environment("mz_version", TEXT),
     "pg_backend_pid": Environment("pg_backend_pid", INT4),
+    "pg_my_temp_schema": Environment("pg_my_temp_schema", OID),
     "pg_advisory_unlock_all": Environment("pg_advisory_unlock_all", VOID),
 }
 _SQL_VALUE_CASTS = {

@@ -131,7 +131,9 @@ class ColumnBinder:
         """Let the column get a sequence; return its name."""
         if named is not None:
             with located(named.at):
-                name = self._planning.catalog.resolve_new(named.name)
+                name = self._planning.catalog.resolve_new(
+                    named.name, temporary=self._table.temporary
+                )
         else:
             name = self._free_name(column.name)
         identity = column.identity is not None

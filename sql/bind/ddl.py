@@ -86,7 +86,7 @@ def bind_create_view(
 ) -> CreateView | CreateMaterializedView:
     """Return the plan of CREATE VIEW or CREATE MATERIALIZED VIEW."""
     with located(statement.name.at):
-        name = planning.catalog.resolve_new(statement.name.name)
+        name = planning.catalog.resolve_new(statement.name.name, temporary=statement.temporary)
     planning.in_view = True
     planning.maintained = statement.materialized
     bound = bind_query(planning, statement.query, None)
@@ -100,6 +100,14 @@ def bind_create_view(
         if column in names[:i]:
             raise DuplicateColumn(f'column "{column}" specified more than once')
     query = plain_query(bound, names)
+    notices: tuple[str, ...] = ()
+    if any(planning.catalog.item(each).name.temporary for each in planning.depends_on):
+        if statement.materialized:
+            raise FeatureNotSupported("materialized views must not use temporary tables or views")
+        if not name.temporary:
+            notices = (f'view "{name.item}" will be a temporary view',)
+            with located(statement.name.at):
+                name = planning.catalog.resolve_new(statement.name.name, temporary=True)
     if statement.materialized:
         refuse_environment(query.relation, "a materialized view")
     _require_cluster(planning, statement.cluster)
@@ -122,7 +130,9 @@ def bind_create_view(
             sql,
             retention(statement.retain),
         )
-    return CreateView(name, query, statement.or_replace, statement.if_not_exists, depends_on, sql)
+    return CreateView(
+        name, query, statement.or_replace, statement.if_not_exists, depends_on, sql, notices
+    )
 
 
 def refuse_environment(relation: Relation, what: str) -> None:

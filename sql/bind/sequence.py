@@ -39,7 +39,7 @@ def bind_create_sequence(
 ) -> CreateSequence:
     """Return the plan of CREATE SEQUENCE."""
     with located(statement.name.at):
-        name = planning.catalog.resolve_new(statement.name.name)
+        name = planning.catalog.resolve_new(statement.name.name, temporary=statement.temporary)
     given = statement.options.given
     for option in ("sequence name", "restart"):
         if option in given:

@@ -1,6 +1,7 @@
 """SHOW objects: queries over mz_catalog, written in SQL and planned like any other."""
 
 from foreshore.errors import InvalidSchemaName, SyntaxError_
+from foreshore.ids import is_temporary
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import BoundQuery
 from foreshore.sql.bind.query import bind_query
@@ -61,7 +62,8 @@ def _schema(planning: Planning, within: tuple[str, ...]) -> str:
         catalog.resolve_new((*((database,) if len(within) == 2 else ()), name, "x"))
     else:
         system = ("pg_catalog", "mz_catalog", "mz_internal", "information_schema")
-        own = [schema for schema in catalog.search_path if schema not in system]
+        path = catalog.search_path
+        own = [each for each in path if each not in system and not is_temporary(each)]
         if not own:
             raise InvalidSchemaName("no schema has been selected")
         name, database = own[0], catalog.database

@@ -6,6 +6,7 @@ is an edit of that statement's syntax tree; the outcome is planned like any othe
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal as OneOf
 
 from foreshore.constraint import Check, Constraint, Unique
 from foreshore.errors import (
@@ -48,14 +49,24 @@ _NOT_STORED = frozenset(("record", "void", "unknown", "int2vector", "oidvector",
 def bind_create_table(planning: Planning, statement: ast.CreateTableStatement) -> CreateTable:
     """Return the plan of CREATE TABLE."""
     with located(statement.name.at):
-        name = planning.catalog.resolve_new(statement.name.name)
+        name = planning.catalog.resolve_new(statement.name.name, temporary=statement.temporary)
+    on_commit = bound_on_commit(name, statement.on_commit)
     primary = [each for each in statement.constraints if each.kind == "primary key"]
     with located(primary[1].at if len(primary) > 1 else 0):
         _refuse_two_primary_keys(name, statement.constraints)
     definition = _define(
         planning, name, statement.columns, statement.constraints, statement.if_not_exists
     )
-    return replace(definition, retain_ms=retention(statement.retain))
+    return replace(definition, retain_ms=retention(statement.retain), on_commit=on_commit)
+
+
+def bound_on_commit(
+    name: Name, on_commit: ast.OnCommit | None
+) -> OneOf["delete rows", "drop"] | None:
+    """Return what goes whenever the session commits; raises if the table is not temporary."""
+    if on_commit is not None and not name.temporary:
+        raise InvalidTableDefinition("ON COMMIT can only be used on temporary tables")
+    return None if on_commit == "preserve rows" else on_commit
 
 
 def _define(
@@ -88,6 +99,10 @@ def _define(
         defaults.append(default)
         null = " NOT NULL" if column.name in required else ""
         parts.append(f"{quote_identifier(column.name)} {format_type(type)}{null}{text}")
+    if not name.temporary and any(
+        planning.catalog.item(each).name.temporary for each in planning.depends_on
+    ):
+        raise FeatureNotSupported("a permanent table must not use a temporary sequence")
     names = tuple(c.name for c in definitions)
     bound = _constraints(planning, name, names, columns, constraints)
     parts += [_constraint_text(names, each) for each in bound]

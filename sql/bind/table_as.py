@@ -3,6 +3,8 @@
 The table is defined by the text of a CREATE TABLE, as every table is.
 """
 
+from dataclasses import replace
+
 from foreshore.errors import DuplicateColumn, SyntaxError_
 from foreshore.expr.ir import columns_of
 from foreshore.sql import ast
@@ -10,7 +12,7 @@ from foreshore.sql.bind.acting import split_calls
 from foreshore.sql.bind.bound_query import plain_relation
 from foreshore.sql.bind.query import bind_query
 from foreshore.sql.bind.result import lowered
-from foreshore.sql.bind.table import bind_create_table
+from foreshore.sql.bind.table import bind_create_table, bound_on_commit
 from foreshore.sql.keywords import quote_identifier
 from foreshore.sql.plan import CreateTableAs
 from foreshore.sql.planning import Planning, located
@@ -24,7 +26,8 @@ def bind_create_table_as(
     from foreshore.sql.parse import parse
 
     with located(statement.name.at):
-        name = planning.catalog.resolve_new(statement.name.name)
+        name = planning.catalog.resolve_new(statement.name.name, temporary=statement.temporary)
+    on_commit = bound_on_commit(name, statement.on_commit)
     bound = bind_query(planning, statement.query, None)
     if len(statement.columns) > len(bound.names):
         raise SyntaxError_("too many column names were specified")
@@ -42,4 +45,5 @@ def bind_create_table_as(
     (definition,) = parse(text)
     assert isinstance(definition.ast, ast.CreateTableStatement), text
     table = bind_create_table(Planning(planning.catalog, text), definition.ast)
+    table = replace(table, on_commit=on_commit)
     return CreateTableAs(table, lowered(source), over, statement.with_data, statement.if_not_exists)

@@ -72,10 +72,14 @@ class Parser(ExpressionParser):
         return items
 
     def _parse_into(self) -> exp.Into | None:
-        """Parse `INTO [TEMPORARY | TEMP | UNLOGGED] [TABLE] name`."""
+        """Parse `INTO [[LOCAL | GLOBAL] TEMP[ORARY] | UNLOGGED] [TABLE] name`."""
         if not self._take("into"):
             return None
-        temporary = self._take("temporary") or self._take("temp")
+        temporary = any(
+            self._take(*scope, word)
+            for word in ("temporary", "temp")
+            for scope in ((), ("local",), ("global",))
+        )
         if not temporary and self._word("unlogged"):
             self.unsupported("an unlogged table", self._curr.start)
         self._take("table")

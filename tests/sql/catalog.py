@@ -20,7 +20,7 @@ class TestCatalog:
 
     def __init__(self, *statements: str) -> None:
         self.items: dict[tuple[str, str], ItemView] = {}
-        self.schemas = {"public", "other", *SYSTEM}
+        self.schemas = {"public", "other", "pg_temp_1", *SYSTEM}
         for statement in statements:
             self.run(statement)
 
@@ -76,10 +76,10 @@ class TestCatalog:
         """Return the item of that id."""
         return next(item for item in self.items.values() if item.id == id)
 
-    def resolve_new(self, parts: tuple[str, ...]) -> Name:
+    def resolve_new(self, parts: tuple[str, ...], *, temporary: bool = False) -> Name:
         """Return the name under which an item would be made."""
         *qualifier, item = parts
-        schema = qualifier[-1] if qualifier else "public"
+        schema = qualifier[-1] if qualifier else "pg_temp_1" if temporary else "public"
         if schema not in self.schemas:
             raise InvalidSchemaName(f'schema "{schema}" does not exist')
         return Name(None if schema in SYSTEM else self.database, schema, item)

@@ -1,0 +1,183 @@
+"""Temporary objects are their session's own, and nothing of them outlives it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from foreshore.catalog.durable import CATALOG_SHARD, load
+from foreshore.errors import Unavailable
+from tests.adapter.harness import House, until
+
+
+def with_house(data_dir: Path, body: Callable[[House], Awaitable[None]]) -> None:
+    async def run() -> None:
+        house = House(data_dir)
+        await house.open()
+        try:
+            await body(house)
+        finally:
+            await house.close()
+
+    asyncio.run(run())
+
+
+def shards(house: House) -> set[str]:
+    return {str(id) for id in house.storage.ids()} - {CATALOG_SHARD}
+
+
+async def own_schema(house: House, name: str) -> str:
+    return (await house.session(name)).temporary_schema
+
+
+def test_nobody_touches_what_is_another_sessions(tmp_path: Path) -> None:
+    async def body(house: House) -> None:
+        await house.query("a", "CREATE TEMP TABLE t (a int); INSERT INTO t VALUES (1)")
+        schema = await own_schema(house, "a")
+        refused = "ERROR 0A000: cannot access temporary tables of other sessions"
+        for sql in (
+            "SELECT * FROM {}.t",
+            "INSERT INTO {}.t VALUES (2)",
+            "DELETE FROM {}.t",
+            "TRUNCATE {}.t",
+            "ALTER TABLE {}.t ALTER a SET NOT NULL",
+            "CREATE INDEX ON {}.t (a)",
+            "CREATE VIEW v AS SELECT * FROM {}.t",
+            "COMMENT ON TABLE {}.t IS 'mine'",
+            "DROP TABLE {}.t",
+        ):
+            assert await house.query("b", sql.format(schema)) == refused, sql
+        for sql in ("CREATE TABLE {}.u (a int)", "CREATE VIEW {}.u AS SELECT 1"):
+            answer = await house.query("b", sql.format(schema))
+            assert "42P16: cannot create relations in temporary schemas of other" in answer
+        for name in ("a", "b"):
+            answer = await house.query(name, f"DROP SCHEMA {schema} CASCADE")
+            assert answer.startswith("ERROR 2BP01: cannot drop schema"), answer
+            answer = await house.query(name, f"ALTER TABLE {schema}.t RENAME TO u; SELECT * FROM t")
+            assert (answer == refused) is (name == "b"), answer
+
+    with_house(tmp_path, body)
+
+
+def test_they_end_with_their_session(tmp_path: Path) -> None:
+    async def body(house: House) -> None:
+        await house.query("a", "CREATE TABLE kept (a int)")
+        before = shards(house)
+        await house.query("b", "CREATE TEMP TABLE t (id serial PRIMARY KEY, a int)")
+        await house.query("b", "INSERT INTO t (a) SELECT g FROM generate_series(1, 10) AS g")
+        await house.query("b", "CREATE VIEW v AS SELECT a FROM t; CREATE INDEX i ON v (a)")
+        await house.query("b", "BEGIN; INSERT INTO t (a) VALUES (0)")
+        assert len(shards(house)) == len(before) + 1
+        await house.sessions.pop("b").close()
+        await until(lambda: shards(house) == before)
+        await house.environment.coordinator.check_settled()
+        assert await house.query(
+            "a", "SELECT count(*) FROM pg_class WHERE relpersistence = 't'"
+        ) == ("0\nSELECT 1")
+        assert await house.query("a", "SELECT count(*) FROM pg_namespace") == "5\nSELECT 1"
+
+    with_house(tmp_path, body)
+
+
+def test_a_statement_that_ends_after_its_session_leaves_nothing(tmp_path: Path) -> None:
+    async def body(house: House) -> None:
+        before = shards(house)
+        await house.session("a")
+        create = house.query("a", "CREATE TEMP TABLE t (a int)", alone=False)
+        creating = asyncio.ensure_future(create)
+        await until(lambda: bool(house.environment.coordinator._changes))
+        await house.sessions.pop("a").close()
+        await creating
+        await until(lambda: shards(house) == before)
+        await house.environment.coordinator.check_settled()
+        assert len(house.environment.coordinator.state.parts) == 1
+
+    with_house(tmp_path, body)
+
+
+def test_what_could_not_be_dropped_is_dropped_later(tmp_path: Path) -> None:
+    async def body(house: House) -> None:
+        coordinator = house.environment.coordinator
+        await house.query("a", "CREATE TEMP TABLE t (a int)")
+        await house.query("b", "CREATE TEMP TABLE t (a int)")
+        commit, failed = coordinator.commit, asyncio.Event()
+
+        async def fails(*_: object, **__: object) -> int:
+            failed.set()
+            raise Unavailable("not now")
+
+        coordinator.commit = fails  # type: ignore[method-assign]
+        for name in ("a", "b"):
+            await house.sessions.pop(name).close()
+        async with asyncio.timeout(30):
+            await failed.wait()
+        coordinator.commit = commit  # type: ignore[method-assign]
+        await until(lambda: not shards(house))
+        await coordinator.check_settled()
+
+    with_house(tmp_path, body)
+
+
+def test_they_are_not_written_down_and_a_restart_drops_their_shards(tmp_path: Path) -> None:
+    async def leave(house: House) -> None:
+        await house.query("a", "CREATE TABLE kept (a int); INSERT INTO kept VALUES (1)")
+        await house.query("a", "CREATE TEMP TABLE t (id serial PRIMARY KEY, a int)")
+        await house.query("a", "INSERT INTO t (a) VALUES (5)")
+        await house.query("a", "CREATE TEMP VIEW v AS SELECT a FROM t; CREATE INDEX ON t (a)")
+        await house.query("a", "COMMENT ON TABLE t IS 'mine'; ALTER TABLE t ALTER a SET NOT NULL")
+        assert len(shards(house)) == 2
+        read, _ = house.environment.coordinator.capabilities[CATALOG_SHARD]
+        snapshot = house.storage.snapshot(read, house.storage.upper(CATALOG_SHARD) - 1)
+        try:
+            state = load([await snapshot.rows()])
+        finally:
+            snapshot.release()
+        assert state is not None
+        assert [item.name for item in state.items()] == ["kept"]
+
+    async def find(house: House) -> None:
+        assert len(shards(house)) == 1
+        assert await house.query("a", "SELECT * FROM kept") == "1\nSELECT 1"
+        assert await house.query(
+            "a", "SELECT relname FROM pg_class WHERE relpersistence = 't'"
+        ) == ("SELECT 0")
+        # The name of the schema is given out again, and nothing is in it.
+        assert await house.query("a", "CREATE TEMP TABLE t (a text); SELECT * FROM t") == (
+            "CREATE TABLE\nSELECT 0"
+        )
+
+    with_house(tmp_path, leave)
+    with_house(tmp_path, find)
+
+
+def test_plans_outlast_what_is_temporary_elsewhere(tmp_path: Path) -> None:
+    async def body(house: House) -> None:
+        await house.query("a", "CREATE TABLE t (a int)")
+        session = await house.session("a")
+        prepared = await session.parse("p", "SELECT * FROM t", ())
+        plan = prepared.plan
+        await house.query("b", "CREATE TEMP TABLE t (a text); DROP TABLE t")
+        session.planner.prepare(prepared)
+        assert prepared.plan is plan
+        await house.query("a", "CREATE TEMP TABLE t (a int)")
+        session.planner.prepare(prepared)
+        assert prepared.plan is not plan
+        await session.close_statement("p")
+
+    with_house(tmp_path, body)
+
+
+def test_a_definition_is_shown_as_temporary(tmp_path: Path) -> None:
+    async def body(house: House) -> None:
+        await house.query("a", "CREATE TEMP TABLE t (a int DEFAULT 1) ON COMMIT DELETE ROWS")
+        await house.query("a", "CREATE TEMP VIEW v AS SELECT a FROM t")
+        schema = await own_schema(house, "a")
+        assert await house.query("a", "SHOW CREATE TABLE t") == (
+            f"foreshore.{schema}.t|CREATE TEMPORARY TABLE t (a integer DEFAULT 1) "
+            "ON COMMIT DELETE ROWS\nSHOW 1"
+        )
+        assert await house.query("a", "SHOW CREATE VIEW v") == (
+            f"foreshore.{schema}.v|CREATE TEMPORARY VIEW v AS SELECT a FROM foreshore.{schema}.t"
+            "\nSHOW 1"
+        )
+
+    with_house(tmp_path, body)
