@@ -95,6 +95,7 @@ class Environment:
         self._temporary = TemporarySchemas(coordinator, self.sessions)
         self._pids = count(1)
         self._tasks: list[asyncio.Task[None]] = []
+        self._sweeping: asyncio.Task[None]
 
     @classmethod
     async def open(
@@ -189,7 +190,8 @@ class Environment:
                 await self._resume(item, read_ts)
         self._tasks.append(loop.create_task(coordinator.run_holds()))
         self._tasks.append(loop.create_task(self._run_expiry()))
-        self._tasks.append(loop.create_task(self._temporary.run()))
+        self._sweeping = loop.create_task(self._temporary.run())
+        self._tasks.append(self._sweeping)
         coordinator.check_consistency()
 
     def _build_keys(self, item: Item, time: Timestamp) -> None:
@@ -241,6 +243,7 @@ class Environment:
         """End all sessions, write what is pending, and let go of everything but storage."""
         for session in list(self.sessions.values()):
             await session.close()
+        self._sweeping.cancel()  # what is left is dropped at the next start
         await self.coordinator.settled()
         self.coordinator.tails.close()
         await self.coordinator.sequences.close()

@@ -73,9 +73,14 @@ class SessionCatalog:
         Raises FeatureNotSupported if it is another session's.
         """
         found = self._find(parts)
-        if isinstance(found, Item) and found.temporary and found.schema != self.temporary:
-            raise FeatureNotSupported("cannot access temporary tables of other sessions")
+        if isinstance(found, Item):
+            self.refuse_others(found)
         return found
+
+    def refuse_others(self, item: Item) -> None:
+        """Raise if `item` is another session's."""
+        if item.temporary and item.schema != self.temporary:
+            raise FeatureNotSupported("cannot access temporary tables of other sessions")
 
     def _find(self, parts: tuple[str, ...]) -> Item | Builtin | None:
         match parts:

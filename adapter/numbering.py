@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from foreshore.adapter.coordinator import generation_of
 from foreshore.adapter.local import evaluate_linear, repeated, split_diffs
+from foreshore.adapter.sequence.tables import require_writable
 from foreshore.adapter.substitute import Replace, fill_scalar
 from foreshore.adapter.variables import split_dotted
 from foreshore.catalog.builtin.relation import Builtin
@@ -69,7 +70,7 @@ async def value(session: "Session", function: str, args: Sequence[Datum]) -> Dat
                 f'currval of sequence "{item.name}" is not yet defined in this session'
             )
         return session.numbers[item.id]
-    session.begin().require_writable("setval()")
+    require_writable(session, "setval()", item.id)
     to, called = int(str(args[1])), args[2] is True
     if not sequence.minimum <= to <= sequence.maximum:
         raise NumericValueOutOfRange(
@@ -94,6 +95,7 @@ def find(session: "Session", named: int | str) -> tuple[Item, Definition]:
         found = next((each for each in reader.state.all(Item) if each.oid == named), None)
         if found is None:
             raise UndefinedTable(f"could not open relation with OID {named}")
+        reader.refuse_others(found)
     sequence = reader.planned[found.id].sequence if isinstance(found, Item) else None
     if not isinstance(found, Item) or sequence is None:
         raise WrongObjectType(f'"{found.name}" is not a sequence')
@@ -102,7 +104,7 @@ def find(session: "Session", named: int | str) -> tuple[Item, Definition]:
 
 async def taken(session: "Session", item: Item, sequence: Definition, count: int) -> Numbers:
     """Return the next numbers of a sequence, of which the session keeps the last in mind."""
-    session.begin().require_writable("nextval()")
+    require_writable(session, "nextval()", item.id)
     found = await session.coordinator.sequences.take(
         generation_of(item), sequence, count, item.name
     )

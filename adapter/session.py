@@ -83,6 +83,7 @@ class Session:
         self.planner = SessionPlanner(self)
         self.transaction: Transaction | None = None
         self.failed = False
+        self.is_one_of_several = False  # the statement at hand, in its Query message
         self.statements: dict[str, Prepared] = {}
         self.portals: dict[str, BoundPortal] = {}
         self.numbers: dict[GlobalId, int] = {}  # the last that each sequence gave: currval()
@@ -191,6 +192,7 @@ class Session:
         try:
             if transaction.has_effects:
                 temporary.before_commit(self)
+            if transaction.has_effects:
                 with self.interrupts.sheltered():
                     await self._commit_effects(transaction)
         except BaseException:
@@ -412,6 +414,7 @@ class Session:
             self.begin()
             self.planner.prepare(prepared)
         bound.done = True
+        self.is_one_of_several = False
         outcome = await self._run(prepared, bound.args, alone=False)
         match outcome:
             case Selected():
@@ -453,6 +456,7 @@ class Session:
         if not syntaxes:
             yield EmptyQuery()
         single = len(syntaxes) == 1
+        self.is_one_of_several = not single
         for number, syntax in enumerate(syntaxes, 1):
             if number > 1:
                 self._statement_begins(sql)

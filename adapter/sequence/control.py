@@ -203,11 +203,11 @@ def show_variable(session: "Session", plan: ShowVariable) -> Selected:
     return Selected(plan.desc, BatchSource(batch), "SHOW")
 
 
-async def discard(session: "Session", plan: Discard, *, alone: bool) -> Completed:
+async def discard(session: "Session", plan: Discard) -> Completed:
     """Run DISCARD."""
     if plan.what in ("all", "plans"):
         if plan.what == "all":
-            if not alone or session.begin().block:
+            if session.is_one_of_several or session.begin().block:
                 raise ActiveSqlTransaction("DISCARD ALL cannot run inside a transaction block")
             session.statements.clear()
             for portal in session.portals.values():

@@ -8,7 +8,7 @@ from foreshore import blocking
 from foreshore.adapter.client import CopyIn, CopyOut
 from foreshore.adapter.numbering import numbered
 from foreshore.adapter.result import Selected, Taking
-from foreshore.adapter.sequence.tables import checked, table_desc, write_rows
+from foreshore.adapter.sequence.tables import checked, require_writable, table_desc, write_rows
 from foreshore.adapter.substitute import filler
 from foreshore.expr.ir import Column, Scalar
 from foreshore.sql.plan import CopyFrom, CopyOptions
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 def copy_from(session: "Session", plan: CopyFrom, *, alone: bool) -> CopyIn:
     """Begin a COPY ... FROM STDIN; the rows come through the target."""
-    transaction = session.begin()
-    transaction.require_writable("COPY FROM")
+    require_writable(session, "COPY FROM", plan.table)
     desc = table_desc(session, plan.table)
     given = RelationDesc(
         tuple(desc.names[i] for i in plan.columns), tuple(desc.columns[i] for i in plan.columns)

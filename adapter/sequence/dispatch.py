@@ -109,7 +109,7 @@ async def run(
         case ResetVariable():
             return control.reset_variable(session, plan)
         case Discard():
-            return await control.discard(session, plan, alone=alone)
+            return await control.discard(session, plan)
         case Prepare():
             return control.prepare(session, plan)
         case Execute():

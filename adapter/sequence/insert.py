@@ -24,6 +24,7 @@ from foreshore.adapter.sequence.tables import (
     as_stored,
     checked,
     count,
+    require_writable,
     table_desc,
     takes,
     write_rows,
@@ -51,8 +52,7 @@ async def insert(
     session: "Session", prepared: "Prepared", plan: Insert, args: Sequence[Datum]
 ) -> Outcome:
     """Run an INSERT."""
-    transaction = session.begin()
-    transaction.require_writable("INSERT")
+    require_writable(session, "INSERT", plan.table)
     if prepared.template is None:
         rows = await written_rows(session, prepared, args, (plan.table,))
         rows = await with_numbers(session, rows, plan.over, args)
@@ -79,8 +79,7 @@ async def update(
     session: "Session", prepared: "Prepared", plan: Update, args: Sequence[Datum]
 ) -> Outcome:
     """Run an UPDATE."""
-    transaction = session.begin()
-    transaction.require_writable("UPDATE")
+    require_writable(session, "UPDATE", plan.table)
     both = await written_rows(session, prepared, args, (plan.table,), locking=True)
     columns, diffs = split_diffs(both)
     width = len(table_desc(session, plan.table).names)
@@ -94,8 +93,7 @@ async def delete(
     session: "Session", prepared: "Prepared", plan: Delete, args: Sequence[Datum]
 ) -> Outcome:
     """Run a DELETE."""
-    transaction = session.begin()
-    transaction.require_writable("DELETE")
+    require_writable(session, "DELETE", plan.table)
     rows = await written_rows(session, prepared, args, (plan.table,), locking=True)
     rows = as_stored(session, plan.table, rows)
     await write_rows(session, plan.table, negated(rows))
@@ -106,7 +104,7 @@ async def merge(
     session: "Session", prepared: "Prepared", plan: Merge, args: Sequence[Datum]
 ) -> Outcome:
     """Run a MERGE."""
-    session.begin().require_writable("MERGE")
+    require_writable(session, "MERGE", plan.table)
     both = await written_rows(session, prepared, args, (plan.table,), locking=True)
     (action, count, *columns), diffs = split_diffs(both)
     width = len(columns) // 2

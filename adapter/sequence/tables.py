@@ -15,10 +15,12 @@ from foreshore import blocking
 from foreshore.adapter.key_index import MANY, KeyIndex
 from foreshore.adapter.local import split_diffs
 from foreshore.adapter.substitute import fill_scalar, filler, is_open_scalar
+from foreshore.adapter.timestamp_selection import BoundedStaleness
 from foreshore.adapter.transaction import Written
 from foreshore.adapter.values import Values
 from foreshore.adapter.violations import check_fails, failing_row, key_exists, null_in
 from foreshore.catalog.catalog import Planned
+from foreshore.catalog.item import Item
 from foreshore.compute.arrange.arrangement import Arrangement
 from foreshore.compute.arrange.run import Updates
 from foreshore.constraint import Check, Unique
@@ -38,6 +40,15 @@ def planned_table(session: "Session", id: GlobalId) -> Planned:
     if not id.startswith("u"):
         raise WrongObjectType("cannot change a system relation", sqlstate="42501")
     return session.planner.reader().planned[id]
+
+
+def require_writable(session: "Session", what: str, table: GlobalId) -> None:
+    """Raise if the transaction is read-only, unless the table is the session's own."""
+    transaction = session.begin()
+    item = session.planner.state.get(table)
+    temporary = isinstance(item, Item) and item.temporary
+    if not temporary or isinstance(transaction.isolation, BoundedStaleness):
+        transaction.require_writable(what)
 
 
 def table_desc(session: "Session", id: GlobalId) -> RelationDesc:
