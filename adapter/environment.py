@@ -123,7 +123,7 @@ class Environment:
             catalog.counters["u"] = max(catalog.counters.get("u", 1), number_of(id) + 1)
         for id in storage.ids():
             if id != CATALOG_SHARD and state.get(id) is None:
-                logger.warning("dropping a shard that is in no catalog", extra={"shard": id})
+                logger.info("dropping a shard that is in no catalog", extra={"shard": id})
                 await storage.drop(id)
                 del capabilities[id]
         sequences = Sequences(storage.consensus, storage.epoch)

@@ -21,7 +21,7 @@ from foreshore.storage.controller import (
     StorageController,
 )
 from foreshore.storage.identity import NAME
-from foreshore.storage.trace import Batch, TraceState, with_batch, with_merged
+from foreshore.storage.trace import Batch, TraceState, key_of, with_batch, with_merged
 from tests.storage.faulty import Faults, FaultyBlob, FaultyConsensus, Rates
 from tests.storage.harness import (
     ROWS,
@@ -194,6 +194,23 @@ def test_dropping_frees_the_files_also_if_it_died_before(tmp_path: Path) -> None
         assert files(controller) == set()
         assert controller._compacter.dropping == ()
         await controller.close()
+
+    run(main)
+
+
+def test_a_tombstone_is_set_once(tmp_path: Path) -> None:
+    async def main() -> None:
+        for _ in range(3):
+            controller = await open_at(tmp_path)
+            if U1 not in controller.spent():
+                await controller.create(U1, ROWS)
+                await controller.drop(U1)
+            await controller.settle()
+            head = await controller.consensus.head(key_of(U1))
+            assert head is not None
+            assert head.seqno == 1
+            assert controller.spent() == [U1]
+            await controller.close()
 
     run(main)
 
