@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from foreshore.errors import DataError, InternalError
 from foreshore.expr.datum import to_array
-from foreshore.expr.evaluate import fold, outcome
+from foreshore.expr.evaluate import fold, may_be_large, outcome
 from foreshore.expr.ir import (
     And,
     Call,
@@ -32,6 +32,7 @@ from foreshore.expr.ir import (
     Union,
     columns_of,
     inputs_of,
+    scalars_of,
     walk_relations,
 )
 from foreshore.ids import GlobalId
@@ -44,8 +45,10 @@ FEW_ROWS = 10_000  # of a table function
 
 
 def is_linear(relation: Relation) -> bool:
-    """Whether `evaluate_linear` can compute `relation`, given its collections' rows."""
-    return all(
+    """Whether `evaluate_linear` can compute `relation`, given its collections' rows, at once."""
+    return not any(
+        may_be_large(scalar) for node in walk_relations(relation) for scalar in scalars_of(node)
+    ) and all(
         isinstance(node, Constant | Get | LocalGet | Let | Map | Filter | Project | Union)
         or (isinstance(node, Join) and not node.inputs)
         or (isinstance(node, FlatMap) and _gives_few(node))

@@ -10,8 +10,9 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
+from foreshore import blocking
 from foreshore.adapter import temporary
 from foreshore.adapter.client import Completed, CopyIn, CopyOut, EmptyQuery, Execution, Notice
 from foreshore.adapter.coordinator import CatalogChange, Coordinator
@@ -56,6 +57,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ATTEMPTS = 10
+LONG_TEXT = 16_384  # characters: some ten milliseconds of parsing
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Session:
@@ -341,7 +346,7 @@ class Session:
             raise DuplicatePreparedStatement(f'prepared statement "{name}" already exists')
         if not name:
             self.statements.pop("", None)
-        syntaxes = parse(sql)
+        syntaxes = await self._in_passing(sql, parse, sql)
         if len(syntaxes) > 1:
             raise SyntaxError_("cannot insert multiple commands into a prepared statement")
         if not syntaxes:
@@ -351,7 +356,7 @@ class Session:
             prepared = Prepared(name, syntaxes[0], declared)
             if self.failed and not sequence.ends_transaction(syntaxes[0]):
                 raise InFailedSqlTransaction
-            self.planner.prepare(prepared)
+            await self._in_passing(sql, self.planner.prepare, prepared)
         self.statements[name] = prepared
         return prepared
 
@@ -452,7 +457,7 @@ class Session:
     async def simple(self, sql: str) -> AsyncIterator[Execution]:
         """Run all statements of `sql` one after the other, up to the first that fails."""
         self._statement_begins(sql)
-        syntaxes = parse(sql)
+        syntaxes = await self._in_passing(sql, parse, sql)
         if not syntaxes:
             yield EmptyQuery()
         single = len(syntaxes) == 1
@@ -465,7 +470,7 @@ class Session:
                 raise InFailedSqlTransaction
             if not self.failed:
                 self.begin()
-            prepared = self.planner.prepared_of(syntax)
+            prepared = await self._in_passing(sql, self.planner.prepared_of, syntax)
             outcome = await self._run(prepared, (), alone=single)
             if isinstance(outcome, CopyIn):
                 yield outcome
@@ -484,6 +489,15 @@ class Session:
             self._statement_over()
         if self._in_implicit():
             await self.commit()
+
+    async def _in_passing(
+        self, text: str, work: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """Return what `work` makes of a text; if that is long, on a thread: nobody else waits."""
+        if len(text) < LONG_TEXT:
+            return work(*args, **kwargs)
+        with self.interrupts.running():
+            return await blocking.run(None, work, *args, **kwargs)
 
     def _in_implicit(self) -> bool:
         return self.transaction is not None and not self.transaction.block

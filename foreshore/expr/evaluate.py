@@ -55,6 +55,11 @@ def outcome(
     return _Evaluation(columns, rows).run(scalar)
 
 
+LARGE = 1 << 20  # characters
+# Functions whose result may be longer than all of their arguments together.
+_GROWING = frozenset({"repeat", "lpad", "rpad", "replace"})
+
+
 @lru_cache(65_536)
 def fallible(scalar: Scalar) -> bool:
     """Whether evaluating `scalar` may fail for some row."""
@@ -236,15 +241,33 @@ def _none_if_empty(errors: pa.Array) -> Errors:
     return None if errors.null_count == len(errors) else errors
 
 
+def may_be_large(scalar: Scalar) -> bool:
+    """Whether a value within `scalar` may be so long that nobody should wait for it in passing."""
+    if isinstance(scalar, Call) and scalar_function(scalar.function).name in _GROWING:
+        sizes = 1
+        for arg in scalar.args:
+            if not isinstance(arg, Literal):
+                return True
+            value = arg.value
+            sizes *= max(1, value if isinstance(value, int) else len(value or ""))
+        if sizes > LARGE:
+            return True
+    return any(map(may_be_large, operands_of(scalar)))
+
+
 def is_constant(scalar: Scalar) -> bool:
-    """Whether `scalar` depends on nothing but literals."""
+    """Whether `scalar` depends on nothing but literals, and may be computed in passing."""
+    return not may_be_large(scalar) and _is_constant(scalar)
+
+
+def _is_constant(scalar: Scalar) -> bool:
     match scalar:
         case Literal():
             return True
         case Call(function=key, args=args):
-            return scalar_function(key).volatility == "immutable" and all(map(is_constant, args))
+            return scalar_function(key).volatility == "immutable" and all(map(_is_constant, args))
         case And() | Or() | Case() | ErrorOf():
-            return all(map(is_constant, operands_of(scalar)))
+            return all(map(_is_constant, operands_of(scalar)))
         case _:
             return False
 
