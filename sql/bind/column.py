@@ -92,7 +92,6 @@ class ColumnBinder:
                 )
             numbers = Numbers(type, maximum=BOUNDS[type.name] - 1)
             sequence = self._own(place, column, numbers, None)
-            column.type = ast.TypeName((type.name,), (), 0, column.at)
             return Literal(None, type), f" DEFAULT nextval({_quoted(sequence)}::regclass)"
         if column.default is None:
             return Literal(None, type), ""

@@ -29,6 +29,8 @@ def outcome(catalog: TestCatalog, sql: str) -> str:
     try:
         (statement,) = parse(sql)
         plan = plan_statement(statement, catalog, parameters)
+        again = plan_statement(statement, catalog, ParameterTypes())
+        assert again == plan, "planned again, the statement means something else"
         if isinstance(statement.ast, ast.SelectStatement):
             bound = bind_query(Planning(catalog, sql), statement.ast.query, None)
             text = explain_relation(plain_relation(bound))
