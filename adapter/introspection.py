@@ -47,7 +47,7 @@ _MOVING = frozenset(
 )
 # Show names as the session's search path lets them be written; the information schema shows what
 # is temporary only to whom it belongs, and that is in the path.
-_BY_PATH = frozenset(("pg_attrdef", "pg_attribute"))
+_BY_PATH = frozenset(("pg_attrdef", "pg_attribute", "pg_relation_visibility"))
 
 
 def builtin_rows(session: "Session", builtin: Builtin) -> pa.Table:
@@ -165,6 +165,7 @@ def world_of(session: "Session") -> World:
             for each in coordinator.state.all(Replica)
         ],
         session.temporary_schema,
+        reader.search_path,
     )
 
 

@@ -125,7 +125,7 @@ class SessionCatalog:
         planned = self.planned[found.id]
         match found.type:
             case "index":
-                return ItemView(found.id, "index", name, _NO_COLUMNS)
+                return ItemView(found.id, "index", name, _NO_COLUMNS, oid=found.oid)
             case "sequence":
                 return ItemView(
                     found.id,
@@ -151,11 +151,15 @@ class SessionCatalog:
             case "view":
                 if found.id in self.arranged:
                     self.left_out.add(found.id)
-                    return ItemView(found.id, "view", name, planned.desc)
-                return ItemView(found.id, "view", name, planned.desc, planned.definition)
+                    return ItemView(found.id, "view", name, planned.desc, oid=found.oid)
+                return ItemView(
+                    found.id, "view", name, planned.desc, planned.definition, oid=found.oid
+                )
             case "materialized view":
                 definition = planned.definition if self.inline_materialized else None
-                return ItemView(found.id, "materialized view", name, planned.desc, definition)
+                return ItemView(
+                    found.id, "materialized view", name, planned.desc, definition, oid=found.oid
+                )
 
     def resolve_new(self, parts: tuple[str, ...], *, temporary: bool = False) -> Name:
         """Return the full name under which a new item would be created, `temporary` or not.

@@ -91,6 +91,7 @@ class Planning:
     calls: int = 0  # of functions of sequences, which are told apart
     defined: bool = False  # a statement that is kept: what it makes beside itself is there
     in_view: bool = False  # a definition: no parameters
+    keeps_text: bool = False  # and its text is kept, with the names in `qualified` written out
     changes: "list[Changes] | None" = None  # of CHANGES(...), where that may stand
     maintained: bool = False  # and nothing that depends on the session
     inlining: int = 0  # how many SQL-bodied functions deep

@@ -28,6 +28,7 @@ from foreshore.expr.ir import (
     type_of,
 )
 from foreshore.sql import ast
+from foreshore.sql.plan import Name
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.privilege_functions import privilege_functions
 from foreshore.sql.rewrite import map_scalar, push_down
@@ -386,18 +387,12 @@ define(
 
 # --- visibility and privileges -----------------------------------------------------------------
 
-# Of the relations of one name, the one whose schema is the first in the path.
-_VISIBLE = """
-    SELECT DISTINCT ON (v.relname) v.oid FROM pg_catalog.pg_class v
-    JOIN pg_catalog.pg_namespace s ON s.oid = v.relnamespace
-    WHERE s.nspname = ANY (current_schemas(true))
-    ORDER BY v.relname, array_position(current_schemas(true), s.nspname)"""
 
 define(
     "pg_table_is_visible",
     "oid",
     BOOL,
-    f"""(SELECT c.oid IN ({_VISIBLE}) FROM pg_catalog.pg_class c WHERE c.oid = $1)""",
+    "(SELECT v.visible FROM mz_internal.pg_relation_visibility v WHERE v.oid = $1)",
 )
 define(
     "pg_type_is_visible",
@@ -486,9 +481,10 @@ define(
     "_regclass_name",
     "oid",
     TEXT,
-    f"""coalesce((SELECT CASE WHEN c.oid IN ({_VISIBLE}) THEN ''
+    """coalesce((SELECT CASE WHEN v.visible THEN ''
                        ELSE quote_ident(n.nspname) || '.' END || quote_ident(c.relname)
         FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        JOIN mz_internal.pg_relation_visibility v ON v.oid = c.oid
         WHERE c.oid = $1), CASE WHEN $1 = 0 THEN '-' ELSE $1::text END)""",
 )
 define("_regtype_name", "oid", TEXT, "CASE WHEN $1 = 0 THEN '-' ELSE format_type($1, NULL) END")
@@ -511,7 +507,8 @@ define(
 def reg_constant(planning: Planning, text: str, target: SqlType, at: int) -> Scalar:
     """Return a `reg*` constant that names an object: the object's oid, looked up when it runs.
 
-    A relation that is not there is an error of the statement, as it is in PostgreSQL.
+    A relation that is not there is an error of the statement, as it is in PostgreSQL. A view means
+    the relation that had the name when the view was made, and depends on it.
     """
     from foreshore.sql.coerce import literal_of
 
@@ -521,10 +518,24 @@ def reg_constant(planning: Planning, text: str, target: SqlType, at: int) -> Sca
         if target.name != "regclass":
             return _looked_up(planning, Literal(text, TEXT), target)
         parts = name_parts(text)
-        planning.catalog.resolve_item(parts)
+        item = planning.catalog.resolve_item(parts)
+        if planning.keeps_text and not planning.inlining and item.kind != "builtin":
+            planning.depends_on.add(item.id)
+            _qualify_text(planning, at, item.name)
+            return Literal(item.oid, REGCLASS)
         schema = Literal(parts[-2] if len(parts) > 1 else None, TEXT)
         (function,) = _FUNCTIONS["_relation_in"]
         return inline(planning, function, (schema, Literal(parts[-1], TEXT)))
+
+
+def _qualify_text(planning: Planning, at: int, name: Name) -> None:
+    """Note that the constant at `at` is to be a full name where the text is kept."""
+    from foreshore.sql.lexer import STRING, tokenize
+
+    for token in tokenize(planning.text)[0]:
+        if token.start == at and token.kind == STRING:
+            written = name.dotted().replace("'", "''")
+            planning.qualified.append((at, token.end, f"'{written}'"))
 
 
 def reg_of_text(planning: Planning, scalar: Scalar, target: SqlType, at: int) -> Scalar:

@@ -147,6 +147,12 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
             "connection_id int8?, dataflow_id text?, token text?",
             _read_holds,
         ),
+        (
+            "mz_internal",
+            "pg_relation_visibility",
+            "oid oid, visible bool",
+            lambda world: _visibility(world, builtins()),
+        ),
     )
     for number, (schema, name, columns, rows) in enumerate(declared):
         yield Declaration(FIRST_OID + number, schema, name, columns, rows)
@@ -370,6 +376,27 @@ def _comments(world: World) -> Iterator[Row]:
         if isinstance(each, Item):
             for position, text in (each.column_comments or {}).items():
                 yield {**of_object, "object_sub_id": position, "comment": text}
+
+
+def _visibility(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
+    """Yield for each relation whether its name alone names it, on the session's search path."""
+    places = {name: place for place, name in enumerate(world.search_path)}
+    named: dict[str, list[tuple[int, int]]] = {}  # where each is in the path, and its oid
+    last = len(places)
+
+    def add(name: str, schema: str, oid: int) -> None:
+        named.setdefault(name, []).append((places.get(schema, last), oid))
+
+    for item in world.items:
+        add(item.name, world.name(item.schema), item.oid)
+    for item, constraint, _ in world.keys:
+        add(constraint.name, world.name(item.schema), constraint.oid)
+    for builtin in builtins:
+        add(builtin.name, builtin.schema, builtin.oid)
+    for found in named.values():
+        first = min(found)
+        for place, oid in found:
+            yield {"oid": oid, "visible": place < last and (place, oid) == first}
 
 
 def _definitions(world: World) -> Iterator[Row]:

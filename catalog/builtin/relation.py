@@ -119,6 +119,7 @@ class World:
     read_holds: Callable[[], Iterable[HeldBack]] = tuple
     replica_statuses: Sequence[ReplicaStatus] = ()
     temporary: str = ""  # the id of the session's schema of temporary items
+    search_path: Sequence[str] = ()  # names of schemas
 
     @cached_property
     def schemas(self) -> dict[str, Schema]:

@@ -87,7 +87,7 @@ def bind_create_view(
     """Return the plan of CREATE VIEW or CREATE MATERIALIZED VIEW."""
     with located(statement.name.at):
         name = planning.catalog.resolve_new(statement.name.name, temporary=statement.temporary)
-    planning.in_view = True
+    planning.in_view = planning.keeps_text = True
     planning.maintained = statement.materialized
     bound = bind_query(planning, statement.query, None)
     if len(statement.columns) > len(bound.names):

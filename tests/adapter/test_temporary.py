@@ -181,3 +181,32 @@ def test_a_definition_is_shown_as_temporary(tmp_path: Path) -> None:
         )
 
     with_house(tmp_path, body)
+
+
+def test_a_name_in_a_constant_counts_as_a_use(tmp_path: Path) -> None:
+    """A view is planned at each start: what it names by a constant has to be there."""
+
+    async def make(house: House) -> None:
+        await house.query("a", "CREATE SCHEMA o; CREATE TABLE o.kept (a int)")
+        await house.query("a", "CREATE TEMP TABLE t (a int)")
+        answer = await house.query("a", "CREATE VIEW v AS SELECT 't'::regclass AS c")
+        assert answer == 'CREATE VIEW\nNOTICE: view "v" will be a temporary view'
+        answer = await house.query("a", "CREATE MATERIALIZED VIEW m AS SELECT 't'::regclass::oid")
+        assert answer == "ERROR 0A000: materialized views must not use temporary tables or views"
+        await house.query("a", "SET search_path = o, public")
+        await house.query("a", "CREATE VIEW public.w AS SELECT regclass 'kept' AS c, 'kept' AS d")
+        answer = await house.query("a", "DROP TABLE kept")
+        assert answer.startswith("ERROR 2BP01: cannot drop table kept because other objects")
+        await house.query("a", "ALTER TABLE kept RENAME TO renamed; RESET search_path")
+        assert await house.query("a", "SELECT c::text, d FROM w") == "o.renamed|kept\nSELECT 1"
+        assert await house.query("a", "SHOW CREATE VIEW w") == (
+            "foreshore.public.w|CREATE VIEW foreshore.public.w AS "
+            "SELECT regclass 'foreshore.o.renamed' AS c, 'kept' AS d\nSHOW 1"
+        )
+
+    async def find(house: House) -> None:
+        assert await house.query("a", "SELECT c::text, d FROM w") == "o.renamed|kept\nSELECT 1"
+        assert (await house.query("a", "SELECT * FROM v")).startswith("ERROR 42P01")
+
+    with_house(tmp_path, make)
+    with_house(tmp_path, find)
