@@ -44,7 +44,7 @@ class Demo:
             [
                 # what a login does: a session of its own whose terminal is standard input
                 *(sys.executable, "-c", LOGIN),
-                *(sys.executable, "-m", "foreshore.server.main", "demo"),
+                *(sys.executable, "-m", "foreshore.server.start", "demo"),
                 *("--data-dir", str(self.folder / "data"), "--start", "2013-01-02T12:00:00"),
                 *("--pg-listen", f"127.0.0.1:{self.port}"),
                 *("--http-listen", f"127.0.0.1:{self.http_port}", *self.args),
@@ -143,6 +143,17 @@ def test_ctrl_c_ends_it_at_any_moment(demo: Demo, moment: bytes) -> None:
         until(lambda: len(marked(demo.mark)) == 2, "the server is started")
     demo.interrupt()
     assert demo.ends() == 0
+    assert left_over(demo) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what a process has loaded is told by /proc")
+def test_ctrl_c_ends_it_while_it_loads_what_it_is_made_of(demo: Demo) -> None:
+    demo.start()
+    assert demo.process is not None
+    maps = Path(f"/proc/{demo.process.pid}/maps")
+    until(lambda: "libarrow" in maps.read_text(), "it has begun to load")
+    demo.interrupt()
+    assert demo.ends() == 130
     assert left_over(demo) == []
 
 
