@@ -99,6 +99,10 @@ class Capabilities:
         mode = self._live[token].mode
         return sum(grant.mode == mode for grant in self._live.values()) == 1
 
+    def has(self, token: str) -> bool:
+        """Whether a capability is live."""
+        return token in self._live
+
     def add(self, grant: Grant) -> None:
         """Let a new capability live."""
         assert grant.token not in self._live, grant

@@ -152,7 +152,8 @@ class _Replayer:
                     if taking_over:
                         self._shard(id).update_since()
                         capabilities.remove_before(epoch_of(grant.token))
-                    capabilities.add(grant)
+                    if not capabilities.has(grant.token):  # else the segment's opening has it
+                        capabilities.add(grant)
             case Downgraded(frontiers):
                 for id, token, frontier in frontiers:
                     if id not in self._shards:

@@ -18,6 +18,7 @@ from foreshore.errors import (
     ObjectNotInPrerequisiteState,
     UndefinedObject,
 )
+from foreshore.failpoint import arm
 from foreshore.storage.capability import ExpiredCapability, InvalidCapability
 from foreshore.storage.controller import (
     ListenEvent,
@@ -574,5 +575,43 @@ def test_a_subscription_that_nobody_holds_any_more_ends_with_an_error(tmp_path: 
             await listen.task
         assert heard == []
         await controller.close()
+
+    run(main)
+
+
+def test_one_granted_while_the_log_turned_over_is_there_after_a_kill(tmp_path: Path) -> None:
+    """The new segment's opening tells of it, and so does the record that follows."""
+
+    async def main() -> None:
+        controller = await open_at(tmp_path, segment_records=4, compacting=False)
+        read, _ = await controller.create(U1, ROWS)
+        await put(controller, write(U1, 0, 1, (A, 0, 1)))
+        assert len(controller._wal.segments) == 1
+        loop = asyncio.get_running_loop()
+        cloning: list[asyncio.Task[ReadCapability]] = []
+
+        async def clone() -> None:
+            cloning.append(asyncio.create_task(controller.clone_capability(read)))
+            await asyncio.sleep(0)
+
+        def action(point: str) -> None:
+            if point == "log.synced" and not cloning:  # of the record that fills the segment
+                asyncio.run_coroutine_threadsafe(clone(), loop).result()
+
+        arm(action)
+        try:
+            await put(controller, write(U1, 1, 2, (B, 1, 1)))
+            cloned = await cloning[0]
+        finally:
+            arm(None)
+        assert len(controller._wal.segments) == 2
+        await controller.downgrade_capability(read, 1)
+        await controller.confirm()
+        await abandon(controller)
+        again = await open_at(tmp_path)
+        assert again.since(U1) == 0
+        await again.drop_capability(cloned)
+        assert again.since(U1) == 1
+        await again.close()
 
     run(main)
