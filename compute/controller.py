@@ -16,7 +16,7 @@ All methods belong on the event loop.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
@@ -55,7 +55,13 @@ from foreshore.errors import (
     UndefinedObject,
 )
 from foreshore.ids import GlobalId
-from foreshore.storage.controller import Listen, ListenEvent, ReadCapability, StorageController
+from foreshore.storage.controller import (
+    Listen,
+    ListenEvent,
+    ReadCapability,
+    Snapshot,
+    StorageController,
+)
 from foreshore.update import Timestamp
 
 logger = logging.getLogger(__name__)
@@ -112,7 +118,7 @@ class ComputeController:
         self._feeding: dict[GlobalId, _Feeding] = {}
         self._peeks = Peeks()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._holds_task: asyncio.Task[None] | None = None
+        self._holding: asyncio.Task[None] | None = None
 
     async def close(self) -> None:
         """End all replicas. The holds stay, so that the next environment finds all readable."""
@@ -122,9 +128,6 @@ class ComputeController:
             await self.drop_cluster(cluster.id)
         for task in list(self._tasks):
             task.cancel()
-        if self._holds_task is not None:
-            self._holds_task.cancel()
-            self._tasks.add(self._holds_task)
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     # --- clusters
@@ -239,8 +242,8 @@ class ComputeController:
                 case _:
                     assert_never(export)
         dataflow.start = self._spawn(self._start(dataflow))
-        if self._holds_task is None:
-            self._holds_task = asyncio.get_running_loop().create_task(self._downgrade_holds())
+        if self._holding is None:
+            self._holding = self._spawn(self._downgrade_holds())
 
     def holds(self) -> Iterator[tuple[GlobalId, ReadCapability]]:
         """Yield what dataflows hold of their inputs, each with the dataflow's id."""
@@ -334,13 +337,7 @@ class ComputeController:
     def _snapshots(self, description: DataflowDescription) -> tuple[Prepared, Prepared]:
         """Return what a replica that is told of the dataflow now hydrates from."""
         dataflow = self._dataflows[description.id]
-        imports = prepare(
-            [
-                self._storage.snapshot(dataflow.holds[id], description.as_of)
-                for id in description.imports
-            ]
-        )
-        held = []
+        reads = [(dataflow.holds[id], description.as_of) for id in description.imports]
         fresh: list[InputSnapshot] = []
         for shard, (writer, _) in dataflow.writers.items():
             if writer.corrected:
@@ -351,10 +348,10 @@ class ComputeController:
                 fresh.append(InputSnapshot(shard, 0, 0, (), 0, schema))
             else:
                 read = self._capabilities(shard)
-                at = min(upper - 1, max(read.frontier, description.as_of))
-                held.append(self._storage.snapshot(read, at))
-        snapshots, messages, tables = prepare(held)
-        return imports, (snapshots, (*messages, *fresh), tables)
+                reads.append((read, min(upper - 1, max(read.frontier, description.as_of))))
+        taken, imports = self._all_snapshots(reads), len(description.imports)
+        snapshots, messages, tables = prepare(taken[imports:])
+        return prepare(taken[:imports]), (snapshots, (*messages, *fresh), tables)
 
     def _feed_from(self, id: GlobalId, dataflow: _Dataflow) -> None:
         feeding = self._feeding.get(id)
@@ -513,10 +510,18 @@ class ComputeController:
             error = writer.errors.at(request.as_of)
             if error is not None:
                 raise DataError.parse(error)
-        snapshots = [
-            self._storage.snapshot(self._capabilities(id), request.as_of) for id in request.imports
-        ]
-        return await self._peeks.ask(owner, request, snapshots)
+        reads = [(self._capabilities(id), request.as_of) for id in request.imports]
+        return await self._peeks.ask(owner, request, self._all_snapshots(reads))
+
+    def _all_snapshots(self, reads: Iterable[tuple[ReadCapability, Timestamp]]) -> list[Snapshot]:
+        """Return snapshots as of times; if one cannot be had, those before it are released."""
+        taken: list[Snapshot] = []
+        with ExitStack() as releasing:
+            for read, as_of in reads:
+                taken.append(self._storage.snapshot(read, as_of))
+                releasing.callback(taken[-1].release)
+            releasing.pop_all()
+        return taken
 
     def _sinks_below(self, ids: Iterable[GlobalId]) -> list[SinkWriter]:
         """Return the sinks that the collections are, or are made of."""

@@ -41,8 +41,9 @@ class ShardReader:
         return self._files
 
     def exists(self, id: GlobalId) -> bool:
-        """Whether the id names a shard."""
-        return id in self._shards
+        """Whether the id names a shard, and not one that is being dropped."""
+        shard = self._shards.get(id)
+        return shard is not None and not shard.dropping
 
     def ids(self) -> list[GlobalId]:
         """Return the ids of all shards."""
