@@ -272,6 +272,8 @@ class Running:
 
     def progress(self, upper: Timestamp) -> bool:
         """Move the frontier to `upper` if no import changed before it; return whether it did."""
+        if self._window is not None:
+            return False  # a step has failed, and is to be tried again
         if any(queue.changes_before(upper) for queue in self.queues.values()):
             return False
         if any(upper > at for at, _ in self._corrections.values()):
