@@ -649,11 +649,13 @@ async def serve(
         ended = loop.create_task(standard_input_ends())
         await asyncio.wait([task, ended], return_when=asyncio.FIRST_COMPLETED)
     else:
-        await task
+        await asyncio.wait([task])
+    if task.done():
+        logger.critical("the replica cannot go on", exc_info=task.exception())
     server.close()
     if lifeline:  # who would have removed it may have been killed
         shutil.rmtree(os.environ[SCRATCH_VARIABLE], ignore_errors=True)
-    os._exit(0)  # engines' threads do not hold a replica that nobody needs
+    os._exit(int(task.done()))  # engines' threads do not hold a replica that nobody needs
 
 
 def start(address: str, *, lifeline: bool, engines: Mapping[str, EngineFactory] = ENGINES) -> None:
