@@ -278,7 +278,7 @@ class ComputeController:
             await writer.run()
         except Exception:
             logger.exception("a sink has stopped", extra={"shard": writer.id})
-            writer.stopped = True
+            writer.stop()
             for id in self._uppers.waited_for():
                 if writer in self._sinks_below([id]):
                     self._uppers.fail(id, _stands_still(writer))

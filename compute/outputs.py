@@ -99,7 +99,7 @@ class SinkWriter:
 
     def __init__(self, id: GlobalId, storage: StorageController) -> None:
         self.id = id
-        self.stopped = False  # by a fault: nothing will be written any more
+        self.stopped = False  # after a fault: nothing will be written any more
         self.errors = ErrorLog()
         self._storage = storage
         self._found = storage.upper(id)
@@ -113,15 +113,22 @@ class SinkWriter:
 
     def put(self, lower: Timestamp, upper: Timestamp, rows: pa.Table) -> None:
         """Take the updates in [lower, upper) from some replica."""
-        self._items.append(_Item(lower, upper, rows))
-        self._wake.set()
+        self._take(_Item(lower, upper, rows))
 
     def progress(self, upper: Timestamp) -> None:
         """Hear that a replica has said all before `upper`."""
-        if not self._items and upper <= self._storage.upper(self.id):
-            return
-        self._items.append(_Item(None, upper, None))
-        self._wake.set()
+        if self._items or upper > self._storage.upper(self.id):
+            self._take(_Item(None, upper, None))
+
+    def _take(self, item: _Item) -> None:
+        if not self.stopped:
+            self._items.append(item)
+            self._wake.set()
+
+    def stop(self) -> None:
+        """Take nothing any more."""
+        self.stopped = True
+        self._items = []
 
     async def run(self) -> None:
         """Write until cancelled."""
