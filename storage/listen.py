@@ -48,9 +48,14 @@ class Listen:
         self._waiting: list[tuple[Timestamp, pa.Table | None]] | None = None
         self.cancelled = False
 
-    def cancel(self) -> None:
-        """Deliver nothing more."""
+    def end(self) -> None:
+        """Hear nothing more."""
         self.cancelled = True
+        self._waiting = None
+
+    def cancel(self) -> None:
+        """Deliver nothing more, nor read what is to be."""
+        self.end()
         if self.task is not None:
             self.task.cancel()
 

@@ -123,7 +123,6 @@ class ShardReader:
                 f"{id} cannot be followed from {from_}",
                 detail=f"It is readable from {shard.since}.",
             )
-        shard.listens = [listen for listen in shard.listens if not listen.cancelled]
         listen = Listen(id, from_, deliver)
         shard.listens.append(listen)
         if shard.upper > from_:
@@ -201,7 +200,7 @@ class ShardReader:
             listen.heard.clear()
             await listen.heard.wait()
         if shard.since > as_of:
-            listen.cancelled = True
+            listen.end()
             raise ObjectNotInPrerequisiteState(
                 f"{shard.id} can no longer be read as of {as_of}",
                 detail=f"It is readable from {shard.since}.",
@@ -213,7 +212,13 @@ class ShardReader:
     ) -> None:
         """Deliver what there is and then what came meanwhile."""
         upper = shard.upper
-        found = await self._read(shard, after, listen.selection, listen.reading, snapshot=snapshot)
+        try:
+            found = await self._read(
+                shard, after, listen.selection, listen.reading, snapshot=snapshot
+            )
+        except BaseException:
+            listen.end()
+            raise
         if not listen.cancelled:
             listen.hand_over(upper, found)
             listen.resume()

@@ -112,6 +112,7 @@ class Shard:
         if len(self._to_publish) > 1:
             return  # from within a delivery
         while self._to_publish:
+            self.listens = [listen for listen in self.listens if not listen.cancelled]
             for listen in tuple(self.listens):
                 listen.publish(*self._to_publish[0])
             self._to_publish.popleft()

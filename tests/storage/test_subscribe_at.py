@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from foreshore.errors import ObjectNotInPrerequisiteState
+from foreshore.errors import DataCorrupted, ObjectNotInPrerequisiteState
 from foreshore.expr.ir import Call, Column, Literal, Scalar
 from foreshore.storage.controller import ListenEvent, ReadCapability, StorageController
 from foreshore.storage.selection import ALL, Selection
@@ -211,6 +211,34 @@ def test_either_end_ends_it(tmp_path: Path) -> None:
         assert [event.upper for event in mine.events] == [2]
         await controller.drop(U1)
         assert theirs.listen.cancelled
+        await controller.close()
+
+    run(main)
+
+
+def test_nothing_is_kept_for_those_who_have_left(tmp_path: Path) -> None:
+    async def main() -> None:
+        controller = await open_at(tmp_path)
+        read, _ = await controller.create(U1, ROWS)
+        await put(controller, write(U1, 0, 2, ((1, "a"), 1, 1)))
+        early, late = Followed(controller, read, 1), Followed(controller, read, 100)
+        await early.until(2)
+        await asyncio.sleep(0)  # the late one waits for its time
+        early.listen.cancel()
+        late.listen.cancel()
+        await put(controller, write(U1, 2, 3, ((2, "a"), 2, 1)))
+        assert controller._shards[U1].listens == []
+        assert late.listen._waiting is None
+        await controller.settle()
+        (damaged,) = (tmp_path / "blob" / U1).iterdir()
+        damaged.write_bytes(b"")
+        failing = Followed(controller, read, 2).listen
+        await put(controller, write(U1, 3, 4, ((3, "a"), 3, 1)))
+        assert failing.task is not None
+        with pytest.raises(DataCorrupted):
+            await failing.task
+        await put(controller, write(U1, 4, 5, ((4, "a"), 4, 1)))
+        assert controller._shards[U1].listens == []
         await controller.close()
 
     run(main)
