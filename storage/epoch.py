@@ -16,6 +16,7 @@ import asyncio
 import fcntl
 import logging
 import os
+import secrets
 import struct
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -132,6 +133,7 @@ class Register(Generic[S]):
                     await self._set(head.seqno, new)
                     return True
                 case Mismatch():
+                    self._unknown = None  # what it was compared with is the head no more
                     return False
         assert fault is not None
         raise Indeterminate(fault.message) if self._unknown else fault
@@ -147,17 +149,24 @@ class Register(Generic[S]):
 
 
 class EpochState(State, frozen=True, kw_only=True):
-    """The last epoch that was taken."""
+    """The last epoch that was taken.
+
+    `taker` tells environments apart that take the same one at the same time: by what is there
+    whoever had no answer knows whether it is his.
+    """
+
+    taker: str = ""  # of those taken before there were takers
 
 
 async def take_epoch(consensus: Consensus) -> int:
     """Return an epoch later than all that were taken before."""
     register = Register(consensus, EPOCH_KEY, EpochState)
+    taker = secrets.token_hex(8)
     while True:
         last = await register.read()
         epoch = last.epoch + 1 if last else 1
         try:
-            await register.change(EpochState(epoch=epoch))
+            await register.change(EpochState(epoch=epoch, taker=taker))
         except Fenced:
             continue  # another took it at the same time
         reached("epoch.taken")

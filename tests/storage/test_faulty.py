@@ -3,12 +3,13 @@
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from foreshore.errors import Fenced
 from foreshore.storage import epoch
 from foreshore.storage.blob import MemoryBlob
-from foreshore.storage.consensus import Committed, MemoryConsensus
+from foreshore.storage.consensus import Committed, MemoryConsensus, Mismatch
 from foreshore.storage.epoch import EpochState, Register
 from foreshore.storage.fault import Determinate, Indeterminate
 from tests.storage.faulty import Fate, Faults, FaultyBlob, FaultyConsensus, Rates
@@ -63,6 +64,30 @@ def test_what_was_refused_did_not_happen_and_what_was_lost_may_have(tmp_path: Pa
             assert (inner.get("a") is None) == (fate is Fate.REQUEST_LOST)
 
 
+class Overtaken(MemoryConsensus):
+    """Loses the first request to take an epoch, after which another environment takes it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken_by_another: int | None = None
+
+    async def compare_and_set(
+        self, key: str, expected: int | None, new: bytes
+    ) -> Committed | Mismatch:
+        if self.taken_by_another is None:
+            self.taken_by_another = 0
+            self.taken_by_another = await epoch.take_epoch(self)
+            raise Indeterminate("no answer")
+        return await super().compare_and_set(key, expected, new)
+
+
+def test_no_epoch_is_taken_twice_when_an_answer_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(epoch, "PAUSE_SECONDS", 0.0)
+    consensus = Overtaken()
+    mine = asyncio.run(epoch.take_epoch(consensus))
+    assert (consensus.taken_by_another, mine) == (1, 2)
+
+
 @pytest.mark.parametrize("seed", range(25))
 def test_registers_that_race_over_faulty_consensus_agree(
     seed: int, monkeypatch: pytest.MonkeyPatch
@@ -96,7 +121,7 @@ def test_registers_that_race_over_faulty_consensus_agree(
 
         await asyncio.gather(*(environment(number) for number in (1, 2, 3)))
         stored = [version.data for version in await inner.scan("k", 0)]
-        epochs = [int(data.split(b":")[1].strip(b"}")) for data in stored]
+        epochs = [msgspec.json.decode(data, type=EpochState).epoch for data in stored]
         assert epochs == sorted(epochs), "an older environment wrote after a newer one"
         assert acknowledged == sorted(acknowledged)
         for number in set(acknowledged):
