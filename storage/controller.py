@@ -16,6 +16,7 @@ flight. What readers see, `upper`, follows when it is durable.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,7 @@ import pyarrow as pa
 from foreshore import blocking
 from foreshore.clock import Clock
 from foreshore.errors import (
+    DatabaseError,
     DuplicateObject,
     UndefinedObject,
 )
@@ -479,7 +481,13 @@ class StorageController(ShardReader):
         held = shard.capabilities.check(capability)
         clone = replace(capability, token=self._tokens.take())
         grant = self._grant(shard, clone, held.lease_ms if lease_ms is None else lease_ms)
-        await self._log(Granted(((clone.id, grant),), False), lambda: None)
+        try:
+            await self._log(Granted(((clone.id, grant),), False), lambda: None)
+        except asyncio.CancelledError:
+            self._expiry.forget([clone.token])
+            with suppress(DatabaseError):  # the log has ended, and with it all that it tells of
+                self._lost(shard, clone.token)  # nobody will ever have it
+            raise
         return clone
 
     async def downgrade_capability(self, capability: Capability, frontier: Timestamp) -> Capability:
@@ -554,13 +562,16 @@ class StorageController(ShardReader):
     def expire(self) -> None:
         """End the leases that have run out; by itself this happens every second."""
         for id, token in self._expiry.take_ended():
-            shard = self._shards[id]
-            if shard.capabilities.expire(token) == "write":
-                self._wal.append(Entry(Expired(((id, token),)), self._reserving(shard)))
-            else:
-                self._expired.append((id, token))
-                self._ride(shard)
+            self._lost(self._shards[id], token)
             logger.info("a lease has expired", extra={"shard": id, "token": token})
+
+    def _lost(self, shard: Shard, token: str) -> None:
+        """End a capability that nobody has any more, without its holder's having dropped it."""
+        if shard.capabilities.expire(token) == "write":
+            self._wal.append(Entry(Expired(((shard.id, token),)), self._reserving(shard)))
+        else:
+            self._expired.append((shard.id, token))
+            self._ride(shard)
 
     def _grant(self, shard: Shard, capability: AnyCapability, lease_ms: int | None) -> Grant:
         assert lease_ms is None or lease_ms > 0, lease_ms

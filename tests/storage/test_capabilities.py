@@ -615,3 +615,27 @@ def test_one_granted_while_the_log_turned_over_is_there_after_a_kill(tmp_path: P
         await again.close()
 
     run(main)
+
+
+def test_a_clone_that_nobody_waits_for_holds_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        controller = await open_at(tmp_path)
+        read, written = await controller.create(U1, ROWS)
+        await put(controller, write(U1, 0, 10))
+        for capability in (read, written):
+            cloning = asyncio.create_task(controller.clone_capability(capability))
+            await asyncio.sleep(0)
+            assert len(controller.grants(U1)) == 3
+            cloning.cancel()
+            await asyncio.gather(cloning, return_exceptions=True)
+            assert len(controller.grants(U1)) == 2
+        await controller.downgrade_capability(read, 5)
+        assert controller.since(U1) == 5
+        await controller.confirm()
+        granted = controller.grants(U1)
+        await abandon(controller)
+        controller = await open_at(tmp_path)
+        assert set(controller.grants(U1)) == set(granted)
+        await controller.close()
+
+    run(main)
