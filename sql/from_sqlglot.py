@@ -9,10 +9,11 @@ from typing import Any, NoReturn
 
 from sqlglot import exp
 
-from foreshore.errors import DataError, FeatureNotSupported, SyntaxError_
+from foreshore.errors import FeatureNotSupported, SyntaxError_
 from foreshore.sql import ast
 from foreshore.sql.grammar import nodes
 from foreshore.sql.keywords import NOT_COLUMN
+from foreshore.sql.string_constants import decode_escapes, decode_unicode, escaped_body
 
 _TOKEN = re.compile(r"""\w+|"[^"]*"|'[^']*'|\S""")
 _SPECIAL = frozenset(("coalesce", "nullif", "greatest", "least"))
@@ -112,13 +113,13 @@ class Converter:
 
     def _bytestring(self, node: exp.Expr) -> ast.Expression:
         at = self.at(node)
-        written = _ESCAPED.match(self.text, at)
-        if written is None:
-            return self._string(node)
-        return ast.String(decode_escapes(written.group(1), at), at)
+        body = escaped_body(self.text, at)
+        return self._string(node) if body is None else ast.String(decode_escapes(body, at), at)
 
     def _unicodestring(self, node: exp.Expr) -> ast.Expression:
-        return ast.String(decode_unicode(str(node.this), self.at(node)), self.at(node))
+        at, escape = self.at(node), node.args.get("escape")
+        mark = str(escape.this) if isinstance(escape, exp.Expr) else "\\"
+        return ast.String(decode_unicode(str(node.this), mark, at), at)
 
     def _concat(self, node: exp.Concat) -> ast.Expression:
         # String constants on successive lines, which are one.
@@ -664,60 +665,3 @@ def _is_query(node: exp.Expr) -> bool:
 
 def _is_comma(join: exp.Join) -> bool:
     return not any(join.args.get(key) for key in ("kind", "side", "method", "on", "using"))
-
-
-_ESCAPED = re.compile(r"[eE]'((?:[^'\\]|\\.|'')*)'", re.DOTALL)
-_ESCAPE = re.compile(
-    rb"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))|''", re.DOTALL
-)
-_ESCAPED_CHARACTERS = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t"}
-
-
-def decode_escapes(body: str, at: int) -> str:
-    """Return what is written in E'...': bytes and characters by number, which must be UTF-8."""
-
-    def one(match: re.Match[bytes]) -> bytes:
-        octal, hexadecimal, short, long, plain = match.groups()
-        if octal or hexadecimal:
-            return bytes([int(octal, 8) & 255 if octal else int(hexadecimal, 16)])
-        if short or long:
-            return _character(int(short or long, 16), at).encode()
-        if plain in (b"u", b"U"):
-            raise DataError(
-                "invalid Unicode escape",
-                sqlstate="22025",
-                position=at + 1,
-                hint="Unicode escapes must be \\uXXXX or \\UXXXXXXXX.",
-            )
-        return _ESCAPED_CHARACTERS.get(plain, plain) if plain else b"'"
-
-    data = _ESCAPE.sub(one, body.encode())
-    if 0 in data:
-        raise DataError('invalid byte sequence for encoding "UTF8": 0x00', sqlstate="22021")
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        wrong = " ".join(f"0x{byte:02x}" for byte in data[error.start : error.end])
-        raise DataError(
-            f'invalid byte sequence for encoding "UTF8": {wrong}', sqlstate="22021"
-        ) from None
-
-
-_UNICODE = re.compile(r"\\(?:(\\)|\+([0-9A-Fa-f]{6})|([0-9A-Fa-f]{4}))|\\")
-
-
-def decode_unicode(body: str, at: int) -> str:
-    """Return what is written in U&'...': characters by their code points."""
-
-    def one(match: re.Match[str]) -> str:
-        if match.group(1):
-            return "\\"
-        return _character(int(match.group(2) or match.group(3) or "0", 16), at)
-
-    return _UNICODE.sub(one, body)
-
-
-def _character(code: int, at: int) -> str:
-    if code == 0 or code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
-        raise SyntaxError_("invalid Unicode escape value", position=at + 1)
-    return chr(code)

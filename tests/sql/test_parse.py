@@ -118,6 +118,9 @@ def shown(expr: object) -> str:
         ("'it''s'", "it's"),
         (r"E'a\n\x41\101\u00e9\\'", "a\nAA\u00e9\\"),
         (r"U&'d\0061t\+000061'", "data"),
+        (r"U&'d!0061t!+000061!!\' UESCAPE '!'", "data!\\"),
+        (r"U&'a''\D83D\DE00'", "a'\U0001f600"),
+        (r"E'\ud83d\ude00\U0001F600'", "\U0001f600\U0001f600"),
         ("'a'\n  'b'", "ab"),
         ("$$a'b$$", "a'b"),
         ("$x$ $$ $x$", " $$ "),
@@ -147,7 +150,16 @@ def test_any_text_is_statements_or_an_error(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("written", "sqlstate"),
-    [(r"E'\xff'", "22021"), (r"E'a\000'", "22021"), (r"E'\u12'", "22025"), (r"E'\ud800'", "42601")],
+    [
+        (r"E'\xff'", "22021"),
+        (r"E'a\000'", "22021"),
+        (r"E'\u12'", "22025"),
+        (r"E'\ud800'", "42601"),
+        (r"E'\ude00\ud83d'", "42601"),
+        (r"U&'\d83da'", "42601"),
+        (r"U&'\12'", "42601"),
+        (r"U&'x' UESCAPE '+'", "42601"),
+    ],
 )
 def test_escapes_that_are_no_characters_are_refused(written: str, sqlstate: str) -> None:
     with pytest.raises(DatabaseError) as refused:

@@ -1,0 +1,91 @@
+r"""String constants with escapes: from what is written between the quotes to the text.
+
+    E'a\tb\u00e9'                 letters, bytes by number, characters by code point
+    U&'a\00e9', UESCAPE '!'        characters by code point
+
+A character beyond the first 65,536 may be written as a pair of UTF-16 surrogates.
+"""
+
+import re
+
+from foreshore.errors import DataError, SyntaxError_
+
+_ESCAPED = re.compile(r"[eE]'((?:[^'\\]|\\.|'')*)'", re.DOTALL)
+_CODE = rb"\\(?:u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8})"
+_ESCAPE = re.compile(
+    rb"((?:" + _CODE + rb")+)|\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))|''", re.DOTALL
+)
+_LETTERS = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t"}
+
+
+def escaped_body(text: str, at: int) -> str | None:
+    """Return what is between the quotes of the E'...' that stands at `at`; None if none does."""
+    found = _ESCAPED.match(text, at)
+    return None if found is None else found[1]
+
+
+def decode_escapes(body: str, at: int) -> str:
+    """Return what is written in E'...': bytes and characters by number, which must be UTF-8."""
+
+    def one(match: re.Match[bytes]) -> bytes:
+        codes, octal, hexadecimal, plain = match.groups()
+        if codes:
+            return _characters(
+                [int(code[2:], 16) for code in re.findall(_CODE, codes)], at
+            ).encode()
+        if octal or hexadecimal:
+            return bytes([int(octal, 8) & 255 if octal else int(hexadecimal, 16)])
+        if plain in (b"u", b"U"):
+            raise DataError(
+                "invalid Unicode escape",
+                sqlstate="22025",
+                position=at + 1,
+                hint="Unicode escapes must be \\uXXXX or \\UXXXXXXXX.",
+            )
+        return _LETTERS.get(plain, plain) if plain else b"'"
+
+    data = _ESCAPE.sub(one, body.encode())
+    if 0 in data:
+        raise DataError('invalid byte sequence for encoding "UTF8": 0x00', sqlstate="22021")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        wrong = " ".join(f"0x{byte:02x}" for byte in data[error.start : error.end])
+        raise DataError(
+            f'invalid byte sequence for encoding "UTF8": {wrong}', sqlstate="22021"
+        ) from None
+
+
+def decode_unicode(body: str, mark: str, at: int) -> str:
+    """Return what is written in U&'...': characters by their code points, behind a `mark`."""
+    if len(mark) != 1 or mark in "+'\"" or mark.isspace() or mark in "0123456789abcdefABCDEF":
+        raise SyntaxError_("invalid Unicode escape character", position=at + 1)
+    before = re.escape(mark)
+    escape = re.compile(
+        f"{before}{before}|((?:{before}(?:[+][0-9A-Fa-f]{{6}}|[0-9A-Fa-f]{{4}}))+)|{before}"
+    )
+
+    def one(match: re.Match[str]) -> str:
+        if match[1]:
+            codes = match[1].replace("+", "").split(mark)[1:]
+            return _characters([int(code, 16) for code in codes], at)
+        if len(match[0]) == 2:
+            return mark
+        raise SyntaxError_(
+            "invalid Unicode escape",
+            position=at + 1,
+            hint="Unicode escapes must be \\XXXX or \\+XXXXXX.",
+        )
+
+    return escape.sub(one, body)
+
+
+def _characters(codes: list[int], at: int) -> str:
+    """Return the characters with code points that are written one behind the other."""
+    if not all(0 < code <= 0x10FFFF for code in codes):
+        raise SyntaxError_("invalid Unicode escape value", position=at + 1)
+    units = "".join(map(chr, codes)).encode("utf-16-le", "surrogatepass")
+    try:
+        return units.decode("utf-16-le")
+    except UnicodeDecodeError:
+        raise SyntaxError_("invalid Unicode surrogate pair", position=at + 1) from None
