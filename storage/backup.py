@@ -84,14 +84,16 @@ def read_backup(place: Path) -> Backup:
     """
     path = place / MANIFEST
     try:
-        manifest = msgspec.json.decode(path.read_bytes(), type=_Manifest)
+        written = path.read_bytes()
+        manifest = msgspec.json.decode(written, type=_Manifest)
     except (FileNotFoundError, NotADirectoryError):
         raise UndefinedFile(
             f'"{place}" holds no complete backup: there is no "{MANIFEST}"'
         ) from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise DataCorrupted(f'"{path}" is not readable: {error}') from None
-    if zlib.crc32(msgspec.json.encode(manifest.backup)) != manifest.checksum:
+    intact = zlib.crc32(msgspec.json.encode(manifest.backup)) == manifest.checksum
+    if not intact or msgspec.json.encode(manifest) != written:  # base64 has bits that say nothing
         raise DataCorrupted(f'"{path}" has a wrong checksum')
     if manifest.backup.version > VERSION:
         raise DataCorrupted(
