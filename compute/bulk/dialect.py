@@ -37,7 +37,20 @@ from foreshore.expr.ir import (
     Scalar,
     type_of,
 )
+from foreshore.text import OID_NAMES
 from foreshore.types import BOOL, BYTEA, NUMERIC_DIGITS, TEXT, Datum, SqlType, arrow_type, is_float
+
+# Types that have the same name on all engines.
+_TYPES = {
+    "bool": "BOOLEAN",
+    "int2": "SMALLINT",
+    "int8": "BIGINT",
+    "float4": "FLOAT",
+    "float8": "DOUBLE",
+    "date": "DATE",
+    "mz_timestamp": "BIGINT",
+    **dict.fromkeys(OID_NAMES, "BIGINT"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +88,7 @@ class Dialect(ABC):
     """Renders scalars; one is made for each statement, so that `used` is what that one calls."""
 
     name: str
-    types: ClassVar[Mapping[str, str]]  # names of types, but of numerics and lists
+    types: ClassVar[Mapping[str, str]]  # the names of types that engines call by their own
     text: ClassVar[str]  # the name of the type of all others: every kind of text, jsonb
 
     def __init__(self) -> None:
@@ -128,9 +141,15 @@ class Dialect(ABC):
         """Return the engine's name of a column's type."""
         if type.element is not None:
             return cls.list_type(cls.type_name(type.element))
-        if type.name == "numeric":
-            return f"DECIMAL({NUMERIC_DIGITS},{type.scale})"
-        return cls.types.get(type.name, cls.text)
+        match type.name:
+            case "numeric":
+                return f"DECIMAL({NUMERIC_DIGITS},{type.scale})"
+            case "int2vector":
+                return cls.list_type(_TYPES["int2"])
+            case "oidvector":
+                return cls.list_type(_TYPES["oid"])
+            case name:
+                return _TYPES.get(name) or cls.types.get(name, cls.text)
 
     def literal(self, datum: Datum, type: SqlType) -> str:
         """Return SQL for a constant of exactly that type."""

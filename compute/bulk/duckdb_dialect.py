@@ -29,27 +29,13 @@ class DuckDbDialect(Dialect):
     name = "duckdb"
     text = "VARCHAR"
     types: ClassVar[Mapping[str, str]] = {
-        "bool": "BOOLEAN",
         "bytea": "BLOB",
         "uuid": "BLOB",
-        "int2": "SMALLINT",
         "int4": "INTEGER",
-        "int8": "BIGINT",
-        "float4": "FLOAT",
-        "float8": "DOUBLE",
-        "date": "DATE",
         "time": "TIME",
         "timestamp": "TIMESTAMP",
         "timestamptz": "TIMESTAMP WITH TIME ZONE",
         "interval": "STRUCT(months INTEGER, days INTEGER, micros BIGINT)",
-        "oid": "BIGINT",
-        "regclass": "BIGINT",
-        "regtype": "BIGINT",
-        "regproc": "BIGINT",
-        "regnamespace": "BIGINT",
-        "mz_timestamp": "BIGINT",
-        "int2vector": "SMALLINT[]",
-        "oidvector": "BIGINT[]",
     }
 
     def rendering(self, function: ScalarFunction) -> Rendering | None:

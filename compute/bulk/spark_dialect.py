@@ -31,27 +31,13 @@ class SparkDialect(Dialect):
     name = "spark"
     text = "STRING"
     types: ClassVar[Mapping[str, str]] = {
-        "bool": "BOOLEAN",
         "bytea": "BINARY",
         "uuid": "BINARY",
-        "int2": "SMALLINT",
         "int4": "INT",
-        "int8": "BIGINT",
-        "float4": "FLOAT",
-        "float8": "DOUBLE",
-        "date": "DATE",
         "time": "BIGINT",
         "timestamp": "TIMESTAMP_NTZ",
         "timestamptz": "TIMESTAMP",
         "interval": "STRUCT<months: INT, days: INT, micros: BIGINT>",
-        "oid": "BIGINT",
-        "regclass": "BIGINT",
-        "regtype": "BIGINT",
-        "regproc": "BIGINT",
-        "regnamespace": "BIGINT",
-        "mz_timestamp": "BIGINT",
-        "int2vector": "ARRAY<SMALLINT>",
-        "oidvector": "ARRAY<BIGINT>",
     }
 
     def rendering(self, function: ScalarFunction) -> Rendering | None:
