@@ -1,29 +1,13 @@
 """Sessions at once: nothing lost, nothing half done, everybody's reads in one order."""
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
-import pytest
 
 from foreshore.errors import QueryCanceled
 from foreshore.ids import GlobalId
 from tests.adapter.harness import House, until
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[asyncio.Runner]:
-    with asyncio.Runner() as runner:
-        yield runner
-
-
-@pytest.fixture(scope="module")
-def house(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    house = House(tmp_path_factory.mktemp("house"))
-    runner.run(house.open())
-    yield house
-    runner.run(house.close())
 
 
 def test_no_increment_is_lost(runner: asyncio.Runner, house: House) -> None:

@@ -2,26 +2,9 @@
 
 import asyncio
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from tests.adapter.harness import House, until
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[asyncio.Runner]:
-    with asyncio.Runner() as runner:
-        yield runner
-
-
-@pytest.fixture(scope="module")
-def house(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    house = House(tmp_path_factory.mktemp("house"))
-    runner.run(house.open())
-    yield house
-    runner.run(house.close())
 
 
 def test_transactions_like_tpcb_never_abort(runner: asyncio.Runner, house: House) -> None:

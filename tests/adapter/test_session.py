@@ -1,7 +1,6 @@
 """Sessions as conversations: golden scripts against an environment with its replica."""
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,20 +9,6 @@ from tests.adapter.harness import House
 from tests.golden import run_golden
 
 GOLDEN = Path(__file__).parent / "golden"
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[asyncio.Runner]:
-    with asyncio.Runner() as runner:
-        yield runner
-
-
-@pytest.fixture(scope="module")
-def house(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    house = House(tmp_path_factory.mktemp("house"))
-    runner.run(house.open())
-    yield house
-    runner.run(house.close())
 
 
 @pytest.mark.parametrize("script", sorted(GOLDEN.glob("*.golden")), ids=lambda path: path.stem)

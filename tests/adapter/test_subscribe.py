@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -12,20 +12,6 @@ from tests.adapter.harness import House, until
 from tests.adapter.replay import Replay, Row
 
 State = Counter[Row]
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[asyncio.Runner]:
-    with asyncio.Runner() as runner:
-        yield runner
-
-
-@pytest.fixture(scope="module")
-def house(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    house = House(tmp_path_factory.mktemp("house"))
-    runner.run(house.open())
-    yield house
-    runner.run(house.close())
 
 
 def rows_of(answer: str) -> list[Row]:
