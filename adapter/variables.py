@@ -8,7 +8,7 @@ protocol reports are told to the client whenever they change.
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import available_timezones
 
 from foreshore.errors import (
     CantChangeRuntimeParam,
@@ -176,11 +176,6 @@ def _fixed_zone(minutes: int) -> str:
     amount = f"{hours:02}" + (f":{rest:02}" if rest else "")
     east, west = ("+", "-") if minutes >= 0 else ("-", "+")
     return f"<{east}{amount}>{west}{amount}"
-
-
-def zone_info(value: str) -> ZoneInfo | None:
-    """Return the zone that a canonical TimeZone names; None for a fixed offset."""
-    return ZoneInfo(value) if value in _ZONES.values() else None
 
 
 _LEVELS = (

@@ -63,10 +63,6 @@ class FeatureNotSupported(UserError):
     sqlstate = "0A000"
 
 
-class InvalidGrant(UserError):
-    sqlstate = "0LP01"
-
-
 class CardinalityViolation(UserError):
     sqlstate = "21000"
 
@@ -140,10 +136,6 @@ class CheckViolation(IntegrityConstraintViolation):
 
 class UniqueViolation(IntegrityConstraintViolation):
     sqlstate = "23505"
-
-
-class InvalidCursorState(UserError):
-    sqlstate = "24000"
 
 
 class ActiveSqlTransaction(UserError):
@@ -271,10 +263,6 @@ class UndefinedFunction(UserError):
 
 class AmbiguousFunction(UserError):
     sqlstate = "42725"
-
-
-class AmbiguousParameter(UserError):
-    sqlstate = "42P08"
 
 
 class IndeterminateDatatype(UserError):

@@ -47,8 +47,3 @@ def temporary_schema(session: int) -> str:
 def is_temporary(schema: str) -> bool:
     """Whether a schema, by its id or its name, is one of temporary objects."""
     return schema.startswith(_TEMPORARY)
-
-
-def is_transient(id: GlobalId) -> bool:
-    """Whether the collection lives no longer than the session that made it."""
-    return id.startswith("t")

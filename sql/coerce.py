@@ -156,24 +156,6 @@ def _moment(planning: Planning, word: str, target: SqlType, at: int) -> Scalar:
     return result
 
 
-def coerce_to_common(
-    planning: Planning,
-    scalars: Sequence[Scalar],
-    what: str,
-    ats: Sequence[int],
-) -> tuple[tuple[Scalar, ...], SqlType]:
-    """Return the scalars as one type, by the rules of CASE, UNION, ARRAY and so on.
-
-    `what` names the construct in the error.
-    """
-    types = [type_of(scalar) for scalar in scalars]
-    common = common_type(types, what, ats)
-    return tuple(
-        to_common(planning, scalar, common, what, at)
-        for scalar, at in zip(scalars, ats, strict=True)
-    ), common
-
-
 def common_type(types: Sequence[SqlType], what: str, ats: Sequence[int]) -> SqlType:
     """Return the type that the types come to; raises DatatypeMismatch."""
     common = select_common_type(types)

@@ -161,12 +161,6 @@ def encode_updates(updates: pa.Table) -> list[pa.Buffer]:
     return [batch.serialize() for batch in batches if batch.num_rows]
 
 
-def decode_updates(messages: Sequence[memoryview], schema: pa.Schema) -> pa.Table:
-    """Return the table that `encode_updates` wrote, over the memory of the messages."""
-    batches = [pa.ipc.read_record_batch(pa.py_buffer(message), schema) for message in messages]
-    return pa.Table.from_batches(batches, schema)
-
-
 def encode_group(group: Iterable[Event | Sequence[ShardWrite]]) -> list[Any]:
     """Return the payload of a group, as buffers that follow one another."""
     events: list[Event] = []

@@ -8,7 +8,6 @@ from itertools import chain
 
 from foreshore.catalog.builtin import information_schema, mz_catalog, pg_catalog
 from foreshore.catalog.builtin.relation import Builtin
-from foreshore.ids import GlobalId
 
 
 @cache
@@ -20,12 +19,6 @@ def all_builtins() -> tuple[Builtin, ...]:
         mz_catalog.relations(all_builtins),
     )
     return tuple(each.with_id(number) for number, each in enumerate(declared))
-
-
-@cache
-def builtins_by_id() -> dict[GlobalId, Builtin]:
-    """Return the builtin relations by id."""
-    return {builtin.id: builtin for builtin in all_builtins()}
 
 
 @cache

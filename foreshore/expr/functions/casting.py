@@ -236,12 +236,6 @@ def _numeric_sql(dialect: Renderer, types: Signature, args: Sequence[str]) -> st
     return f"TRY_CAST({args[0]} AS {name})"
 
 
-def _float_to_integer_sql(dialect: Renderer, types: Signature, args: Sequence[str]) -> str | None:
-    if dialect.name != "duckdb":
-        return None
-    return f"TRY_CAST(round_even({args[0]}, 0) AS {dialect.type_name(types.result)})"
-
-
 for _source in INTEGERS:
     for _target in INTEGERS:
         if _source == _target:

@@ -280,12 +280,6 @@ def mask_out(values: pa.Array, valid: pa.Array) -> pa.Array:
     return pc.if_else(valid, values, pa.scalar(None, values.type))
 
 
-def signature_of(function: ScalarFunction, args: Sequence[SqlType], result: SqlType) -> Signature:
-    """Return the signature of a call, checked for its number of arguments."""
-    assert function.variadic or len(args) == len(function.args), (function.key, args)
-    return Signature(tuple(args), result)
-
-
 def quoted_literal(sql: str) -> str | None:
     """Return the text if `sql` is a plain string constant."""
     inner = sql[1:-1]

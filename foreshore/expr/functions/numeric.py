@@ -437,14 +437,6 @@ def _product_sql(dialect: Renderer, types: Signature, args: Sequence[str]) -> st
     return f"try_multiply({args[0]}, {args[1]})"
 
 
-def _division_error(types: Signature) -> None:
-    return None
-
-
-def _can_lose(types: Signature) -> bool:
-    return True
-
-
 _ADD = _sum_sql("+", "try_add")
 _SUBTRACT = _sum_sql("-", "try_subtract")
 _TWO = "numeric numeric"

@@ -122,14 +122,6 @@ def iso_week(days: Ints) -> tuple[Ints, Ints]:
     return year, (monday - first) // 7 + 1
 
 
-def iso_year_start(days: Ints) -> Ints:
-    """Return the Monday on which each day's ISO year begins."""
-    year, _ = iso_week(days)
-    one = np.ones_like(year)
-    fourth = from_civil(year, one, one * 4)
-    return fourth - (fourth + 3) % 7
-
-
 # --- columns -----------------------------------------------------------------------------------
 
 Interval = tuple[int, int, int]
