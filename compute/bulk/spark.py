@@ -32,6 +32,8 @@ from foreshore.compute.engine import Cancellation, check_size
 from foreshore.compute.spark_session import SparkOptions, start_spark
 from foreshore.errors import NumericValueOutOfRange, OutOfMemory, QueryCanceled
 
+logger = logging.getLogger(__name__)
+
 # A tail of more entries than this becomes a file.
 TAIL_ENTRIES = 20_000
 # Files that ticks have added are merged with the others when there are this many.
@@ -236,13 +238,14 @@ class SparkStore(SparkSqlSession):
 
     def commit(self) -> None:
         """End the step, and write what has become long."""
-        for name in self._saved:
-            contents = self._contents[name]
-            if sum(table.num_rows for table in contents.tail) > TAIL_ENTRIES:
-                self._write_tail(contents)
-            if contents.added > TAIL_FILES:
-                self._consolidate(name)
-        self._saved.clear()
+        absorbed, self._saved = self._saved, {}
+        for name in absorbed:
+            try:
+                self._shorten(name)
+            except Exception:
+                # The step is done whatever becomes of this: to try it again would add its changes
+                # twice. What is long stays so until the next step.
+                logger.exception("contents could not be put together", extra={"contents": name})
 
     def rollback(self) -> None:
         """Undo the step."""
@@ -293,6 +296,13 @@ class SparkStore(SparkSqlSession):
             frame.write.option("compression", "lz4_raw").parquet(str(directory))
         files = sorted(str(path) for path in directory.glob("part-*.parquet"))
         return Contents(layout, directory, files)
+
+    def _shorten(self, name: str) -> None:
+        contents = self._contents[name]
+        if sum(table.num_rows for table in contents.tail) > TAIL_ENTRIES:
+            self._write_tail(contents)
+        if contents.added > TAIL_FILES:
+            self._consolidate(name)
 
     def _write_tail(self, contents: Contents) -> None:
         path = str(contents.directory / f"tail-{contents.added}.parquet")

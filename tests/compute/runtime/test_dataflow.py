@@ -30,7 +30,8 @@ class FailingOnce(LinearFirst):
     ) -> Dataflow:
         dataflow = super().create(description, schemas)
         assert isinstance(dataflow, LinearDataflow)
-        step, failed = dataflow.step, []
+        step = dataflow.step
+        failed: list[bool] = []
 
         def failing(lower: int, upper: int, deltas: Mapping[GlobalId, pa.Table]) -> Output:
             if not failed:
