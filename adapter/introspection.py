@@ -28,7 +28,7 @@ from foreshore.constraint import Constraint
 from foreshore.expr.ir import Column, Literal
 from foreshore.ids import GlobalId
 from foreshore.sequence import Generated, Position, Sequence
-from foreshore.sql.ast import CreateTableStatement
+from foreshore.sql.ast import CreateTableStatement, CreateViewStatement
 from foreshore.sql.keywords import quote_identifier
 from foreshore.sql.parse import parse
 from foreshore.storage.controller import ReadCapability
@@ -231,7 +231,9 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+@lru_cache(maxsize=1024)
 def query_text(create_sql: str) -> str:
     """Return the query of a view's defining statement."""
-    _, found, query = create_sql.partition(" AS ")
-    return query.strip() if found else ""
+    (statement,) = parse(create_sql)
+    assert isinstance(statement.ast, CreateViewStatement), create_sql
+    return create_sql[statement.ast.at : statement.ast.end].strip()

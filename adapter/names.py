@@ -8,6 +8,7 @@ relations gives those without: a query of nothing but such a view can be answere
 Whether that was done shows in `left_out`, so that whoever cannot use it plans again without.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -287,12 +288,14 @@ def _as_known(view: ItemView, known: Sequence[KnownColumn]) -> ItemView:
 
 def with_present_names(state: State, item: Item) -> str:
     """Return the item's statement with the names that what it mentions has now."""
-    sql = item.create_sql
-    for then, id in item.bound:
-        now = state.full_name(state.item(id))
-        if now != then:
-            sql = sql.replace(dotted(then), dotted(now))
-    return sql
+    names = {dotted(then): dotted(state.full_name(state.item(id))) for then, id in item.bound}
+    if all(then == now for then, now in names.items()):
+        return item.create_sql
+    # All at once, as one may have the name now that another had, and none within a longer name.
+    any_name = "|".join(map(re.escape, names))
+    return re.sub(
+        rf'(?<![\w$."])(?:{any_name})(?![\w$"])', lambda found: names[found[0]], item.create_sql
+    )
 
 
 def dotted(name: tuple[str, str, str]) -> str:

@@ -1,0 +1,45 @@
+"""Definitions as they are shown and used again, after what they mention got other names."""
+
+import asyncio
+
+from tests.adapter.harness import House
+
+
+def test_only_whole_names_are_replaced_and_all_of_them_at_once(
+    runner: asyncio.Runner, house: House
+) -> None:
+    async def play() -> None:
+        for sql in (
+            "CREATE SEQUENCE s",
+            "CREATE SEQUENCE s2",
+            "CREATE TABLE t (a int DEFAULT nextval('s'), b int DEFAULT nextval('s2'), c int)",
+            "ALTER SEQUENCE s RENAME TO x",
+            "ALTER TABLE t ADD CHECK (c > 0)",
+        ):
+            assert "ERROR" not in await house.query("a", sql)
+        shown = await house.query("a", "SHOW CREATE TABLE t")
+        assert "nextval('foreshore.public.x')" in shown
+        assert "nextval('foreshore.public.s2')" in shown
+        for sql in (
+            "ALTER SEQUENCE s2 RENAME TO y",
+            "ALTER SEQUENCE x RENAME TO s2",
+            "ALTER SEQUENCE y RENAME TO s",
+            "ALTER TABLE t ADD CHECK (c > 1)",
+            "SELECT setval('s', 100)",
+        ):
+            assert "ERROR" not in await house.query("a", sql)
+        answer = await house.query("a", "INSERT INTO t (c) VALUES (2) RETURNING *")
+        assert answer == "1|101|2\nINSERT 0 1"
+
+    runner.run(play())
+
+
+def test_the_query_of_a_view_is_found_whatever_its_name(
+    runner: asyncio.Runner, house: House
+) -> None:
+    async def play() -> None:
+        await house.query("a", 'CREATE VIEW "p AS q" AS SELECT 1 AS one')
+        found = await house.query("a", "SELECT definition FROM pg_views WHERE viewname = 'p AS q'")
+        assert found == "SELECT 1 AS one\nSELECT 1"
+
+    runner.run(play())
