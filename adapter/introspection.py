@@ -233,7 +233,8 @@ def quoted(text: str) -> str:
 
 @lru_cache(maxsize=1024)
 def query_text(create_sql: str) -> str:
-    """Return the query of a view's defining statement."""
+    """Return the query of a view's defining statement; nothing of what is no view."""
     (statement,) = parse(create_sql)
-    assert isinstance(statement.ast, CreateViewStatement), create_sql
+    if not isinstance(statement.ast, CreateViewStatement):
+        return ""
     return create_sql[statement.ast.at : statement.ast.end].strip()

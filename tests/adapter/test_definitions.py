@@ -41,5 +41,9 @@ def test_the_query_of_a_view_is_found_whatever_its_name(
         await house.query("a", 'CREATE VIEW "p AS q" AS SELECT 1 AS one')
         found = await house.query("a", "SELECT definition FROM pg_views WHERE viewname = 'p AS q'")
         assert found == "SELECT 1 AS one\nSELECT 1"
+        await house.query("a", "CREATE SEQUENCE small AS smallint")
+        assert "ERROR" not in await house.query("a", "SELECT * FROM mz_catalog.mz_objects")
+        shown = await house.query("a", "SELECT pg_get_viewdef('small'::regclass)")
+        assert "smallint" not in shown
 
     runner.run(play())
