@@ -13,7 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
-from foreshore.adapter.group_commit import GroupCommit, Write
+import pyarrow as pa
+
+from foreshore.adapter.group_commit import GroupCommit, Write, timed
 from foreshore.adapter.guard import ConstraintGuard
 from foreshore.adapter.key_index import KeyIndex, KeyIndexes
 from foreshore.adapter.locks import Locks
@@ -35,24 +37,33 @@ from foreshore.errors import Conflict, DatabaseError, FeatureNotSupported
 from foreshore.expr.ir import Get, Relation, sources_of
 from foreshore.failpoint import reached
 from foreshore.ids import GlobalId
-from foreshore.storage.controller import ReadCapability, StorageController, WriteCapability
+from foreshore.storage.controller import (
+    Appended,
+    ReadCapability,
+    ShardWrite,
+    StorageController,
+    WriteCapability,
+)
 from foreshore.update import Timestamp
 
 logger = logging.getLogger(__name__)
 
 HOLDS_INTERVAL_S = 1.0
+PIECE_BYTES = 16 << 20  # of a table's first rows, in one record of the log
 
 
 @dataclass(slots=True)
 class CatalogChange:
     """A change of the catalog, and what planning made of its new items.
 
-    `indexes` are those of the keys of tables that are new or altered, by the constraints' names.
+    `indexes` are those of the keys of tables that are new or altered, by the constraints' names;
+    `contents` the rows that the shard of a table begins with at its `Item.since`.
     """
 
     transaction: CatalogTransaction
     planned: dict[GlobalId, Planned] = field(default_factory=dict)
     indexes: Mapping[GlobalId, Mapping[str, KeyIndex]] = field(default_factory=dict)
+    contents: Mapping[GlobalId, pa.Table] = field(default_factory=dict)
 
 
 class Coordinator:
@@ -248,13 +259,14 @@ class Coordinator:
             merged.state = with_allotted(
                 merged.state, space, max(number, now.allotted.get(space, 0))
             )
-        return CatalogChange(merged, change.planned, change.indexes)
+        return CatalogChange(merged, change.planned, change.indexes, change.contents)
 
     async def _commit_change(self, write: Write, change: CatalogChange) -> Timestamp:
         old, new = self.state, change.transaction.state
         created = [each for id, each in new.objects.items() if id not in old.objects]
         dropped = [each for id, each in old.objects.items() if id not in new.objects]
         shards = [item for item in created if _has_shard(item)]
+        moved = self._moved(change)
         made: list[GlobalId] = []
         indexes = {id: dict(self.keys.of(id)) for id in change.indexes}
         try:
@@ -265,9 +277,11 @@ class Coordinator:
                 schema = desc.stored_schema() if is_table else desc.arrow_schema()
                 self.capabilities[item.id] = await self.storage.create(item.id, schema)
                 made.append(item.id)
-                if item.type == "table":
-                    self.group.add(item.id)
                 reached("shard.made")
+                if is_table:
+                    if item.id in change.contents:
+                        await self._fill(item, change.contents[item.id])
+                    self.group.add(item.id)
             for id, found in change.indexes.items():
                 self.keys.replace(id, found)
             begun = _generations(new) - _generations(old)
@@ -279,7 +293,7 @@ class Coordinator:
             write.rows[CATALOG_SHARD] = ()
             write.keyed = {id: parts for id, parts in write.keyed.items() if id not in gone}
             write.at = lambda time: {CATALOG_SHARD: difference(old, new, time)}
-            write.applied = lambda time: self._show(time, change, created, dropped)
+            write.applied = lambda time: self._show(time, change, created, dropped, moved)
             time = await self.group.write(write)
         except BaseException:
             if self.state is old:
@@ -291,8 +305,39 @@ class Coordinator:
                     await self.storage.drop(id)
             raise
         reached("catalog.committed")
-        await self._follow(time, created, dropped)
+        await self._follow(time, created, dropped, moved)
         return time
+
+    def _moved(self, change: CatalogChange) -> list[Item]:
+        """Return the materialized views that are there and will be made of other collections."""
+        found = []
+        for id, planned in change.planned.items():
+            now, item = self.catalog.planned.get(id), change.transaction.state.get(id)
+            if now is not None and isinstance(item, Item) and item.type == "materialized view":
+                assert now.definition is not None, item
+                assert planned.definition is not None, item
+                if sources_of(now.definition) != sources_of(planned.definition):
+                    found.append(item)
+        return found
+
+    async def _fill(self, table: Item, rows: pa.Table) -> None:
+        """Write the first rows of a table that nobody knows yet, in pieces.
+
+        Each piece has a time of its own; the last of them is the table's `since`, before which
+        nobody reads it.
+        """
+        pieces = max(-(-rows.nbytes // PIECE_BYTES), 1)
+        size = max(-(-rows.num_rows // pieces), 1)
+        parts = [rows.slice(start, size) for start in range(0, rows.num_rows, size)]
+        times = range(table.since - len(parts) + 1, table.since + 1)
+        lower = 0
+        for time, part in zip(times, parts, strict=True):
+            outcome = await self.storage.append(
+                [ShardWrite(table.id, lower, time + 1, timed(part, time))]
+            )
+            assert isinstance(outcome, Appended), outcome
+            lower = time + 1
+        reached("shard.filled")
 
     def _show(
         self,
@@ -300,14 +345,18 @@ class Coordinator:
         change: CatalogChange,
         created: Iterable[Object],
         dropped: Iterable[Object],
+        moved: Iterable[Item],
     ) -> None:
         """Let everybody see the new state; it has just become durable at `time`."""
+        oids = {each.oid for each in created}
+        ends: dict[GlobalId, str] = {}
         for each in dropped:
             if isinstance(each, Item):
-                self.group.remove(each.id)
+                ends[each.id] = f'"{each.name}" was {"altered" if each.oid in oids else "dropped"}'
+                self.group.remove(each.id, altered=each.oid in oids)
                 self.holds.remove(each.id)
                 self.keys.replace(each.id, {})
-        self.tails.dropped({each.id: each.name for each in dropped if isinstance(each, Item)})
+        self.tails.ended(ends)
         before = _generations(self.state)
         self.catalog.commit(change.transaction, change.planned)
         after = _generations(self.state)
@@ -324,6 +373,8 @@ class Coordinator:
                 if each.type != "table":
                     self.as_ofs[each.id] = time
                 self.look_after(each, time)
+        for item in moved:
+            self.holds.follow(item.id, sources_of(self.relation_of(item)))
 
     def look_after(self, item: Item, since: Timestamp) -> None:
         """Hold the item's collection, and what it is made of."""
@@ -351,7 +402,11 @@ class Coordinator:
         return planned.definition
 
     async def _follow(
-        self, time: Timestamp, created: Sequence[Object], dropped: Sequence[Object]
+        self,
+        time: Timestamp,
+        created: Sequence[Object],
+        dropped: Sequence[Object],
+        moved: Sequence[Item],
     ) -> None:
         """Do what the new state asks of storage and compute."""
         for each in created:
@@ -365,6 +420,8 @@ class Coordinator:
                 if each.type == "materialized view":
                     await self.downgrade(each.id, time)
                 await self.maintain(each, time)
+        for item in moved:
+            await self._hand_over(item, time)
         for each in dropped:
             if isinstance(each, Item):
                 await self._forget(each)
@@ -397,6 +454,29 @@ class Coordinator:
                 as_of,
             ),
         )
+
+    async def _hand_over(self, item: Item, time: Timestamp) -> None:
+        """Let a materialized view go on over other collections, which are the same at `time`.
+
+        The old dataflow first says all up to `time`, which it knows: nothing that a replica still
+        says of it can be news to the next one. Where no replica is at work, what the view was
+        between its upper and `time` will not be known.
+        """
+        assert item.cluster is not None, item
+        while self.storage.upper(item.id) <= time and self.compute.is_ready(item.cluster):
+            try:
+                async with asyncio.timeout(1):
+                    await self.compute.wait_upper(item.id, time)
+            except TimeoutError:
+                continue
+            except DatabaseError as error:
+                logger.warning("a view stands still: %s", error, extra={"shard": item.id})
+                break
+        self.compute.drop_dataflow(item.id)
+        if self.storage.upper(item.id) <= time:
+            self.holds.forget_before(item.id, time)
+            await self.downgrade(item.id, time)
+        await self.maintain(item, time)
 
     async def _forget(self, item: Item) -> None:
         if item.id in self.as_ofs:

@@ -184,7 +184,7 @@ class Environment:
         read_ts = coordinator.oracle.read_ts()
         for item in state.items():
             if item.type == "table":
-                coordinator.look_after(item, storage.since(item.id))
+                coordinator.look_after(item, max(storage.since(item.id), item.since))
                 self._build_keys(item, read_ts)
             elif item.is_collection:
                 await self._resume(item, read_ts)
@@ -235,6 +235,8 @@ class Environment:
                 await coordinator.downgrade(item.id, max(as_of, storage.since(item.id)))
             else:
                 as_of = max(since, min(upper - 1, readable))
+                if as_of >= upper:  # a table below was altered: before, it is not known
+                    await coordinator.downgrade(item.id, as_of)
             coordinator.as_ofs[item.id] = as_of
             coordinator.look_after(item, storage.since(item.id))
         await coordinator.maintain(item, as_of)

@@ -108,6 +108,7 @@ class GroupCommit:
         self._oracle = oracle
         self._ids: set[GlobalId] = set()
         self._changed: dict[GlobalId, Timestamp] = {}  # when each shard was last written
+        self._altered: set[GlobalId] = set()  # shards in whose place others are written
         self._pending: list[Write] = []
         self._wake = asyncio.Event()
         self._blocked: dict[GlobalId, object] = {}  # shards that only one owner may write now
@@ -128,10 +129,12 @@ class GroupCommit:
         self._changed[id] = self._shards.upper(id)
         self._shards.advance([id], max(self._shards.upper(id), self._oracle.read_ts() + 1))
 
-    def remove(self, id: GlobalId) -> None:
-        """Write to a dropped shard no more."""
+    def remove(self, id: GlobalId, *, altered: bool = False) -> None:
+        """Write to a dropped shard no more; to one that was `altered`, for there is another."""
         self._ids.discard(id)
         self._changed.pop(id, None)
+        if altered:
+            self._altered.add(id)
 
     def __contains__(self, id: object) -> bool:
         """Whether `id` is a shard that is written here."""
@@ -225,7 +228,9 @@ class GroupCommit:
             missing = ids - self._ids
             if write.done.cancelled():
                 continue
-            if missing:
+            if missing & self._altered:
+                write.done.set_exception(altered_meanwhile())
+            elif missing:
                 write.done.set_exception(
                     UndefinedTable(f"table {min(missing)} was dropped by another session")
                 )
@@ -337,6 +342,11 @@ def timed(rows: pa.Table, time: Timestamp) -> pa.Table:
     return rows.add_column(
         position, TIME_FIELD, pa.repeat(pa.scalar(time, pa.int64()), rows.num_rows)
     )
+
+
+def altered_meanwhile() -> Conflict:
+    """Return what a transaction hears whose table is another collection by now."""
+    return Conflict("could not serialize access: a table was altered meanwhile")
 
 
 def joined(parts: Sequence[pa.Table]) -> pa.Table:

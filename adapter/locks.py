@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from foreshore.adapter.group_commit import GroupCommit
+from foreshore.adapter.group_commit import GroupCommit, altered_meanwhile
 from foreshore.errors import Conflict
 from foreshore.ids import GlobalId
 
@@ -101,6 +101,7 @@ class Locks:
         self, tables: frozenset[GlobalId], keys: frozenset[KeyLock], owner: Owner
     ) -> None:
         request = _Request(owner, tables, keys, asyncio.get_running_loop().create_future())
+        written = [id for id in (*tables, *(key.table for key in keys)) if id in self._group]
         if not any(self._before(request, len(self._waiting))):
             self._grant(request)
             return
@@ -116,6 +117,8 @@ class Locks:
                 self.release(owner)  # what it has just got; it ends with this anyway
             self._wake()
             raise
+        if any(id not in self._group for id in written):
+            raise altered_meanwhile()
 
     def _before(self, request: _Request, place: int) -> Iterator[Owner]:
         """Yield those for whom `request`, at `place` of those who wait, has to wait."""

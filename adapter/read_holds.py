@@ -78,6 +78,18 @@ class ReadHolds:
         """Let the since of a collection follow at `lag_ms`, None at that of all, from now on."""
         self.collections[id].lag_ms = lag_ms
 
+    def follow(self, id: GlobalId, inputs: Iterable[GlobalId]) -> None:
+        """Let a maintained collection be made of `inputs` from now on."""
+        self.collections[id].inputs = frozenset(inputs)
+
+    def forget_before(self, id: GlobalId, time: Timestamp) -> None:
+        """Let nobody read a collection before `time`; who holds it there holds nothing."""
+        collection = self.collections[id]
+        collection.since = max(collection.since, time)
+        for hold in list(collection.held):
+            if hold.time < time:
+                collection.held.discard(hold)
+
     def remove(self, id: GlobalId) -> None:
         """Forget a dropped collection; its holds hold nothing any more."""
         self.collections.pop(id, None)

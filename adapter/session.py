@@ -26,7 +26,7 @@ from foreshore.adapter.sequence.alter import altered_indexes
 from foreshore.adapter.session_planner import SessionPlanner
 from foreshore.adapter.statement import BoundPortal, Prepared
 from foreshore.adapter.timestamp_selection import BoundedStaleness, isolation_of
-from foreshore.adapter.transaction import Transaction
+from foreshore.adapter.transaction import Transaction, Written
 from foreshore.adapter.variables import Variables, milliseconds
 from foreshore.catalog.item import Role
 from foreshore.catalog.transaction import Transaction as CatalogTransaction
@@ -222,14 +222,15 @@ class Session:
         altered: Mapping[GlobalId, Mapping[str, KeyIndex]] = {}
         if transaction.catalog is not None:
             altered = altered_indexes(self)
-            change = CatalogChange(transaction.catalog, transaction.planned, altered)
+            change = CatalogChange(
+                transaction.catalog, transaction.planned, altered, transaction.contents
+            )
         keyed: dict[GlobalId, list[Keyed]] = {}
         for id, parts in transaction.writes.items():
             if id in altered:  # its rows may have been written before it was
-                indexes = altered[id].items()
-                keyed[id] = [
-                    {name: index.prepare(part.rows) for name, index in indexes} for part in parts
-                ]
+                keyed[id] = await blocking.run(
+                    self.coordinator.executor, _by_keys, parts, altered[id]
+                )
             elif parts[0].keyed:
                 keyed[id] = [part.keyed for part in parts]
         write = Write(
@@ -534,3 +535,8 @@ class Session:
             self._close_portals(keep_holdable=False)
             self.statements.clear()
             self.environment.forget(self)
+
+
+def _by_keys(parts: Sequence[Written], indexes: Mapping[str, KeyIndex]) -> list[Keyed]:
+    """Return what is written to a table, by each of its keys."""
+    return [{name: index.prepare(part.rows) for name, index in indexes.items()} for part in parts]

@@ -116,15 +116,13 @@ class Tails:
         if not tail.cursors and tail in self._open:
             self._close(tail)
 
-    def dropped(self, names: dict[GlobalId, str]) -> None:
-        """End the tails of what was dropped."""
+    def ended(self, reasons: dict[GlobalId, str]) -> None:
+        """End the tails of collections that are no more, each for a reason."""
         for opened in list(self._open.values()):
-            gone = sorted(names[id] for id in opened.sources & names.keys())
+            gone = sorted(reasons[id] for id in opened.sources & reasons.keys())
             if gone:
                 opened.tail.fail(
-                    ObjectNotInPrerequisiteState(
-                        f'the subscription has ended because "{gone[0]}" was dropped'
-                    )
+                    ObjectNotInPrerequisiteState(f"the subscription has ended because {gone[0]}")
                 )
                 self._close(opened.tail)
 

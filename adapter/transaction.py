@@ -69,6 +69,8 @@ class Transaction:
     # What it has written, by key; and indexes of constraints that it adds, without what it writes.
     own: dict[tuple[GlobalId, str], KeyIndex] = field(default_factory=dict)
     built: dict[tuple[GlobalId, str], KeyIndex] = field(default_factory=dict)
+    # What a table that gets another shard holds, in new columns, without what is written here.
+    contents: dict[GlobalId, pa.Table] = field(default_factory=dict)
     catalog: CatalogTransaction | None = None
     planned: dict[GlobalId, Planned] = field(default_factory=dict)
     locked: bool = False  # whether it holds write locks
@@ -142,6 +144,7 @@ class Transaction:
         self.writes.clear()
         self.own.clear()
         self.built.clear()
+        self.contents.clear()
         self.planned.clear()
         self.savepoints.clear()
         self.catalog = None

@@ -181,6 +181,17 @@ class Item(Described, frozen=True):
         return self.type in ("table", "materialized view", "index")
 
 
+class ColumnOf(msgspec.Struct, frozen=True):
+    """A column that is to be dropped, as if it were an object; its `parts` go with it."""
+
+    kind: ClassVar[str] = "column"
+    id: str  # like no object's
+    name: str
+    table: Item
+    parts: tuple[Item, ...]
+    users: tuple[Item, ...]  # what is no part of it, and cannot be without it
+
+
 Object: TypeAlias = Role | Database | Schema | Cluster | Replica | Item
 
 OBJECTS: tuple[type[Object], ...] = (Role, Database, Schema, Cluster, Replica, Item)

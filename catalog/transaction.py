@@ -5,7 +5,7 @@ adapter makes `state` durable in one append and only then shows it to others; on
 has changed nothing. Messages name objects as PostgreSQL does.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import TypeVar
@@ -15,6 +15,7 @@ import msgspec
 from foreshore.catalog.item import (
     Binding,
     Cluster,
+    ColumnOf,
     Database,
     Item,
     ItemType,
@@ -54,7 +55,7 @@ CASCADE_HINT = "Use DROP ... CASCADE to drop the dependent objects too."
 class Dropped:
     """What a DROP takes away: its targets, and in cascade what depends on them."""
 
-    objects: tuple[Object, ...]  # dependents before what they depend on
+    objects: tuple[Object | ColumnOf, ...]  # dependents before what they depend on
     cascaded: tuple[str, ...]  # how messages describe those not asked for by name
 
 
@@ -224,11 +225,13 @@ class Transaction:
         since: int,
         depends_on: Iterable[GlobalId],
         stored_names: Sequence[str] = (),
+        columns: Sequence[int | None] | None = None,
     ) -> Item:
         """Let `table` be what `create_sql` says, which its rows have agreed with since `since`.
 
         `constraints` are all of them, as for `create_item`; those that keep their name stay the
-        same. `stored_names` are those of the columns in the shard, if they are others.
+        same. `stored_names` are those of the columns in the shard, if they are others. `columns`
+        says where each column was, None if it is new; they are where they were if it is not given.
         """
         schema = self.state.objects[table.schema]
         assert isinstance(schema, Schema)
@@ -236,6 +239,13 @@ class Transaction:
         new = [each for each in constraints if each[0] not in known]
         needs = tuple(sorted(depends_on))
         self._refuse_taken_indexes(schema, (), new)
+        comments = table.column_comments or {}
+        if columns is not None:
+            comments = {
+                place: comments[was + 1]
+                for place, was in enumerate(columns, 1)
+                if was is not None and was + 1 in comments
+            }
         return self._put(
             msgspec.structs.replace(
                 table,
@@ -245,8 +255,31 @@ class Transaction:
                 depends_on=needs,
                 bound=self._bound(needs),
                 stored_names=tuple(stored_names) or msgspec.UNSET,
+                column_comments=comments or msgspec.UNSET,
             )
         )
+
+    def rekey(self, ids: Mapping[GlobalId, GlobalId]) -> None:
+        """Give items other ids, as other collections are theirs now; who refers to them follows."""
+
+        def now(id: GlobalId) -> GlobalId:
+            return ids.get(id, id)
+
+        changes: dict[str, Object | None] = dict.fromkeys(ids)
+        for item in self.state.all(Item):
+            owner, known = item.owned_by, item.known
+            new = msgspec.structs.replace(
+                item,
+                id=now(item.id),
+                depends_on=tuple(sorted(map(now, item.depends_on))),
+                bound=tuple((name, now(id)) for name, id in item.bound),
+                on=item.on and now(item.on),
+                owned_by=owner and msgspec.structs.replace(owner, table=now(owner.table)),
+                known=known and {now(id): columns for id, columns in known.items()},
+            )
+            if new != item:
+                changes[new.id] = new
+        self.state = with_objects(self.state, changes)
 
     def remember(self, item: Item, table: GlobalId, columns: Sequence[KnownColumn]) -> Item:
         """Let `columns` be what the definition of `item` takes for those of `table`."""
@@ -350,17 +383,18 @@ class Transaction:
 
     def drop(
         self,
-        targets: Sequence[Object],
+        targets: Sequence[Object | ColumnOf],
         *,
         cascade: bool,
-        describe: Callable[[Object], str],
-        noun: Callable[[Object], str],
+        describe: Callable[[Object | ColumnOf], str],
+        noun: Callable[[Object | ColumnOf], str],
         undefault: Callable[[Item, Item], str] | None = None,
     ) -> Dropped:
         """Drop `targets` and, if `cascade`, all that depends on them.
 
         Without it dependents are an error, but for those that are part of a target: an index of
-        its relation, the schemas and items of a database, the replicas of a cluster.
+        its relation, the schemas and items of a database, the replicas of a cluster, the parts of
+        a column.
         `describe` says `table s.t`, `noun` how the first line of the error names a target. A table
         that is not dropped stays when a sequence goes: `undefault` says what of it rests on the
         sequence, and, if that goes in cascade, has taken it away.
@@ -378,12 +412,12 @@ class Transaction:
                     "database system",
                     sqlstate="2BP01",
                 )
-        order: dict[str, Object] = {}
+        order: dict[str, Object | ColumnOf] = {}
         entered: set[str] = set()
         unbound: list[tuple[Item, Item]] = []  # tables, and the sequences that they lose
-        cascaded: dict[str, tuple[Object, Object]] = {}
+        cascaded: dict[str, tuple[Object, Object | ColumnOf]] = {}
 
-        def visit(each: Object) -> None:
+        def visit(each: Object | ColumnOf) -> None:
             if each.id in entered:
                 return
             entered.add(each.id)
@@ -426,8 +460,10 @@ class Transaction:
         self.state = with_objects(self.state, dict.fromkeys(order))
         return Dropped(tuple(order.values()), described)
 
-    def _dependents(self, each: Object) -> list[tuple[Object, bool]]:
+    def _dependents(self, each: Object | ColumnOf) -> list[tuple[Object, bool]]:
         """Return what goes when `each` goes, and whether silently."""
+        if isinstance(each, ColumnOf):
+            return [*((part, True) for part in each.parts), *((user, False) for user in each.users)]
         if isinstance(each, Item):
             ids = self.state.dependents.get(each.id, frozenset())
             items = sorted(map(self.state.item, ids), key=lambda item: item.oid)

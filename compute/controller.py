@@ -306,6 +306,8 @@ class ComputeController:
         for export in dataflow.description.exports:
             dataflow.cluster.history.drop(export.id)
             self._exporters.pop(export.id, None)
+            for replica in dataflow.cluster.replicas.values():
+                replica.uppers.pop(export.id, None)
             gone = UndefinedObject(f'collection "{export.id}" was dropped')
             self._uppers.drop(export.id, gone)
             if export.id in dataflow.subscriptions:
@@ -369,6 +371,13 @@ class ComputeController:
                 cluster.feed(event)
 
     # --- frontiers
+
+    def is_ready(self, cluster: str) -> bool:
+        """Whether a replica of the cluster is at work."""
+        return any(
+            replica.connection is not None and replica.status is not None and replica.status.ready
+            for replica in self._cluster(cluster).replicas.values()
+        )
 
     def exports(self, id: GlobalId) -> bool:
         """Whether a dataflow exports the collection."""

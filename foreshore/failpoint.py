@@ -38,6 +38,7 @@ POINTS: Mapping[str, str] = MappingProxyType(
         "sequence.reserved": "a range of numbers is reserved, none of it given out",
         "sequence.begun": "where a new sequence begins is durable, the catalog does not know it",
         "shard.made": "a shard is made, the catalog does not know it",
+        "shard.filled": "a shard has the rows of the table it replaces, the catalog does not know",
         "catalog.committed": "a change of the catalog is durable, nothing has followed from it",
         "shard.dropped": "a shard is dropped that the catalog no longer has",
     }

@@ -690,8 +690,31 @@ class RenameColumn(Syntax):
     to: str
 
 
+class AddColumn(Syntax):
+    """ADD [COLUMN]; `constraints` are those that stand with it."""
+
+    column: ColumnDefinition
+    constraints: tuple[ConstraintDefinition, ...]
+    if_not_exists: bool
+
+
+class DropColumn(Syntax):
+    """DROP [COLUMN]."""
+
+    name: str
+    if_exists: bool
+    cascade: bool
+
+
 TableAction: TypeAlias = (
-    AddConstraint | DropConstraint | RenameConstraint | SetNotNull | SetDefault | RenameColumn
+    AddConstraint
+    | DropConstraint
+    | RenameConstraint
+    | SetNotNull
+    | SetDefault
+    | RenameColumn
+    | AddColumn
+    | DropColumn
 )
 
 

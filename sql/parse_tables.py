@@ -110,7 +110,7 @@ class TableParser(SequenceParser):
         """Parse a column of `table`; its constraints are added to `constraints`."""
         name, at = self.name_at()
         column = ast.ColumnDefinition(name, self.type_name(), False, None, at)
-        while not self.at_symbol(",") and not self.at_symbol(")"):
+        while not (self.at_symbol(",") or self.at_symbol(")") or self.at_end()):
             constraint = self.name() if self.accept("constraint") else None
             token = self.token
             if self.accept("not"):
@@ -217,7 +217,8 @@ class TableParser(SequenceParser):
     def _alter_table(self, name: ast.TableRef, if_exists: bool) -> ast.StatementSyntax:
         if self.accept("rename"):  # nothing beside it
             return ast.AlterTableStatement(name, (self._renaming(),), if_exists)
-        return ast.AlterTableStatement(name, self.list_of(self._table_action), if_exists)
+        actions = self.list_of(lambda: self._table_action(name))
+        return ast.AlterTableStatement(name, actions, if_exists)
 
     def _renaming(self) -> ast.RenameConstraint | ast.RenameColumn:
         is_constraint = self.accept("constraint")
@@ -228,19 +229,27 @@ class TableParser(SequenceParser):
         to = self.name()
         return ast.RenameConstraint(name, to) if is_constraint else ast.RenameColumn(name, to)
 
-    def _table_action(self) -> ast.TableAction:
+    def _table_action(self, table: ast.TableRef) -> ast.TableAction:
         if self.accept("add"):
             if self.at_word("constraint") or self.at_word(*_CONSTRAINTS):
                 return ast.AddConstraint(self._table_constraint())
-            self.unsupported("adding a column")
+            self.accept("column")
+            if_not_exists = self._if_not_exists()
+            constraints: list[ast.ConstraintDefinition] = []
+            new = self._column(table, constraints)
+            return ast.AddColumn(new, tuple(constraints), if_not_exists)
         if self.accept("drop"):
-            if not self.accept("constraint"):
-                self.unsupported("dropping a column")
+            is_constraint = self.accept("constraint")
+            if not is_constraint:
+                self.accept("column")
             if_exists = self.accept("if", "exists")
-            constraint = self.name()
-            if not self.accept("cascade"):
+            name = self.name()
+            cascade = self.accept("cascade")
+            if not cascade:
                 self.accept("restrict")
-            return ast.DropConstraint(constraint, if_exists)
+            if is_constraint:
+                return ast.DropConstraint(name, if_exists)
+            return ast.DropColumn(name, if_exists, cascade)
         if self.accept("alter"):
             self.accept("column")
             column = self.name()

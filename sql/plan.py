@@ -339,13 +339,15 @@ class AlterTable:
     """`table` is from now on what `definition` says; None: there is no such table, and it is well.
 
     `notices` are for the client. `columns` says of each column of the definition where in the table
-    it was before.
+    it was before, None of one that is new. `dropped` are the columns that go, each with whether
+    what uses it goes too.
     """
 
     table: GlobalId | None
     definition: CreateTable | None
     notices: tuple[str, ...]
-    columns: tuple[int, ...] = ()
+    columns: tuple[int | None, ...] = ()
+    dropped: tuple[tuple[int, bool], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,9 +91,7 @@ def is_there(session: "Session", name: Name, *, if_not_exists: bool) -> bool:
 
 def add_table(session: "Session", plan: CreateTable) -> GlobalId:
     """Return the id of a new table, in the transaction's catalog."""
-    for name in (TIME, DIFF):
-        if name in plan.desc.names:
-            raise InvalidColumnDefinition(f'column name "{name}" is reserved')
+    refuse_reserved(plan.desc.names)
     change = session.catalog_change()
     id = change.allot_item()
     schema = _schema(session, plan.name)
@@ -114,6 +112,13 @@ def add_table(session: "Session", plan: CreateTable) -> GlobalId:
     )
     session.begin().planned[id] = planned_table(plan)
     return id
+
+
+def refuse_reserved(names: Sequence[str]) -> None:
+    """Raise if a column of a shard would be called like one that every shard has."""
+    for name in (TIME, DIFF):
+        if name in names:
+            raise InvalidColumnDefinition(f'column name "{name}" is reserved')
 
 
 def create_sequence(session: "Session", plan: CreateSequence) -> Completed:
@@ -170,9 +175,7 @@ def create_materialized_view(session: "Session", plan: CreateMaterializedView) -
     change = session.catalog_change()
     schema = _schema(session, plan.name)
     cluster = _cluster(session, plan.cluster)
-    for name in (TIME, DIFF):
-        if name in plan.query.desc.names:
-            raise InvalidColumnDefinition(f'column name "{name}" is reserved')
+    refuse_reserved(plan.query.desc.names)
     old = (
         _make_room(session, schema, plan.name.item, "materialized view")
         if plan.or_replace

@@ -12,7 +12,7 @@ from foreshore.adapter.names import dotted
 from foreshore.adapter.result import BatchSource, Selected
 from foreshore.adapter.sequence.number_sequences import refuse_parts, undefault
 from foreshore.catalog.builtin.relation import Builtin
-from foreshore.catalog.item import Cluster, Database, Item, Object, Replica, Schema
+from foreshore.catalog.item import Cluster, ColumnOf, Database, Item, Object, Replica, Schema
 from foreshore.catalog.transaction import Dropped
 from foreshore.catalog.transaction import Transaction as CatalogTransaction
 from foreshore.errors import (
@@ -61,6 +61,12 @@ def drop(session: "Session", plan: Drop) -> Completed:
         noun=lambda each: describe(session, each),
         undefault=lambda table, sequence: undefault(session, table, sequence, plan.cascade),
     )
+    forget_dropped(session, dropped)
+    return Completed(f"DROP {plan.kind.upper()}")
+
+
+def forget_dropped(session: "Session", dropped: Dropped) -> None:
+    """Let the transaction know nothing of what it has dropped, and the client what went along."""
     _forget(session, dropped)
     if len(dropped.cascaded) == 1:
         session.notice(f"drop cascades to {dropped.cascaded[0]}")
@@ -69,7 +75,6 @@ def drop(session: "Session", plan: Drop) -> Completed:
             f"drop cascades to {len(dropped.cascaded)} other objects",
             detail="\n".join(f"drop cascades to {each}" for each in dropped.cascaded),
         )
-    return Completed(f"DROP {plan.kind.upper()}")
 
 
 def drop_quietly(session: "Session", items: Sequence[Item]) -> None:
@@ -176,9 +181,11 @@ def _find_item(session: "Session", kind: ObjectKind, name: Name) -> Item:
     return found
 
 
-def describe(session: "Session", each: Object) -> str:
+def describe(session: "Session", each: Object | ColumnOf) -> str:
     """Return what messages call the object: its kind and name, qualified where it has to be."""
     match each:
+        case ColumnOf(name=name, table=table):
+            return f"column {name} of {describe(session, table)}"
         case Item():
             reader = session.planner.reader()
             seen = reader.find((each.name,))

@@ -263,7 +263,10 @@ async def evaluate_here(
                 rows = builtin_rows(session, BUILTINS[id])
                 inputs[id] = Input(rows.schema, (), (as_updates(rows, 0),))
                 continue
-            own = tuple(with_time(part.rows, time) for part in transaction.writes.get(id, ()))
+            parts = [part.rows for part in transaction.writes.get(id, ())]
+            if id in transaction.contents:
+                parts.append(transaction.contents[id])
+            own = tuple(with_time(part, time) for part in parts)
             if id not in coordinator.capabilities:
                 desc = session.planner.reader().planned[id].desc
                 inputs[id] = Input(desc.stored_schema(), (), own)

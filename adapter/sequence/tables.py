@@ -218,6 +218,8 @@ async def committed_rows(
 ) -> pa.Table:
     """Return a table's rows with `__diff` at `time`, without what the transaction has written."""
     coordinator = session.coordinator
+    if id in session.begin().contents:
+        return session.begin().contents[id]
     if id not in coordinator.capabilities:
         schema = desc.stored_schema().append(pa.field(DIFF, pa.int64(), nullable=False))
         return schema.empty_table()

@@ -22,6 +22,7 @@ async def truncate(session: "Session", plan: Truncate) -> Completed:
     """Run TRUNCATE."""
     transaction = session.begin()
     coordinator = session.coordinator
+    time = coordinator.oracle.read_ts()
     known = [id for id in plan.tables if id in coordinator.state.objects]
     if known:
         transaction.locked = True
@@ -31,7 +32,7 @@ async def truncate(session: "Session", plan: Truncate) -> Completed:
         time = read_time(session, known, None, ())
     for id in plan.tables:
         transaction.unwrite(id)
-        if id in known:
+        if id in known or id in transaction.contents:
             rows = await committed_rows(session, id, table_desc(session, id), time)
             await write_rows(session, id, negated(rows))
         if plan.restart_identity:

@@ -292,7 +292,9 @@ def bind_alter_table(planning: Planning, statement: ast.AlterTableStatement) -> 
     for action in statement.actions:
         edit.apply(action)
     definition = _define(planning, item.name, edit.columns, edit.constraints)
-    return AlterTable(item.id, definition, tuple(edit.notices), tuple(edit.origins))
+    return AlterTable(
+        item.id, definition, tuple(edit.notices), tuple(edit.origins), tuple(edit.dropped)
+    )
 
 
 class _Edit:
@@ -308,7 +310,8 @@ class _Edit:
             column.is_new = False
         self.name = item.name
         self.columns = list(tree.columns)
-        self.origins = list(range(len(self.columns)))  # where each column was
+        self.origins: list[int | None] = list(range(len(self.columns)))  # where each was
+        self.dropped: list[tuple[int, bool]] = []  # columns, and whether what uses them goes too
         self.constraints = list(tree.constraints)
         self.notices: list[str] = []
 
@@ -346,6 +349,37 @@ class _Edit:
                 found.default, found.default_text = default, text
             case ast.RenameColumn(name=name, to=to):
                 self._rename(name, to)
+            case ast.AddColumn():
+                self._add(action)
+            case ast.DropColumn():
+                self._drop(action)
+
+    def _add(self, action: ast.AddColumn) -> None:
+        name = action.column.name
+        if self._find_column(name) is not None:
+            taken = f'column "{name}" of relation "{self.name.item}" already exists'
+            if not action.if_not_exists:
+                raise DuplicateColumn(taken)
+            self.notices.append(f"{taken}, skipping")
+            return
+        self.columns.append(action.column)
+        self.origins.append(None)
+        for constraint in action.constraints:
+            self.apply(ast.AddConstraint(constraint))
+
+    def _drop(self, action: ast.DropColumn) -> None:
+        """Drop a column with the constraints that it is in."""
+        if action.if_exists and self._find_column(action.name) is None:
+            self.notices.append(f"{self._no_column(action.name)}, skipping")
+            return
+        place = self.columns.index(self._column(action.name))
+        del self.columns[place]
+        origin = self.origins.pop(place)
+        if origin is not None:
+            self.dropped.append((origin, action.cascade))
+        self.constraints = [
+            each for each in self.constraints if action.name not in _columns_in(each)
+        ]
 
     def _rename(self, name: str, to: str) -> None:
         found = self._find_column(name)
@@ -367,8 +401,11 @@ class _Edit:
     def _column(self, name: str) -> ast.ColumnDefinition:
         found = self._find_column(name)
         if found is None:
-            raise UndefinedColumn(f'column "{name}" of relation "{self.name.item}" does not exist')
+            raise UndefinedColumn(self._no_column(name))
         return found
+
+    def _no_column(self, name: str) -> str:
+        return f'column "{name}" of relation "{self.name.item}" does not exist'
 
     def _find(self, name: str) -> ast.ConstraintDefinition | None:
         return next((each for each in self.constraints if each.name == name), None)
@@ -381,3 +418,10 @@ class _Edit:
 
     def _missing(self, name: str) -> str:
         return f'constraint "{name}" of relation "{self.name.item}" does not exist'
+
+
+def _columns_in(constraint: ast.ConstraintDefinition) -> set[str]:
+    """Return the names of the columns that a constraint is about."""
+    if constraint.kind == "check":
+        return {ref.parts[-1] for ref in column_refs(constraint.condition)}
+    return {name for name, _ in constraint.columns}

@@ -8,6 +8,8 @@ they might have had. TopK keeps all columns, which decide between equals.
 from collections.abc import Iterable, Sequence
 from typing import assert_never
 
+from msgspec.structs import replace
+
 from foreshore.expr.ir import (
     Constant,
     Filter,
@@ -40,10 +42,13 @@ from foreshore.sql.optimize.scalars import remap
 Columns = tuple[int, ...]  # ascending
 
 
-def narrow(relation: Relation) -> Relation:
-    """Return `relation` with nothing computed or carried that it does not use."""
+def narrow(relation: Relation, *, ties: bool = True) -> Relation:
+    """Return `relation` with nothing computed or carried that it does not use.
+
+    Without `ties` TopK uses what it orders by and no more: what it takes of equals may change.
+    """
     width = len(columns_of(relation))
-    return _Narrowing().narrow(relation, tuple(range(width)))
+    return _Narrowing(ties).narrow(relation, tuple(range(width)))
 
 
 def _places(columns: Sequence[int]) -> dict[int, int]:
@@ -59,7 +64,8 @@ def _used(scalars: Iterable[Scalar]) -> set[int]:
 
 
 class _Narrowing:
-    def __init__(self) -> None:
+    def __init__(self, ties: bool) -> None:
+        self.ties = ties
         self.asked: dict[int, set[int]] = {}  # of locals, by number
 
     def narrow(self, relation: Relation, wanted: Columns) -> Relation:
@@ -107,9 +113,15 @@ class _Narrowing:
                     return build.project(Constant((((), 1),), ()), ())
                 places = _places((*range(keys), *(keys + i for i in kept_aggregates)))
                 return _project(self.over_used(reduced, ()), [places[i] for i in wanted])
-            case TopK(input=input):
-                every = tuple(range(len(columns_of(input))))
-                return _project(with_inputs(relation, (self.narrow(input, every),)), wanted)
+            case TopK(input=input, group_key=group_key):
+                needed = tuple(range(len(columns_of(input))))
+                if not self.ties:
+                    needed = _ascending(wanted, group_key, _used(scalars_of(relation)))
+                places = _places(needed)
+                ordered = with_scalars(relation, lambda scalar: remap(scalar, places))
+                top = with_inputs(ordered, (self.narrow(input, needed),))
+                top = replace(top, group_key=tuple(places[i] for i in group_key))
+                return _project(top, [places[i] for i in wanted])
             case Negate(input=input):
                 return Negate(self.narrow(input, wanted))
             case Threshold(input=input):
