@@ -472,11 +472,31 @@ class Coordinator:
             except DatabaseError as error:
                 logger.warning("a view stands still: %s", error, extra={"shard": item.id})
                 break
-        self.compute.drop_dataflow(item.id)
+        self.compute.drop_dataflow(item.id, goes_on=True)
         if self.storage.upper(item.id) <= time:
-            self.holds.forget_before(item.id, time)
-            await self.downgrade(item.id, time)
+            await self.begin_anew(item, time)
+            for id in self._above(item.id):
+                self.holds.forget_before(id, time)
         await self.maintain(item, time)
+
+    async def begin_anew(self, item: Item, as_of: Timestamp) -> None:
+        """Let a materialized view whose shard ends before `as_of` be known from then on.
+
+        What the shard holds stands until just before, where nobody reads it, to be corrected.
+        """
+        self.storage.advance([item.id], as_of)
+        await self.downgrade(item.id, as_of - 1)
+
+    def _above(self, id: GlobalId) -> set[GlobalId]:
+        """Return the collections that are made of `id`, itself included."""
+        found: set[str] = set()
+        stack: list[str] = [id]
+        while stack:
+            each = stack.pop()
+            if each not in found:
+                found.add(each)
+                stack += self.state.dependents.get(each, ())
+        return self.holds.collections.keys() & found
 
     async def _forget(self, item: Item) -> None:
         if item.id in self.as_ofs:

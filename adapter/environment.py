@@ -229,16 +229,17 @@ class Environment:
             coordinator.look_after(item, as_of)
         else:
             readable = min((storage.upper(id) for id in inputs), default=read_ts + 1) - 1
-            upper = storage.upper(item.id)
+            upper, known = storage.upper(item.id), 0
             if upper == 0:  # nothing has ever been written: it begins anew
                 as_of = max(since, readable)
                 await coordinator.downgrade(item.id, max(as_of, storage.since(item.id)))
             else:
                 as_of = max(since, min(upper - 1, readable))
-                if as_of >= upper:  # a table below was altered: before, it is not known
-                    await coordinator.downgrade(item.id, as_of)
+                if as_of >= upper:  # a table below was altered, and what was in between is lost
+                    as_of = known = max(as_of, storage.since(item.id) + 1)
+                    await coordinator.begin_anew(item, as_of)
             coordinator.as_ofs[item.id] = as_of
-            coordinator.look_after(item, storage.since(item.id))
+            coordinator.look_after(item, max(storage.since(item.id), known))
         await coordinator.maintain(item, as_of)
 
     async def close(self) -> None:

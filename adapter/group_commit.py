@@ -140,6 +140,10 @@ class GroupCommit:
         """Whether `id` is a shard that is written here."""
         return id in self._ids
 
+    def is_altered(self, id: GlobalId) -> bool:
+        """Whether another shard is written in the place of `id` by now."""
+        return id in self._altered
+
     def changed(self, id: GlobalId) -> Timestamp:
         """Return the time of the last write to a shard, or one after it."""
         return self._changed[id]

@@ -19,6 +19,7 @@ from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item, KnownColumn, Schema
 from foreshore.catalog.state import State
 from foreshore.errors import (
+    Conflict,
     FeatureNotSupported,
     InvalidCatalogName,
     InvalidSchemaName,
@@ -123,7 +124,12 @@ class SessionCatalog:
             name = Name(None, found.schema, found.name)
             return ItemView(found.id, "builtin", name, found.desc)
         name = Name(*self.state.full_name(found))
-        planned = self.planned[found.id]
+        planned = self.planned.get(found.id)
+        if planned is None:  # there is nothing of it but in the state that a transaction began with
+            raise Conflict(
+                f'could not serialize access: {found.kind} "{found.name}" was altered or dropped '
+                "by another session"
+            )
         match found.type:
             case "index":
                 return ItemView(found.id, "index", name, _NO_COLUMNS, oid=found.oid)

@@ -216,7 +216,8 @@ class Session:
         reads = None
         if transaction.writes and (transaction.read or transaction.key_reads):
             assert transaction.time is not None
-            tables = frozenset(id for id in transaction.read if id in self.coordinator.group)
+            group = self.coordinator.group
+            tables = frozenset(id for id in transaction.read if id in group or group.is_altered(id))
             reads = Reads(tables, transaction.time, frozenset(transaction.key_reads))
         change = None
         altered: Mapping[GlobalId, Mapping[str, KeyIndex]] = {}

@@ -100,10 +100,13 @@ class Transaction:
 
     def reads_own_writes(self, shards: Iterable[GlobalId]) -> bool:
         """Whether what comes from `shards` looks different to this transaction."""
-        return not self.writes.keys().isdisjoint(shards) or (
-            self.catalog is not None
-            and any(self.catalog.base.get(id) is None for id in shards if id.startswith("u"))
+        return not self.writes.keys().isdisjoint(shards) or any(
+            self.made(id) for id in shards if id.startswith("u")
         )
+
+    def made(self, id: GlobalId) -> bool:
+        """Whether a user's item is new in this transaction, so that nobody else knows it."""
+        return self.catalog is not None and self.catalog.base.get(id) is None
 
     def save(self, name: str, variables: tuple[dict[str, str], dict[str, str]]) -> None:
         """Set a savepoint."""

@@ -287,17 +287,21 @@ class ComputeController:
                     for subscription in dataflow.subscriptions.values():
                         subscription.fail(_stands_still(writer))
 
-    def drop_dataflow(self, id: GlobalId) -> None:
-        """End a dataflow and free all that it holds; who waits for it hears that it is gone."""
+    def drop_dataflow(self, id: GlobalId, *, goes_on: bool = False) -> None:
+        """End a dataflow and free all that it holds.
+
+        Who waits for what it exports hears that it is gone, unless it `goes_on`: a shard that
+        another dataflow is about to write.
+        """
         dataflow = self._dataflows.get(id)
         if dataflow is None:
             raise UndefinedObject(f'dataflow "{id}" does not exist')
         for export in dataflow.description.exports:
             dataflow.cluster.send(AllowCompaction(export.id, None))
-        self._forget(dataflow)
+        self._forget(dataflow, goes_on=goes_on)
         self._release(dataflow.holds)
 
-    def _forget(self, dataflow: _Dataflow) -> None:
+    def _forget(self, dataflow: _Dataflow, *, goes_on: bool = False) -> None:
         id = dataflow.description.id
         del self._dataflows[id]
         if dataflow.start is not None:
@@ -309,7 +313,8 @@ class ComputeController:
             for replica in dataflow.cluster.replicas.values():
                 replica.uppers.pop(export.id, None)
             gone = UndefinedObject(f'collection "{export.id}" was dropped')
-            self._uppers.drop(export.id, gone)
+            if not goes_on:
+                self._uppers.drop(export.id, gone)
             if export.id in dataflow.subscriptions:
                 dataflow.subscriptions[export.id].fail(gone)
         for follower, subscription in dataflow.followed.items():

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter.effects import calls_in, carried_out
+from foreshore.adapter.group_commit import altered_meanwhile
 from foreshore.adapter.introspection import builtin_rows
 from foreshore.adapter.local import evaluate_linear
 from foreshore.adapter.names import BUILTINS
@@ -35,6 +36,7 @@ from foreshore.compute.engine import Cancellation, Input
 from foreshore.compute.finish import MAX_RESULT_BYTES, expanded, finish
 from foreshore.compute.peeks import PeekRequest
 from foreshore.errors import (
+    DatabaseError,
     FeatureNotSupported,
     ObjectNotInPrerequisiteState,
     UndefinedObject,
@@ -155,7 +157,19 @@ async def _finished(
             f'cluster "{cluster.name}" has no replicas available to service request',
             hint="Create one with CREATE CLUSTER REPLICA, or SET cluster to another one.",
         )
-    answer = await coordinator.compute.peek(cluster.id, request)
+    try:
+        answer = await coordinator.compute.peek(cluster.id, request)
+    except DatabaseError as error:
+        read = {*request.indexes.values(), *request.imports}
+        if request.index is not None:
+            read.add(request.index)
+        gone = (
+            error.sqlstate in ("42704", "55000")
+            and not read <= coordinator.holds.collections.keys()
+        )
+        if gone:  # while it was waited for: the next plan has what is there now
+            raise altered_meanwhile() from error
+        raise
     return one_batch(answer)
 
 
@@ -268,6 +282,8 @@ async def evaluate_here(
                 parts.append(transaction.contents[id])
             own = tuple(with_time(part, time) for part in parts)
             if id not in coordinator.capabilities:
+                if not transaction.made(id):
+                    raise altered_meanwhile()
                 desc = session.planner.reader().planned[id].desc
                 inputs[id] = Input(desc.stored_schema(), (), own)
                 continue

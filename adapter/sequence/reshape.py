@@ -278,7 +278,7 @@ async def _in_columns(
             if isinstance(value, str):
                 raise DataError.parse(value)
             (one,) = to_array([value.value], definition.desc.columns[place].type)
-            given[place] = pa.repeat(one, rows.num_rows)
+            given[place] = await blocking.run(coordinator.executor, pa.repeat, one, rows.num_rows)
     kept = [given[place] if was is None else rows.column(was) for place, was in enumerate(columns)]
     schema = definition.desc.stored_schema().append(DIFF_FIELD)
     return pa.Table.from_arrays([*kept, rows.column(rows.num_columns - 1)], schema=schema)

@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from tests.adapter.harness import House
+from tests.adapter.harness import House, until
 
 
 async def _answers(house: House, conversation: list[tuple[str, str]]) -> None:
@@ -70,3 +70,221 @@ def test_what_knows_a_renamed_column_goes_on(tmp_path: Path) -> None:
         await house.close()
 
     asyncio.run(scenario())
+
+
+MADE = (
+    "CREATE TABLE t (a int PRIMARY KEY, b text, c int DEFAULT 3);"
+    " CREATE VIEW v AS SELECT a, c FROM t; CREATE INDEX v_a ON v (a);"
+    " CREATE VIEW star AS SELECT * FROM t;"
+    " CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n, sum(c) AS total FROM v;"
+    " CREATE MATERIALIZED VIEW above AS SELECT n + total AS all_of_it FROM m;"
+    " CREATE INDEX t_b ON t (b); CREATE INDEX t_c ON t (c);"
+    " COMMENT ON TABLE t IS 'tee'; COMMENT ON COLUMN t.c IS 'cee';"
+    " INSERT INTO t VALUES (1, 'x'), (2, 'y')"
+)
+COMMENTS = (
+    "SELECT attname, col_description(attrelid, attnum) FROM pg_attribute"
+    " WHERE attrelid = 't'::regclass AND attnum > 0 ORDER BY attnum"
+)
+
+ADDED = [
+    ("SELECT * FROM t ORDER BY a", "1|x|3|1|7\n2|y|3|2|7\nSELECT 2"),
+    ("SELECT * FROM star ORDER BY a", "1|x|3\n2|y|3\nSELECT 2"),
+    ("SELECT c FROM v WHERE a = 2", "3\nSELECT 1"),
+    ("SELECT * FROM m", "2|6\nSELECT 1"),
+    ("SELECT * FROM above", "8\nSELECT 1"),
+    (COMMENTS, "a|NULL\nb|NULL\nc|cee\nid|NULL\nd|NULL\nSELECT 5"),
+    ("SELECT obj_description('t'::regclass)", "tee\nSELECT 1"),
+    (
+        "SELECT pg_get_serial_sequence('t', 'id'), count(*) FROM pg_indexes WHERE tablename = 't'",
+        "public.t_id_seq|4\nSELECT 1",
+    ),
+    (
+        "INSERT INTO t (a, id) VALUES (1, 5)",
+        'ERROR 23505: duplicate key value violates unique constraint "t_pkey"\n'
+        "DETAIL: Key (a)=(1) already exists.",
+    ),
+    (
+        "INSERT INTO t (a, id) VALUES (9, 2)",
+        'ERROR 23505: duplicate key value violates unique constraint "t_id_key"\n'
+        "DETAIL: Key (id)=(2) already exists.",
+    ),
+    (
+        "SHOW CREATE VIEW star",
+        "foreshore.public.star|CREATE VIEW foreshore.public.star AS "
+        "SELECT * FROM (SELECT a, b, c FROM foreshore.public.t) AS t\nSHOW 1",
+    ),
+]
+REFUSED = [
+    (
+        "ALTER TABLE t DROP c",
+        "ERROR 2BP01: cannot drop column c of table t because other objects depend on it\n"
+        "DETAIL: view v depends on column c of table t\n"
+        "DETAIL: materialized view m depends on view v\n"
+        "DETAIL: materialized view above depends on materialized view m\n"
+        "DETAIL: view star depends on column c of table t\n"
+        "HINT: Use DROP ... CASCADE to drop the dependent objects too.",
+    ),
+    (
+        "ALTER TABLE t ADD COLUMN __diff int",
+        'ERROR 42611: column name "__diff" is reserved',
+    ),
+]
+DROPPED = [
+    ("SELECT * FROM t ORDER BY a", "1|3|7\n2|3|7\nSELECT 2"),
+    ("SELECT c FROM v WHERE a = 2", "3\nSELECT 1"),
+    ("SELECT * FROM m", "2|6\nSELECT 1"),
+    ("SELECT * FROM above", "8\nSELECT 1"),
+    (COMMENTS, "a|NULL\nc|cee\nd|NULL\nSELECT 3"),
+    ("SELECT indexname FROM pg_indexes WHERE tablename = 't' ORDER BY 1", "t_c\nt_pkey\nSELECT 2"),
+    ("SELECT * FROM star", 'ERROR 42P01: relation "star" does not exist'),
+    ("SELECT nextval('t_id_seq')", 'ERROR 42P01: relation "t_id_seq" does not exist'),
+    (
+        "SHOW CREATE VIEW v",
+        "foreshore.public.v|CREATE VIEW foreshore.public.v AS "
+        "SELECT a, c FROM (SELECT a, NULL::text AS b, c FROM foreshore.public.t) AS t\nSHOW 1",
+    ),
+    (
+        "SHOW CREATE TABLE t",
+        "foreshore.public.t|CREATE TABLE foreshore.public.t (a integer NOT NULL, c integer DEFAULT"
+        " 3, d integer DEFAULT 3 + 4, CONSTRAINT t_pkey PRIMARY KEY (a))\nSHOW 1",
+    ),
+]
+
+
+def test_what_is_over_a_table_goes_on_when_columns_come_and_go(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("s", MADE)
+        added = "ALTER TABLE t ADD id serial UNIQUE, ADD COLUMN d int DEFAULT 3 + 4"
+        assert await house.query("s", added) == "ALTER TABLE"
+        await _answers(house, ADDED + REFUSED)
+        await house.close()
+        await house.open()
+        await _answers(house, ADDED + REFUSED)
+        dropped = "ALTER TABLE t DROP b CASCADE, DROP id"
+        notice = "ALTER TABLE\nNOTICE: drop cascades to view star"
+        assert await house.query("s", dropped) == notice
+        await _answers(house, DROPPED)
+        await house.close()
+        await house.open()
+        await _answers(house, DROPPED)
+        await house.query("s", "INSERT INTO t VALUES (3, 4, 5)")
+        await _answers(house, [("SELECT * FROM above", "13\nSELECT 1")])
+        assert len(house.storage.ids()) == 4, "the shards of before are there still"
+        await house.close()
+
+    asyncio.run(scenario())
+
+
+def test_other_sessions_meet_the_change_where_they_are(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("s", MADE)
+        await house.query("prepared", "PREPARE all_of_it AS SELECT * FROM t ORDER BY a")
+        await house.query("prepared", "PREPARE one AS SELECT c FROM t WHERE a = $1")
+        await house.query("prepared", "PREPARE write AS INSERT INTO t VALUES ($1, 'p')")
+        await house.query("prepared", "EXECUTE write (3)")
+        await house.query("writer", "BEGIN; INSERT INTO t VALUES (7, 'w')")
+        await house.query("reader", "BEGIN; SELECT * FROM t")
+        await house.query("summer", "BEGIN; SELECT count(*) FROM t; CREATE TABLE sums (n int)")
+        await house.query("copier", "BEGIN; CREATE TABLE copied (a int)")
+        cursor = "BEGIN; DECLARE c CURSOR FOR SUBSCRIBE TO {} ; FETCH 1 c"
+        assert "1|3|9" in await house.query("follower", cursor.format("m"))
+        assert "|1|" in await house.query("table follower", cursor.format("t"))
+        assert await house.query("s", "ALTER TABLE t ADD d int DEFAULT 8") == "ALTER TABLE"
+        await house.query("s", "INSERT INTO t VALUES (4, 'after', 1, 1)")
+        await _answers_of(
+            house,
+            [
+                ("prepared", "EXECUTE one (3)", "3\nSELECT 1"),
+                (
+                    "prepared",
+                    "EXECUTE all_of_it",
+                    "ERROR 0A000: cached plan must not change result type",
+                ),
+                ("prepared", "EXECUTE write (5)", "INSERT 0 1"),
+                (
+                    "writer",
+                    "COMMIT",
+                    "ERROR 40001: could not serialize access: a table was altered meanwhile",
+                ),
+                # What it has read is not the same any more.
+                ("summer", "INSERT INTO sums VALUES (3)", "INSERT 0 1"),
+                (
+                    "summer",
+                    "COMMIT",
+                    "ERROR 40001: could not serialize access due to concurrent update",
+                ),
+                # Its catalog has the table of before, which cannot be read any more.
+                (
+                    "copier",
+                    "INSERT INTO copied SELECT a FROM t",
+                    'ERROR 40001: could not serialize access: table "t" was altered or dropped'
+                    " by another session",
+                ),
+                ("s", "SELECT d FROM t ORDER BY a", "8\n8\n8\n1\n8\nSELECT 5"),
+                ("s", "SELECT n FROM m", "5\nSELECT 1"),
+            ],
+        )
+        late = await house.query("reader", "SELECT * FROM t")
+        assert late.startswith(
+            "ERROR 55000: the transaction reads at a time before this relation could be read"
+        )
+        changes = await house.query("follower", "FETCH 2 c WITH (timeout = '20s')")
+        assert "|-1|3|9" in changes, changes
+        assert "|1|4|10" in changes, changes
+        ended = await house.query("table follower", "FETCH 9 c WITH (timeout = '20s')")
+        assert 'the subscription has ended because "t" was altered' in ended, ended
+        await house.close()
+
+    asyncio.run(scenario())
+
+
+def test_no_row_of_a_writer_beside_is_lost(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("s", MADE)
+        written: list[int] = []
+        done = asyncio.Event()
+
+        async def write(writer: int) -> None:
+            key = 1000 * (writer + 1)
+            while not done.is_set():
+                key += 1
+                sql = f"INSERT INTO t (a, b) VALUES ({key}, 'w')"
+                if writer:
+                    sql = f"INSERT INTO t (a, b) SELECT {key}, max(b) FROM t"
+                answer = await house.query(f"w{writer}", sql, alone=False)
+                assert answer == "INSERT 0 1", answer
+                written.append(key)
+
+        async def alter() -> None:
+            for number in range(6):
+                before = len(written)
+                action = f"ADD extra int DEFAULT {number}" if number % 2 == 0 else "DROP extra"
+                answer = await house.query("s", f"ALTER TABLE t {action}", alone=False)
+                assert answer == "ALTER TABLE", answer
+                await until(lambda before=before: len(written) > before + 5)  # type: ignore[misc]
+            done.set()
+
+        async with asyncio.TaskGroup() as group:
+            for writer in range(3):
+                group.create_task(write(writer))
+            group.create_task(alter())
+        there = (await house.query("s", "SELECT a FROM t WHERE a > 1000")).split("\n")[:-1]
+        assert sorted(map(int, there)) == sorted(written)
+        counted = f"{len(written) + 2}\nSELECT 1"
+        assert await house.query("s", "SELECT n FROM m") == counted
+        await house.close()
+
+    asyncio.run(scenario())
+
+
+async def _answers_of(house: House, conversation: list[tuple[str, str, str]]) -> None:
+    for session, sql, expected in conversation:
+        answer = (await house.query(session, sql)).removesuffix("\nE").removesuffix("\nT")
+        assert answer == expected, sql

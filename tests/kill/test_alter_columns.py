@@ -1,0 +1,142 @@
+"""Columns come and go while others write, and the server is killed: the old table or the new, whole."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from foreshore import failpoint
+from tests.harness import Server, until
+
+WRITERS = 3
+POINTS = ("shard.filled", "catalog.committed")
+
+
+@dataclass
+class Client:
+    """What the clients of one server know: keys that were acknowledged, and the column's default."""
+
+    acknowledged: list[int] = field(default_factory=list)
+    asked: int = 0
+    extra: set[int | None] = field(
+        default_factory=lambda: {None}
+    )  # what it may be; None: no column
+    failures: list[Exception] = field(default_factory=list)
+
+    def write(self, url: str, writer: int) -> None:
+        """Insert until the server is gone."""
+        try:
+            with psycopg.connect(url, autocommit=True) as connection:
+                while True:
+                    self.asked += 1
+                    key = self.asked * WRITERS + writer
+                    try:
+                        connection.execute("INSERT INTO t (k, v) VALUES (%s, %s)", (key, key % 7))
+                    except psycopg.errors.SerializationFailure:
+                        continue  # the table was altered meanwhile, nothing is written
+                    self.acknowledged.append(key)
+        except psycopg.OperationalError:
+            return
+        except Exception as error:
+            self.failures.append(error)
+
+    def alter(self, url: str) -> None:
+        """Add and drop a column until the server is gone."""
+        try:
+            with psycopg.connect(url, autocommit=True) as connection:
+                while True:
+                    (present,) = self.extra
+                    to = len(self.acknowledged) if present is None else None
+                    self.extra.add(to)
+                    if to is None:
+                        connection.execute("ALTER TABLE t DROP COLUMN extra")
+                    else:
+                        connection.execute(
+                            f"ALTER TABLE t ADD COLUMN extra int DEFAULT {to}".encode()
+                        )
+                    self.extra = {to}
+                    time.sleep(0.1)  # the writers are to get on as well
+        except psycopg.OperationalError:
+            return
+        except Exception as error:
+            self.failures.append(error)
+
+    def check(self, server: Server) -> None:
+        """Assert that all that was acknowledged is there, once, in one form."""
+        assert not self.failures, self.failures
+        with server.connect() as connection:
+            (columns,) = connection.execute(
+                "SELECT string_agg(attname, ',' ORDER BY attnum) FROM pg_attribute"
+                " WHERE attrelid = 't'::regclass AND attnum > 0"
+            ).fetchall()
+            rows = connection.execute("SELECT * FROM t").fetchall()
+            keys = [row[0] for row in rows]
+            assert len(set(keys)) == len(keys), "a row is there twice"
+            assert set(self.acknowledged) <= set(keys), "an acknowledged row is lost"
+            assert all(row[1] == row[0] % 7 for row in rows)
+            if columns == ("k,v,extra",):
+                (default,) = {row[2] for row in rows}
+                assert default in self.extra - {None}
+                self.extra = {default}
+            else:
+                assert columns == ("k,v",)
+                assert None in self.extra
+                self.extra = {None}
+            total = [(len(rows), sum(row[1] for row in rows))]
+            assert connection.execute("SELECT count(*), sum(v) FROM t").fetchall() == total
+            assert connection.execute("SELECT n, total FROM totals").fetchall() == total
+            assert connection.execute("SELECT * FROM by_v WHERE v = 3").fetchall() == [
+                (3, sum(row[1] == 3 for row in rows))
+            ]
+            with pytest.raises(psycopg.errors.UniqueViolation):
+                connection.execute("INSERT INTO t (k) VALUES (%s)", (keys[0],))
+
+
+@pytest.mark.timeout(300)
+def test_a_table_is_the_old_one_or_the_new_one_after_a_kill(data_dir: Path) -> None:
+    client = Client()
+    server = Server(data_dir).start()
+    try:
+        with server.connect() as connection:
+            for statement in (
+                "CREATE TABLE t (k bigint PRIMARY KEY, v int)",
+                "INSERT INTO t VALUES (3, 3)",
+                "CREATE MATERIALIZED VIEW totals AS SELECT count(*) AS n, sum(v) AS total FROM t",
+                "CREATE VIEW by_v AS SELECT v, count(*) FROM t GROUP BY v",
+                "CREATE INDEX by_v_v ON by_v (v)",
+            ):
+                connection.execute(statement.encode())
+        client.acknowledged.append(3)
+        client.asked = 1
+        for point in POINTS:
+            server.kill()
+            server.environment = {failpoint.VARIABLE: f"{point}:2"}
+            server.start()
+            runs = [
+                threading.Thread(target=client.alter, args=(server.url,)),
+                *(
+                    threading.Thread(target=client.write, args=(server.url, writer))
+                    for writer in range(WRITERS)
+                ),
+            ]
+            for run in runs:
+                run.start()
+            process = server.process
+            assert process is not None
+            until(lambda process=process: process.poll() is not None, f"{point} is reached")  # type: ignore[misc]
+            for run in runs:
+                run.join(60)
+            until(lambda: not server.processes(), "the replicas of the ended server end", 10)
+            server.environment = {}
+            server.start()
+            try:
+                client.check(server)
+            except AssertionError as error:
+                raise AssertionError(f"after an end at {point}") from error
+    finally:
+        server.stop()
