@@ -475,7 +475,7 @@ class Transaction:
         return each
 
 
-def _is_required(target: Object) -> bool:
+def _is_required(target: Object | ColumnOf) -> bool:
     """Whether an object is not for users to change: the system's, or a session's own schema."""
     return is_system(target.id) or (isinstance(target, Schema) and target.temporary)
 

@@ -105,7 +105,9 @@ class Definer:
         more = "SELECT nextval('numbered_id_seq') FROM generate_series(1, 100)"
         self.numbers += [number for (number,) in connection.execute(more)]
         connection.execute("ALTER SEQUENCE restarted RESTART")
-        connection.execute("ALTER TABLE numbered DROP COLUMN IF EXISTS extra, ADD extra int DEFAULT 1")
+        connection.execute(
+            "ALTER TABLE numbered DROP COLUMN IF EXISTS extra, ADD extra int DEFAULT 1"
+        )
         if len(self.present) > 4:
             gone = min(self.present, key=lambda each: int(each.rpartition("_")[2]))
             self.present.discard(gone)
