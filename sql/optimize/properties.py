@@ -36,6 +36,7 @@ from foreshore.expr.ir import (
     inputs_of,
 )
 from foreshore.ids import GlobalId
+from foreshore.types import has_one_form
 
 Key = frozenset[int]
 Keys = tuple[Key, ...]
@@ -110,8 +111,11 @@ class Analysis:
             case Constant(rows=rows, columns=columns):
                 if sum(abs(count) for _, count in rows) <= 1:
                     return (frozenset(),)
-                once = all(count == 1 for _, count in rows) and len(dict(rows)) == len(rows)
-                return (frozenset(range(len(columns))),) if once else ()
+                # Of a type with several forms rows may be equal that do not look it.
+                places = [i for i, column in enumerate(columns) if has_one_form(column.type)]
+                shown = {tuple(row[i] for i in places) for row, _ in rows}
+                once = all(count == 1 for _, count in rows) and len(shown) == len(rows)
+                return (frozenset(places),) if once else ()
             case Get(keys=keys):
                 return _smallest(map(frozenset, keys))
             case LocalGet(number=number):

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from foreshore.expr.ir import (
     Call,
     Column,
+    Constant,
     Filter,
     Get,
     Join,
@@ -28,7 +29,7 @@ from foreshore.sql.optimize.properties import (
     is_unique,
     unique_keys,
 )
-from foreshore.types import BOOL, INT4, INT8
+from foreshore.types import BOOL, INT4, INT8, INTERVAL, ColumnType
 from tests.model import Rows, evaluate
 from tests.relations import TABLES, contents, lowered_relations
 
@@ -51,6 +52,15 @@ def test_nothing_said_is_untrue(relation: Relation, tables: dict[GlobalId, Rows]
 
 def keys(relation: Relation) -> list[set[int]]:
     return [set(key) for key in unique_keys(relation)]
+
+
+def test_rows_that_are_equal_but_do_not_look_it_have_no_key() -> None:
+    day, hours = (0, 1, 0), (0, 0, 86_400_000_000)
+    interval = ColumnType(INTERVAL)
+    assert keys(Constant((((day,), 1), ((hours,), 1)), (interval,))) == []
+    both = Constant((((1, day), 1), ((2, hours), 1)), (ColumnType(INT4), interval))
+    assert keys(both) == [{0}]
+    assert keys(Constant((((day,), 1),), (interval,))) == [set()]
 
 
 def test_keys_go_through_plans() -> None:
