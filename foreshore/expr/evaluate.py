@@ -48,9 +48,7 @@ def evaluate(scalar: Scalar, columns: Sequence[pa.Array], rows: int) -> pa.Array
     return _Evaluation(columns, rows).run(scalar)[0]
 
 
-def outcome(
-    scalar: Scalar, columns: Sequence[pa.Array], rows: int
-) -> tuple[pa.Array, pa.Array | None]:
+def outcome(scalar: Scalar, columns: "Columns", rows: int) -> tuple[pa.Array, pa.Array | None]:
     """Return the values, and the errors (texts of `data_error`); None where no row fails."""
     return _Evaluation(columns, rows).run(scalar)
 
@@ -77,14 +75,14 @@ def _plan(call: Call) -> tuple[ScalarFunction, Signature]:
     return scalar_function(call.function), signature(call)
 
 
-class _Columns(Protocol):
+class Columns(Protocol):
     """What an evaluation needs of its columns."""
 
     def __getitem__(self, index: int, /) -> pa.Array: ...
 
 
 class _Evaluation:
-    def __init__(self, columns: _Columns, rows: int) -> None:
+    def __init__(self, columns: Columns, rows: int) -> None:
         self.columns = columns
         self.rows = rows
 
@@ -222,7 +220,7 @@ class _Evaluation:
 class _Taken:
     """Columns at some rows, taken when they are asked for."""
 
-    def __init__(self, columns: _Columns, indices: pa.Array) -> None:
+    def __init__(self, columns: Columns, indices: pa.Array) -> None:
         self.columns = columns
         self.indices = indices
         self.taken: dict[int, pa.Array] = {}

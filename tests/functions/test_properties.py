@@ -13,15 +13,18 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from foreshore.compute.bulk.duckdb_dialect import DuckDbDialect, register_duckdb
+from foreshore.errors import DataError
 from foreshore.expr.datum import from_array, to_array
 from foreshore.expr.evaluate import fallible, fold, outcome
 from foreshore.expr.functions.decimals import rescale
 from foreshore.expr.functions.jsontext import dumps, json_order_bytes
 from foreshore.expr.ir import And, Call, Case, Column, ErrorOf, Literal, Or, Scalar, type_of
+from foreshore.expr.pointwise import compiled
 from foreshore.types import (
     BOOL,
     DATE,
@@ -203,6 +206,25 @@ def test_rows_do_not_depend_on_each_other(data: st.DataObject) -> None:
         assert shown(one, type) == shown(values.slice(row, 1), type)
         assert texts(error, 1) == failed[row : row + 1]
         assert failed[row] is None or not values[row].is_valid
+
+
+@SETTINGS
+@given(st.data())
+def test_compiled_scalars_are_the_kernels(data: st.DataObject) -> None:
+    columns = columns_of(data)
+    scalar = data.draw(st.sampled_from(TYPES).flatmap(lambda t: scalars(t, 3)))
+    type = type_of(scalar)
+    values, errors = outcome(scalar, columns, ROWS)
+    cell = compiled(scalar)
+    rows = zip(*(from_array(c, t) for c, t in zip(columns, TYPES, strict=True)), strict=True)
+    for place, (row, failed) in enumerate(zip(rows, texts(errors, ROWS), strict=True)):
+        if failed is None:
+            datum = to_array([cell(row)], type)
+            assert shown(datum, type) == shown(values.slice(place, 1), type)
+            continue
+        with pytest.raises(DataError) as raised:
+            cell(row)
+        assert failed == f"{raised.value.sqlstate} {raised.value.message}"
 
 
 @SETTINGS

@@ -1,6 +1,7 @@
 """Arithmetic of integers: exact or an error, never wrapped."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import gcd, lcm
 
 import numpy as np
@@ -10,6 +11,7 @@ import pyarrow.compute as pc
 from foreshore.expr.functions.decimals import text_where
 from foreshore.expr.functions.function import (
     Kernel,
+    One,
     Outcome,
     Renderer,
     Rendering,
@@ -58,14 +60,19 @@ def _in_range(value: int, type: SqlType) -> int:
     return value
 
 
-def _checked(arrow: Callable[..., pa.Array], exact: Callable[[int, int], int]) -> Kernel:
+def _exact(compute: Callable[[int, int], int]) -> One:
+    """Return what computes one row of two integers."""
+    return lambda types, x, y: _in_range(compute(x, y), types.result)
+
+
+def _checked(arrow: Callable[..., pa.Array], one: One) -> Kernel:
     """Return a kernel: Arrow's checked function, or row by row where it finds an overflow."""
 
     def kernel(types: Signature, a: pa.Array, b: pa.Array) -> Outcome:
         try:
             return arrow(a, b)
         except pa.ArrowInvalid:
-            return rowwise(types, lambda x, y: _in_range(exact(x, y), types.result), a, b)
+            return rowwise(types, partial(one, types), a, b)
 
     return kernel
 
@@ -75,6 +82,12 @@ def _truncated(x: int, y: int) -> int:
         raise Failure(DIVISION_BY_ZERO)
     quotient = abs(x) // abs(y)
     return quotient if (x < 0) == (y < 0) else -quotient
+
+
+_ADD = _exact(lambda x, y: x + y)
+_SUBTRACT = _exact(lambda x, y: x - y)
+_MULTIPLY = _exact(lambda x, y: x * y)
+_DIVIDE = _exact(_truncated)
 
 
 def _modulo(types: Signature, a: pa.Array, b: pa.Array) -> Outcome:
@@ -181,7 +194,8 @@ for _t in WIDTHS:
         "+",
         _two,
         _t,
-        _checked(pc.add_checked, lambda x, y: x + y),
+        _checked(pc.add_checked, _ADD),
+        one=_ADD,
         stem="add",
         fallible=True,
         error=_range_error,
@@ -192,7 +206,8 @@ for _t in WIDTHS:
         "-",
         _two,
         _t,
-        _checked(pc.subtract_checked, lambda x, y: x - y),
+        _checked(pc.subtract_checked, _SUBTRACT),
+        one=_SUBTRACT,
         stem="subtract",
         fallible=True,
         error=_range_error,
@@ -203,7 +218,8 @@ for _t in WIDTHS:
         "*",
         _two,
         _t,
-        _checked(pc.multiply_checked, lambda x, y: x * y),
+        _checked(pc.multiply_checked, _MULTIPLY),
+        one=_MULTIPLY,
         stem="multiply",
         fallible=True,
         error=_range_error,
@@ -214,7 +230,8 @@ for _t in WIDTHS:
         "/",
         _two,
         _t,
-        _checked(pc.divide_checked, _truncated),
+        _checked(pc.divide_checked, _DIVIDE),
+        one=_DIVIDE,
         stem="divide",
         fallible=True,
         error_sql=_divide_error,

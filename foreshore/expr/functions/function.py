@@ -33,6 +33,7 @@ class Signature(msgspec.Struct, frozen=True):
 
 Outcome = Any  # pa.Array, or (pa.Array, pa.Array of text or None)
 Kernel = Callable[..., Outcome]  # (Signature, *arrays)
+One = Callable[..., Any]  # (Signature, *data)
 Literals = tuple[Any, ...] | None  # the datum of each argument that is a literal, else `NO_LITERAL`
 ResultRule = Callable[[tuple[SqlType, ...], Literals], SqlType]
 
@@ -83,6 +84,8 @@ class ScalarFunction:
     error: "str | Callable[[Signature], str | None] | None" = None
     # SQL for the error's text or NULL, on either engine, where there are several errors.
     error_sql: Rendering | None = None
+    # What the kernel does to a row without NULLs, on data; raises Failure. For strict functions.
+    one: One | None = None
 
     def may_fail(self, signature: Signature) -> bool:
         """Whether a call of these types can fail."""
@@ -150,6 +153,7 @@ def declare(
     error_sql: Rendering | None = None,
     volatility: str = "immutable",
     stem: str | None = None,
+    one: One | None = None,
 ) -> ScalarFunction:
     """Declare a function under each of `names`; `stem` (else the first name) begins its key."""
     patterns = tuple(args.split())
@@ -169,6 +173,7 @@ def declare(
         fails=fails,
         error=error,
         error_sql=error_sql,
+        one=one,
     )
     assert function.key not in BY_KEY, function.key
     BY_KEY[function.key] = function

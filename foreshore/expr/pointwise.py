@@ -1,0 +1,69 @@
+"""Scalars of single rows: compiled once, computed over data instead of columns.
+
+`compiled` gives what `foreshore.expr.evaluate.outcome` does, for one row at a time. Columns of one
+value cost more than all else that a statement about one row does, so functions that declare `one`
+are called on the data themselves; any other scalar is evaluated by the kernels, over columns of the
+row's values that it uses.
+"""
+
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any
+
+from foreshore.errors import DataError
+from foreshore.expr.datum import from_array, to_array
+from foreshore.expr.evaluate import outcome
+from foreshore.expr.functions.function import Signature
+from foreshore.expr.functions.registry import scalar_function, signature
+from foreshore.expr.functions.rows import Failure
+from foreshore.expr.ir import Call, Column, Literal, Scalar, type_of, walk_scalars
+from foreshore.types import Datum
+
+Cell = Callable[[Sequence[Datum]], Datum]
+
+
+def compiled(scalar: Scalar) -> Cell:
+    """Return what computes `scalar`, of columns and literals, over the data of a row.
+
+    What it returns raises DataError where `scalar` fails.
+    """
+    match scalar:
+        case Literal(value=value):
+            return lambda row: value
+        case Column(index=index):
+            pick: Callable[[Any], Datum] = itemgetter(index)
+            return pick
+        case Call(function=key, args=(left, right)) if (
+            one := scalar_function(key).one
+        ) is not None:
+            return _called(one, signature(scalar), compiled(left), compiled(right))
+        case _:
+            return _by_kernels(scalar)
+
+
+def _called(one: Callable[..., Datum], types: Signature, left: Cell, right: Cell) -> Cell:
+    def cell(row: Sequence[Datum]) -> Datum:
+        x = left(row)
+        y = right(row)
+        if x is None or y is None:
+            return None
+        try:
+            return one(types, x, y)
+        except Failure as failure:
+            raise DataError.parse(failure.text) from None
+
+    return cell
+
+
+def _by_kernels(scalar: Scalar) -> Cell:
+    used = {each.index: each.type for each in walk_scalars(scalar) if isinstance(each, Column)}
+    result = type_of(scalar)
+
+    def cell(row: Sequence[Datum]) -> Datum:
+        columns = {index: to_array([row[index]], type) for index, type in used.items()}
+        values, errors = outcome(scalar, columns, 1)
+        if errors is not None and errors.null_count == 0:
+            raise DataError.parse(errors[0].as_py())
+        return from_array(values, result)[0]
+
+    return cell
