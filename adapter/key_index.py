@@ -7,6 +7,10 @@ the constraint is added; rows whose key nobody can collide with, as a NULL is in
 
     duplicate   a key that would be there more than once, if some more updates were made
     find        the rows under some keys
+    row         the row under one key, as a tuple
+
+What is about one row or a few goes by tuples (`adapter/newest_rows.py`), what is about many by
+columns. Both ways lead to the same rows: whoever looks at the arrangement settles it first.
 
 A statement asks for duplicates with what its transaction has written before, and group commit asks
 again with what comes before it in the group (`KeyIndexes.refused`). Sorting, hashing and looking up
@@ -27,8 +31,10 @@ import pyarrow.compute as pc
 
 from foreshore import blocking
 from foreshore.adapter.local import split_diffs
+from foreshore.adapter.newest_rows import PLAIN, Change, NewestRows
+from foreshore.adapter.values import Row, Values
 from foreshore.compute.arrange.arrangement import TAIL_ROWS, Arrangement
-from foreshore.compute.arrange.key import Words, hash_columns, pairs_equal
+from foreshore.compute.arrange.key import Words, hash_columns, hash_words, key_words, pairs_equal
 from foreshore.compute.arrange.merge import Merge
 from foreshore.compute.arrange.run import Ints, Run, Updates, concat
 from foreshore.constraint import Unique
@@ -36,14 +42,34 @@ from foreshore.errors import DatabaseError
 from foreshore.expr.datum import from_array
 from foreshore.ids import GlobalId
 from foreshore.types import Datum, RelationDesc, arrow_type
-from foreshore.update import Timestamp
+from foreshore.update import DIFF_FIELD, Timestamp
 
 logger = logging.getLogger(__name__)
 
 FEW = 64
 MANY = TAIL_ROWS  # rows from which on work on them is not for the event loop
 
-Keyed = Mapping[str, Updates]  # rows on their way into a table, for each of its unique constraints
+
+@dataclass(slots=True)
+class Changes:
+    """Few rows on their way into a table, one by one; those with a key that is NULL left out."""
+
+    changes: list[Change]
+    _updates: Updates | None = None
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.changes)
+
+    def updates(self, index: "KeyIndex") -> Updates:
+        """Return them as columns, in the same order, for the index of their key."""
+        if self._updates is None:
+            self._updates = index.updates_of(self.changes)
+        return self._updates
+
+
+# Rows on their way into a table, for each of its unique constraints.
+Keyed = Mapping[str, Updates | Changes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +97,9 @@ class KeyIndex:
         self.arrangement = Arrangement(
             f"{table}.{constraint.name}", self._schema, self._types, self.key_of, since
         )
+        self.newest = NewestRows(self.arrangement, desc.columns, constraint.columns)
+        # Whether rows may be looked up and changed one by one.
+        self.is_plain = self._drops_nulls and all(type.name in PLAIN for type in self._types)
         self._merging: asyncio.Task[None] | None = None
 
     def called(self, constraint: Unique) -> "KeyIndex":
@@ -115,7 +144,46 @@ class KeyIndex:
 
     def readable(self, time: Timestamp) -> bool:
         """Whether the rows at `time` are known here."""
-        return self.arrangement.since <= time < self.arrangement.upper
+        return self.arrangement.since <= time < self.newest.upper
+
+    # --- one by one, if the index is plain
+
+    def key(self, row: Row) -> Row | None:
+        """Return the key of a row; None if a part of it is NULL."""
+        key = tuple([row[i] for i in self.constraint.columns])
+        return None if None in key else key
+
+    def hash(self, key: Row) -> int:
+        """Return the hash of a key, in which nothing is NULL."""
+        words = key_words(key, self._types)
+        assert words is not None, key
+        return hash_words(words)
+
+    def changes(self, values: Values) -> Changes:
+        """Return rows on their way into the table by their keys."""
+        found = []
+        for row, diff in zip(values.rows, values.diffs, strict=True):
+            key = self.key(row)
+            if key is not None:
+                found.append(Change(self.hash(key), key, row, diff))
+        return Changes(found)
+
+    def updates_of(self, changes: Sequence[Change]) -> Updates:
+        """Return changes as updates to be made at some time."""
+        if not changes:
+            return self.prepare(self._schema.append(DIFF_FIELD).empty_table())
+        return self.newest.updates_of(changes, np.zeros(len(changes), np.int64))
+
+    def latest(self, hashes: Sequence[int]) -> Timestamp:
+        """Return a time since which no key with one of `hashes` was changed; 0 if none ever was."""
+        if len(hashes) <= FEW:
+            return max([self.newest.latest(hash) for hash in hashes])
+        return self.settled().arrangement.latest(np.array(hashes, np.uint64))
+
+    def settled(self) -> "KeyIndex":
+        """Return the index with all that it knows in its arrangement."""
+        self.newest.settle()
+        return self
 
     # --- looking up
 
@@ -192,12 +260,18 @@ class KeyIndex:
 
     # --- following
 
-    def insert(self, parts: Sequence[Updates], time: Timestamp) -> None:
-        """Take what was written at `time`."""
-        if parts:
-            self.arrangement.insert_prepared(parts, time, time + 1)
+    def insert(self, parts: Sequence[Updates | Changes], time: Timestamp) -> None:
+        """Take what was written at `time`, in this order."""
+        if not parts:
+            self.newest.advance(time + 1)
+        elif (changes := _changes(parts)) is not None:
+            self.newest.apply(changes, time)
         else:
-            self.arrangement.advance(time + 1)
+            updates = [_as_updates(self, part) for part in parts]
+            hashes = np.concatenate([part.key_hashes for part in updates])
+            self.newest.forget(hashes.tolist() if len(hashes) <= FEW else None)
+            self.arrangement.insert_prepared(updates, time, time + 1)
+            self.newest.advance(time + 1)
 
     def maintain(self, executor: ThreadPoolExecutor) -> None:
         """Let a merge that is due be done, on a thread, if none is under way."""
@@ -209,6 +283,20 @@ class KeyIndex:
 
     async def _merge(self, executor: ThreadPoolExecutor, merge: Merge) -> None:
         self.arrangement.install(merge, await blocking.run(executor, partial(_merged, merge)))
+
+
+def _changes(parts: Sequence[Updates | Changes]) -> list[Change] | None:
+    """Return what `parts` change, one by one, if none of them came as columns."""
+    found: list[Change] = []
+    for part in parts:
+        if not isinstance(part, Changes):
+            return None
+        found += part.changes
+    return found
+
+
+def _as_updates(index: KeyIndex, part: Updates | Changes) -> Updates:
+    return part.updates(index) if isinstance(part, Changes) else part
 
 
 def _merged(merge: Merge) -> Run:
@@ -280,8 +368,8 @@ class KeyIndexes:
             done.exception()  # it is heard by those who need the keys
             raise
         for index, updates in zip(indexes, filled, strict=True):
-            index.arrangement.insert_prepared([updates], since, since + 1)
-            index.arrangement.advance(read_ts() + 1)
+            index.insert([updates], since)
+            index.newest.advance(read_ts() + 1)
         self.replace(table, {index.constraint.name: index for index in indexes})
         del self._building[table]
         done.set_result(None)
@@ -304,15 +392,29 @@ class KeyIndexes:
         for table, parts in keyed.items():
             for name, index in self.of(table).items():
                 mine = [part[name] for part in parts]
-                before = earlier.touching(table, name, mine)
-                if sum(map(len, mine)) > MANY:
-                    changed = [index.arrangement.changed_since(checked)]
-                    changed += [part.key_hashes for part in before]
-                    mine = _with_hashes(mine, np.concatenate(changed))
-                found = index.duplicate([*mine, *before])
+                changes = _changes(mine)
+                if changes is not None and earlier.are_few(table, name, changes):
+                    key = index.newest.taken(earlier.after(table, name, changes))
+                    if key is not None:
+                        return Duplicate(table, index.constraint, key)
+                    continue
+                found = self._duplicate(index, mine, checked, earlier)
                 if found is not None:
                     return found
         return None
+
+    @staticmethod
+    def _duplicate(
+        index: KeyIndex, parts: Sequence[Updates | Changes], checked: Timestamp, earlier: "Earlier"
+    ) -> Duplicate | None:
+        mine = [_as_updates(index, part) for part in parts]
+        before = earlier.touching(index, mine)
+        arrangement = index.settled().arrangement
+        if sum(map(len, mine)) > MANY:
+            changed = [arrangement.changed_since(checked)]
+            changed += [part.key_hashes for part in before]
+            mine = _with_hashes(mine, np.concatenate(changed))
+        return index.duplicate([*mine, *before])
 
     def changed(
         self,
@@ -329,12 +431,9 @@ class KeyIndexes:
             by_index.setdefault((table, name), []).append(hash)
         for (table, name), hashes in by_index.items():
             index = self.of(table).get(name)
-            if index is None:
+            if index is None or index.latest(hashes) > time:
                 return True
-            words = np.array(hashes, np.uint64)
-            if index.arrangement.latest(words) > time:
-                return True
-            if earlier is not None and earlier.has(table, name, words):
+            if earlier is not None and earlier.has(table, name, hashes):
                 return True
         return False
 
@@ -343,11 +442,10 @@ class KeyIndexes:
         for table, indexes in self._indexes.items():
             parts = keyed.get(table, ())
             for name, index in indexes.items():
-                if parts:
-                    index.arrangement.compact(min(self._floor(table), time))
                 index.insert([part[name] for part in parts], time)
-                if parts:
-                    index.maintain(self.executor)
+                if parts and (index.newest.is_due or index.newest.is_settled):
+                    index.arrangement.compact(min(self._floor(table), time))
+                    index.settled().maintain(self.executor)
 
     def check(self, read_ts: Timestamp) -> None:
         """Assert that all are readable at `read_ts` and in order."""
@@ -364,6 +462,7 @@ class Earlier:
     """What is in a group so far, by key."""
 
     def __init__(self) -> None:
+        self._changes: dict[tuple[GlobalId, str, int], list[Change]] = {}
         self._few: dict[tuple[GlobalId, str, int], list[Updates]] = {}
         self._many: dict[tuple[GlobalId, str], list[Updates]] = {}
 
@@ -371,6 +470,11 @@ class Earlier:
         """Take what one more write of the group writes."""
         for table, parts in keyed.items():
             for name, updates in (pair for part in parts for pair in part.items()):
+                if isinstance(updates, Changes):
+                    for change in updates.changes:
+                        key = (table, name, change.hash)
+                        self._changes.setdefault(key, []).append(change)
+                    continue
                 if len(updates) > FEW:
                     self._many.setdefault((table, name), []).append(updates)
                     continue
@@ -378,29 +482,60 @@ class Earlier:
                     one = updates if len(updates) == 1 else updates.slice(place, place + 1)
                     self._few.setdefault((table, name, hash), []).append(one)
 
-    def has(self, table: GlobalId, name: str, hashes: Words) -> bool:
+    def has(self, table: GlobalId, name: str, hashes: Sequence[int]) -> bool:
         """Whether one of these keys has been written."""
-        return any((table, name, hash) in self._few for hash in hashes.tolist()) or any(
-            np.isin(hashes, many.key_hashes).any() for many in self._many.get((table, name), ())
+        if self._changes or self._few:
+            for hash in hashes:
+                key = (table, name, hash)
+                if key in self._changes or key in self._few:
+                    return True
+        words = np.array(hashes, np.uint64)
+        return any(
+            np.isin(words, many.key_hashes).any() for many in self._many.get((table, name), ())
         )
 
-    def touching(self, table: GlobalId, name: str, mine: Sequence[Updates]) -> list[Updates]:
+    def are_few(self, table: GlobalId, name: str, changes: Sequence[Change]) -> bool:
+        """Whether what was written to the keys of `changes` has come one by one, too."""
+        return (table, name) not in self._many and not (
+            self._few and any((table, name, each.hash) in self._few for each in changes)
+        )
+
+    def after(self, table: GlobalId, name: str, changes: Sequence[Change]) -> list[Change]:
+        """Return what was written one by one to the keys of `changes`, and then these."""
+        before: list[Change] = []
+        if self._changes:
+            for hash in dict.fromkeys([each.hash for each in changes]):
+                before += self._changes.get((table, name, hash), ())
+        return [*before, *changes]
+
+    def touching(self, index: KeyIndex, mine: Sequence[Updates]) -> list[Updates]:
         """Return what was written before to keys of which `mine` may write one."""
+        table, name = index.table, index.constraint.name
         many = self._many.get((table, name))
         before = [] if many is None else _with_hashes(many, _hashes(mine))
-        if self._few and sum(map(len, mine)) <= len(self._few):
-            for each in mine:
-                for hash in each.key_hashes.tolist():
-                    before += self._few.get((table, name, hash), ())
-        elif self._few:
+        if not self._few and not self._changes:
+            return before
+        if sum(map(len, mine)) <= len(self._few) + len(self._changes):
+            keys = [(table, name, hash) for hash in dict.fromkeys(_hashes(mine).tolist())]
+            few = [part for key in keys for part in self._few.get(key, ())]
+            changes = [each for key in keys for each in self._changes.get(key, ())]
+        else:
             few = [
                 part
                 for key, parts in self._few.items()
                 if key[:2] == (table, name)
                 for part in parts
             ]
-            before += _with_hashes(few, _hashes(mine))
-        return before
+            few = _with_hashes(few, _hashes(mine))
+            changes = [
+                each
+                for key, found in self._changes.items()
+                if key[:2] == (table, name)
+                for each in found
+            ]
+        if changes:
+            few += _with_hashes([index.updates_of(changes)], _hashes(mine))
+        return [*before, *few]
 
 
 def _hashes(parts: Sequence[Updates]) -> Words:

@@ -74,6 +74,18 @@ class Locks:
         """Take all of `keys`; raises Conflict 40P01 if that would wait for ever."""
         await self._acquire(frozenset(), frozenset(keys), owner)
 
+    def try_keys(self, keys: Iterable[KeyLock], owner: Owner) -> bool:
+        """Take all of `keys` if nobody has to be waited for; else take nothing, and say so."""
+        if self._waiting:
+            return False
+        for key in keys:
+            if self._keys.get(key, owner) is not owner:
+                return False
+            if self._tables and self._tables.get(key.table, owner) is not owner:
+                return False
+        self._grant_keys(keys, owner)
+        return True
+
     def holds(self, keys: Iterable[KeyLock], owner: Owner) -> bool:
         """Whether `owner` has all of `keys`, or their tables."""
         return all(
@@ -157,15 +169,18 @@ class Locks:
 
     def _grant(self, request: _Request) -> None:
         self._tables.update(dict.fromkeys(request.tables, request.owner))
-        for key in request.keys:
-            if self._keys.setdefault(key, request.owner) is request.owner:
-                held = self._held.setdefault(request.owner, set())
+        self._grant_keys(request.keys, request.owner)
+        if not request.granted.done():
+            request.granted.set_result(None)
+
+    def _grant_keys(self, keys: Iterable[KeyLock], owner: Owner) -> None:
+        for key in keys:
+            if self._keys.setdefault(key, owner) is owner:
+                held = self._held.setdefault(owner, set())
                 if key not in held:
                     held.add(key)
                     holders = self._with_keys.setdefault(key.table, {})
-                    holders[request.owner] = holders.get(request.owner, 0) + 1
-        if not request.granted.done():
-            request.granted.set_result(None)
+                    holders[owner] = holders.get(owner, 0) + 1
 
     def _wake(self) -> None:
         """Grant what can be granted now, in the order of asking."""

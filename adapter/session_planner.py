@@ -4,16 +4,18 @@ Names are looked up on the session's search path, and what the transaction has c
 plan makes use of the indexes there are; it is made anew when what it rests on is another.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.names import SessionCatalog, effective_path
 from foreshore.adapter.peek_plan import IndexOn, PeekPlan, plan_peek, whole
+from foreshore.adapter.point_plan import plan_point, rules_of
 from foreshore.adapter.sequence.dispatch import described
 from foreshore.adapter.sequence.tables import unique_constraints
 from foreshore.adapter.statement import Basis, Prepared
 from foreshore.adapter.values import template_of
+from foreshore.catalog.catalog import Planned
 from foreshore.catalog.state import State
 from foreshore.constraint import Unique
 from foreshore.errors import FeatureNotSupported, SyntaxError_
@@ -106,7 +108,9 @@ class SessionPlanner:
         if prepared.syntax is None:
             return
         basis = self.basis()
-        if prepared.basis is not None and prepared.basis.is_still(basis):
+        if prepared.basis is not None and prepared.basis.is_still(
+            basis, tables_only=prepared.tables_only
+        ):
             return
         types = ParameterTypes(prepared.declared)
         reader = self.reader(arranged=basis.arranged, inline_materialized=basis.inline)
@@ -124,15 +128,25 @@ class SessionPlanner:
             raise FeatureNotSupported("cached plan must not change result type")
         prepared.plan, prepared.peek, prepared.desc, prepared.basis = plan, peek, desc, basis
         prepared.parameters = types.resolved()
-        prepared.template = None
+        self._compile(prepared, reader.planned)
+
+    @staticmethod
+    def _compile(prepared: Prepared, planned: Mapping[GlobalId, Planned]) -> None:
+        """Compile what can be done by tuples."""
+        plan, peek = prepared.plan, prepared.peek
+        prepared.template = prepared.rules = prepared.point = None
         if (
             isinstance(plan, Insert)
             and peek is not None
             and peek.way == "constant"
             and not (peek.acts or plan.over)
         ):
-            columns = reader.planned[plan.table].desc.columns
+            columns = planned[plan.table].desc.columns
             prepared.template = template_of(peek.relation, columns)
+            if prepared.template is not None:
+                prepared.rules = rules_of(planned[plan.table])
+        elif isinstance(plan, Select | Update | Delete) and peek is not None:
+            prepared.point = plan_point(peek, planned, prepared.parameters)
 
     def _peek_of(self, plan: Plan) -> PeekPlan | None:
         query = followed_by(plan)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from foreshore.adapter.peek_plan import PeekPlan
+from foreshore.adapter.point_plan import PointPlan, RowRules
 from foreshore.adapter.result import Selected
 from foreshore.adapter.values import Template
 from foreshore.catalog.state import Part
@@ -30,13 +31,15 @@ class Basis:
         False  # whether the transaction sees its own changes: maintained views are put in
     )
 
-    def is_still(self, other: "Basis") -> bool:
-        """Whether a plan from this basis is good on `other`."""
+    def is_still(self, other: "Basis", *, tables_only: bool = False) -> bool:
+        """Whether a plan from this basis is good on `other`.
+
+        One that makes use of tables alone does not depend on what is maintained.
+        """
         return (
             self.seen == other.seen
             and self.variables == other.variables
-            and self.arranged is other.arranged
-            and self.inline == other.inline
+            and (tables_only or (self.arranged is other.arranged and self.inline == other.inline))
         )
 
 
@@ -53,11 +56,18 @@ class Prepared:
     basis: Basis | None = None
     peek: PeekPlan | None = None  # of a plan that reads, compiled
     template: Template | None = None  # of an INSERT of values, compiled
+    rules: RowRules | None = None  # of the table that it is into, if it takes rows one by one
+    point: PointPlan | None = None  # of a statement about the row under one key, compiled
 
     @property
     def is_empty(self) -> bool:
         """Whether the text held no statement."""
         return self.syntax is None
+
+    @property
+    def tables_only(self) -> bool:
+        """Whether its plan makes use of tables alone."""
+        return self.point is not None or self.template is not None
 
 
 @dataclass(eq=False, slots=True)

@@ -9,15 +9,16 @@ conflict.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
-from foreshore.adapter.key_index import KeyIndex
+from foreshore.adapter.key_index import Changes, KeyIndex
 from foreshore.adapter.locks import KeyLock
 from foreshore.adapter.read_holds import Hold
 from foreshore.adapter.sequences import Generation
 from foreshore.adapter.timestamp_selection import Isolation
-from foreshore.adapter.values import Values
+from foreshore.adapter.values import Row, Values
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.state import State
 from foreshore.catalog.transaction import Transaction as CatalogTransaction
@@ -32,7 +33,7 @@ class Written:
     """Rows on their way into a table, and the same for each of its unique keys."""
 
     content: pa.Table | Values  # with `__diff`, or each once
-    keyed: dict[str, Updates]
+    keyed: dict[str, Updates | Changes]
 
     @property
     def rows(self) -> pa.Table:
@@ -71,6 +72,8 @@ class Transaction:
     built: dict[tuple[GlobalId, str], KeyIndex] = field(default_factory=dict)
     # What a table that gets another shard holds, in new columns, without what is written here.
     contents: dict[GlobalId, pa.Table] = field(default_factory=dict)
+    # The rows that its writes leave under the keys they touch, if it has written them one by one.
+    own_rows: dict[tuple[GlobalId, str], dict[Row, Row | None]] = field(default_factory=dict)
     catalog: CatalogTransaction | None = None
     planned: dict[GlobalId, Planned] = field(default_factory=dict)
     locked: bool = False  # whether it holds write locks
@@ -92,11 +95,35 @@ class Transaction:
         if written.content.num_rows:
             self.writes.setdefault(id, []).append(written)
 
+    def own_of(self, id: GlobalId, constraint: str) -> dict[Row, Row | None] | None:
+        """Return the row, or that there is none, under each key that it has written.
+
+        None, if what it has written to table `id` did not come one by one.
+        """
+        key = (id, constraint)
+        found = self.own_rows.get(key)
+        if found is None:
+            found = {}
+            for written in self.writes.get(id, ()):
+                changes = written.keyed.get(constraint)
+                if not isinstance(changes, Changes):
+                    return None
+                for change in changes.changes:
+                    found[change.key] = change.row if change.diff > 0 else None
+            self.own_rows[key] = found
+        return found
+
+    def forget_own(self, id: GlobalId, *, rows: bool) -> None:
+        """Make anew what is known of the writes to `id` by key: as rows, or as columns."""
+        known: dict[tuple[GlobalId, str], Any] = self.own_rows if rows else self.own
+        for key in [key for key in known if key[0] == id]:
+            del known[key]
+
     def unwrite(self, id: GlobalId) -> None:
         """Forget what is written to `id`."""
         self.writes.pop(id, None)
-        for key in [key for key in self.own if key[0] == id]:
-            del self.own[key]
+        self.forget_own(id, rows=False)
+        self.forget_own(id, rows=True)
 
     def reads_own_writes(self, shards: Iterable[GlobalId]) -> bool:
         """Whether what comes from `shards` looks different to this transaction."""
@@ -134,6 +161,7 @@ class Transaction:
         self.writes = {id: list(parts) for id, parts in savepoint.writes.items()}
         self.planned = dict(savepoint.planned)
         self.own.clear()  # made anew of what is left
+        self.own_rows.clear()
         if savepoint.catalog is None:
             self.catalog = None
         else:
@@ -146,6 +174,7 @@ class Transaction:
         self.release()
         self.writes.clear()
         self.own.clear()
+        self.own_rows.clear()
         self.built.clear()
         self.contents.clear()
         self.planned.clear()

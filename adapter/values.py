@@ -1,6 +1,6 @@
 """Few rows as values, until columns of many are made of them.
 
-Columns of one value each cost more than all else that a single-row INSERT does. So a row of
+Columns of one value each cost more than all else that a statement about one row does. So a row of
 literals and arguments is compiled when its statement is prepared, kept as a tuple of data while it
 is on its way, and becomes part of a column when its group is committed.
 """
@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from foreshore.adapter.local import empty_rows
 from foreshore.adapter.substitute import Replace, fill_scalar
 from foreshore.errors import DataError
 from foreshore.expr.datum import to_array
@@ -42,11 +43,17 @@ Cell = Callable[[Sequence[Datum], Replace], Datum]
 
 @dataclass(slots=True)
 class Values:
-    """Rows of `desc`'s columns, each of them once."""
+    """Rows of `desc`'s columns, each with its diff: 1 if it comes, -1 if it goes."""
 
     desc: RelationDesc
     rows: list[Row]
+    diffs: list[int]
     _table: pa.Table | None = field(default=None, repr=False)
+
+    @classmethod
+    def coming(cls, desc: RelationDesc, rows: list[Row]) -> "Values":
+        """Return new rows."""
+        return cls(desc, rows, [1] * len(rows))
 
     @property
     def num_rows(self) -> int:
@@ -56,10 +63,11 @@ class Values:
     def table(self) -> pa.Table:
         """Return the rows with `__diff`, in the columns of a table's shard."""
         if self._table is None:
-            columns = _columns(self.rows, self.desc.columns)
-            ones = pa.repeat(pa.scalar(1, pa.int64()), len(self.rows))
+            columns = columns_of_rows(self.rows, self.desc.columns)
             schema = self.desc.stored_schema().append(DIFF_FIELD)
-            self._table = pa.Table.from_arrays([*columns, ones], schema=schema)
+            self._table = pa.Table.from_arrays(
+                [*columns, pa.array(self.diffs, pa.int64())], schema=schema
+            )
         return self._table
 
 
@@ -67,17 +75,27 @@ def updates_at(parts: Sequence[Values], time: Timestamp) -> pa.Table:
     """Return all rows of `parts`, which are of one table, as updates at `time`."""
     desc = parts[0].desc
     rows = list(chain.from_iterable(part.rows for part in parts))
+    diffs = pa.array(list(chain.from_iterable(part.diffs for part in parts)), pa.int64())
     times = pa.repeat(pa.scalar(time, pa.int64()), len(rows))
-    ones = pa.repeat(pa.scalar(1, pa.int64()), len(rows))
     schema = desc.stored_schema().append(TIME_FIELD).append(DIFF_FIELD)
-    return pa.Table.from_arrays([*_columns(rows, desc.columns), times, ones], schema=schema)
+    columns = columns_of_rows(rows, desc.columns)
+    return pa.Table.from_arrays([*columns, times, diffs], schema=schema)
 
 
-def _columns(rows: Sequence[Row], types: Sequence[ColumnType]) -> list[pa.Array]:
+def columns_of_rows(rows: Sequence[Row], types: Sequence[ColumnType]) -> list[pa.Array]:
+    """Return the columns, of these types, that hold `rows`."""
     if not rows:
         return [pa.array([], arrow_type(each.type)) for each in types]
     columns = zip(*rows, strict=True)
     return [to_array(data, each.type) for data, each in zip(columns, types, strict=True)]
+
+
+def batch_of_rows(rows: Sequence[Row], types: Sequence[ColumnType]) -> pa.RecordBatch:
+    """Return rows of columns of these types, in the columns c0, c1, ..., as results have them."""
+    if not types:
+        return empty_rows(len(rows))
+    columns = columns_of_rows(rows, types)
+    return pa.RecordBatch.from_arrays(columns, names=[f"c{i}" for i in range(len(types))])
 
 
 @dataclass(frozen=True, slots=True)

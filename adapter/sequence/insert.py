@@ -16,17 +16,18 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.effects import calls_in, carried_out
 from foreshore.adapter.local import evaluate_linear, is_linear, negated, split_diffs
 from foreshore.adapter.numbering import numbered
+from foreshore.adapter.point_plan import PointPlan
 from foreshore.adapter.result import BatchSource, Outcome, Selected
 from foreshore.adapter.sequence.by_key import locked_by_key
 from foreshore.adapter.sequence.conflict import insert_on_conflict
 from foreshore.adapter.sequence.peek import counted, evaluate_here, filled, rows_of
+from foreshore.adapter.sequence.point import changed_by_key, insert_rows
 from foreshore.adapter.sequence.tables import (
     as_stored,
     checked,
     count,
     require_writable,
     table_desc,
-    takes,
     write_rows,
 )
 from foreshore.adapter.sequence.times import read_time, tables_below
@@ -58,9 +59,13 @@ async def insert(
         rows = await with_numbers(session, rows, plan.over, args)
     else:
         values = _values(session, prepared.template, plan, args)
-        plain = plan.on_conflict is None and plan.returning is None
-        if plain and takes(session, values, plan.table):
-            return Completed(f"INSERT 0 {values.num_rows}")
+        rules = prepared.rules
+        if (
+            rules is not None
+            and plan.on_conflict is None
+            and await insert_rows(session, plan.table, rules, values)
+        ):
+            return await _written(session, "INSERT 0", plan.returning, values, args)
         rows = values.table()
     if plan.on_conflict is not None:
         rows = await insert_on_conflict(session, plan, plan.on_conflict, rows, args)
@@ -72,7 +77,7 @@ async def insert(
 
 def _values(session: "Session", template: Template, plan: Insert, args: Sequence[Datum]) -> Values:
     replace = filler(args, session.environment_values(0))
-    return Values(table_desc(session, plan.table), template.rows(args, replace))
+    return Values.coming(table_desc(session, plan.table), template.rows(args, replace))
 
 
 async def update(
@@ -80,6 +85,10 @@ async def update(
 ) -> Outcome:
     """Run an UPDATE."""
     require_writable(session, "UPDATE", plan.table)
+    if prepared.point is not None:
+        changed = await _changed(session, prepared.point, args)
+        if changed is not None:
+            return await _written(session, "UPDATE", plan.returning, changed[1], args)
     both = await written_rows(session, prepared, args, (plan.table,), locking=True)
     columns, diffs = split_diffs(both)
     width = len(table_desc(session, plan.table).names)
@@ -94,10 +103,36 @@ async def delete(
 ) -> Outcome:
     """Run a DELETE."""
     require_writable(session, "DELETE", plan.table)
+    if prepared.point is not None:
+        changed = await _changed(session, prepared.point, args, deleting=True)
+        if changed is not None:
+            gone = Values.coming(changed[0].desc, changed[0].rows)
+            return await _written(session, "DELETE", plan.returning, gone, args)
     rows = await written_rows(session, prepared, args, (plan.table,), locking=True)
     rows = as_stored(session, plan.table, rows)
     await write_rows(session, plan.table, negated(rows))
     return await _returned(session, "DELETE", plan.returning, rows, args)
+
+
+async def _changed(
+    session: "Session", point: PointPlan, args: Sequence[Datum], *, deleting: bool = False
+) -> tuple[Values, Values] | None:
+    transaction = session.begin()
+    if transaction.time is None:  # what is written follows from the newest, at any isolation
+        transaction.isolation = "strict serializable"
+    return await changed_by_key(session, point, args, deleting=deleting)
+
+
+async def _written(
+    session: "Session",
+    verb: str,
+    returning: Query | None,
+    values: Values,
+    args: Sequence[Datum],
+) -> Outcome:
+    if returning is None:
+        return Completed(f"{verb} {values.num_rows}")
+    return await _returned(session, verb, returning, values.table(), args)
 
 
 async def merge(

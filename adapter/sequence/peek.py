@@ -25,6 +25,7 @@ from foreshore.adapter.recursion import (
 from foreshore.adapter.result import BatchSource, Selected
 from foreshore.adapter.sequence.by_key import by_key, finishing_of, literal_keys
 from foreshore.adapter.sequence.changes import changes
+from foreshore.adapter.sequence.point import row_by_key
 from foreshore.adapter.sequence.times import (
     read_time,
     tables_below,
@@ -32,6 +33,7 @@ from foreshore.adapter.sequence.times import (
     wait_for,
 )
 from foreshore.adapter.substitute import Replace, fill, filler
+from foreshore.adapter.values import batch_of_rows
 from foreshore.compute.engine import Cancellation, Input
 from foreshore.compute.finish import MAX_RESULT_BYTES, expanded, finish
 from foreshore.compute.peeks import PeekRequest
@@ -56,6 +58,11 @@ async def select(
     session: "Session", prepared: "Prepared", plan: Select, args: Sequence[Datum]
 ) -> Selected:
     """Run a SELECT."""
+    if prepared.point is not None and plan.as_of is None:
+        found = await row_by_key(session, prepared.point, args)
+        if found is not None:
+            desc = plan.query.desc
+            return Selected(desc, BatchSource(batch_of_rows(found, desc.columns)), "SELECT")
     rows = await rows_of(session, prepared, args, plan.as_of)
     return Selected(plan.query.desc, BatchSource(rows), "SELECT")
 

@@ -12,12 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore import blocking
-from foreshore.adapter.key_index import MANY, KeyIndex
+from foreshore.adapter.key_index import MANY, Changes, KeyIndex
 from foreshore.adapter.local import split_diffs
 from foreshore.adapter.substitute import fill_scalar, filler, is_open_scalar
 from foreshore.adapter.timestamp_selection import BoundedStaleness
 from foreshore.adapter.transaction import Written
-from foreshore.adapter.values import Values
 from foreshore.adapter.violations import check_fails, failing_row, key_exists, null_in
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item
@@ -97,25 +96,6 @@ def checked(session: "Session", id: GlobalId, rows: pa.Table) -> pa.Table:
     return as_stored(session, id, rows)
 
 
-def takes(session: "Session", values: Values, id: GlobalId) -> bool:
-    """Let the transaction write `values` to table `id` if nothing has to be asked of them.
-
-    Returns False, and has done nothing, if there are constraints to check, or one is broken.
-    """
-    planned = planned_table(session, id)
-    if planned.constraints:
-        return False
-    required = [i for i, each in enumerate(planned.desc.columns) if not each.nullable]
-    if required and any(row[i] is None for row in values.rows for i in required):
-        return False
-    transaction = session.begin()
-    committed = session.coordinator.catalog.planned.get(id)
-    if committed is not None:
-        transaction.described.setdefault(id, committed)
-    transaction.write(id, Written(values, {}))
-    return True
-
-
 def first_failing(
     session: "Session", condition: Scalar, columns: Sequence[pa.Array], rows: int
 ) -> int | None:
@@ -175,20 +155,22 @@ async def write_rows(session: "Session", id: GlobalId, *parts: pa.Table) -> None
             arrangement.insert_prepared(updates, 0, 1)
             arrangement.maintain()
     for place, part in enumerate(parts):
-        keyed = {
+        keyed: dict[str, Updates | Changes] = {
             each.name: updates[place] for each, updates in zip(constraints, by_key, strict=True)
         }
         transaction.write(id, Written(part, keyed))
+    transaction.forget_own(id, rows=True)
 
 
 def base_index(session: "Session", id: GlobalId, constraint: Unique) -> KeyIndex:
-    """Return the index of what is committed; an empty one for a new table."""
+    """Return the index of what is committed, settled; an empty one for a new table."""
     transaction = session.begin()
     built = transaction.built.get((id, constraint.name))
-    if built is not None:
-        return built
-    found = session.coordinator.keys.of(id).get(constraint.name)
-    return found or KeyIndex(id, constraint, table_desc(session, id), 0)
+    if built is None:
+        built = session.coordinator.keys.of(id).get(constraint.name)
+    if built is None:
+        return KeyIndex(id, constraint, table_desc(session, id), 0)
+    return built.settled()
 
 
 def own_index(session: "Session", id: GlobalId, constraint: Unique) -> tuple[Arrangement, ...]:
@@ -204,6 +186,8 @@ def own_index(session: "Session", id: GlobalId, constraint: Unique) -> tuple[Arr
             updates = written.keyed.get(constraint.name)
             if updates is None:  # the constraint is newer than the rows
                 updates = written.keyed[constraint.name] = found.prepare(written.rows)
+            elif isinstance(updates, Changes):
+                updates = updates.updates(found)
             found.arrangement.insert_prepared([updates], 0, 1)
     return (found.arrangement,)
 

@@ -105,7 +105,7 @@ async def verify(
             duplicate = index.duplicate([index.prepare(rows)])
             if duplicate is not None:
                 raise key_is_there_twice(state, new.desc, duplicate, session.time_zone)
-            index.arrangement.insert_prepared([index.prepare(committed)], time, time + 1)
+            index.insert([index.prepare(committed)], time)
             built.append(index)
         return built
 

@@ -92,7 +92,11 @@ class Arrangement:
         if not len(updates):
             self.advance(upper)
             return
-        part = self._updates_of(updates)
+        self.insert_updates(self._updates_of(updates), upper)
+
+    def insert_updates(self, part: Updates, upper: Timestamp) -> None:
+        """Take all updates with self.upper <= time < upper, few of them and hashed already."""
+        state = self._state
         tail = (*state.tail, part)
         hashes = np.concatenate([state.tail_hashes, part.key_hashes])
         self._state = State(state.runs, tail, hashes, upper)
@@ -206,6 +210,10 @@ class Arrangement:
         """Return all rows at `time`, each as often as it is there."""
         state = self._readable(time)
         return self._contents([*(run.updates for run in state.runs), *state.tail], time)
+
+    def under(self, hash: int) -> list[Updates]:
+        """Return the updates at all times whose key has this hash; the keys may differ."""
+        return self._probe(self._state, np.uint64(hash))
 
     def updates(self, as_of: Timestamp) -> pa.Table:
         """Return all updates, those before `as_of` moved to it: rows' columns, times, diffs."""

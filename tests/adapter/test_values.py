@@ -49,11 +49,11 @@ def test_values_are_what_the_plan_gives(tmp_path: Path) -> None:
             relation, _, _ = filled(session, prepared.peek, args, 0)
             desc = session.planner.reader().planned[prepared.plan.table].desc
             rows = prepared.template.rows(args, filler(args, session.environment_values(0)))
-            given, expected = Values(desc, rows).table(), evaluate_linear(relation)
+            given, expected = Values.coming(desc, rows).table(), evaluate_linear(relation)
             assert given.num_rows == len(rows)
             for column, wanted in zip(given.columns, expected.columns, strict=True):
                 assert column.combine_chunks().equals(wanted.combine_chunks()), sql
-            updates = updates_at([Values(desc, rows), Values(desc, rows)], 7)
+            updates = updates_at([Values.coming(desc, rows), Values.coming(desc, rows)], 7)
             assert updates[TIME].to_pylist() == [7] * 2 * len(rows)
             assert updates.drop_columns([TIME]).equals(pa.concat_tables([given, given]))
             assert set(updates[DIFF].to_pylist()) == {1}
