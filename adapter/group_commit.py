@@ -158,7 +158,7 @@ class GroupCommit:
         write.done = asyncio.get_running_loop().create_future()
         self._pending.append(write)
         self._wake.set()
-        return await asyncio.shield(write.done)
+        return await write.done
 
     async def reached(self, time: Timestamp) -> None:
         """Wait until reads at `time` see all writes up to it; the clock has come to it already."""
@@ -189,10 +189,11 @@ class GroupCommit:
         """Commit groups, and advance when idle, until closed. A failed append is the end."""
         try:
             while not self._closing:
-                with suppress(TimeoutError):  # nothing is written: advance
-                    # (asyncio.wait_for may swallow a cancellation that meets the event)
-                    async with asyncio.timeout(IDLE_ADVANCE_MS / 1000):
-                        await self._wake.wait()
+                if not self._wake.is_set():
+                    with suppress(TimeoutError):  # nothing is written: advance
+                        # (asyncio.wait_for may swallow a cancellation that meets the event)
+                        async with asyncio.timeout(IDLE_ADVANCE_MS / 1000):
+                            await self._wake.wait()
                 self._wake.clear()
                 self._settled.clear()
                 try:
