@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 
 from foreshore import blocking
 from foreshore.adapter.local import split_diffs
-from foreshore.adapter.newest_rows import PLAIN, Change, NewestRows
+from foreshore.adapter.newest_rows import Change, NewestRows
 from foreshore.adapter.values import Row, Values
 from foreshore.compute.arrange.arrangement import TAIL_ROWS, Arrangement
 from foreshore.compute.arrange.key import Words, hash_columns, hash_words, key_words, pairs_equal
@@ -98,8 +98,6 @@ class KeyIndex:
             f"{table}.{constraint.name}", self._schema, self._types, self.key_of, since
         )
         self.newest = NewestRows(self.arrangement, desc.columns, constraint.columns)
-        # Whether rows may be looked up and changed one by one.
-        self.is_plain = self._drops_nulls and all(type.name in PLAIN for type in self._types)
         self._merging: asyncio.Task[None] | None = None
 
     def called(self, constraint: Unique) -> "KeyIndex":
@@ -146,7 +144,7 @@ class KeyIndex:
         """Whether the rows at `time` are known here."""
         return self.arrangement.since <= time < self.newest.upper
 
-    # --- one by one, if the index is plain
+    # --- one by one, if the key's columns are of PLAIN types and NULLs in them are distinct
 
     def key(self, row: Row) -> Row | None:
         """Return the key of a row; None if a part of it is NULL."""
@@ -394,7 +392,7 @@ class KeyIndexes:
                 mine = [part[name] for part in parts]
                 changes = _changes(mine)
                 if changes is not None and earlier.are_few(table, name, changes):
-                    key = index.newest.taken(earlier.after(table, name, changes))
+                    key = index.newest.taken(earlier.after(table, name, changes), {})
                     if key is not None:
                         return Duplicate(table, index.constraint, key)
                     continue

@@ -13,7 +13,7 @@ Python is SQL's (`PLAIN`), and come with their hash, which two keys may share: t
 entry.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -157,16 +157,20 @@ class NewestRows:
                 self.forget()
         return entry
 
-    def taken(self, changes: Sequence[Change]) -> Row | None:
-        """Return a key that would be there twice after `changes`, one of which brings it."""
+    def taken(self, changes: Sequence[Change], own: Mapping[Row, Row | None]) -> Row | None:
+        """Return a key that would be there twice after `changes`, one of which brings it.
+
+        `own` are rows that count as there under their keys, whatever is there else.
+        """
         counts: dict[Row, int] = {}
         for change in changes:
             counts[change.key] = counts.get(change.key, 0) + change.diff
         for change in changes:
-            if counts[change.key] > 0:
-                there = self.newest(change.hash, change.key).row is not None
-                if there + counts[change.key] > 1:
-                    return change.key
+            key = change.key
+            if counts[key] > 0:  # else a row takes the place of another
+                row = own[key] if key in own else self.newest(change.hash, key).row
+                if (row is not None) + counts[key] > 1:
+                    return key
         return None
 
     def latest(self, hash: int) -> Timestamp:

@@ -13,29 +13,25 @@ from dataclasses import dataclass
 
 from foreshore.adapter.newest_rows import PLAIN
 from foreshore.adapter.peek_plan import PeekPlan
-from foreshore.adapter.substitute import fill_scalar, is_open_scalar
+from foreshore.adapter.substitute import Givens, is_open_scalar
 from foreshore.adapter.values import Row
 from foreshore.catalog.catalog import Planned
 from foreshore.constraint import Check, Unique
 from foreshore.errors import DataError
 from foreshore.expr.ir import (
     And,
-    Column,
-    Environment,
     Filter,
     Get,
     Map,
-    Parameter,
     Project,
     Relation,
     Scalar,
     scalars_of,
     walk_relations,
-    walk_scalars,
 )
 from foreshore.expr.pointwise import Cell, compiled
 from foreshore.ids import GlobalId
-from foreshore.types import Datum, SqlType
+from foreshore.types import Datum
 
 Step = Callable[[list[Datum]], list[Datum] | None]
 
@@ -86,11 +82,9 @@ class PointPlan:
     table: GlobalId
     constraint: Unique
     rules: RowRules
-    environment: tuple[str, ...]
-    timed: bool  # whether the time of the read is asked for
+    givens: Givens
     cells: tuple[Cell, ...]  # of the key, over the givens
     steps: tuple[Step, ...]
-    givens: int
 
     def key(self, givens: Sequence[Datum]) -> Row | None:
         """Return the key; None if it is one that no row has: with a NULL, or out of range."""
@@ -111,12 +105,10 @@ class PointPlan:
             if left is None:
                 return None
             found = left
-        return tuple(found[self.givens :])
+        return tuple(found[len(self.givens) :])
 
 
-def plan_point(
-    peek: PeekPlan, planned: Mapping[GlobalId, Planned], parameters: Sequence[SqlType]
-) -> PointPlan | None:
+def plan_point(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> PointPlan | None:
     """Return `peek` compiled, if it is about one key of a table whose rules allow that."""
     lookup, query = peek.key, peek.query
     if lookup is None or len(lookup.keys) != 1 or query.changes:
@@ -125,43 +117,21 @@ def plan_point(
     rules = rules_of(planned[lookup.table])
     if rules is None or any(each is not None for each in limits):
         return None
-    scalars = [*lookup.keys[0], *_scalars(lookup.residual)]
-    names = sorted(
-        {
-            each.name
-            for scalar in scalars
-            for each in walk_scalars(scalar)
-            if isinstance(each, Environment)
-        }
-    )
-    givens = len(parameters) + len(names)
-
-    def placed(scalar: Scalar) -> Scalar | None:
-        match scalar:
-            case Column(index=index):
-                return Column(givens + index, scalar.type, scalar.nullable)
-            case Parameter(number=number):
-                return Column(number - 1, scalar.type)
-            case Environment(name=name):
-                return Column(len(parameters) + names.index(name), scalar.type)
-            case _:
-                return None
+    givens = Givens.of([*lookup.keys[0], *_scalars(lookup.residual)])
 
     def cell(scalar: Scalar) -> Cell:
-        return compiled(fill_scalar(scalar, placed))
+        return compiled(givens.placed(scalar))
 
-    steps = _steps(lookup.residual, cell, givens)
-    finishing = query.finishing.project
-    steps.append(_projecting([*range(givens), *(givens + i for i in finishing)]))
+    first = len(givens)
+    steps = _steps(lookup.residual, cell, first)
+    steps.append(_projecting([*range(first), *(first + i for i in query.finishing.project)]))
     return PointPlan(
         lookup.table,
         lookup.constraint,
         rules,
-        tuple(names),
-        "mz_now" in names,
+        givens,
         tuple(map(cell, lookup.keys[0])),
         tuple(steps),
-        givens,
     )
 
 
@@ -169,19 +139,19 @@ def _scalars(relation: Relation) -> list[Scalar]:
     return [scalar for node in walk_relations(relation) for scalar in scalars_of(node)]
 
 
-def _steps(relation: Relation, cell: Callable[[Scalar], Cell], givens: int) -> list[Step]:
+def _steps(relation: Relation, cell: Callable[[Scalar], Cell], first: int) -> list[Step]:
     """Return what `relation`, Map, Filter and Project over a Get, does to a row, step by step."""
     match relation:
         case Get():
             return []
         case Map(input=input, scalars=scalars):
-            return [*_steps(input, cell, givens), _mapping(list(map(cell, scalars)))]
+            return [*_steps(input, cell, first), _mapping(list(map(cell, scalars)))]
         case Filter(input=input, predicates=predicates):
             whole = predicates[0] if len(predicates) == 1 else And(predicates)
-            return [*_steps(input, cell, givens), _filtering(cell(whole))]
+            return [*_steps(input, cell, first), _filtering(cell(whole))]
         case Project(input=input, outputs=outputs):
-            places = [*range(givens), *(givens + i for i in outputs)]
-            return [*_steps(input, cell, givens), _projecting(places)]
+            places = [*range(first), *(first + i for i in outputs)]
+            return [*_steps(input, cell, first), _projecting(places)]
         case _:
             raise AssertionError(f"not about one row: {relation}")
 

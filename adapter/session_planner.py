@@ -141,12 +141,11 @@ class SessionPlanner:
             and peek.way == "constant"
             and not (peek.acts or plan.over)
         ):
-            columns = planned[plan.table].desc.columns
-            prepared.template = template_of(peek.relation, columns)
+            prepared.template = template_of(peek.relation)
             if prepared.template is not None:
                 prepared.rules = rules_of(planned[plan.table])
         elif isinstance(plan, Select | Update | Delete) and peek is not None:
-            prepared.point = plan_point(peek, planned, prepared.parameters)
+            prepared.point = plan_point(peek, planned)
 
     def _peek_of(self, plan: Plan) -> PeekPlan | None:
         query = followed_by(plan)

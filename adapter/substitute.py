@@ -5,12 +5,14 @@ A prepared plan is untimed and without arguments. To run it, `Parameter` becomes
 `mz_now()`, who asks. Plans without any of these are left as they are.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
 from foreshore.errors import InternalError
 from foreshore.expr.ir import (
+    Column,
     Environment,
     Filter,
     FlatMap,
@@ -57,6 +59,54 @@ def environment_names(relation: Relation) -> frozenset[str]:
         for each in walk_scalars(scalar)
         if isinstance(each, Environment)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Givens:
+    """Arguments, and what is asked of the environment, as the first columns of a row."""
+
+    parameters: int
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, scalars: Iterable[Scalar]) -> "Givens":
+        """Return those that `scalars` ask for."""
+        leaves = [each for scalar in scalars for each in walk_scalars(scalar)]
+        return cls(
+            max([each.number for each in leaves if isinstance(each, Parameter)], default=0),
+            tuple(sorted({each.name for each in leaves if isinstance(each, Environment)})),
+        )
+
+    def __len__(self) -> int:
+        """Return how many columns they are."""
+        return self.parameters + len(self.names)
+
+    def placed(self, scalar: Scalar) -> Scalar:
+        """Return `scalar` over a row of these and then the columns that it was over."""
+
+        def replace(scalar: Scalar) -> Scalar | None:
+            match scalar:
+                case Column(index=index, type=type, nullable=nullable):
+                    return Column(len(self) + index, type, nullable)
+                case Parameter(number=number, type=type):
+                    return Column(number - 1, type)
+                case Environment(name=name, type=type):
+                    return Column(self.parameters + self.names.index(name), type)
+                case _:
+                    return None
+
+        return fill_scalar(scalar, replace)
+
+    def values(
+        self, args: Sequence[Datum], environment: Mapping[str, Callable[[], Datum]]
+    ) -> list[Datum]:
+        """Return the row of these."""
+        found = list(args[: self.parameters])
+        for name in self.names:
+            if name not in environment:
+                raise InternalError(f"nothing is known of {name} here")
+            found.append(environment[name]())
+        return found
 
 
 def filler(args: Sequence[Datum], environment: Mapping[str, Callable[[], Datum]]) -> Replace:

@@ -5,40 +5,35 @@ literals and arguments is compiled when its statement is prepared, kept as a tup
 is on its way, and becomes part of a column when its group is committed.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain
-from operator import itemgetter
-from typing import Any
 
 import pyarrow as pa
 
-from foreshore.adapter.local import empty_rows
-from foreshore.adapter.substitute import Replace, fill_scalar
-from foreshore.errors import DataError
+from foreshore.adapter.substitute import Givens, fill_scalar
+from foreshore.compute.finish import empty_rows
 from foreshore.expr.datum import to_array
-from foreshore.expr.evaluate import constant
 from foreshore.expr.ir import (
     Column,
     Constant,
     Join,
     Literal,
     Map,
-    Parameter,
     Project,
     Relation,
     Scalar,
     Union,
     inputs_of,
 )
-from foreshore.types import ColumnType, Datum, RelationDesc, SqlType, arrow_type
+from foreshore.expr.pointwise import Cell, compiled
+from foreshore.types import ColumnType, Datum, RelationDesc, arrow_type
 from foreshore.update import DIFF_FIELD, TIME_FIELD, Timestamp
 
 MOST_ROWS = 256
 
 Row = tuple[Datum, ...]
-Cell = Callable[[Sequence[Datum], Replace], Datum]
 
 
 @dataclass(slots=True)
@@ -64,10 +59,9 @@ class Values:
         """Return the rows with `__diff`, in the columns of a table's shard."""
         if self._table is None:
             columns = columns_of_rows(self.rows, self.desc.columns)
-            schema = self.desc.stored_schema().append(DIFF_FIELD)
-            self._table = pa.Table.from_arrays(
-                [*columns, pa.array(self.diffs, pa.int64())], schema=schema
-            )
+            diffs = pa.array(self.diffs, pa.int64())
+            schema = _stored_schema(self.desc).append(DIFF_FIELD)
+            self._table = pa.Table.from_arrays([*columns, diffs], schema=schema)
         return self._table
 
 
@@ -76,10 +70,15 @@ def updates_at(parts: Sequence[Values], time: Timestamp) -> pa.Table:
     desc = parts[0].desc
     rows = list(chain.from_iterable(part.rows for part in parts))
     diffs = pa.array(list(chain.from_iterable(part.diffs for part in parts)), pa.int64())
-    times = pa.repeat(pa.scalar(time, pa.int64()), len(rows))
-    schema = desc.stored_schema().append(TIME_FIELD).append(DIFF_FIELD)
+    times = pa.array([time] * len(rows), pa.int64())
+    schema = _stored_schema(desc).append(TIME_FIELD).append(DIFF_FIELD)
     columns = columns_of_rows(rows, desc.columns)
     return pa.Table.from_arrays([*columns, times, diffs], schema=schema)
+
+
+@lru_cache(1024)
+def _stored_schema(desc: RelationDesc) -> pa.Schema:
+    return desc.stored_schema()
 
 
 def columns_of_rows(rows: Sequence[Row], types: Sequence[ColumnType]) -> list[pa.Array]:
@@ -100,55 +99,26 @@ def batch_of_rows(rows: Sequence[Row], types: Sequence[ColumnType]) -> pa.Record
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Rows that wait for arguments; `fixed` are those that wait for nothing, else None."""
+    """Rows of cells over what is given: arguments, and what is asked of the environment."""
 
+    givens: Givens
     cells: tuple[tuple[Cell, ...], ...]
-    fixed: tuple[Row, ...] | None
 
-    def rows(self, args: Sequence[Datum], replace: Replace) -> list[Row]:
+    def rows(
+        self, args: Sequence[Datum], environment: Mapping[str, Callable[[], Datum]]
+    ) -> list[Row]:
         """Return the rows. Raises DataError if one fails."""
-        if self.fixed is not None:
-            return list(self.fixed)
-        return [tuple([cell(args, replace) for cell in row]) for row in self.cells]
+        givens = self.givens.values(args, environment)
+        return [tuple([cell(givens) for cell in row]) for row in self.cells]
 
 
-def template_of(relation: Relation, types: Sequence[ColumnType]) -> Template | None:
-    """Return `relation` as a template if it is a few rows of values, of the columns `types`."""
+def template_of(relation: Relation) -> Template | None:
+    """Return `relation` as a template if it is a few rows of values."""
     rows = _rows(relation)
     if rows is None or len(rows) > MOST_ROWS:
         return None
-    cells = tuple(
-        tuple(_cell(scalar, each.type) for scalar, each in zip(row, types, strict=True))
-        for row in rows
-    )
-    fixed = None
-    if all(isinstance(scalar, Literal) for row in rows for scalar in row):
-        fixed = tuple(tuple(_value(scalar) for scalar in row) for row in rows)
-    return Template(cells, fixed)
-
-
-def _value(scalar: Scalar) -> Datum:
-    assert isinstance(scalar, Literal), scalar
-    value: Datum = scalar.value
-    return value
-
-
-def _cell(scalar: Scalar, type: SqlType) -> Cell:
-    match scalar:
-        case Literal(value=value):
-            return lambda args, replace: value
-        case Parameter(number=number, type=given) if given == type:
-            pick: Callable[[Any], Datum] = itemgetter(number - 1)
-            return lambda args, replace: pick(args)
-        case _:
-            return lambda args, replace: _computed(scalar, replace)
-
-
-def _computed(scalar: Scalar, replace: Replace) -> Datum:
-    found = constant(fill_scalar(scalar, replace))
-    if isinstance(found, str):
-        raise DataError.parse(found)
-    return _value(found)
+    givens = Givens.of(chain.from_iterable(rows))
+    return Template(givens, tuple(tuple(compiled(givens.placed(s)) for s in row) for row in rows))
 
 
 def _rows(relation: Relation) -> list[tuple[Scalar, ...]] | None:

@@ -76,8 +76,8 @@ async def insert(
 
 
 def _values(session: "Session", template: Template, plan: Insert, args: Sequence[Datum]) -> Values:
-    replace = filler(args, session.environment_values(0))
-    return Values.coming(table_desc(session, plan.table), template.rows(args, replace))
+    rows = template.rows(args, session.environment_values(0))
+    return Values.coming(table_desc(session, plan.table), rows)
 
 
 async def update(

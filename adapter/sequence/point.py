@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from foreshore.adapter.key_index import Changes, Duplicate, KeyIndex
 from foreshore.adapter.locks import KeyLock
-from foreshore.adapter.newest_rows import Change
 from foreshore.adapter.point_plan import PointPlan, RowRules
 from foreshore.adapter.sequence.tables import checked
 from foreshore.adapter.sequence.times import move_forward, read_time
@@ -101,8 +100,7 @@ async def changed_by_key(
         if others == wanted:
             break
         wanted = others
-    if point.timed:
-        givens = _givens(session, point, args, time)
+    givens = _givens(session, point, args, time)
     selected = point.selected(givens, row)
     if selected is None:
         return nothing
@@ -150,14 +148,7 @@ async def _indexes(session: "Session", id: GlobalId, rules: RowRules) -> dict[st
 def _givens(
     session: "Session", point: PointPlan, args: Sequence[Datum], time: Timestamp
 ) -> list[Datum]:
-    givens = list(args)
-    if point.environment:
-        values = session.environment_values(time)
-        for name in point.environment:
-            if name not in values:
-                raise InternalError(f"nothing is known of {name} here")
-            givens.append(values[name]())
-    return givens
+    return point.givens.values(args, session.environment_values(time))
 
 
 def _row(
@@ -202,7 +193,7 @@ def _write(
         if own is None:
             return False
         changes = index.changes(values)
-        key = _taken(index, own, changes.changes)
+        key = index.newest.taken(changes.changes, own)
         if key is not None:
             duplicate = Duplicate(id, index.constraint, key)
             state = session.planner.reader().state
@@ -218,19 +209,3 @@ def _write(
     transaction.write(id, Written(values, dict(keyed)))
     transaction.forget_own(id, rows=False)
     return True
-
-
-def _taken(index: KeyIndex, own: Own, changes: Sequence[Change]) -> Row | None:
-    """Return a key that would be there twice after `changes`."""
-    if len(changes) == 2 and changes[0].key == changes[1].key and changes[0].diff < 0:
-        return None  # one row takes the place of another
-    counts: dict[Row, int] = {}
-    for change in changes:
-        counts[change.key] = counts.get(change.key, 0) + change.diff
-    for change in changes:
-        key = change.key
-        if counts[key] > 0:
-            row = own[key] if key in own else index.newest.newest(change.hash, key).row
-            if (row is not None) + counts[key] > 1:
-                return key
-    return None

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,6 @@ from foreshore.adapter.peek_plan import PeekPlan
 from foreshore.adapter.point_plan import PointPlan, RowRules, plan_point, rules_of
 from foreshore.catalog.catalog import Planned
 from foreshore.ids import GlobalId
-from foreshore.types import SqlType
 from tests.adapter.harness import House
 
 TABLE = """CREATE TABLE {t} (id int PRIMARY KEY, code text, n int CHECK (n < 50),
@@ -71,12 +70,10 @@ def test_tuples_and_columns_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     by_tuples: list[str] = []  # the statements that were planned so
     by_columns: set[GlobalId] = set()  # the tables that are always looked at by columns
 
-    def plan(
-        peek: PeekPlan, planned: Mapping[GlobalId, Planned], parameters: Sequence[SqlType]
-    ) -> PointPlan | None:
+    def plan(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> PointPlan | None:
         if peek.key is None or peek.key.table in by_columns:
             return None
-        found = plan_point(peek, planned, parameters)
+        found = plan_point(peek, planned)
         by_tuples.extend(["point"] if found is not None else [])
         return found
 

@@ -7,7 +7,6 @@ import pyarrow as pa
 
 from foreshore.adapter.local import evaluate_linear
 from foreshore.adapter.sequence.peek import filled
-from foreshore.adapter.substitute import filler
 from foreshore.adapter.values import Values, template_of, updates_at
 from foreshore.sql.plan import Insert
 from foreshore.types import Datum
@@ -48,7 +47,7 @@ def test_values_are_what_the_plan_gives(tmp_path: Path) -> None:
             session.begin()
             relation, _, _ = filled(session, prepared.peek, args, 0)
             desc = session.planner.reader().planned[prepared.plan.table].desc
-            rows = prepared.template.rows(args, filler(args, session.environment_values(0)))
+            rows = prepared.template.rows(args, session.environment_values(0))
             given, expected = Values.coming(desc, rows).table(), evaluate_linear(relation)
             assert given.num_rows == len(rows)
             for column, wanted in zip(given.columns, expected.columns, strict=True):
@@ -78,7 +77,7 @@ def test_what_is_no_row_of_values_has_no_template(tmp_path: Path) -> None:
             prepared = await session.parse("", sql, ())
             assert prepared.template is None, sql
             assert prepared.peek is not None
-            assert template_of(prepared.peek.relation, ()) is None
+            assert template_of(prepared.peek.relation) is None
         await house.close()
 
     asyncio.run(main())
