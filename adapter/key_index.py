@@ -188,7 +188,8 @@ class KeyIndex:
     def duplicate(self, parts: Sequence[Updates], *others: Arrangement) -> Duplicate | None:
         """Return a key that would be there twice after `parts`, which inserts it.
 
-        Counted is what is there at the newest time, here and in `others`.
+        Counted is what is there at the newest time, here and in `others`; what is not settled is
+        left out, as this may run on a thread.
         """
         inserted = [part.key_hashes[part.diffs > 0] for part in parts]
         wanted = np.unique(np.concatenate(inserted)) if inserted else np.empty(0, np.uint64)
@@ -229,6 +230,7 @@ class KeyIndex:
 
         All of `others` counts as well. Rows are in the order of the places.
         """
+        self.newest.settle()
         rows = len(keys[0])
         hashes = hash_columns(keys, self._types, rows)
         found = []

@@ -114,7 +114,7 @@ def _rows(
     """Return the table's rows at `time`, with `__diff`, and with those that were written here."""
     own = own_index(session, lookup.table, lookup.constraint)
     if own and keys:
-        _, rows = index.settled().find(_columns(keys), time, *own)
+        _, rows = index.find(_columns(keys), time, *own)
     else:
         sought = [tuple(each.value for each in key) for key in keys]
         rows = index.settled().arrangement.look_up(sought, time)

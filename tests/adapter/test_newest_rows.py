@@ -141,7 +141,7 @@ def test_groups_of_rows_and_columns_are_told_their_duplicates(
             for key in KEYS:
                 entry = index.newest.newest(index.hash((key,)), (key,))
                 assert (entry.row is not None) == bool(there[key, "x"])
-            places, batch = index.settled().find([pa.array(list(KEYS), pa.int32())], time)
+            places, batch = index.find([pa.array(list(KEYS), pa.int32())], time)
             assert len(places) == batch.num_rows == there.total()
             assert np.all(np.bincount(places, minlength=len(KEYS)) <= 1)
     finally:

@@ -120,3 +120,28 @@ def test_tuples_and_columns_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     asyncio.run(main())
     assert by_tuples.count("point") > 30
     assert by_tuples.count("rules") > 30
+
+
+def test_who_waited_for_a_key_sees_what_was_done_to_it(tmp_path: Path) -> None:
+    """By columns, too: what was changed by tuples meanwhile is not in the arrangement yet."""
+
+    async def main() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("a", "CREATE TABLE t (id int PRIMARY KEY, v int)")
+        await house.query("a", "INSERT INTO t VALUES (1, 0)")
+        for waiting in (
+            "INSERT INTO t VALUES (1, 0) ON CONFLICT (id) DO UPDATE SET v = t.v + 10",
+            "UPDATE t SET v = v + 10 WHERE id IN (1, 2)",
+            "UPDATE t SET v = v + 10 WHERE id = 1",
+        ):
+            assert await house.query("a", "BEGIN; UPDATE t SET v = 1 WHERE id = 1")
+            task = asyncio.create_task(house.query("b", waiting, alone=False))
+            await asyncio.sleep(0.1)
+            assert not task.done()
+            assert await house.query("a", "COMMIT", alone=False) == "COMMIT"
+            assert not (await task).startswith("ERROR")
+            assert (await house.query("a", "SELECT sum(v) FROM t")).startswith("11\n")
+        await house.close()
+
+    asyncio.run(main())
