@@ -96,7 +96,7 @@ def repeat(datum: Datum, type: SqlType, rows: int) -> pa.Array:
     """Return a column of `rows` times the same value."""
     if rows == 1:
         return to_array([datum], type)
-    if datum is None:
+    if datum is None or rows == 0:  # of which pa.repeat cannot make a list
         return pa.nulls(rows, arrow_type(type))
     if isinstance(datum, bool | int | float) and type.name not in _INTEGRAL:
         if type.name == "bool":
