@@ -66,8 +66,10 @@ class Prepared:
 
     @property
     def tables_only(self) -> bool:
-        """Whether its plan makes use of tables alone."""
-        return self.point is not None or self.template is not None
+        """Whether its plan makes use of tables alone, and of nothing maintained over them."""
+        if self.template is not None:
+            return True
+        return self.point is not None and self.peek is not None and self.peek.lookup is None
 
 
 @dataclass(eq=False, slots=True)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from foreshore.adapter.client import Completed, CopyOut, Rows, Startup
+from foreshore.adapter.client import Completed, CopyOut, Execution, Rows, Startup
 from foreshore.adapter.environment import Environment
 from foreshore.adapter.read_holds import DEFAULT_LAG_MS
 from foreshore.adapter.session import Session
@@ -56,30 +56,7 @@ class House:
         lines: list[str] = []
         try:
             async for execution in session.simple(sql):
-                match execution:
-                    case (
-                        Rows(desc=desc, batches=batches, tag=tag)
-                        | CopyOut(desc=desc, batches=batches, tag=tag)
-                    ):
-                        count = 0
-                        async for batch in batches:
-                            count += batch.num_rows
-                            columns = [
-                                from_array(column, each.type)
-                                for column, each in zip(batch.columns, desc.columns, strict=True)
-                            ]
-                            lines += [
-                                "|".join(
-                                    "NULL" if datum is None else format_text(datum, each.type)
-                                    for datum, each in zip(row, desc.columns, strict=True)
-                                )
-                                for row in zip(*columns, strict=True)
-                            ]
-                        lines.append(tag(count))
-                    case Completed(tag=done):
-                        lines.append(done)
-                    case _:
-                        lines.append(type(execution).__name__)
+                lines += await told(execution)
         except DatabaseError as error:
             await session.fail()
             lines.append(f"ERROR {error.sqlstate}: {error.message}")
@@ -90,6 +67,34 @@ class House:
         if alone:
             self.environment.coordinator.check_consistency()
         return "\n".join(lines)
+
+
+async def told(execution: Execution) -> list[str]:
+    """Return what a statement gives as text: rows, and the tag."""
+    match execution:
+        case (
+            Rows(desc=desc, batches=batches, tag=tag) | CopyOut(desc=desc, batches=batches, tag=tag)
+        ):
+            lines: list[str] = []
+            count = 0
+            async for batch in batches:
+                count += batch.num_rows
+                columns = [
+                    from_array(column, each.type)
+                    for column, each in zip(batch.columns, desc.columns, strict=True)
+                ]
+                lines += [
+                    "|".join(
+                        "NULL" if datum is None else format_text(datum, each.type)
+                        for datum, each in zip(row, desc.columns, strict=True)
+                    )
+                    for row in zip(*columns, strict=True)
+                ]
+            return [*lines, tag(count)]
+        case Completed(tag=done):
+            return [done]
+        case _:
+            return [type(execution).__name__]
 
 
 async def until(condition: Callable[[], bool], seconds: float = 30) -> None:

@@ -2,17 +2,27 @@
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import pytest
+from psycopg.adapt import PyFormat, Transformer
 
 from foreshore.adapter import session_planner
+from foreshore.adapter.newest_rows import PLAIN
 from foreshore.adapter.peek_plan import PeekPlan
 from foreshore.adapter.point_plan import PointPlan, RowRules, plan_point, rules_of
 from foreshore.catalog.catalog import Planned
+from foreshore.errors import DatabaseError
 from foreshore.ids import GlobalId
-from tests.adapter.harness import House
+from foreshore.server.message import Bind
+from foreshore.server.parameters import arguments
+from tests.adapter.harness import House, told
 
 TABLE = """CREATE TABLE {t} (id int PRIMARY KEY, code text, n int CHECK (n < 50),
     w numeric(6, 2) NOT NULL DEFAULT 0.5, f float8, CONSTRAINT {t}_code UNIQUE (code),
@@ -66,47 +76,51 @@ def statement(rng: random.Random) -> str:
     )
 
 
-def test_tuples_and_columns_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    by_tuples: list[str] = []  # the statements that were planned so
-    by_columns: set[GlobalId] = set()  # the tables that are always looked at by columns
-
-    def plan(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> PointPlan | None:
-        if peek.key is None or peek.key.table in by_columns:
-            return None
-        found = plan_point(peek, planned)
-        by_tuples.extend(["point"] if found is not None else [])
-        return found
+@contextmanager
+def both_ways(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Let the tables whose name begins with columns be looked at by columns alone; count the others."""
+    taken: list[str] = []
 
     def rules(planned: Planned) -> RowRules | None:
-        if any(each.name.startswith("c") for each in planned.constraints):
+        if any(each.name.startswith("columns") for each in planned.constraints):
             return None
-        by_tuples.append("rules")
+        taken.append("rules")
         return rules_of(planned)
 
+    def plan(peek: PeekPlan, planned: Mapping[GlobalId, Planned]) -> PointPlan | None:
+        if peek.key is None or rules(planned[peek.key.table]) is None:
+            return None
+        found = plan_point(peek, planned)
+        taken.extend(["point"] if found is not None else [])
+        return found
+
+    patch.setattr(session_planner, "plan_point", plan)
+    patch.setattr(session_planner, "rules_of", rules)
+    yield taken
+
+
+def test_tuples_and_columns_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         house = House(tmp_path)
         await house.open()
         for seed in range(12):
             rng = random.Random(seed)
-            t, c = f"t{seed}", f"c{seed}"
+            t, c = f"tuples{seed}", f"columns{seed}"
             for each in (t, c):
                 assert await house.query("a", TABLE.format(t=each)) == "CREATE TABLE"
-            by_columns.add(
-                next(i.id for i in house.environment.coordinator.state.items() if i.name == c)
-            )
             done = []
             for _ in range(30):
                 sql = statement(rng)
                 done.append(sql)
                 one = await house.query("t", sql.format(t=t))
                 other = await house.query("c", sql.format(t=c))
-                assert one == other.replace(c, t), (seed, done)
+                assert one == other.replace("columns", "tuples"), (seed, done)
                 if rng.random() < 0.2:  # somebody else writes between the statements of a block
                     sql = f"INSERT INTO {{t}} (id) VALUES ({rng.randrange(6, 9)})"
                     done.append(sql)
                     one = await house.query("x", sql.format(t=t))
                     other = await house.query("x", sql.format(t=c))
-                    assert one == other.replace(c, t), (seed, done)
+                    assert one == other.replace("columns", "tuples"), (seed, done)
             for each in ("t", "c"):
                 await house.query(each, "ROLLBACK")
             rows = [await house.query("a", f"SELECT * FROM {each} ORDER BY id") for each in (t, c)]
@@ -115,11 +129,125 @@ def test_tuples_and_columns_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
                 assert await house.query("a", f"DROP TABLE {each}") == "DROP TABLE"
         await house.close()
 
-    monkeypatch.setattr(session_planner, "plan_point", plan)
-    monkeypatch.setattr(session_planner, "rules_of", rules)
-    asyncio.run(main())
+    with both_ways(monkeypatch) as by_tuples:
+        asyncio.run(main())
     assert by_tuples.count("point") > 30
     assert by_tuples.count("rules") > 30
+
+
+# Types of columns, and values that are given for them: as text, or as psycopg sends the object.
+TYPES: dict[str, list[Any]] = {
+    "int2": ["1", "-32768", "32768", 2, 70000],
+    "int4": ["0", "1", " 2 ", 1, 1 << 40],
+    "int8": ["1", "9223372036854775807", 1, -(1 << 62)],
+    "numeric(5, 2)": ["1", "1.005", "999.995", "1e2", Decimal("-0.10"), 3],
+    "numeric": ["1.10", "1e20", "1.1", Decimal("0E+3"), 5],
+    "float4": ["0.1", "-0", "NaN", "1e39", 0.1, float("inf")],
+    "float8": ["0.1", "-0", "0", "NaN", 0.1, -0.0],
+    "bool": ["t", "off", "maybe", True],
+    "text": ["a", "a ", "", "é", "b" * 100],
+    "varchar(3)": ["a", "abc ", "abcd", ""],
+    "char(3)": ["a", "a  ", "abcd", ""],
+    "date": ["2024-02-29", "infinity", "2023-02-29", date(1, 1, 1)],
+    "time": ["12:00", "24:00", "25:00", time(1, 2, 3, 4)],
+    "timestamp(3)": ["2024-01-01 00:00:00.0005", "-infinity", datetime(2000, 1, 1)],
+    "timestamptz": ["2024-01-01 00:00+02", "infinity", datetime(2000, 1, 1, tzinfo=UTC)],
+    "interval": ["1 month", "30 days", "1 day 24:00", timedelta(days=-1, seconds=1)],
+    "uuid": ["{A0EEBC99-9C0B4EF8-BB6D6BB9BD380A11}", "a0", UUID(int=1)],
+    "bytea": ["\\x00ff", "ab", b"\0\xff"],
+    "jsonb": ['{"a": 1.0}', '{"a":1}', "[", "null"],
+    "int4[]": ["{1,NULL}", "{}", "{a}", [1, 2]],
+}
+
+KEYS = [type for type in TYPES if type.split("(")[0] in {*PLAIN, "char"}]
+
+PREPARED = """INSERT INTO {t} (a, b, x) VALUES ($1, $2, $3)
+INSERT INTO {t} (a, b, x, n) VALUES ($1, $2, $3, 1), ($1, $2, NULL, 2) RETURNING *
+INSERT INTO {t} (b, a, x) VALUES ($2, $1, $3) RETURNING now() IS NULL, x, n, a
+INSERT INTO {t} (a, b, x) VALUES ($1, $2, $3) ON CONFLICT (a) DO UPDATE SET n = {t}.n + 1
+UPDATE {t} SET x = $3 WHERE a = $1
+UPDATE {t} SET x = $3, n = n * 3 WHERE a = $1 AND b = $2 RETURNING *
+UPDATE {t} SET a = $2, b = NULL WHERE a = $1
+UPDATE {t} SET a = $1, b = $2 WHERE b = $2 AND a = $1
+UPDATE {t} SET b = $2, n = n + 30000 WHERE a = $1 RETURNING n
+DELETE FROM {t} WHERE a = $1
+DELETE FROM {t} WHERE a = $1 AND n = 1 RETURNING x
+SELECT * FROM {t} WHERE a = $1
+SELECT n + 1, x IS NULL, $2, b FROM {t} WHERE a = $1 AND n > 0
+SELECT CASE WHEN n > 1 THEN 1 / (n - 3) END, x = $3 FROM {t} WHERE a = $1
+SELECT nextval('{t}_s'), n FROM {t} WHERE a = $1
+SELECT x, count(*) FROM {t} GROUP BY x ORDER BY 1, 2
+UPDATE {t} SET n = n + 1 WHERE n = 1
+BEGIN
+BEGIN ISOLATION LEVEL SERIALIZABLE
+SAVEPOINT s
+ROLLBACK TO SAVEPOINT s
+COMMIT""".splitlines()
+
+
+async def execute(house: House, name: str, sql: str, values: list[Any]) -> str:
+    """Return what a prepared statement says; strings are given as text, the rest in binary."""
+    session = await house.session(name)
+    dumping = Transformer()
+    values = values[: max([int(digit) for digit in "123" if f"${digit}" in sql], default=0)]
+    texts = [isinstance(each, str | None) for each in values]
+    sent = dumping.dump_sequence(values, [PyFormat.TEXT if t else PyFormat.BINARY for t in texts])
+    oids = dumping.types or ()
+    statement = f"{sql} {oids}"
+    lines: list[str] = []
+    try:
+        if statement not in session.statements:
+            await session.parse(statement, sql, oids)
+        given = [None if each is None else bytes(each) for each in sent]
+        bind = Bind("", statement, tuple(0 if text else 1 for text in texts), given, ())
+        args = arguments(bind, session.statement(statement).parameters, session.time_zone)
+        await session.bind("", statement, args, ())
+        lines += await told(await session.execute("", 0))
+        await session.sync()
+    except DatabaseError as error:
+        await session.fail()
+        await session.sync()
+        lines += [f"ERROR {error.sqlstate}: {error.message}", error.detail or ""]
+    house.environment.coordinator.check_consistency()
+    return "\n".join([*lines, session.transaction_status])
+
+
+def test_prepared_statements_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns and arguments of all types, keys of two columns, statements that are kept."""
+
+    async def main() -> None:
+        house = House(tmp_path)
+        await house.open()
+        for seed in range(25):
+            rng = random.Random(seed)
+            t, c = f"tuples{seed}", f"columns{seed}"
+            (a, b), x = rng.choices(KEYS, k=2), rng.choice(list(TYPES))
+            for each in (t, c):
+                await house.query("a", f"CREATE SEQUENCE {each}_s")
+                made = await house.query(
+                    "a",
+                    f"CREATE TABLE {each} (a {a} PRIMARY KEY, b {b}, x {x}, n int2 DEFAULT 1,"
+                    f" CONSTRAINT {each}_n CHECK (n <> 9), CONSTRAINT {each}_ab UNIQUE (b, a))",
+                )
+                assert made == "CREATE TABLE", made
+            done = []
+            for _ in range(40):
+                sql = rng.choice(PREPARED)
+                values = [rng.choice([*TYPES[type], None]) for type in (a, b, x)]
+                done.append((sql, values))
+                one = await execute(house, "t", sql.format(t=t), values)
+                other = await execute(house, "c", sql.format(t=c), values)
+                assert one == other.replace("columns", "tuples"), (seed, (a, b, x), done)
+            for each in ("t", "c"):
+                await house.query(each, "ROLLBACK")
+            rows = [await house.query("a", f"SELECT * FROM {each} ORDER BY a") for each in (t, c)]
+            assert rows[0] == rows[1], (seed, (a, b, x), done)
+        await house.close()
+
+    with both_ways(monkeypatch) as by_tuples:
+        asyncio.run(main())
+    assert by_tuples.count("point") > 100
+    assert by_tuples.count("rules") > 200
 
 
 def test_who_waited_for_a_key_sees_what_was_done_to_it(tmp_path: Path) -> None:
