@@ -11,7 +11,7 @@ query: planning takes them out (`sql/bind/acting.py`), and they are carried out 
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from foreshore.adapter import numbering
@@ -54,9 +54,9 @@ def calls_of(scalars: Iterable[Scalar]) -> list[Call]:
     return list(found)
 
 
-async def carried_out(session: "Session", calls: list[Call]) -> dict[Scalar, Scalar]:
+async def carried_out(session: "Session", calls: Sequence[Call]) -> dict[Scalar, Literal]:
     """Carry out `calls`, whose arguments are filled in; return what stands for each."""
-    values: dict[Scalar, Scalar] = {}
+    values: dict[Scalar, Literal] = {}
     for call in calls:
         values[call] = Literal(await _value(session, call), type_of(call))
     return values

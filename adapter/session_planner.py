@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from foreshore.adapter.coordinator import Coordinator
+from foreshore.adapter.effects import calls_in
 from foreshore.adapter.names import SessionCatalog, effective_path
 from foreshore.adapter.peek_plan import IndexOn, PeekPlan, plan_peek, whole
 from foreshore.adapter.point_plan import plan_point, rules_of
@@ -139,9 +140,10 @@ class SessionPlanner:
             isinstance(plan, Insert)
             and peek is not None
             and peek.way == "constant"
-            and not (peek.acts or plan.over)
+            and not plan.over
         ):
-            prepared.template = template_of(peek.relation)
+            calls = calls_in(peek.relation) if peek.acts else ()
+            prepared.template = template_of(peek.relation, calls)
             if prepared.template is not None:
                 prepared.rules = rules_of(planned[plan.table])
         elif isinstance(plan, Select | Update | Delete) and peek is not None:

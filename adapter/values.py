@@ -5,7 +5,7 @@ literals and arguments is compiled when its statement is prepared, kept as a tup
 is on its way, and becomes part of a column when its group is committed.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import chain
@@ -16,6 +16,7 @@ from foreshore.adapter.substitute import Givens, fill_scalar
 from foreshore.compute.finish import empty_rows
 from foreshore.expr.datum import to_array
 from foreshore.expr.ir import (
+    Call,
     Column,
     Constant,
     Join,
@@ -99,26 +100,35 @@ def batch_of_rows(rows: Sequence[Row], types: Sequence[ColumnType]) -> pa.Record
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Rows of cells over what is given: arguments, and what is asked of the environment."""
+    """Rows of cells over what is given: arguments, what the environment says, and calls' values.
+
+    `calls` act on the session, as nextval() does, and have arguments that are literals.
+    """
 
     givens: Givens
+    calls: tuple[Call, ...]
     cells: tuple[tuple[Cell, ...], ...]
 
-    def rows(
-        self, args: Sequence[Datum], environment: Mapping[str, Callable[[], Datum]]
-    ) -> list[Row]:
-        """Return the rows. Raises DataError if one fails."""
-        givens = self.givens.values(args, environment)
-        return [tuple([cell(givens) for cell in row]) for row in self.cells]
+    def rows(self, given: Sequence[Datum]) -> list[Row]:
+        """Return the rows over the values of `givens`, then `calls`; raises DataError."""
+        return [tuple([cell(given) for cell in row]) for row in self.cells]
 
 
-def template_of(relation: Relation) -> Template | None:
-    """Return `relation` as a template if it is a few rows of values."""
+def template_of(relation: Relation, calls: Sequence[Call] = ()) -> Template | None:
+    """Return `relation` as a template if it is a few rows of values.
+
+    `calls` are those in it that act on the session, in the order in which they are to be made.
+    """
     rows = _rows(relation)
     if rows is None or len(rows) > MOST_ROWS:
         return None
+    if not all(isinstance(arg, Literal) for call in calls for arg in call.args):
+        return None
+    places: dict[Scalar, Scalar] = {call: Column(i, call.type) for i, call in enumerate(calls)}
+    rows = [tuple(fill_scalar(scalar, places.get) for scalar in row) for row in rows]
     givens = Givens.of(chain.from_iterable(rows))
-    return Template(givens, tuple(tuple(compiled(givens.placed(s)) for s in row) for row in rows))
+    cells = tuple(tuple(compiled(givens.placed(s)) for s in row) for row in rows)
+    return Template(givens, tuple(calls), cells)
 
 
 def _rows(relation: Relation) -> list[tuple[Scalar, ...]] | None:

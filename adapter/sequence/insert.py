@@ -58,7 +58,7 @@ async def insert(
         rows = await written_rows(session, prepared, args, (plan.table,))
         rows = await with_numbers(session, rows, plan.over, args)
     else:
-        values = _values(session, prepared.template, plan, args)
+        values = await _values(session, prepared.template, plan, args)
         rules = prepared.rules
         if (
             rules is not None
@@ -75,9 +75,14 @@ async def insert(
     return await _returned(session, "INSERT 0", plan.returning, rows, args)
 
 
-def _values(session: "Session", template: Template, plan: Insert, args: Sequence[Datum]) -> Values:
-    rows = template.rows(args, session.environment_values(0))
-    return Values.coming(table_desc(session, plan.table), rows)
+async def _values(
+    session: "Session", template: Template, plan: Insert, args: Sequence[Datum]
+) -> Values:
+    given = template.givens.values(args, session.environment_values(0))
+    if template.calls:
+        found = await carried_out(session, template.calls)
+        given += [found[call].value for call in template.calls]
+    return Values.coming(table_desc(session, plan.table), template.rows(given))
 
 
 async def update(

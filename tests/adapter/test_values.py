@@ -47,7 +47,8 @@ def test_values_are_what_the_plan_gives(tmp_path: Path) -> None:
             session.begin()
             relation, _, _ = filled(session, prepared.peek, args, 0)
             desc = session.planner.reader().planned[prepared.plan.table].desc
-            rows = prepared.template.rows(args, session.environment_values(0))
+            template = prepared.template
+            rows = template.rows(template.givens.values(args, session.environment_values(0)))
             given, expected = Values.coming(desc, rows).table(), evaluate_linear(relation)
             assert given.num_rows == len(rows)
             for column, wanted in zip(given.columns, expected.columns, strict=True):
