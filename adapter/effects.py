@@ -90,6 +90,10 @@ def setting(session: "Session", name: str, *, missing_ok: bool) -> str | None:
 
 
 def _argument(arg: Scalar) -> Datum:
+    value: Datum
+    if isinstance(arg, Literal):
+        value = arg.value
+        return value
     if not is_constant(arg):
         raise FeatureNotSupported(
             "the arguments of a function that acts on the session have to be constants"
@@ -97,5 +101,5 @@ def _argument(arg: Scalar) -> Datum:
     found = constant(arg)
     if isinstance(found, str):
         raise DataError.parse(found)
-    value: Datum = found.value
+    value = found.value
     return value

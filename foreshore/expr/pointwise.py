@@ -13,10 +13,9 @@ from typing import Any
 from foreshore.errors import DataError
 from foreshore.expr.datum import from_array, to_array
 from foreshore.expr.evaluate import outcome
-from foreshore.expr.functions.function import Signature
 from foreshore.expr.functions.registry import scalar_function, signature
 from foreshore.expr.functions.rows import Failure
-from foreshore.expr.ir import Call, Column, Literal, Scalar, type_of, walk_scalars
+from foreshore.expr.ir import And, Call, Column, Literal, Or, Scalar, type_of, walk_scalars
 from foreshore.types import Datum
 
 Cell = Callable[[Sequence[Datum]], Datum]
@@ -33,24 +32,51 @@ def compiled(scalar: Scalar) -> Cell:
         case Column(index=index):
             pick: Callable[[Any], Datum] = itemgetter(index)
             return pick
-        case Call(function=key, args=(left, right)) if (
-            one := scalar_function(key).one
-        ) is not None:
-            return _called(one, signature(scalar), compiled(left), compiled(right))
-        case _:
-            return _by_kernels(scalar)
+        case And(args=args):
+            return _junction([compiled(arg) for arg in args], False)
+        case Or(args=args):
+            return _junction([compiled(arg) for arg in args], True)
+        case Call(function=key, args=args):
+            types = signature(scalar)
+            one = scalar_function(key).one
+            compute = None if one is None else one(types)
+            if compute is not None:
+                return _called(compute, [compiled(arg) for arg in args])
+    return _by_kernels(scalar)
 
 
-def _called(one: Callable[..., Datum], types: Signature, left: Cell, right: Cell) -> Cell:
+def _called(compute: Callable[..., Datum], args: Sequence[Cell]) -> Cell:
     def cell(row: Sequence[Datum]) -> Datum:
-        x = left(row)
-        y = right(row)
-        if x is None or y is None:
+        data = [arg(row) for arg in args]
+        if None in data:
             return None
         try:
-            return one(types, x, y)
+            return compute(*data)
         except Failure as failure:
             raise DataError.parse(failure.text) from None
+
+    return cell
+
+
+def _junction(args: Sequence[Cell], decisive: bool) -> Cell:
+    """Return AND or OR: a `decisive` value decides, whatever else fails; then the first error."""
+
+    def cell(row: Sequence[Datum]) -> Datum:
+        failed: DataError | None = None
+        result: Datum = not decisive
+        for arg in args:
+            try:
+                value = arg(row)
+            except DataError as error:
+                failed = failed or error
+                continue
+            if value is decisive:
+                return decisive
+            if value is None:
+                result = None
+        if failed is not None:
+            raise failed
+        return result
 
     return cell
 

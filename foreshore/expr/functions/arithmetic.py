@@ -1,7 +1,6 @@
 """Arithmetic of integers: exact or an error, never wrapped."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from math import gcd, lcm
 
 import numpy as np
@@ -11,7 +10,6 @@ import pyarrow.compute as pc
 from foreshore.expr.functions.decimals import text_where
 from foreshore.expr.functions.function import (
     Kernel,
-    One,
     Outcome,
     Renderer,
     Rendering,
@@ -53,6 +51,9 @@ def trying(name: str) -> Rendering:
     return render
 
 
+Of = Callable[[Signature], Callable[[int, int], int]]
+
+
 def _in_range(value: int, type: SqlType) -> int:
     bound = 1 << (WIDTHS[type.name] - 1)
     if not -bound <= value < bound:
@@ -60,19 +61,19 @@ def _in_range(value: int, type: SqlType) -> int:
     return value
 
 
-def _exact(compute: Callable[[int, int], int]) -> One:
+def _exact(compute: Callable[[int, int], int]) -> Of:
     """Return what computes one row of two integers."""
-    return lambda types, x, y: _in_range(compute(x, y), types.result)
+    return lambda types: lambda x, y: _in_range(compute(x, y), types.result)
 
 
-def _checked(arrow: Callable[..., pa.Array], one: One) -> Kernel:
+def _checked(arrow: Callable[..., pa.Array], one: Of) -> Kernel:
     """Return a kernel: Arrow's checked function, or row by row where it finds an overflow."""
 
     def kernel(types: Signature, a: pa.Array, b: pa.Array) -> Outcome:
         try:
             return arrow(a, b)
         except pa.ArrowInvalid:
-            return rowwise(types, partial(one, types), a, b)
+            return rowwise(types, one(types), a, b)
 
     return kernel
 

@@ -88,6 +88,18 @@ def _widening(types: Signature, a: pa.Array) -> Outcome:
     return a.cast(arrow_type(types.result))
 
 
+def _one_integer(types: Signature) -> Callable[[int], int]:
+    """Return what `_integer` does to one value."""
+    low, high = _BOUNDS[types.result.name]
+
+    def cast(value: int) -> int:
+        if not low <= value <= high:
+            raise Failure(out_of_range(types.result))
+        return value
+
+    return cast
+
+
 def _float_to_integer(types: Signature, a: pa.Array) -> Outcome:
     values = np.rint(floats(a).astype(np.float64))
     low, high = _BOUNDS[types.result.name]
@@ -246,6 +258,7 @@ for _source in INTEGERS:
             _source,
             _target,
             _widening if _wider else _integer,
+            one=_one_integer,
             fallible=not _wider,
             error=None if _wider else _range_error,
             duckdb=plain if _wider else native,

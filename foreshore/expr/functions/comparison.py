@@ -9,6 +9,7 @@ btree does.
 sort or hash rows without an engine.
 """
 
+import operator
 import struct
 from collections.abc import Callable, Sequence
 from decimal import Context, Decimal
@@ -22,6 +23,7 @@ from foreshore.expr.datum import from_array
 from foreshore.expr.functions.decimals import rescale, unscaled, wide
 from foreshore.expr.functions.function import (
     BY_KEY,
+    One,
     Outcome,
     Renderer,
     Signature,
@@ -242,9 +244,22 @@ def _distinct(negated: bool) -> Callable[[Renderer, Signature, Sequence[str]], s
     return render
 
 
+def _one(kind: str) -> One:
+    """Return what compares two data whose order in Python is SQL's: for texts by code point."""
+    compute: Callable[[Any, Any], bool] = getattr(operator, kind)
+    alike = PLAIN - {"record"}
+    return lambda types: compute if alike.issuperset(t.name for t in types.args) else None
+
+
 for _kind in _ARROW:
     hidden(
-        _kind, "any any", "bool", _kernel(_kind), duckdb=_rendering(_kind), spark=_rendering(_kind)
+        _kind,
+        "any any",
+        "bool",
+        _kernel(_kind),
+        one=_one(_kind),
+        duckdb=_rendering(_kind),
+        spark=_rendering(_kind),
     )
 hidden(
     "is_distinct",

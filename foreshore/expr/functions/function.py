@@ -33,7 +33,7 @@ class Signature(msgspec.Struct, frozen=True):
 
 Outcome = Any  # pa.Array, or (pa.Array, pa.Array of text or None)
 Kernel = Callable[..., Outcome]  # (Signature, *arrays)
-One = Callable[..., Any]  # (Signature, *data)
+One = Callable[[Signature], Callable[..., Any] | None]  # of the types, what computes of data
 Literals = tuple[Any, ...] | None  # the datum of each argument that is a literal, else `NO_LITERAL`
 ResultRule = Callable[[tuple[SqlType, ...], Literals], SqlType]
 
@@ -84,7 +84,8 @@ class ScalarFunction:
     error: "str | Callable[[Signature], str | None] | None" = None
     # SQL for the error's text or NULL, on either engine, where there are several errors.
     error_sql: Rendering | None = None
-    # What the kernel does to a row without NULLs, on data; raises Failure. For strict functions.
+    # What the kernel does to a row without NULLs, on data; raises Failure. For strict functions;
+    # None where data of the types are not told apart, or not alike, as values are.
     one: One | None = None
 
     def may_fail(self, signature: Signature) -> bool:
