@@ -36,7 +36,7 @@ from foreshore.compute.protocol import DataflowDescription, IndexExport, SinkExp
 from foreshore.errors import Conflict, DatabaseError, FeatureNotSupported
 from foreshore.expr.ir import Get, Relation, sources_of
 from foreshore.failpoint import reached
-from foreshore.ids import GlobalId
+from foreshore.ids import GlobalId, is_user
 from foreshore.storage.controller import (
     Appended,
     ReadCapability,
@@ -259,7 +259,27 @@ class Coordinator:
             merged.state = with_allotted(
                 merged.state, space, max(number, now.allotted.get(space, 0))
             )
+        self._refuse_stale(merged.state, change)
         return CatalogChange(merged, change.planned, change.indexes, change.contents)
+
+    def _refuse_stale(self, state: State, change: CatalogChange) -> None:
+        """Raise Conflict if in `state` something would be made of a collection that is no more.
+
+        Changes that touch no object in common may come to that: one puts a view or an index on a
+        view, the other gives a table below another collection.
+        """
+        for item in state.all(Item):
+            known = item.id in change.planned
+            planned = change.planned[item.id] if known else self.catalog.planned[item.id]
+            if item.on is not None:
+                relation = None if known else self.relation_of(item)
+            else:
+                relation = planned.definition
+            sources = sources_of(relation) if relation is not None else frozenset()
+            if any(is_user(id) and id not in state.objects for id in sources):
+                raise Conflict(
+                    "could not serialize access due to a concurrent change of the catalog"
+                )
 
     async def _commit_change(self, write: Write, change: CatalogChange) -> Timestamp:
         old, new = self.state, change.transaction.state

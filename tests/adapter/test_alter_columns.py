@@ -284,6 +284,40 @@ def test_no_row_of_a_writer_beside_is_lost(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_views_of_views_made_meanwhile_are_of_the_new_table(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("s", MADE)
+        refused = (
+            "ERROR 40001: could not serialize access due to a concurrent change of the catalog"
+        )
+        await house.query("b", "BEGIN; CREATE VIEW w AS SELECT * FROM v")
+        await house.query("c", "BEGIN; CREATE INDEX v_c ON v (c)")
+        await house.query("d", "BEGIN; CREATE VIEW x AS SELECT * FROM m")
+        assert await house.query("s", "ALTER TABLE t ADD d int") == "ALTER TABLE"
+        assert await house.query("b", "COMMIT") == refused
+        assert await house.query("c", "COMMIT") == "COMMIT"
+        assert await house.query("d", "COMMIT") == "COMMIT"
+        await house.query("s", "BEGIN; ALTER TABLE t DROP d")
+        made = "CREATE VIEW w AS SELECT * FROM v; CREATE MATERIALIZED VIEW mw AS SELECT * FROM v"
+        assert "ERROR" not in await house.query("b", made)
+        assert await house.query("s", "COMMIT") == refused
+        await house.query("s", "BEGIN; ALTER TABLE t DROP d")
+        assert await house.query("b", "CREATE INDEX v_d ON v (c)") == "CREATE INDEX"
+        assert await house.query("s", "COMMIT") == refused
+        assert await house.query("s", "ALTER TABLE t DROP d") == "ALTER TABLE"
+        await house.query("s", "INSERT INTO t VALUES (3)")
+        for view in ("w", "mw"):
+            answer = await house.query("s", f"SELECT c FROM {view} WHERE a = 3")
+            assert answer == "3\nSELECT 1", view
+        assert await house.query("s", "SELECT n FROM x") == "3\nSELECT 1"
+        assert await house.query("s", "SELECT count(*) FROM v WHERE c = 3") == "3\nSELECT 1"
+        await house.close()
+
+    asyncio.run(scenario())
+
+
 async def _answers_of(house: House, conversation: list[tuple[str, str, str]]) -> None:
     for session, sql, expected in conversation:
         answer = (await house.query(session, sql)).removesuffix("\nE").removesuffix("\nT")
