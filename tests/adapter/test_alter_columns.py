@@ -318,6 +318,37 @@ def test_views_of_views_made_meanwhile_are_of_the_new_table(tmp_path: Path) -> N
     asyncio.run(scenario())
 
 
+def test_a_view_that_nobody_maintains_goes_on_when_somebody_does(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("s", "CREATE CLUSTER c (SIZE 'embedded', REPLICATION FACTOR 0)")
+        await house.query("s", "SET cluster = c; CREATE TABLE t (a int)")
+        await house.query("s", "CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n FROM t")
+        await house.query("s", "INSERT INTO t VALUES (1); ALTER TABLE t ADD b int DEFAULT 1")
+        await house.query("s", "CREATE MATERIALIZED VIEW above AS SELECT n + 1 AS n FROM m")
+        await house.query("s", "CREATE CLUSTER REPLICA c.r1 (SIZE 'embedded')")
+        await _answers(house, [("SELECT m.n, above.n FROM m, above", "1|2\nSELECT 1")])
+        await house.query("s", "DROP CLUSTER REPLICA c.r1")
+        before = house.environment.coordinator.oracle.read_ts()
+        await house.query("s", "INSERT INTO t VALUES (2)")
+        await house.query("s", "ALTER TABLE t DROP b")
+        await house.query("s", "INSERT INTO t VALUES (3)")
+        await house.close()
+        await house.open()
+        await house.query("s", "SET cluster = c; ALTER TABLE t ADD c int")
+        await house.query("s", "CREATE CLUSTER REPLICA c.r2 (SIZE 'embedded')")
+        await _answers(house, [("SELECT m.n, above.n FROM m, above", "3|4\nSELECT 1")])
+        for view in ("m", "above"):  # what they were in between is not known
+            lost = await house.query("s", f"SELECT * FROM {view} AS OF {before + 1}")
+            assert lost.startswith("ERROR 22023: cannot read as of"), lost
+        await house.query("s", "INSERT INTO t VALUES (4)")
+        await _answers(house, [("SELECT m.n, above.n FROM m, above", "4|5\nSELECT 1")])
+        await house.close()
+
+    asyncio.run(scenario())
+
+
 async def _answers_of(house: House, conversation: list[tuple[str, str, str]]) -> None:
     for session, sql, expected in conversation:
         answer = (await house.query(session, sql)).removesuffix("\nE").removesuffix("\nT")
