@@ -22,6 +22,7 @@ from foreshore.adapter.definitions import plan_items
 from foreshore.adapter.group_commit import Write
 from foreshore.adapter.key_index import KeyIndex
 from foreshore.adapter.oracle import TimestampOracle
+from foreshore.adapter.plan_cache import PlanCache
 from foreshore.adapter.read_holds import DEFAULT_LAG_MS, ReadHolds
 from foreshore.adapter.sequences import Sequences
 from foreshore.adapter.session import Session
@@ -87,6 +88,7 @@ class Environment:
     def __init__(self, coordinator: Coordinator, data_directory: str) -> None:
         """Use `open`."""
         self.coordinator = coordinator
+        self.plans = PlanCache()
         self._data_directory = data_directory
         self.sessions: dict[int, Session] = {}
         self.builtin_tables: dict[

@@ -348,6 +348,11 @@ class Session:
             raise DuplicatePreparedStatement(f'prepared statement "{name}" already exists')
         if not name:
             self.statements.pop("", None)
+        known = None if self.failed else self.planner.known(sql, parameter_oids)
+        if known is not None:
+            known.name = name
+            self.statements[name] = known
+            return known
         syntaxes = await self._in_passing(sql, parse, sql)
         if len(syntaxes) > 1:
             raise SyntaxError_("cannot insert multiple commands into a prepared statement")
@@ -359,6 +364,7 @@ class Session:
             if self.failed and not sequence.ends_transaction(syntaxes[0]):
                 raise InFailedSqlTransaction
             await self._in_passing(sql, self.planner.prepare, prepared)
+            self.planner.remember(prepared, sql, parameter_oids)
         self.statements[name] = prepared
         return prepared
 
@@ -459,7 +465,12 @@ class Session:
     async def simple(self, sql: str) -> AsyncIterator[Execution]:
         """Run all statements of `sql` one after the other, up to the first that fails."""
         self._statement_begins(sql)
-        syntaxes = await self._in_passing(sql, parse, sql)
+        known = None if self.failed else self.planner.known(sql)
+        if known is not None and known.syntax is not None and not known.parameters:
+            syntaxes = [known.syntax]
+        else:
+            known = None
+            syntaxes = await self._in_passing(sql, parse, sql)
         if not syntaxes:
             yield EmptyQuery()
         single = len(syntaxes) == 1
@@ -472,7 +483,11 @@ class Session:
                 raise InFailedSqlTransaction
             if not self.failed:
                 self.begin()
-            prepared = await self._in_passing(sql, self.planner.prepared_of, syntax)
+            prepared = known
+            if prepared is None:
+                prepared = await self._in_passing(sql, self.planner.prepared_of, syntax)
+                if single:
+                    self.planner.remember(prepared, sql)
             outcome = await self._run(prepared, (), alone=single)
             if isinstance(outcome, CopyIn):
                 yield outcome

@@ -11,6 +11,7 @@ from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.effects import calls_in
 from foreshore.adapter.names import SessionCatalog, effective_path
 from foreshore.adapter.peek_plan import IndexOn, PeekPlan, plan_peek, whole
+from foreshore.adapter.plan_cache import PlanKey
 from foreshore.adapter.point_plan import plan_point, rules_of
 from foreshore.adapter.sequence.dispatch import described
 from foreshore.adapter.sequence.tables import unique_constraints
@@ -194,6 +195,25 @@ class SessionPlanner:
         if prepared.parameters:
             raise SyntaxError_("there is no parameter $1", sqlstate="42P02")
         return prepared
+
+    def known(self, text: str, parameter_oids: Sequence[int] = ()) -> Prepared | None:
+        """Return the one statement of a text, if some session has planned it as this one would."""
+        return self._session.environment.plans.get(self._key(text, parameter_oids), self.basis())
+
+    def remember(self, prepared: Prepared, text: str, parameter_oids: Sequence[int] = ()) -> None:
+        """Let other sessions, and this one, know of what has been planned for a text."""
+        self._session.environment.plans.put(self._key(text, parameter_oids), prepared)
+
+    def _key(self, text: str, parameter_oids: Sequence[int]) -> PlanKey:
+        session = self._session
+        return PlanKey(
+            text,
+            tuple(parameter_oids),
+            session.database,
+            self.search_path(),
+            session.time_zone,
+            session.cluster,
+        )
 
 
 def read_by(plan: Plan) -> Query | None:

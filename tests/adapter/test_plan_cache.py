@@ -1,0 +1,104 @@
+"""A text is planned once for all sessions, and anew when what its plan rests on is another."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from foreshore.sql.planner import plan_statement
+from tests.adapter.harness import House
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts that were planned, one for each time."""
+    found: list[str] = []
+
+    def plan(syntax: Any, *args: Any, **more: Any) -> Any:
+        found.append(syntax.text)
+        return plan_statement(syntax, *args, **more)
+
+    monkeypatch.setattr("foreshore.adapter.session_planner.plan_statement", plan)
+    return found
+
+
+def last(told: str) -> str:
+    """Return the last row, or what else was told last."""
+    lines = [line for line in told.splitlines() if not line.startswith(("SELECT", "T"))]
+    return lines[-1]
+
+
+def test_sessions_share_what_they_plan(
+    runner: asyncio.Runner, house: House, planned: list[str]
+) -> None:
+    def ask(name: str, sql: str) -> str:
+        return runner.run(house.query(name, sql))
+
+    ask("a", "CREATE TABLE shared (i int, t timestamptz); INSERT INTO shared VALUES (1, NULL)")
+    select = "SELECT i FROM shared"
+    planned.clear()
+    for name in ("a", "b", "b"):
+        assert last(ask(name, select)) == "1"
+    assert planned == [select]
+    assert ask("b", "INSERT INTO shared VALUES (2, NULL)") == "INSERT 0 1"
+    assert ask("a", "INSERT INTO shared VALUES (2, NULL)") == "INSERT 0 1"
+    assert planned == [select, "INSERT INTO shared VALUES (2, NULL)"]
+
+
+def test_what_another_session_would_plan_otherwise_is_its_own(
+    runner: asyncio.Runner, house: House
+) -> None:
+    def ask(name: str, sql: str) -> str:
+        return last(runner.run(house.query(name, sql)))
+
+    ask("a", "CREATE TABLE seen (i int); INSERT INTO seen VALUES (1); CREATE SCHEMA own")
+    ask("a", "CREATE TABLE own.seen (i int); INSERT INTO own.seen VALUES (2)")
+    select = "SELECT i FROM seen"
+    assert (ask("a", select), ask("b", select)) == ("1", "1")
+    ask("b", "SET search_path = own")
+    assert (ask("a", select), ask("b", select)) == ("1", "2")
+    ask("a", "CREATE TEMP TABLE seen (i int); INSERT INTO seen VALUES (3)")
+    ask("b", "RESET search_path")
+    assert (ask("a", select), ask("b", select)) == ("3", "1")
+    ask("a", "DROP TABLE pg_temp.seen")
+    assert (ask("a", select), ask("b", select)) == ("1", "1")
+    told = "SELECT '2020-01-01 12:00'::timestamptz = '2020-01-01 12:00+00'::timestamptz"
+    ask("b", "SET TimeZone = 'Asia/Tokyo'")
+    assert (ask("a", told), ask("b", told)) == ("t", "f")
+
+
+def test_a_plan_is_made_anew_when_the_catalog_is_another(
+    runner: asyncio.Runner, house: House
+) -> None:
+    def ask(name: str, sql: str) -> str:
+        return last(runner.run(house.query(name, sql)))
+
+    ask("a", "CREATE TABLE changing (i int); INSERT INTO changing VALUES (1)")
+    select = "SELECT * FROM changing"
+    assert (ask("a", select), ask("b", select)) == ("1", "1")
+    ask("b", "DROP TABLE changing")
+    assert "42P01" in ask("a", select)
+    ask("b", "CREATE TABLE changing (t text, u int); INSERT INTO changing VALUES ('x', 2)")
+    assert ask("a", select) == "x|2"
+    assert (
+        ask("a", "BEGIN; INSERT INTO changing VALUES ('y', 3); SELECT count(*) FROM changing")
+        == "2"
+    )
+    assert ask("b", "SELECT count(*) FROM changing") == "1"
+    assert ask("a", "SELECT count(*) FROM changing") == "2"
+    ask("a", "ROLLBACK")
+    assert ask("a", "SELECT count(*) FROM changing") == "1"
+
+
+def test_a_statement_with_parameters_is_no_query_message(
+    runner: asyncio.Runner, house: House
+) -> None:
+    async def prepare() -> None:
+        session = await house.session("a")
+        await session.parse("one", "SELECT $1::int", ())
+        await session.parse("two", "SELECT $1::int", ())
+        assert session.statements["one"].plan is session.statements["two"].plan
+        assert (session.statements["one"].name, session.statements["two"].name) == ("one", "two")
+
+    runner.run(prepare())
+    assert runner.run(house.query("a", "SELECT $1::int")).startswith("ERROR 42P02")
