@@ -114,14 +114,17 @@ def back_up(data_dir: Path, place: Path) -> Backup:
     states = look(data_dir)
     with _locked(place):
         previous = _previous(place, states)
-        backup = _copied(data_dir, place, previous)
-        manifest = _Manifest(backup, zlib.crc32(msgspec.json.encode(backup)))
-        _write(place / MANIFEST, msgspec.json.encode(manifest))
-        named = {file.stored for file in backup.files}
-        for folder in ("blob", "log"):
-            for path in (place / folder).rglob("*"):
-                if path.is_file() and path.relative_to(place).as_posix() not in named:
-                    path.unlink()
+        named = {file.stored for file in previous.values()}
+        try:
+            backup = _copied(data_dir, place, previous)
+            manifest = _Manifest(backup, zlib.crc32(msgspec.json.encode(backup)))
+            _write(place / MANIFEST, msgspec.json.encode(manifest))
+            named = {file.stored for file in backup.files}
+        finally:  # also give back the room of a backup that came to nothing
+            for folder in ("blob", "log"):
+                for path in (place / folder).rglob("*"):
+                    if path.is_file() and path.relative_to(place).as_posix() not in named:
+                        path.unlink()
     return backup
 
 
@@ -221,9 +224,13 @@ def _write(path: Path, data: bytes) -> None:
     """Put a file there whole, or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f"{path.name}.new")
-    new.write_bytes(data)
-    sync_file(new)
-    new.replace(path)
+    try:
+        new.write_bytes(data)
+        sync_file(new)
+        new.replace(path)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
     sync_directory(path.parent)
 
 
@@ -258,19 +265,27 @@ def restore(place: Path, data_dir: Path) -> Backup:
     if partial.exists():
         shutil.rmtree(partial)  # of an attempt that was interrupted
     partial.mkdir(parents=True)
+    try:
+        _restore_to(partial, place, backup)
+        partial.replace(data_dir)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    sync_directory(data_dir.absolute().parent)
+    return backup
+
+
+def _restore_to(data_dir: Path, place: Path, backup: Backup) -> None:
     for file in backup.files:
         _verify(place, file)
-        _take(place / file.stored, partial / file.path)
+        _take(place / file.stored, data_dir / file.path)
     decode_states({key: Versioned(1, data) for key, data in backup.states.items()})
     identity = secrets.token_hex(16).encode()
     for part in ("blob", "log"):
-        _write(partial / part / NAME, identity)
+        _write(data_dir / part / NAME, identity)
     heads = {**backup.states, NAME: identity, RESTORED_FROM: backup.identity.encode()}
-    asyncio.run(_set_states(partial / CONSENSUS_FILE, heads))
-    sync_directory(partial)
-    partial.replace(data_dir)
-    sync_directory(data_dir.absolute().parent)
-    return backup
+    asyncio.run(_set_states(data_dir / CONSENSUS_FILE, heads))
+    sync_directory(data_dir)
 
 
 async def _set_states(path: Path, heads: dict[str, bytes]) -> None:
