@@ -25,7 +25,7 @@ from foreshore.compute.finish import MAX_RESULT_BYTES, expanded, finish
 from foreshore.compute.inputs import Contents, with_times
 from foreshore.compute.linear import Rows, apply
 from foreshore.compute.protocol import Failure, Peek
-from foreshore.errors import DatabaseError, DataError, InternalError, QueryCanceled
+from foreshore.errors import DatabaseError, DataError, InternalError, QueryCanceled, disk_fault
 from foreshore.expr.ir import Get, Literal, Relation, columns_of
 from foreshore.expr.split import split_errors
 from foreshore.ids import GlobalId
@@ -122,6 +122,9 @@ def failure_of(error: BaseException) -> Failure:
     """Return the error as it travels through the protocol; what is unforeseen is logged."""
     if isinstance(error, InternalError):
         logger.error("a broken promise in a replica", exc_info=error)
+    if (fault := disk_fault(error)) is not None:
+        logger.error("a disk has failed or is full", exc_info=error)
+        error = fault
     if isinstance(error, DatabaseError):
         return Failure(error.sqlstate, error.message, error.detail, error.hint)
     logger.error("unforeseen error in a replica", exc_info=error)

@@ -8,6 +8,7 @@ An error in the data is not raised but kept as data: `data_error` makes the text
 in an error collection, and `DataError.parse` makes an exception of it when somebody reads it.
 """
 
+import errno
 from collections.abc import Mapping
 from typing import Literal as OneOf
 from typing import Self
@@ -328,7 +329,14 @@ class TooManyConnections(Unavailable):
 
 
 class OutOfDisk(Unavailable):
+    """There is no room for what was to be written, and nothing of it is there."""
+
     sqlstate = "53100"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"could not write {what}: No space left on device", hint="Check free disk space."
+        )
 
 
 class OutOfMemory(Unavailable):
@@ -367,6 +375,22 @@ class DataCorrupted(DatabaseError):
 
 class InternalError(DatabaseError):
     """A bug of ours, found before it could give a wrong answer."""
+
+
+def is_disk_full(error: OSError) -> bool:
+    """Whether the operating system had no room for what was to be written."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def disk_fault(error: BaseException) -> Unavailable | None:
+    """Return what the client hears of a fault of a disk; None if the error is another one."""
+    if not isinstance(error, OSError):
+        return None
+    if is_disk_full(error):
+        return OutOfDisk("a file")
+    if error.errno == errno.EIO:
+        return Unavailable("could not read or write a file: Input/output error", sqlstate="58030")
+    return None
 
 
 def data_error(sqlstate: str, message: str) -> str:

@@ -23,6 +23,7 @@ from foreshore.errors import (
     FeatureNotSupported,
     InternalError,
     StatementTooComplex,
+    disk_fault,
 )
 from foreshore.server import copying, message, metrics
 from foreshore.server.codec import CHUNK, FEW, RowEncoder, result_formats
@@ -275,6 +276,9 @@ def client_error(error: Exception) -> DatabaseError:
             return StatementTooComplex("stack depth limit exceeded")
         case MemoryError():
             return DatabaseError("out of memory", sqlstate="53200")
+        case _ if (fault := disk_fault(error)) is not None:
+            logger.error("a disk has failed or is full", exc_info=error)
+            return fault
         case _:
             logger.error("unforeseen error", exc_info=error)
             return InternalError("internal error", detail="The server's log has the details.")

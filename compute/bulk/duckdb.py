@@ -22,7 +22,14 @@ from foreshore.compute.bulk.exact import sum_float_lists
 from foreshore.compute.bulk.session import Columns, Session
 from foreshore.compute.delta.tables import Layout, by_position, consolidate_select
 from foreshore.compute.engine import Cancellation, check_size
-from foreshore.errors import NumericValueOutOfRange, OutOfMemory, QueryCanceled, StatementTooComplex
+from foreshore.errors import (
+    NumericValueOutOfRange,
+    OutOfDisk,
+    OutOfMemory,
+    QueryCanceled,
+    StatementTooComplex,
+    Unavailable,
+)
 
 warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
 
@@ -278,6 +285,7 @@ def _bounded(cursor: duckdb.DuckDBPyConnection, select: str, max_bytes: int) -> 
 
 _STREAMED = {
     "INTERRUPT Error": duckdb.InterruptException,
+    "IO Error": duckdb.IOException,
     "Out of Memory Error": duckdb.OutOfMemoryException,
     "Out of Range Error": duckdb.OutOfRangeException,
     "Conversion Error": duckdb.ConversionException,
@@ -293,6 +301,12 @@ def _faults() -> Iterator[None]:
         raise QueryCanceled from error
     except duckdb.OutOfMemoryException as error:
         raise OutOfMemory(str(error).partition("\n")[0]) from error
+    except duckdb.IOException as error:
+        if "No space left on device" in str(error):
+            raise OutOfDisk("what does not fit in memory") from error
+        if "Input/output error" in str(error):
+            raise Unavailable(str(error).partition("\n")[0], sqlstate="58030") from error
+        raise
     except (duckdb.ParserException, duckdb.BinderException) as error:
         if "depth" not in str(error):
             raise

@@ -1,9 +1,12 @@
 """What the client hears of an error, and what the log does."""
 
+import errno
 import logging
+import os
 
 import pytest
 
+from foreshore.compute.peek import failure_of
 from foreshore.errors import InternalError, UndefinedTable
 from foreshore.server.connection import client_error
 
@@ -28,3 +31,15 @@ def test_an_error_of_the_users_is_not_in_the_log(caplog: pytest.LogCaptureFixtur
     error = UndefinedTable('relation "t" does not exist')
     assert client_error(error) is error
     assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("code", "sqlstate"), [(errno.ENOSPC, "53100"), (errno.EDQUOT, "53100"), (errno.EIO, "58030")]
+)
+def test_a_fault_of_a_disk_is_none_of_ours_and_in_the_log(
+    code: int, sqlstate: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    error = OSError(code, os.strerror(code))
+    assert client_error(error).sqlstate == sqlstate
+    assert failure_of(error).sqlstate == sqlstate  # as a replica tells it
+    assert len(caplog.records) == 2
