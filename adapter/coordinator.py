@@ -99,7 +99,7 @@ class Coordinator:
         self.capabilities: dict[GlobalId, tuple[ReadCapability, WriteCapability]] = {}
         self.as_ofs: dict[GlobalId, Timestamp] = {}  # of dataflows: since when they are exact
         self._ddl = asyncio.Lock()
-        self._changes: set[asyncio.Task[Timestamp]] = set()
+        self._changes: set[asyncio.Task[Timestamp] | asyncio.Task[None]] = set()
         self._arranged: dict[str, tuple[State, list[GlobalId], frozenset[GlobalId]]] = {}
         self._bases: tuple[int, dict[GlobalId, frozenset[GlobalId]]] = (-1, {})
 
@@ -211,11 +211,17 @@ class Coordinator:
         task.add_done_callback(self._changed)
         return await asyncio.shield(task)
 
+    def _drop(self, id: GlobalId) -> None:
+        """Drop a shard that came to nothing; that may wait for room, and nobody waits for it."""
+        dropping = asyncio.get_running_loop().create_task(self.storage.drop(id))
+        self._changes.add(dropping)
+        dropping.add_done_callback(self._changed)
+
     async def settled(self) -> None:
         """Wait for the changes of the catalog that are under way."""
         await asyncio.gather(*self._changes, return_exceptions=True)
 
-    def _changed(self, task: asyncio.Task[Timestamp]) -> None:
+    def _changed(self, task: asyncio.Task[Timestamp] | asyncio.Task[None]) -> None:
         self._changes.discard(task)
         if not task.cancelled() and task.exception() is not None:
             logger.info("a change of the catalog failed", extra={"error": str(task.exception())})
@@ -322,7 +328,7 @@ class Coordinator:
                 for id in made:
                     self.group.remove(id)
                     del self.capabilities[id]
-                    await self.storage.drop(id)
+                    self._drop(id)
             raise
         reached("catalog.committed")
         await self._follow(time, created, dropped, moved)

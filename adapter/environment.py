@@ -40,6 +40,7 @@ from foreshore.constraint import Unique
 from foreshore.errors import (
     InvalidAuthorization,
     InvalidCatalogName,
+    OutOfDisk,
     QueryCanceled,
     UndefinedObject,
 )
@@ -157,6 +158,7 @@ class Environment:
         environment = cls(coordinator, os.path.abspath(data_dir))  # noqa: ASYNC240
         coordinator.capabilities = capabilities
         await environment._start(fresh=loaded is None)
+        storage.wait_for_room(True)
         return environment
 
     async def _start(self, *, fresh: bool) -> None:
@@ -249,9 +251,13 @@ class Environment:
         for session in list(self.sessions.values()):
             await session.close()
         self._sweeping.cancel()  # what is left is dropped at the next start
+        self.coordinator.storage.wait_for_room(False)
         await self.coordinator.settled()
         self.coordinator.tails.close()
-        await self.coordinator.sequences.close()
+        try:
+            await self.coordinator.sequences.close()
+        except OutOfDisk:
+            logger.warning("no room for where sequences stand, they will leave gaps")
         self.coordinator.group.close()
         for task in self._tasks[1:]:
             task.cancel()

@@ -9,6 +9,9 @@ A write may ask that certain shards have not changed since the time at which it 
 That is decided when its group is formed, in the order of arrival: either nothing of the group
 before it touches them, or it is answered `Conflict` and has written nothing. In the same moment a
 `Guard` may refuse it, as it breaks a constraint together with what is there or comes before it.
+
+A group for which the disk has no room has written nothing. Its writes are then tried one by one, so
+that a small one does not fail for a large one, and those for which there is none are refused.
 """
 
 import asyncio
@@ -23,7 +26,14 @@ import pyarrow as pa
 from foreshore.adapter.key_index import Earlier, Keyed
 from foreshore.adapter.oracle import TimestampOracle
 from foreshore.adapter.values import Values, updates_at
-from foreshore.errors import AdminShutdown, Conflict, DatabaseError, InternalError, UndefinedTable
+from foreshore.errors import (
+    AdminShutdown,
+    Conflict,
+    DatabaseError,
+    InternalError,
+    OutOfDisk,
+    UndefinedTable,
+)
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import Appended, ShardWrite, UpperMismatch
 from foreshore.update import DIFF, TIME_FIELD, Timestamp
@@ -99,6 +109,29 @@ class Guard(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class _Group:
+    """What is decided together: writes that become durable at once, and those that may not.
+
+    Why they may not can be what the group writes, so they hear of it when that is durable.
+    """
+
+    asked: list[Write] = field(default_factory=list)  # all of it, in order of arrival
+    writes: list[Write] = field(default_factory=list)
+    refused: list[tuple[Write, DatabaseError]] = field(default_factory=list)
+
+    def refuse(self, write: Write, error: DatabaseError) -> None:
+        """Take a write that may not happen."""
+        self.asked.append(write)
+        self.refused.append((write, error))
+
+    def answer(self) -> None:
+        """Tell those that are refused."""
+        for write, error in self.refused:
+            if not write.done.done():
+                write.done.set_exception(error)
+
+
 class GroupCommit:
     """The one writer of tables and of the catalog's shard; owned by the event loop."""
 
@@ -111,6 +144,7 @@ class GroupCommit:
         self._altered: set[GlobalId] = set()  # shards in whose place others are written
         self._pending: list[Write] = []
         self._wake = asyncio.Event()
+        self._alone = 0  # how many of the next writes are to be tried one by one
         self._blocked: dict[GlobalId, object] = {}  # shards that only one owner may write now
         self._awaited: list[tuple[Timestamp, asyncio.Future[None]]] = []  # times to be reached
         self._failed: BaseException | None = None
@@ -186,7 +220,10 @@ class GroupCommit:
     # --- the loop ------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Commit groups, and advance when idle, until closed. A failed append is the end."""
+        """Commit groups, and advance when idle, until closed.
+
+        An append that failed is the end, unless it is known to be for want of room.
+        """
         try:
             while not self._closing:
                 if not self._wake.is_set():
@@ -198,7 +235,9 @@ class GroupCommit:
                 self._settled.clear()
                 try:
                     group = self._form()
-                    await (self._commit(group) if group else self._advance())
+                    await self._commit(group)
+                except OutOfDisk as error:  # for times: reads go on at the one that they have
+                    self._tell_not_reached(error)
                 finally:
                     self._settled.set()
             self._stop(AdminShutdown("terminating connection due to administrator command"))
@@ -222,9 +261,10 @@ class GroupCommit:
         """Advance all shards to now, as the loop does when idle."""
         await self._advance()
 
-    def _form(self) -> list[Write]:
+    def _form(self) -> _Group:
         """Take the writes that can go together now, in order of arrival."""
-        group: list[Write] = []
+        alone, self._alone = self._alone > 0, max(0, self._alone - 1)
+        group = _Group()
         left: list[Write] = []
         touched: set[GlobalId] = set()
         earlier = Earlier()
@@ -233,22 +273,23 @@ class GroupCommit:
             missing = ids - self._ids
             if write.done.cancelled():
                 continue
-            if missing & self._altered:
+            if alone and group.writes:
+                left.append(write)
+                self._wake.set()
+            elif missing & self._altered:
                 write.done.set_exception(altered_meanwhile())
             elif missing:
-                write.done.set_exception(
-                    UndefinedTable(f"table {min(missing)} was dropped by another session")
-                )
+                gone = UndefinedTable(f"table {min(missing)} was dropped by another session")
+                write.done.set_exception(gone)
             elif any(self._blocked.get(id, write.owner) is not write.owner for id in ids):
                 left.append(write)
             elif write.reads is not None and not self._holds(write.reads, touched, earlier):
-                write.done.set_exception(
-                    Conflict("could not serialize access due to concurrent update")
-                )
+                group.refuse(write, Conflict("could not serialize access due to concurrent update"))
             elif (error := self._guard.refused(write, earlier)) is not None:
-                write.done.set_exception(error)
+                group.refuse(write, error)
             else:
-                group.append(write)
+                group.asked.append(write)
+                group.writes.append(write)
                 touched |= ids
                 earlier.add(write.keyed)
         self._pending = left
@@ -261,12 +302,16 @@ class GroupCommit:
             and not self._guard.changed(reads.keys, reads.time, earlier)
         )
 
-    async def _commit(self, group: list[Write]) -> None:
+    async def _commit(self, group: _Group) -> None:
+        if not group.writes:
+            group.answer()
+            await self._advance()
+            return
         try:
             time = await self._oracle.write_ts()
             tables: dict[GlobalId, list[pa.Table]] = {}
             values: dict[GlobalId, list[Values]] = {}
-            for write in group:
+            for write in group.writes:
                 for id, parts in write.rows.items():
                     found = tables.setdefault(id, [])
                     for part in parts:
@@ -290,19 +335,36 @@ class GroupCommit:
                         raise InternalError(f"shard {id} is at {upper}, a write expected otherwise")
                     case _:
                         pass
+        except OutOfDisk as error:
+            self._again(group, error)
+            return
         except BaseException as error:
-            for write in group:
+            for write in group.asked:
                 if not write.done.done():
                     write.done.set_exception(_stopped(error))
             raise
-        self._apply(time, tables.keys(), group)
+        self._apply(time, tables.keys(), group.writes)
         self.groups += 1
-        self.writes += len(group)
-        for write in group:
+        self.writes += len(group.writes)
+        for write in group.writes:
             if write.applied is not None:
                 write.applied(time)
             if not write.done.done():
                 write.done.set_result(time)
+        group.answer()
+
+    def _again(self, group: _Group, error: OutOfDisk) -> None:
+        """Decide anew about a group that did not fit, and refuse what does not by itself."""
+        again = group.asked
+        if len(group.writes) == 1:
+            again = [write for write, _ in group.refused]
+            if not (done := group.writes[0].done).done():
+                done.set_exception(error)
+        group.refused = []
+        self._pending = [*again, *self._pending]
+        self._alone += len(again)
+        if again:
+            self._wake.set()
 
     async def _advance(self) -> None:
         self._apply(await self._oracle.write_ts(), (), ())
@@ -323,6 +385,12 @@ class GroupCommit:
                 self._awaited.append((wanted, done))
             elif not done.done():
                 done.set_result(None)
+
+    def _tell_not_reached(self, error: DatabaseError) -> None:
+        waiting, self._awaited = self._awaited, []
+        for _, done in waiting:
+            if not done.done():
+                done.set_exception(error)
 
     def _stop(self, error: BaseException) -> None:
         self._failed = error

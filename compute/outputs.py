@@ -17,13 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.compute.inputs import conform, times_of
-from foreshore.errors import DatabaseError, DataError, InternalError, Unavailable
+from foreshore.errors import DatabaseError, DataError, InternalError, OutOfDisk, Unavailable
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import Appended, ShardWrite, StorageController, UpperMismatch
 from foreshore.update import Timestamp, update_schema
 
 logger = logging.getLogger(__name__)
 
+RETRY_SECONDS = 1.0
 MAX_PENDING_BYTES = 256 << 20
 
 
@@ -155,7 +156,12 @@ class SinkWriter:
                 self._storage.advance([self.id], reached)
                 break
             write = ShardWrite(self.id, upper, reached, pa.concat_tables(tables))
-            outcome = await self._storage.append([write])
+            try:
+                outcome = await self._storage.append([write])
+            except OutOfDisk as error:  # the rows are still here, and nobody else has them
+                logger.warning("a sink waits: %s", error, extra={"shard": self.id})
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
             match outcome:
                 case Appended():
                     break

@@ -26,7 +26,7 @@ POINTS: Mapping[str, str] = MappingProxyType(
         "log.written": "a record is written and not synced",
         "log.synced": "a record is synced, the fence not looked at",
         "log.applied": "a record is durable and seen, not acknowledged",
-        "segment.closed": "a segment has its closing record and no follower",
+        "segment.closed": "a segment has its closing record, the log does not list the next",
         "segment.unlisted": "the log's state lists a segment no more, its file is there",
         "batch.written": "a batch's file is written, not in its place",
         "batch.stored": "a batch is stored, no state names it",

@@ -33,7 +33,7 @@ from foreshore.catalog.inspection import as_json, as_text, names_of
 from foreshore.clock import SystemClock
 from foreshore.compute.replica import start as start_replica
 from foreshore.compute.scratch import remove_abandoned
-from foreshore.errors import DatabaseError, Unavailable, UndefinedFile
+from foreshore.errors import DatabaseError, Unavailable, UndefinedFile, is_disk_full
 from foreshore.lifeline import standard_input_ends
 from foreshore.server.auth import Authenticator
 from foreshore.server.http.app import HttpServer
@@ -230,7 +230,8 @@ def serve_command(
         logger.critical("%s", "; ".join([error.message, *more]))
         sys.exit(1)
     except OSError as error:
-        logger.critical("%s", error)
+        hint = "; Check free disk space." if is_disk_full(error) else ""
+        logger.critical("%s%s", error, hint)
         sys.exit(1)
 
 

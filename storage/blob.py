@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
-from foreshore.errors import InvalidParameterValue
+from foreshore.errors import InvalidParameterValue, is_disk_full
 from foreshore.failpoint import reached
-from foreshore.storage.fault import Determinate, Indeterminate
+from foreshore.storage.fault import Determinate, DiskFull, Indeterminate
 
 
 class Blob(Protocol):
@@ -122,7 +122,7 @@ class FileBlob:
             file.write_bytes(data)
         except OSError as error:
             file.unlink(missing_ok=True)
-            raise Determinate(f"cannot write blob {key}: {error.strerror}") from error
+            raise _not_written(key, error) from error
         return file
 
     def _ready(self, key: str, file: Path) -> Path:
@@ -133,7 +133,7 @@ class FileBlob:
             self._make_directory(path.parent)
         except OSError as error:
             file.unlink(missing_ok=True)
-            raise Determinate(f"cannot write blob {key}: {error.strerror}") from error
+            raise _not_written(key, error) from error
         return path
 
     def fetch(self, key: str, file: Path) -> bool:
@@ -177,6 +177,12 @@ class FileBlob:
             self._make_directory(directory.parent)
             directory.mkdir(exist_ok=True)
             sync_directory(directory.parent)
+
+
+def _not_written(key: str, error: OSError) -> Determinate:
+    if is_disk_full(error):
+        return DiskFull(f"blob {key}")
+    return Determinate(f"cannot write blob {key}: {error.strerror}")
 
 
 class MemoryBlob:

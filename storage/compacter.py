@@ -21,18 +21,19 @@ from functools import partial
 from itertools import chain, count
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.errors import DataCorrupted, Fenced, Unavailable
+from foreshore.errors import DataCorrupted, Fenced, Unavailable, is_disk_full
 from foreshore.failpoint import reached
 from foreshore.ids import GlobalId
 from foreshore.storage.batch import Promise, read_batch, write_batch
 from foreshore.storage.blob import Blob
 from foreshore.storage.consensus import Consensus
-from foreshore.storage.consolidate import consolidate, merge
+from foreshore.storage.consolidate import consolidate, merge, out_of_room
 from foreshore.storage.epoch import Register
-from foreshore.storage.fault import Determinate, Indeterminate
+from foreshore.storage.fault import Determinate, DiskFull, Indeterminate
 from foreshore.storage.lease import Leases
 from foreshore.storage.local_files import LocalFiles
 from foreshore.storage.shard import Shard
@@ -54,6 +55,7 @@ _KEY = re.compile(r"[ust][0-9]+/(?P<epoch>[0-9]+)-[0-9]+\.parquet")
 
 RETRY_SECONDS = 1.0
 MAX_RETRY_SECONDS = 60.0
+MAX_RETRY_SECONDS_FULL = 10.0  # somebody is about to make room
 GROWTH = 2  # a batch has at least so many times the rows of those behind it
 WORTH_SEALING = 8 << 20  # bytes of sealed segments
 MANY = 8  # sealed segments
@@ -80,6 +82,7 @@ class Compacter:
         wal: Wal,
     ) -> None:
         self.leases = Leases(self._delete)
+        self.full: DiskFull | None = None  # why it is stuck, if so
         self._blob = blob
         self._files = files
         self._consensus = consensus
@@ -170,7 +173,7 @@ class Compacter:
         return self._running
 
     async def progress(self) -> None:
-        """Wait until the next round is done."""
+        """Wait until the next round is done, or stuck for want of room."""
         await self._round.wait()
 
     def close(self) -> None:
@@ -200,6 +203,7 @@ class Compacter:
         while not self._closing:
             try:
                 await self._work()
+                self.full = None
                 self._round.set()
                 self._round.clear()
             except Fenced:
@@ -208,17 +212,30 @@ class Compacter:
             except Exception as error:
                 if self._closing:
                     return
-                logger.error("compaction failed, to be tried again", exc_info=error)
+                longest = MAX_RETRY_SECONDS
+                if (full := _full(error)) is not None:
+                    self._stuck(full)
+                    longest = MAX_RETRY_SECONDS_FULL
+                else:
+                    logger.error("compaction failed, to be tried again", exc_info=error)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause):
                         await self._stop.wait()
-                pause = min(2 * pause, MAX_RETRY_SECONDS)
+                pause = min(2 * pause, longest)
                 continue
             pause = RETRY_SECONDS
             if not self._wake.is_set():
                 self._idle.set()
             await self._wake.wait()
             self._wake.clear()
+
+    def _stuck(self, full: DiskFull) -> None:
+        """Let those who wait for compaction know that there is no room for it."""
+        if self.full is None:
+            logger.error("no room for compaction, to be tried again: %s", full)
+        self.full = full
+        self._round.set()
+        self._round.clear()
 
     async def _work(self) -> None:
         for id in tuple(self._to_drop):
@@ -335,7 +352,12 @@ class Compacter:
             except (Determinate, Indeterminate) as error:
                 if self._closing:
                     raise
-                logger.warning("trace not changed yet", extra={"key": register.key}, exc_info=error)
+                if isinstance(error, DiskFull):
+                    self._stuck(error)
+                else:
+                    logger.warning(
+                        "trace not changed yet", extra={"key": register.key}, exc_info=error
+                    )
                 await asyncio.sleep(RETRY_SECONDS)
             else:
                 return
@@ -354,6 +376,17 @@ class Compacter:
             except (Determinate, Indeterminate) as error:
                 # It stays until the next start, which removes what no state names.
                 logger.warning("file not deleted", extra={"file": key}, exc_info=error)
+
+
+def _full(error: BaseException) -> DiskFull | None:
+    """Return what a failure was for want of room; None if it was for anything else."""
+    if isinstance(error, DiskFull):
+        return error
+    if isinstance(error, OSError) and is_disk_full(error):
+        return DiskFull("a batch")
+    if isinstance(error, duckdb.Error) and out_of_room(error):
+        return DiskFull("what compaction spills")
+    return None
 
 
 def due_for_merging(shard: Shard) -> tuple[Batch, ...]:

@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 from foreshore import blocking
 from foreshore.errors import DataCorrupted, InvalidParameterValue
-from foreshore.storage.fault import Determinate, Indeterminate
+from foreshore.storage.fault import Determinate, DiskFull, Indeterminate
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +120,8 @@ class MemoryConsensus:
         return versions[-1] if versions else None
 
 
+# What SQLite says where there is no room; the second, of the index that its processes share.
+FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
 LAST = "SELECT seqno, data, checksum FROM version WHERE key = ? ORDER BY seqno DESC LIMIT 1"
 
 
@@ -143,7 +145,10 @@ class SqliteConsensus:
 
     def __init__(self, path: Path) -> None:
         self._executor = ThreadPoolExecutor(1, "consensus")
-        self._connection = self._executor.submit(self._open, path).result()
+        try:
+            self._connection = self._executor.submit(self._open, path).result()
+        except sqlite3.OperationalError as error:
+            raise _fault(error, f'could not open consensus "{path}"') from error
 
     @staticmethod
     def _open(path: Path) -> sqlite3.Connection:
@@ -203,14 +208,14 @@ class SqliteConsensus:
         try:
             return self._connection.execute(sql, parameters).fetchall()
         except sqlite3.Error as error:
-            raise Determinate(f"consensus failed: {error}") from error
+            raise _fault(error) from error
 
     def _compare_and_set(self, key: str, expected: int | None, new: bytes) -> Committed | Mismatch:
         connection = self._connection
         try:
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
-            raise Determinate(f"consensus failed: {error}") from error
+            raise _fault(error) from error
         try:
             row = connection.execute(LAST, (key,)).fetchone()
             if (row[0] if row else None) != expected:
@@ -225,8 +230,21 @@ class SqliteConsensus:
         except sqlite3.Error as error:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
+            if _is_full(error):  # a commit is the last that is written of it
+                raise _fault(error) from error
             raise Indeterminate(f"consensus failed: {error}") from error
         return Committed(seqno)
+
+
+def _fault(error: sqlite3.Error, what: str = "consensus failed") -> Determinate:
+    """Return ours for an error of what surely did not happen."""
+    if _is_full(error):
+        return DiskFull("to consensus")
+    return Determinate(f"{what}: {error}")
+
+
+def _is_full(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", None) in FULL  # the module's own have none
 
 
 def open_consensus(uri: str | None, data_dir: Path) -> Consensus:

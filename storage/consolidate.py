@@ -178,6 +178,12 @@ def least_multiplicity(
     return min(0, int(least or 0))
 
 
+def out_of_room(error: duckdb.Error) -> bool:
+    """Whether the disk had no room for what did not fit in memory."""
+    text = str(error)  # it limits itself to what was free, before it meets the disk's own limit
+    return "No space left on device" in text or "failed to offload data block" in text
+
+
 def _connect(scratch: Path) -> duckdb.DuckDBPyConnection:
     return duckdb.connect(
         config={

@@ -46,12 +46,12 @@ from foreshore.storage.compacter import Compacter
 from foreshore.storage.consensus import Consensus, open_consensus
 from foreshore.storage.epoch import take_epoch
 from foreshore.storage.expiry import TICK_SECONDS, Expiry
+from foreshore.storage.fault import DiskFull
 from foreshore.storage.identity import identify
 from foreshore.storage.listen import Listen, ListenEvent
 from foreshore.storage.local_files import LocalFiles
 from foreshore.storage.reader import ShardReader
 from foreshore.storage.record import (
-    Advanced,
     Created,
     Downgraded,
     Dropped,
@@ -64,6 +64,7 @@ from foreshore.storage.record import (
     ShardWrite,
 )
 from foreshore.storage.replay import replay
+from foreshore.storage.riders import Riders
 from foreshore.storage.selection import Reading, Selection
 from foreshore.storage.shard import Shard
 from foreshore.storage.snapshot import BatchFile, Snapshot
@@ -88,7 +89,6 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 SEGMENTS_BEHIND = 16
-RIDE_SECONDS = 1.0  # how often idle uppers are logged, and how long a downgrade waits for a record
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +146,9 @@ class StorageController(ShardReader):
         super().__init__(shards, self._files, self._compacter.leases)
         self._config = config
         self._tasks: list[asyncio.Task[None]] = []
-        self._downgrades: dict[tuple[GlobalId, str], Timestamp | None] = {}
-        self._expired: list[tuple[GlobalId, str]] = []
+        self._riders = Riders(shards, self._wal.wake, self._compacter.wake)
         self._expiry = Expiry(clock)
         self._expiry_timer: asyncio.TimerHandle | None = None
-        self._ride_timer: asyncio.TimerHandle | None = None
-        self._last_ride = 0.0
-        self._closing = False
 
     @classmethod
     async def open(
@@ -168,7 +164,8 @@ class StorageController(ShardReader):
 
         `blob` and `consensus` are URIs; None is a directory and an SQLite database in `data_dir`.
         By `clock` leases expire.
-        Raises DataCorrupted if something is not as it was written.
+        Raises DataCorrupted if something is not as it was written, DiskFull if there is no room to
+        begin.
         """
         # Engines compare paths with the directories that they may read.
         data_dir = data_dir.absolute()  # noqa: ASYNC240 - looks at no file
@@ -220,7 +217,9 @@ class StorageController(ShardReader):
         logger.info("storage opened", extra={"epoch": self.epoch, "shards": len(self._shards)})
         loop = asyncio.get_running_loop()
         self._tasks.append(
-            loop.create_task(self._wal.run(self._riders, self._opening, self._compacter.wake))
+            loop.create_task(
+                self._wal.run(self._riders.entries, self._opening, self._compacter.wake)
+            )
         )
         if self._config.compacting:
             self._tasks.append(loop.create_task(self._compacter.run()))
@@ -232,9 +231,7 @@ class StorageController(ShardReader):
 
     async def close(self) -> None:
         """Write what is pending and let go of the files."""
-        self._closing = True
-        if self._ride_timer is not None:
-            self._ride_timer.cancel()
+        self._riders.close()
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
         self._compacter.close()
@@ -268,7 +265,9 @@ class StorageController(ShardReader):
         self._creating.add(id)
         try:
             await self._log(
-                Created(id, shard.encoded_schema, grants), partial(self._created, shard)
+                Created(id, shard.encoded_schema, grants),
+                partial(self._created, shard),
+                refuse=lambda: None,
             )
         finally:
             self._creating.discard(id)
@@ -301,7 +300,8 @@ class StorageController(ShardReader):
         """Append to shards, durably and at once, if each write's lower is its shard's upper.
 
         This is the environment's own right, which owns all shards. Waits while compaction is far
-        behind, so that neither log nor memory grows without bound.
+        behind, so that neither log nor memory grows without bound. Raises DiskFull if there is no
+        room for it, or for compaction; nothing has happened then.
         """
         await self._not_far_behind()
         uppers: dict[GlobalId, Timestamp] = {}
@@ -317,7 +317,11 @@ class StorageController(ShardReader):
         for shard, write in conforming:
             shard.reserved = write.upper
             shard.in_flight += 1
-        await self._log([write for _, write in conforming], partial(self._appended, conforming))
+        await self._log(
+            [write for _, write in conforming],
+            partial(self._appended, conforming),
+            refuse=partial(self._refused, [shard for shard, _ in conforming]),
+        )
         return Appended()
 
     async def append_at(
@@ -340,6 +344,8 @@ class StorageController(ShardReader):
 
     async def _not_far_behind(self) -> None:
         while len(self._wal.segments) > SEGMENTS_BEHIND and self._compacter.running:
+            if self._compacter.full is not None:
+                raise DiskFull("more before what is there has been compacted")
             await self._compacter.progress()
 
     def _appended(self, writes: list[tuple[Shard, ShardWrite]]) -> None:
@@ -350,6 +356,10 @@ class StorageController(ShardReader):
             shard.publish(write.upper, write.updates)
         for shard, _ in writes:
             shard.catch_up()  # it may have been advanced meanwhile
+
+    def _refused(self, shards: Iterable[Shard]) -> None:
+        for shard in shards:
+            shard.refuse()
 
     def advance(self, ids: Iterable[GlobalId], upper: Timestamp) -> None:
         """Let the uppers of shards be at least `upper`, where nothing has been appended.
@@ -367,54 +377,32 @@ class StorageController(ShardReader):
                 shard.reserved = upper
                 shard.catch_up()
 
-    async def _log(self, content: Event | Sequence[ShardWrite], apply: Callable[[], None]) -> None:
+    async def _log(
+        self,
+        content: Event | Sequence[ShardWrite],
+        apply: Callable[[], None],
+        refuse: Callable[[], None] | None = None,
+    ) -> None:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._wal.append(Entry(content, apply, done))
+        self._wal.append(Entry(content, apply, done, refuse))
         await done
+
+    def wait_for_room(self, wait: bool) -> None:
+        """Say whether what cannot be refused any more waits while the disk is full.
+
+        It does while the environment runs. At its start and its end nobody would make room, and
+        whoever awaits it gets DiskFull: without what it said the environment cannot go on.
+        """
+        self._wal.waits_for_room = wait
 
     async def _settled(self) -> None:
         """Wait for what is in flight, so that no answer tells of what is not yet durable."""
         if any(shard.in_flight for shard in self._shards.values()):
-            await self.confirm()
+            await self._log([], lambda: None, refuse=lambda: None)
 
     async def confirm(self) -> None:
         """Return when all that was asked before is durable; one record for all downgrades."""
         await self._log([], lambda: None)
-
-    def _riders(self) -> list[Entry]:
-        """Return entries that nobody waits for: how since moves, now and then the idle uppers."""
-        entries = []
-        if self._downgrades:
-            frontiers = tuple((id, token, at) for (id, token), at in self._downgrades.items())
-            self._downgrades = {}
-            entries.append(self._moving({f[0] for f in frontiers}, Downgraded(frontiers)))
-        if self._expired:
-            expired, self._expired = tuple(self._expired), []
-            entries.append(self._moving({id for id, _ in expired}, Expired(expired)))
-        if entries and self._ride_timer is not None:
-            self._ride_timer.cancel()
-            self._ride_timer = None
-        now = asyncio.get_running_loop().time()
-        if now - self._last_ride >= RIDE_SECONDS or self._closing:
-            self._last_ride = now
-            uppers = []
-            for shard in self._shards.values():
-                if shard.upper > shard.logged_upper and not shard.dropping:
-                    shard.logged_upper = shard.upper
-                    uppers.append((shard.id, shard.upper))
-            if uppers:
-                entries.append(Entry(Advanced(tuple(uppers)), lambda: None))
-        return entries
-
-    def _moving(self, ids: set[GlobalId], event: Downgraded | Expired) -> Entry:
-        """Return the entry of an event which lets the since of shards be where it now is."""
-        sinces = [(shard, shard.since) for shard in map(self._shards.get, ids) if shard]
-        return Entry(event, partial(self._since_durable, sinces))
-
-    def _since_durable(self, sinces: list[tuple[Shard, Timestamp]]) -> None:
-        for shard, since in sinces:
-            shard.durable_since = max(shard.durable_since, since)
-        self._compacter.wake()
 
     def _opening(self) -> Opening:
         return Opening(
@@ -525,8 +513,7 @@ class StorageController(ShardReader):
         self, shard: Shard, capability: AnyCapability, frontier: Timestamp | None
     ) -> None:
         if isinstance(capability, ReadCapability):
-            self._downgrades[shard.id, capability.token] = frontier
-            self._ride(shard)
+            self._riders.downgrade(shard, capability.token, frontier)
             return
         event = Downgraded(((shard.id, capability.token, frontier),))
         await self._log(event, self._reserving(shard))
@@ -540,12 +527,6 @@ class StorageController(ShardReader):
     def _reserved(self, shard: Shard) -> None:
         shard.in_flight -= 1
         shard.catch_up()
-
-    def _ride(self, shard: Shard) -> None:
-        shard.update_since()
-        if self._ride_timer is None:
-            loop = asyncio.get_running_loop()
-            self._ride_timer = loop.call_later(RIDE_SECONDS, self._wal.wake)
 
     # --- leases --------------------------------------------------------------------------------
 
@@ -570,8 +551,7 @@ class StorageController(ShardReader):
         if shard.capabilities.expire(token) == "write":
             self._wal.append(Entry(Expired(((shard.id, token),)), self._reserving(shard)))
         else:
-            self._expired.append((shard.id, token))
-            self._ride(shard)
+            self._riders.expire(shard, token)
 
     def _grant(self, shard: Shard, capability: AnyCapability, lease_ms: int | None) -> Grant:
         assert lease_ms is None or lease_ms > 0, lease_ms

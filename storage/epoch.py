@@ -27,7 +27,7 @@ from foreshore.errors import Fenced
 from foreshore.failpoint import reached
 from foreshore.storage.blob import sync_directory
 from foreshore.storage.consensus import Committed, Consensus, Mismatch
-from foreshore.storage.fault import Determinate, Indeterminate
+from foreshore.storage.fault import Determinate, DiskFull, Indeterminate
 
 logger = logging.getLogger(__name__)
 
@@ -97,13 +97,15 @@ class Register(Generic[S]):
     async def change_with_patience(self, new: S) -> None:
         """Set the register, over an outage of consensus as long as `PATIENCE_SECONDS`.
 
-        Raises as `change` does when that has passed.
+        Raises as `change` does when that has passed, and DiskFull at once.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + PATIENCE_SECONDS
         while True:
             try:
                 return await self.change(new)
+            except DiskFull:
+                raise
             except (Determinate, Indeterminate) as error:
                 if loop.time() >= deadline:
                     raise
@@ -119,6 +121,9 @@ class Register(Generic[S]):
                 await asyncio.sleep(PAUSE_SECONDS * 2**attempt)
             try:
                 outcome = await self._consensus.compare_and_set(self.key, self._seqno, data)
+            except DiskFull as error:
+                fault = error
+                break  # which does not pass by itself
             except Determinate as error:
                 fault = error
                 continue

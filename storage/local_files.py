@@ -24,6 +24,7 @@ from typing import Protocol
 
 from foreshore.errors import DataCorrupted
 from foreshore.storage.blob import Blob
+from foreshore.storage.fault import writing
 
 KEPT_BYTES = 16 << 30
 PIECE_BYTES = 1 << 20
@@ -141,7 +142,9 @@ class LocalFiles:
         self._directory.mkdir(parents=True, exist_ok=True)
         scratch = self._scratch()
         try:
-            if not self._blob.fetch(file.key, scratch):
+            with writing(f"a copy of blob {file.key}"):
+                found = self._blob.fetch(file.key, scratch)
+            if not found:
                 raise DataCorrupted(f'batch "{file.key}" is missing')
             self._check(file, scratch)
             scratch.replace(path)

@@ -29,6 +29,7 @@ from typing import Any
 from foreshore.errors import DataCorrupted
 from foreshore.failpoint import reached
 from foreshore.storage.blob import sync_directory
+from foreshore.storage.fault import DiskFull, writing
 
 FILE_MAGIC = b"FORESHORELOG\x00\x00\x00\x01"
 RECORD_MAGIC = b"FSR1"
@@ -80,16 +81,24 @@ class SegmentWriter:
         self.length = 0
         self.checksum = 0
         self.records = 0
-        path = directory / self.name
+        self._path = directory / self.name
         self._descriptor = os.open(
-            path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600
+            self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600
         )
         head = _FILE.pack(FILE_MAGIC, number, epoch, 0)[:-4]
-        self._write([head + struct.pack("<I", zlib.crc32(head))])
-        sync_directory(directory)
+        try:
+            self._write([head + struct.pack("<I", zlib.crc32(head))])
+            sync_directory(directory)
+        except BaseException:
+            self.discard()
+            raise
 
     def write(self, kind: Kind, payload: Sequence[Any]) -> None:
-        """Write a record whose payload is the concatenation of the buffers, and sync the file."""
+        """Write a record whose payload is the concatenation of the buffers, and sync the file.
+
+        Raises DiskFull if there is no room for it; the file is then durably as it was before. Any
+        other error, one of the sync above all, leaves nobody knows what in the file.
+        """
         length = checksum = 0
         for part in payload:
             length += memoryview(part).nbytes
@@ -98,14 +107,31 @@ class SegmentWriter:
         parts = [head + struct.pack("<I", zlib.crc32(head)), *payload]
         if length % 8:
             parts.append(bytes(-length % 8))
-        self._write(parts)
+        before = self.length, self.checksum
+        try:
+            with writing("to the log"):
+                self._write(parts)
+        except DiskFull:
+            self._cut(*before)
+            raise
         reached("log.written")
         os.fdatasync(self._descriptor)
         self.records += 1
 
+    def _cut(self, length: int, checksum: int) -> None:
+        """Let the file end at `length`, durably: behind a torn record nothing would be found."""
+        os.ftruncate(self._descriptor, length)
+        os.fsync(self._descriptor)
+        self.length, self.checksum = length, checksum
+
     def close(self) -> None:
         """Close the file."""
         os.close(self._descriptor)
+
+    def discard(self) -> None:
+        """Close and remove the file, which nothing names."""
+        self.close()
+        self._path.unlink()
 
     def _write(self, parts: list[Any]) -> None:
         # One write for what is small; a view for each part of what is not, to spare the copy.

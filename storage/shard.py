@@ -130,6 +130,11 @@ class Shard:
         """Return up to where no holder of a write capability will write any more."""
         return self.capabilities.meet("write", self.upper)
 
+    def refuse(self) -> None:
+        """Let a write that was in flight be as if it had not been; so are all behind it."""
+        self.in_flight -= 1
+        self.reserved = max(self.upper, self.write_frontier())
+
     def catch_up(self) -> None:
         """Let upper be where writers are, if nothing of theirs is in flight."""
         if not self.in_flight and self.reserved > self.upper:

@@ -8,13 +8,17 @@ that is the group commit. What is synced is applied on the event loop in the ord
 only then acknowledged. All the log's files are listed in consensus, a sealed one with its length
 and checksum, so that none can be missing or exchanged unnoticed.
 
-A write or fsync that failed may have left anything in the file. The log then ends: every entry that
-was pending and every later one fails with the error, and only a new start, which reads what is
-there, goes on.
+Where the disk has no room for a record, what was written of it is cut off again, and the log is as
+if nobody had asked: data that was to be appended is refused, and with it all that was pending, as
+it was asked for on top of that. What does not go back, as that a capability ends or a shard is
+dropped, stays pending until there is room.
+
+Any other write that failed, and every fsync, may have left anything in the file. The log then ends:
+every entry that was pending and every later one fails with the error, and only a new start, which
+reads what is there, goes on.
 """
 
 import asyncio
-import errno
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,11 +28,12 @@ from pathlib import Path
 import msgspec
 
 from foreshore import blocking
-from foreshore.errors import DatabaseError, OutOfDisk, Unavailable
+from foreshore.errors import DatabaseError, Unavailable, is_disk_full
 from foreshore.failpoint import reached
 from foreshore.storage.blob import sync_directory
 from foreshore.storage.consensus import Consensus
 from foreshore.storage.epoch import Fence, Register, State
+from foreshore.storage.fault import DiskFull, writing
 from foreshore.storage.record import (
     Closing,
     Event,
@@ -44,6 +49,8 @@ logger = logging.getLogger(__name__)
 LOG_KEY = "log"
 SEGMENT_BYTES = 32 << 20
 SEGMENT_RECORDS = 20_000  # bounds the time to read the segment again, however small the records
+RETRY_SECONDS = 1.0  # between looks whether there is room for what waits for it
+COMPLAINT_SECONDS = 60.0  # between what is said of a full disk
 
 
 class SegmentInfo(msgspec.Struct, frozen=True):
@@ -70,17 +77,22 @@ class LogState(State, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class Entry:
-    """What is to become durable at once, and what follows when it is."""
+    """What is to become durable at once, and what follows when it is.
+
+    `refuse` follows when there is no room for it; None: it stays pending until there is.
+    """
 
     content: Event | Sequence[ShardWrite]
     apply: Callable[[], None]
     done: asyncio.Future[None] | None = None  # somebody waits; None: it rides along
+    refuse: Callable[[], None] | None = None
 
 
 class Wal:
     """The log of one environment. Its methods belong on the event loop; one thread does the work.
 
-    `riders` is asked for entries that nobody waits for, whenever a record is written anyway.
+    `riders` is asked for entries that nobody waits for, whenever a record is written anyway. Unless
+    `waits_for_room`, nobody waits for what stays pending while the disk is full: he gets the error.
     """
 
     def __init__(
@@ -94,6 +106,8 @@ class Wal:
     ) -> None:
         self.epoch = epoch
         self.failure: DatabaseError | None = None
+        self.waits_for_room = False
+        self._complain_at = 0.0
         self._directory = directory
         self._register = Register(consensus, LOG_KEY, LogState)
         self._segment_bytes = segment_bytes
@@ -101,6 +115,7 @@ class Wal:
         self._executor = ThreadPoolExecutor(1, "log")
         self._fence: Fence | None = None
         self._segment: SegmentWriter | None = None
+        self._before: tuple[SegmentInfo, ...] | None = None  # it, while no state lists it
         self._pending: list[Entry] = []
         self._wake = asyncio.Event()
         self._closing = False
@@ -166,7 +181,10 @@ class Wal:
 
         Every earlier segment is sealed as of what `recover` read.
         """
-        await self._begin(opening, self.segments)
+        number = self.segments[-1].number + 1 if self.segments else 1
+        self._segment = await blocking.run(self._executor, self._create, number, opening)
+        self._before = self.segments
+        await self._list()
         reached("segment.listed")
         await blocking.run(self._executor, self._remove_strangers)
 
@@ -210,27 +228,38 @@ class Wal:
                 self._pending = []
                 if group:
                     await self._write_group(group)
-                assert self._segment is not None
                 asked, self._sealing = self._sealing, []
-                if self._full() or (asked and self._segment.records > 1):
-                    await self._begin(opening(), await self._end(opening()))
-                    sealed()
-                for done in asked:
-                    done.set_result(None)
-            await self._end(opening())
+                try:
+                    if await self._turn_over(opening, asked=bool(asked)):
+                        sealed()
+                except DiskFull as error:
+                    for done in asked:
+                        done.set_exception(error)
+                else:
+                    for done in asked:
+                        done.set_result(None)
+            try:
+                await self._end(opening())
+            except DiskFull:  # it only states what is in the segment anyway
+                logger.warning("no room for the end of the log's segment")
         except DatabaseError as error:
             self._fail(error)
         except OSError as error:
-            full = error.errno == errno.ENOSPC
-            message = f"could not write the log: {error.strerror}"
-            self._fail(OutOfDisk(message) if full else Unavailable(message, sqlstate="58030"))
+            # Not `OutOfDisk`, whatever the reason: it may have happened.
+            sqlstate = "53100" if is_disk_full(error) else "58030"
+            message = f"could not write to the log: {error.strerror}"
+            self._fail(Unavailable(message, sqlstate=sqlstate))
         except BaseException:
             self._fail(Unavailable("the log has ended", sqlstate="57P01"))
             raise
 
     async def _write_group(self, group: list[Entry]) -> None:
         try:
+            await self._list()
             await blocking.run(self._executor, self._write, [entry.content for entry in group])
+        except DiskFull as error:
+            self._refuse(group, error)
+            return
         except BaseException:
             self._pending = group + self._pending
             raise
@@ -239,6 +268,26 @@ class Wal:
             reached("log.applied")
             if entry.done is not None and not entry.done.done():
                 entry.done.set_result(None)
+
+    def _refuse(self, group: list[Entry], error: DiskFull) -> None:
+        """Let the entries of a group, and those behind it, be as if nobody had asked for them."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._complain_at:
+            self._complain_at = now + COMPLAINT_SECONDS
+            logger.error("no room in the log, writes are refused: %s", error)
+        waiting = []
+        for entry in reversed([*group, *self._pending]):  # each was asked for on top of the last
+            if entry.refuse is not None:
+                entry.refuse()
+            elif not self._closing:
+                waiting.append(entry)
+                if self.waits_for_room:
+                    continue
+            if entry.done is not None and not entry.done.done():
+                entry.done.set_exception(error)
+        self._pending = waiting[::-1]
+        if waiting:
+            asyncio.get_running_loop().call_later(RETRY_SECONDS, self._wake.set)
 
     def _write(self, contents: list[Event | Sequence[ShardWrite]]) -> None:
         assert self._segment is not None
@@ -254,6 +303,29 @@ class Wal:
             or self._segment.records >= self._segment_records
         )
 
+    async def _turn_over(self, opening: Callable[[], Opening], *, asked: bool) -> bool:
+        """Go on in a new segment if this one is full, or if asked; return whether that was so.
+
+        Raises DiskFull if there is no room for it, or for it in the log's state. Until there is,
+        the present one goes on, or nothing is written.
+        """
+        await self._list()
+        assert self._segment is not None
+        if not self._full() and not (asked and self._segment.records > 1):
+            return False
+        stated = opening()
+        follower = await blocking.run(
+            self._executor, self._create, self._segment.number + 1, stated
+        )
+        try:
+            self._before = await self._end(stated)
+        except DiskFull:
+            await blocking.run(self._executor, follower.discard)
+            raise
+        self._segment = follower
+        await self._list()
+        return True
+
     async def _end(self, opening: Opening) -> tuple[SegmentInfo, ...]:
         """Write the end of the segment; return the segments with it sealed."""
         segment = self._segment
@@ -266,20 +338,26 @@ class Wal:
         info = SegmentInfo(segment.number, self.epoch, segment.length, segment.checksum)
         return (*self.segments[:-1], info)
 
-    async def _begin(self, opening: Opening, sealed: tuple[SegmentInfo, ...]) -> None:
-        number = sealed[-1].number + 1 if sealed else 1
-        self._segment = await blocking.run(self._executor, self._create, number, opening)
+    async def _list(self) -> None:
+        """Let the log's state list the segment, if it does not yet."""
+        if self._before is None:
+            return
         async with self._changing:
-            removed = {info.number for info in sealed} - {info.number for info in self.segments}
-            kept = tuple(info for info in sealed if info.number not in removed)
-            await self._register.change_with_patience(
-                LogState(epoch=self.epoch, segments=(*kept, SegmentInfo(number, self.epoch)))
-            )
+            present = {info.number for info in self.segments}
+            kept = tuple(info for info in self._before if info.number in present)
+            listed = (*kept, SegmentInfo(self.number, self.epoch))
+            await self._register.change_with_patience(LogState(epoch=self.epoch, segments=listed))
+            self._before = None
 
     def _create(self, number: int, opening: Opening) -> SegmentWriter:
-        segment = SegmentWriter(self._directory, number, self.epoch)
-        reached("segment.made")
-        segment.write(Kind.OPENING, encode_statement(opening))
+        with writing("a segment of the log"):
+            segment = SegmentWriter(self._directory, number, self.epoch)
+            reached("segment.made")
+            try:
+                segment.write(Kind.OPENING, encode_statement(opening))
+            except BaseException:
+                segment.discard()
+                raise
         reached("segment.opened")
         return segment
 

@@ -11,7 +11,7 @@ from foreshore.adapter.group_commit import GroupCommit, Reads, Write
 from foreshore.adapter.key_index import Earlier
 from foreshore.adapter.oracle import TimestampOracle
 from foreshore.clock import ManualClock
-from foreshore.errors import Conflict, DatabaseError, UndefinedTable
+from foreshore.errors import Conflict, DatabaseError, OutOfDisk, UndefinedTable
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import Appended, ShardWrite
 from foreshore.update import DIFF_FIELD
@@ -20,15 +20,18 @@ T, U = GlobalId("u1"), GlobalId("u2")
 
 
 class Reservation:
+    full = False
+
     async def load(self) -> int:
         return 0
 
     async def store(self, end: int) -> None:
-        pass
+        if self.full:
+            raise OutOfDisk("to consensus")
 
 
 class Shards:
-    """Shards in memory; `gate` holds an append back, `fault` lets it fail."""
+    """Shards in memory; `gate` holds an append back, `fault` lets it fail, as does lack of `room`."""
 
     def __init__(self) -> None:
         self.uppers = {T: 0, U: 0}
@@ -36,11 +39,14 @@ class Shards:
         self.gate = asyncio.Event()
         self.gate.set()
         self.fault: Exception | None = None
+        self.room = 100  # rows that an append may have
 
     async def append(self, writes: Sequence[ShardWrite]) -> Appended:
         await self.gate.wait()
         if self.fault is not None:
             raise self.fault
+        if sum(write.updates.num_rows for write in writes) > self.room:
+            raise OutOfDisk("to the log")
         for write in writes:
             assert write.lower == self.uppers[write.id] < write.upper
             self.uppers[write.id] = write.upper
@@ -79,9 +85,10 @@ class World:
     def __init__(self) -> None:
         self.clock = ManualClock(1_000)
         self.shards = Shards()
+        self.reservation = Reservation()
 
     async def __aenter__(self) -> "World":
-        self.oracle = await TimestampOracle.open(self.clock, Reservation())
+        self.oracle = await TimestampOracle.open(self.clock, self.reservation)
         self.group = GroupCommit(self.shards, self.oracle, Lenient())
         self.group.add(T)
         self.group.add(U)
@@ -93,8 +100,11 @@ class World:
         self.group.close()
         await asyncio.gather(self.task, return_exceptions=True)
 
-    def write(self, id: GlobalId, reads: Reads | None = None, owner: object = None) -> Any:
-        return asyncio.create_task(self.group.write(Write({id: [rows(1)]}, reads, owner=owner)))
+    def write(
+        self, id: GlobalId, reads: Reads | None = None, owner: object = None, count: int = 1
+    ) -> Any:
+        write = Write({id: [rows(*range(count))]}, reads, owner=owner)
+        return asyncio.create_task(self.group.write(write))
 
 
 def play(scenario: Coroutine[Any, Any, None]) -> None:
@@ -132,6 +142,54 @@ def test_a_write_that_read_what_has_changed_is_refused_and_writes_nothing() -> N
                 await world.write(U, Reads(frozenset({T}), read_at))
             now = world.oracle.read_ts()
             await world.write(U, Reads(frozenset({T}), now))
+            assert len(world.shards.appended) == 2
+
+    play(scenario())
+
+
+def test_of_a_group_that_does_not_fit_only_what_does_not_by_itself_is_refused() -> None:
+    async def scenario() -> None:
+        async with World() as world:
+            world.shards.gate.clear()
+            first = world.write(T)
+            await asyncio.sleep(0.01)
+            read_at = world.oracle.read_ts()
+            small = world.write(T)
+            large = world.write(U, count=1000)
+            after = world.write(U, Reads(frozenset({U}), read_at))  # on what stays as it was
+            beaten = world.write(U, Reads(frozenset({T}), read_at))
+            await asyncio.sleep(0.01)
+            world.shards.gate.set()
+            outcomes = await asyncio.gather(
+                first, small, large, after, beaten, return_exceptions=True
+            )
+            assert isinstance(outcomes[2], OutOfDisk)
+            assert isinstance(outcomes[4], Conflict)
+            times = [each for each in outcomes if isinstance(each, int)]
+            assert len(times) == 3
+            assert times == sorted(set(times))
+            together = await asyncio.gather(world.write(T), world.write(U))
+            assert together[0] == together[1] > times[-1]
+            world.group.check()
+
+    play(scenario())
+
+
+def test_while_there_is_no_room_for_times_reads_stay_where_they_are() -> None:
+    async def scenario() -> None:
+        async with World() as world:
+            await world.write(T)
+            world.reservation.full = True
+            world.clock.advance(10_000)
+            read_at = world.oracle.read_ts()
+            with pytest.raises(OutOfDisk):
+                await world.write(T)
+            with pytest.raises(OutOfDisk):
+                await world.group.reached(read_at + 5_000)
+            assert world.oracle.read_ts() == read_at
+            world.reservation.full = False
+            assert await world.write(T) >= 11_000
+            await world.group.reached(read_at + 5_000)
             assert len(world.shards.appended) == 2
 
     play(scenario())

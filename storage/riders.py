@@ -1,0 +1,116 @@
+"""Riders: what goes along with a record that is written anyway, as nobody waits for it.
+
+How since moves waits for a record a second at most; where the uppers of idle shards are is written
+with one now and then. What a record had no room for rides with the next one, what came later first.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+
+from foreshore.ids import GlobalId
+from foreshore.storage.record import Advanced, Downgraded, Event, Expired
+from foreshore.storage.shard import Shard
+from foreshore.storage.wal import Entry
+from foreshore.update import T0, Timestamp
+
+RIDE_SECONDS = 1.0  # how often idle uppers are logged, and how long a downgrade waits for a record
+
+
+class Riders:
+    """The riders of one environment; owned by the event loop.
+
+    `write` has a record written now, `durable` hears that the since of shards has moved durably.
+    """
+
+    def __init__(
+        self,
+        shards: Mapping[GlobalId, Shard],
+        write: Callable[[], None],
+        durable: Callable[[], None],
+    ) -> None:
+        self._shards = shards
+        self._write = write
+        self._durable = durable
+        self._downgrades: dict[tuple[GlobalId, str], Timestamp | None] = {}
+        self._expired: list[tuple[GlobalId, str]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._last = 0.0
+        self._closing = False
+
+    def downgrade(self, shard: Shard, token: str, frontier: Timestamp | None) -> None:
+        """Let a read capability hold what is at or beyond `frontier`; None: nothing any more."""
+        self._downgrades[shard.id, token] = frontier
+        shard.update_since()
+        self._ride_soon()
+
+    def expire(self, shard: Shard, token: str) -> None:
+        """Let a lease to read have ended."""
+        self._expired.append((shard.id, token))
+        shard.update_since()
+        self._ride_soon()
+
+    def close(self) -> None:
+        """Have no more records written, and let all there is ride with the last."""
+        self._closing = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def entries(self) -> list[Entry]:
+        """Return what is to ride with the next record."""
+        entries = []
+        if self._downgrades:
+            downgrades, self._downgrades = self._downgrades, {}
+            frontiers = tuple((id, token, at) for (id, token), at in downgrades.items())
+            back = partial(self._not_downgraded, downgrades)
+            entries.append(self._moving({f[0] for f in frontiers}, Downgraded(frontiers), back))
+        if self._expired:
+            expired, self._expired = self._expired, []
+            back = partial(self._not_expired, expired)
+            entries.append(self._moving({id for id, _ in expired}, Expired(tuple(expired)), back))
+        if entries and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        now = asyncio.get_running_loop().time()
+        if now - self._last >= RIDE_SECONDS or self._closing:
+            self._last = now
+            moved = [
+                shard
+                for shard in self._shards.values()
+                if shard.upper > shard.logged_upper and not shard.dropping
+            ]
+            if moved:
+                uppers = tuple((shard.id, shard.upper) for shard in moved)
+                for shard in moved:
+                    shard.logged_upper = shard.upper
+                back = partial(self._not_advanced, moved)
+                entries.append(Entry(Advanced(uppers), lambda: None, refuse=back))
+        return entries
+
+    def _moving(self, ids: set[GlobalId], event: Event, back: Callable[[], None]) -> Entry:
+        """Return the entry of an event which lets the since of shards be where it now is."""
+        sinces = [(shard, shard.since) for shard in map(self._shards.get, ids) if shard]
+        return Entry(event, partial(self._since_durable, sinces), refuse=back)
+
+    def _since_durable(self, sinces: Iterable[tuple[Shard, Timestamp]]) -> None:
+        for shard, since in sinces:
+            shard.durable_since = max(shard.durable_since, since)
+        self._durable()
+
+    # --- no room for it
+
+    def _not_downgraded(self, downgrades: Mapping[tuple[GlobalId, str], Timestamp | None]) -> None:
+        self._downgrades = {**downgrades, **self._downgrades}
+        self._ride_soon()
+
+    def _not_expired(self, expired: Iterable[tuple[GlobalId, str]]) -> None:
+        self._expired = [*expired, *self._expired]
+        self._ride_soon()
+
+    def _not_advanced(self, shards: Iterable[Shard]) -> None:
+        for shard in shards:
+            shard.logged_upper = T0
+
+    def _ride_soon(self) -> None:
+        if self._timer is None and not self._closing:
+            self._timer = asyncio.get_running_loop().call_later(RIDE_SECONDS, self._write)

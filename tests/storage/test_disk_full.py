@@ -1,0 +1,328 @@
+"""The disk is full, really, in the middle of everything: refused or right, and never wrong."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Sized
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from foreshore.compute.bulk.duckdb import DuckDbEngine
+from foreshore.compute.engine import Cancellation
+from foreshore.errors import OutOfDisk, OutOfMemory
+from tests.harness import START_S, Server, indexed, serving, until
+from tests.small_disk import SmallDisk, small_disk
+
+LARGE = "INSERT INTO kept SELECT i, repeat(md5(i::text), 10) FROM generate_series(1, 200000) AS i"
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    with small_disk(tmp_path / "disk", 24) as found:
+        yield found
+
+
+@pytest.fixture
+def server(disk: SmallDisk) -> Iterator[Server]:
+    """A server with a table, an index of it and a materialized view over it."""
+    server = disk.server("--segment-bytes", "65536")
+    try:
+        server.start()
+        with server.connect() as connection:
+            connection.execute("CREATE TABLE kept (i int, t text)")
+            connection.execute(
+                "CREATE VIEW parity AS SELECT i % 2 AS p, count(*) AS n FROM kept GROUP BY i % 2"
+            )
+            connection.execute("CREATE DEFAULT INDEX ON parity")
+            connection.execute(
+                "CREATE MATERIALIZED VIEW sums AS SELECT count(*) AS n, sum(i) AS s FROM kept"
+            )
+            connection.execute("CREATE SEQUENCE numbers")
+            connection.execute("INSERT INTO kept VALUES (1, 'one'), (2, 'two')")
+            indexed(connection, "parity")
+        yield server
+    finally:
+        if server.process is not None:
+            server.stop()
+
+
+def refuse(connection: psycopg.Connection[Any], statement: str) -> None:
+    """Have a statement refused as PostgreSQL does on a full disk."""
+    with pytest.raises(errors.DiskFull, match="No space left on device") as raised:
+        connection.execute(statement.encode())
+    assert raised.value.diag.message_hint == "Check free disk space."
+
+
+def copy(connection: psycopg.Connection[Any], rows: int) -> None:
+    """Copy rows of a thousand bytes into the table."""
+    with connection.cursor() as cursor, cursor.copy("COPY kept FROM STDIN") as into:
+        for start in range(0, rows, 1000):
+            into.write("".join(f"{-i}\t{'z' * 1000}\n" for i in range(start, start + 1000)))
+
+
+def more_than(found: Sized, number: int) -> Callable[[], bool]:
+    """Return what asks whether there are more than `number` of what is found."""
+    return lambda: len(found) > number
+
+
+def check(connection: psycopg.Connection[Any], *numbers: int) -> None:
+    """See that the table holds `numbers`, and its views what follows from that."""
+    found = connection.execute("SELECT i FROM kept ORDER BY i").fetchall()
+    assert found == [(i,) for i in sorted(numbers)]
+    sums = connection.execute("SELECT n, s FROM sums").fetchall()
+    assert sums == [(len(numbers), sum(numbers))]
+    parity = connection.execute("SELECT p, n FROM parity ORDER BY p").fetchall()
+    odd = sum(i % 2 for i in numbers)
+    assert parity == [(p, n) for p, n in ((0, len(numbers) - odd), (1, odd)) if n]
+
+
+def test_writes_are_refused_reads_go_on_and_room_is_all_it_takes(
+    disk: SmallDisk, server: Server
+) -> None:
+    with server.connect() as connection, server.connect() as other:
+        other.execute("BEGIN")
+        assert other.execute("SELECT count(*) FROM kept").fetchall() == [(2,)]
+        disk.fill()
+        refuse(connection, "INSERT INTO kept SELECT i, 'x' FROM generate_series(10, 5000) AS i")
+        refuse(connection, "CREATE TABLE more AS SELECT * FROM generate_series(1, 5000) AS i")
+        check(connection, 1, 2)
+        assert other.execute("SELECT count(*) FROM kept").fetchall() == [(2,)]
+        other.execute("COMMIT")
+        disk.make_room()
+        connection.execute("INSERT INTO kept VALUES (3, 'three')")
+        connection.execute("CREATE TABLE more AS SELECT * FROM generate_series(1, 5000) AS i")
+        check(connection, 1, 2, 3)
+    server.kill()
+    server.start()
+    with server.connect() as connection:
+        check(connection, 1, 2, 3)
+        assert connection.execute("SELECT count(*) FROM more").fetchall() == [(5000,)]
+
+
+def test_what_was_acknowledged_while_the_disk_filled_is_there_after_a_kill(
+    disk: SmallDisk, server: Server
+) -> None:
+    """The last record may be torn; nothing that was acknowledged later may lie behind it."""
+    sent: set[int] = set()
+    acknowledged: set[int] = set()
+    refused = threading.Event()
+    done = threading.Event()
+
+    def insert(start: int) -> None:
+        with server.connect() as connection:
+            for i in itertools.count(start, 4):
+                if done.is_set():
+                    return
+                sent.add(i)
+                try:
+                    connection.execute(
+                        "INSERT INTO kept VALUES (%s, repeat('y', %s))", (i, 37 * (i % 200))
+                    )
+                    acknowledged.add(i)
+                except errors.DiskFull:
+                    refused.set()
+                except psycopg.OperationalError:  # killed
+                    return
+
+    disk.fill(leaving=2 << 20)
+    writers = [threading.Thread(target=insert, args=(10 + n,)) for n in range(4)]
+    for writer in writers:
+        writer.start()
+    try:
+        assert refused.wait(30)
+        for _ in range(3):  # there is a little room, again and again
+            enough = more_than(acknowledged, len(acknowledged) + 20)
+            with server.connect() as connection:
+                assert connection.execute("SELECT count(*) FROM kept").fetchone() is not None
+            disk.make_room()
+            until(enough, "writes go on")
+            refused.clear()
+            disk.fill(leaving=128 << 10)
+            assert refused.wait(30)
+        server.kill()
+    finally:
+        done.set()
+        for writer in writers:
+            writer.join(60)
+    disk.make_room()
+    server.start()
+    with server.connect() as connection:
+        found = [i for (i,) in connection.execute("SELECT i FROM kept").fetchall()]
+        assert len(found) == len(set(found))
+        assert acknowledged <= set(found) <= sent | {1, 2}
+        indexed(connection, "parity")
+        check(connection, *found)
+
+
+def test_what_does_not_fit_fails_alone(disk: SmallDisk, server: Server) -> None:
+    """A large write shares its group with small ones, for which there is room."""
+    stop = threading.Event()
+    failures: list[BaseException] = []
+    written: list[int] = []
+
+    def insert() -> None:
+        try:
+            with server.connect() as connection:
+                for i in itertools.count(10):
+                    if stop.is_set():
+                        return
+                    connection.execute("INSERT INTO kept VALUES (%s, 'small')", (i,))
+                    written.append(i)
+        except BaseException as error:
+            failures.append(error)
+
+    writer = threading.Thread(target=insert)
+    writer.start()
+    try:
+        with server.connect() as connection:
+            for _ in range(3):
+                with pytest.raises(errors.DiskFull, match="No space left on device"):
+                    copy(connection, 40_000)
+                until(more_than(written, len(written)), "the others go on")
+    finally:
+        stop.set()
+        writer.join(60)
+    assert not failures
+    with server.connect() as connection:
+        check(connection, 1, 2, *written)
+
+
+def test_a_start_on_a_full_disk_says_so_and_harms_nothing(disk: SmallDisk, server: Server) -> None:
+    with server.connect() as connection:
+        connection.execute("INSERT INTO kept VALUES (3, 'three')")
+        disk.fill()
+        refuse(connection, "INSERT INTO kept SELECT 4, repeat('x', 100000)")
+    server.kill()
+    disk.fill()
+    for room in (0, 48 << 10, 64 << 10):  # for more and more of what a start writes
+        disk.make_room()
+        disk.fill(leaving=room)
+        before = server.spawn()
+        process = server.process
+        assert process is not None
+        until(
+            lambda process=process, before=before: (  # type: ignore[misc]
+                process.poll() is not None or b"foreshore ready" in server.log.read_bytes()[before:]
+            ),
+            "it serves or says why not",
+            START_S,
+        )
+        said = server.log.read_bytes()[before:].decode()
+        assert "Traceback" not in said
+        if process.poll() is None:
+            server.kill()
+            continue
+        assert process.returncode == 1, said
+        assert "No space left on device" in said
+        assert "Check free disk space" in said
+    whole = disk.command("inspect", "--verify", str(server.data_dir))
+    assert whole.returncode == 0, whole.stdout
+    disk.make_room()
+    server.start()
+    with server.connect() as connection:
+        indexed(connection, "parity")
+        check(connection, 1, 2, 3)
+
+
+def test_it_ends_in_good_order_while_the_disk_is_full(disk: SmallDisk, server: Server) -> None:
+    with server.connect() as connection:
+        assert connection.execute("SELECT nextval('numbers')").fetchall() == [(1,)]
+        disk.fill()
+        refuse(connection, "INSERT INTO kept SELECT 4, repeat('x', 100000)")
+    assert server.stop() == 0
+    assert "Traceback" not in server.log.read_text()
+    disk.make_room()
+    server.start()
+    with server.connect() as connection:
+        indexed(connection, "parity")
+        check(connection, 1, 2)
+        ((number,),) = connection.execute("SELECT nextval('numbers')").fetchall()
+        assert number > 1
+
+
+def test_compaction_goes_on_when_there_is_room_and_leaves_nothing_behind(
+    disk: SmallDisk, server: Server
+) -> None:
+    def log_bytes() -> int:
+        return sum(file.stat().st_size for file in (disk.seen / "data" / "log").iterdir())
+
+    def stuck() -> bool:
+        return "no room for compaction" in server.log.read_text()
+
+    numbers = [1, 2]
+    with server.connect() as connection:
+        for i in range(10, 200):
+            if stuck():
+                break
+            row = f"SELECT {i}, string_agg(md5(({i} * 100000 + j)::text), '') FROM generate_series(1, 4000) AS j"
+            try:
+                connection.execute(f"INSERT INTO kept {row}".encode())
+            except errors.DiskFull:
+                disk.make_room()
+            else:
+                numbers.append(i)
+            disk.fill(leaving=300 << 10)
+        until(stuck, "there is no room for compaction")
+        check(connection, *numbers)
+        disk.make_room()
+        until(lambda: log_bytes() < 300 << 10, "what was in the log is in batches", 60)
+        check(connection, *numbers)
+        assert not list((disk.seen / "data" / "scratch").iterdir())
+    server.stop()
+    assert "Traceback" not in server.log.read_text()
+    server.start()
+    with server.connect() as connection:
+        indexed(connection, "parity")
+        check(connection, *numbers)
+
+
+def test_a_backup_to_a_full_disk_leaves_the_one_before_it(disk: SmallDisk, tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+
+    place = disk.path / "backup"
+    with serving(data_dir) as server, server.connect() as connection:
+        connection.execute("CREATE TABLE kept (i int, t text)")
+        connection.execute("INSERT INTO kept VALUES (1, 'one')")
+        taken = disk.command("backup", "--from", str(data_dir), str(place))
+        assert taken.returncode == 0, taken.stderr
+        connection.execute(LARGE.encode())
+        disk.fill(leaving=64 << 10)
+        refused = disk.command("backup", "--from", str(data_dir), str(place))
+        assert refused.returncode == 1
+        assert "No space left on device" in refused.stderr
+        assert "Traceback" not in refused.stderr
+        assert disk.free_bytes >= 60 << 10  # what was taken in vain is gone
+        disk.make_room()
+    restored = disk.command("restore", str(place), str(disk.path / "data"))
+    assert restored.returncode == 0, restored.stderr
+    server = disk.server()
+    try:
+        server.start()
+        with server.connect() as connection:
+            assert connection.execute("SELECT i, t FROM kept").fetchall() == [(1, "one")]
+    finally:
+        server.stop()
+
+
+def test_what_a_query_spills_to_a_full_disk_is_that_query_s_error(disk: SmallDisk) -> None:
+    engine = DuckDbEngine(
+        memory_limit="50MB", threads=1, scratch=str(disk.seen / "spill"), spill_limit="1GB"
+    )
+    try:
+        disk.fill(leaving=4 << 20)
+        sort = "SELECT i FROM range(4000000) AS t(i) ORDER BY hash(i), repeat('x', 20)"
+        for _ in range(2):
+            with (
+                pytest.raises((OutOfDisk, OutOfMemory)),
+                engine._session(1, Cancellation()) as session,
+            ):
+                session.fetch(sort)
+        with engine._session(2, Cancellation()) as session:
+            assert session.fetch("SELECT 1 + 1 AS two").to_pylist() == [{"two": 2}]
+    finally:
+        engine.close()
