@@ -143,6 +143,7 @@ class SinkWriter:
 
     async def _write(self, items: list[_Item], schema: pa.Schema) -> None:
         upper = self._storage.upper(self.id)
+        waited = False
         while True:
             reached = upper
             tables = []
@@ -159,7 +160,9 @@ class SinkWriter:
             try:
                 outcome = await self._storage.append([write])
             except OutOfDisk as error:  # the rows are still here, and nobody else has them
-                logger.warning("a sink waits: %s", error, extra={"shard": self.id})
+                if not waited:
+                    logger.warning("a sink waits: %s", error, extra={"shard": self.id})
+                waited = True
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             match outcome:
