@@ -12,6 +12,7 @@ Every option can also be given in the environment, as FORESHORE_ and its name.
 
 import asyncio
 import contextlib
+import gc
 import json
 import logging
 import os
@@ -49,6 +50,7 @@ logger = logging.getLogger(__name__)
 FC = TypeVar("FC", bound=Callable[..., Any])
 
 ROLE = "foreshore"  # the first role, and the first database
+YOUNG_OBJECTS = 10_000  # made and not yet freed, after which the garbage among them is collected
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,10 @@ async def serve(options: ServeOptions) -> None:
             authenticator = await blocking.run(None, Authenticator.of, ROLE, options.password)
             listener = Listener(environment, authenticator, options.max_connections)
             port = await listener.listen(ports)
+            # What has been loaded stays: to look through it for garbage stops the loop for 0.15 s.
+            # Fewer collections of what is new find less of what is only on its way.
+            gc.freeze()
+            gc.set_threshold(YOUNG_OBJECTS)
             ready = True
             host, _ = address(options.pg_listen)
             shown = f"[{host}]" if ":" in host else host

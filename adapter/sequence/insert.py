@@ -32,7 +32,7 @@ from foreshore.adapter.sequence.tables import (
 )
 from foreshore.adapter.sequence.times import read_time, tables_below
 from foreshore.adapter.substitute import fill, filler
-from foreshore.adapter.values import Template, Values
+from foreshore.adapter.values import Row, Template, Values
 from foreshore.compute.arrange.key import hash_columns
 from foreshore.compute.finish import expanded, finish
 from foreshore.errors import CardinalityViolation, FeatureNotSupported
@@ -58,8 +58,9 @@ async def insert(
         rows = await written_rows(session, prepared, args, (plan.table,))
         rows = await with_numbers(session, rows, plan.over, args)
     else:
-        values = await _values(session, prepared.template, plan, args)
         rules = prepared.rules
+        desc = table_desc(session, plan.table) if rules is None else rules.planned.desc
+        values = Values.coming(desc, await _rows_of(session, prepared.template, args))
         if (
             rules is not None
             and plan.on_conflict is None
@@ -75,14 +76,12 @@ async def insert(
     return await _returned(session, "INSERT 0", plan.returning, rows, args)
 
 
-async def _values(
-    session: "Session", template: Template, plan: Insert, args: Sequence[Datum]
-) -> Values:
+async def _rows_of(session: "Session", template: Template, args: Sequence[Datum]) -> list[Row]:
     given = template.givens.values(args, session.environment_values(0))
     if template.calls:
         found = await carried_out(session, template.calls)
         given += [found[call].value for call in template.calls]
-    return Values.coming(table_desc(session, plan.table), template.rows(given))
+    return template.rows(given)
 
 
 async def update(
