@@ -173,8 +173,10 @@ class Running:
         }
         self.errors = Arrangement(description.id, rows_schema(ERRORS), (), lambda _: [], as_of)
         self.exports = {export.id for export in description.exports}
-        self.followers: dict[GlobalId, GlobalId] = {}  # who is sent the updates of which index
-        self._follows: list[Follow] = []  # to begin when the index is known at their time
+        # the worker reads these as they are; the loop puts others in their place
+        self.followers: Mapping[GlobalId, GlobalId] = {}  # who is sent the updates of which index
+        self._follows: tuple[Follow, ...] = ()  # to begin when the index is known at their time
+        self._beginning: tuple[Follow, ...] = ()  # those of which the worker reads the beginning
 
     @property
     def id(self) -> GlobalId:
@@ -354,17 +356,21 @@ class Running:
 
     def follow(self, follow: Follow) -> None:
         """Hear that the updates of an index are wanted."""
-        self._follows.append(follow)
+        self._follows = (*self._follows, follow)
 
     @property
     def follow_due(self) -> bool:
         """Whether a follower can be told what there is."""
         return any(_begin(follow) < self.frontier for follow in self._follows)
 
-    def begin_following(self) -> Sent:
+    def begin_following(self) -> None:
+        """Take the followers that can be told what there is; `beginnings` is for them."""
+        self._beginning = tuple(f for f in self._follows if _begin(f) < self.frontier)
+
+    def beginnings(self) -> Sent:
         """On the worker: return what followers are to be told first."""
         sent: Sent = []
-        for follow in [each for each in self._follows if _begin(each) < self.frontier]:
+        for follow in self._beginning:
             index = self.indexes.get(follow.index)
             if index is not None:
                 lower = follow.lower
@@ -373,9 +379,29 @@ class Running:
                     for arranged in (index.rows, self.errors)
                 )
                 sent.append((SubscribeResponse(follow.id, lower, self.frontier), tables))
-                self.followers[follow.id] = follow.index
-            self._follows.remove(follow)
         return sent
+
+    def wanted(self, sent: Sent) -> Sent:
+        """Return what is still wanted of what the worker has returned.
+
+        Whom it has told the beginning follows from now on.
+        """
+        begun, self._beginning = self._beginning, ()
+        if begun:
+            self._follows = tuple(f for f in self._follows if f not in begun)
+            self.followers = {**self.followers, **{f.id: f.index for f in begun}}
+        return [
+            (message, tables)
+            for message, tables in sent
+            if not isinstance(message, SubscribeResponse)
+            or message.id in self.exports
+            or message.id in self.followers
+        ]
+
+    @property
+    def following(self) -> set[GlobalId]:
+        """Who follows an index, or is about to."""
+        return {*self.followers, *(follow.id for follow in self._follows)}
 
     def maintain(self) -> bool:
         """On the worker: merge some runs; return whether there is more to do."""
@@ -389,8 +415,9 @@ class Running:
         if since is None:
             self.exports.discard(id)
             self.indexes.pop(id, None)
-            self.followers.pop(id, None)
-            self._follows = [each for each in self._follows if each.id != id]
+            self.followers = {f: index for f, index in self.followers.items() if f != id}
+            self._follows = tuple(each for each in self._follows if each.id != id)
+            self._beginning = tuple(each for each in self._beginning if each.id != id)
             self.dropped = not self.exports
             return
         index = self.indexes.get(id)

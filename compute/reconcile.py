@@ -47,11 +47,22 @@ def fits(running: Running, wanted: Wanted) -> bool:
     )
 
 
-def catch_up(running: Running, wanted: Wanted) -> None:
-    """Bring the imports of a kept dataflow up to the snapshots' uppers; reads files."""
+def missed(running: Running, wanted: Wanted) -> Mapping[GlobalId, pa.Table | None]:
+    """Read, on a thread, what a kept dataflow's imports lack of the snapshots.
+
+    Nothing may be fed to it meanwhile.
+    """
+    found: dict[GlobalId, pa.Table | None] = {}
     for id, contents in wanted.imports.items():
+        upper = running.queues[id].upper
+        if contents.snapshot.upper > upper:
+            tables = contents.after(upper - 1)
+            found[id] = pa.concat_tables(tables) if tables else None
+    return found
+
+
+def catch_up(running: Running, wanted: Wanted, missed: Mapping[GlobalId, pa.Table | None]) -> None:
+    """Bring the imports of a kept dataflow up to the snapshots' uppers."""
+    for id, updates in missed.items():
         queue = running.queues[id]
-        if contents.snapshot.upper > queue.upper:
-            tables = contents.after(queue.upper - 1)
-            updates = pa.concat_tables(tables) if tables else None
-            queue.feed(queue.upper, contents.snapshot.upper, updates)
+        queue.feed(queue.upper, wanted.imports[id].snapshot.upper, updates)

@@ -4,7 +4,7 @@
     steps     two threads: the engine's steps, insertion into arrangements, merging; one
               dataflow is on one of them at a time
     hydration one thread: one dataflow at a time, so that the peak of memory is that of one
-    queries   a few threads: peeks that the engine evaluates
+    queries   a few threads: peeks that the engine evaluates; what a dataflow missed that is kept
 
 It keeps nothing on disk and writes to no shard. One that was started by an environment ends with
 it (its standard input ends); one that was started by hand waits for the next controller and is
@@ -58,7 +58,7 @@ from foreshore.compute.protocol import (
     Response,
     Status,
 )
-from foreshore.compute.reconcile import Wanted, catch_up, fits
+from foreshore.compute.reconcile import Wanted, catch_up, fits, missed
 from foreshore.compute.scratch import Scratch, remove_abandoned
 from foreshore.compute.transport import (
     SCRATCH_VARIABLE,
@@ -140,6 +140,7 @@ class Replica:
         self._history: list[tuple[CreateDataflow, Tables]] | None = []
         self._compactions: list[AllowCompaction] = []
         self._follows: list[Follow] = []
+        self._backlog: list[tuple[Command, Tables]] | None = None  # while it is reconciled
         self._dataflows: dict[GlobalId, Running] = {}
         self._exporters: dict[GlobalId, Running] = {}
         self._importers: dict[GlobalId, list[Running]] = {}
@@ -178,8 +179,9 @@ class Replica:
         self._history = []
         self._compactions = []
         self._follows = []
+        self._backlog = None
         for running in self._dataflows.values():
-            for id in [*running.followers]:
+            for id in running.following:
                 running.allow_compaction(id, None)
                 self._exporters.pop(id, None)
         self._waiting.clear()
@@ -191,6 +193,7 @@ class Replica:
         if connection is self._connection:
             logger.info("controller gone")
             self._connection = None
+            self._backlog = None
             self._waiting.clear()
 
     def deliver(self, connection: Connection[Command], command: Command, tables: Tables) -> None:
@@ -199,6 +202,9 @@ class Replica:
             self.accept(connection)
             return
         if connection is not self._connection:
+            return
+        if self._backlog is not None:
+            self._backlog.append((command, tables))
             return
         match command:
             case Feed():
@@ -223,7 +229,9 @@ class Replica:
             case CreateInstance():
                 self._create_instance(command)
             case InitializationComplete():
-                self._reconcile()
+                self._backlog = []
+                task = asyncio.get_running_loop().create_task(self._reconcile(connection))
+                self._spawn(task)
             case _:
                 assert_never(command)
 
@@ -278,17 +286,28 @@ class Replica:
 
     # --- dataflows
 
-    def _reconcile(self) -> None:
+    async def _reconcile(self, connection: Connection[Command]) -> None:
+        """Make what runs be what the history wants; what is said meanwhile waits its turn."""
         assert self._history is not None, "history ends twice"
         wanted = {c.description.id: _wanted(c, t, self._opened()) for c, t in self._history}
-        self._history = None
         for id, running in list(self._dataflows.items()):
-            if id in wanted and fits(running, wanted[id]):
-                logger.info("dataflow kept", extra={"dataflow": id})
-                catch_up(running, wanted.pop(id))
-                self._moved.update(dict.fromkeys(running.exports, running.frontier))
-            else:
+            if id not in wanted or not fits(running, wanted[id]):
                 self._drop(running)
+        for id, running in list(self._dataflows.items()):
+            try:
+                found = await blocking.run(self._queries, missed, running, wanted[id])
+            except Exception:
+                logger.exception("dataflow begun anew", extra={"dataflow": id})
+                found = None
+            if connection is not self._connection:
+                return  # another controller has come, or this one has gone
+            if found is None:
+                self._drop(running)
+            else:
+                logger.info("dataflow kept", extra={"dataflow": id})
+                catch_up(running, wanted.pop(id), found)
+                self._moved.update(dict.fromkeys(running.exports, running.frontier))
+        self._history = None
         for each in wanted.values():
             self._create(each)
         for command in self._compactions:
@@ -299,6 +318,9 @@ class Replica:
         self._work.set()
         self._flush_soon()
         self._send_status()
+        backlog, self._backlog = self._backlog or [], None
+        for waiting, tables in backlog:
+            self.deliver(connection, waiting, tables)
 
     def _create(self, wanted: Wanted) -> None:
         running = Running(wanted.description, wanted.imports, wanted.persisted)
@@ -434,7 +456,7 @@ class Replica:
             for running in list(self._dataflows.values()):
                 if self._is_free(running) and running.follow_due:
                     running.busy = True
-                    self._spawn(loop.create_task(self._work_on(running, running.begin_following)))
+                    self._spawn(loop.create_task(self._begin_following(running)))
                     continue
                 due = running.times.stepped_at + self._tick_seconds
                 if not self._is_free(running) or running.importable <= running.frontier:
@@ -462,9 +484,10 @@ class Replica:
             await self._on_worker(running, running.step)
         self._work.set()
 
-    async def _work_on(self, running: Running, work: Callable[[], Sent]) -> None:
+    async def _begin_following(self, running: Running) -> None:
         async with self._step_slots:
-            await self._on_worker(running, work)
+            running.begin_following()
+            await self._on_worker(running, running.beginnings)
         self._work.set()
 
     async def _on_worker(self, running: Running, work: Callable[[], Sent]) -> None:
@@ -500,7 +523,7 @@ class Replica:
         running.failure = None
         running.failures = 0
         running.merging_due = True
-        for message, tables in sent:
+        for message, tables in running.wanted(sent):
             self._send(message, tables)
         self._frontier_moved(running)
         self._advance(running)

@@ -1,0 +1,232 @@
+"""A replica in this process: what it does on its loop, and what it keeps of a controller."""
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+
+from foreshore.compute.bulk.duckdb import DuckDbEngine
+from foreshore.compute.inputs import Contents, with_times
+from foreshore.compute.linear import LinearFirst
+from foreshore.compute.protocol import (
+    AllowCompaction,
+    Command,
+    CreateDataflow,
+    CreateInstance,
+    DataflowDescription,
+    Feed,
+    Follow,
+    Hello,
+    InitializationComplete,
+    InputSnapshot,
+    Message,
+    SubscribeResponse,
+)
+from foreshore.compute.replica import Replica
+from foreshore.compute.transport import SCRATCH_VARIABLE, Connection, encode_schema
+from foreshore.update import Timestamp
+from tests.compute.runtime.harness import KV_SCHEMA, contents, id_, index_on, run, table
+
+(U1,) = table("u1")
+INDEX = id_("u3")
+
+
+def rows(*pairs: tuple[int, str]) -> pa.Table:
+    keys, values = zip(*pairs, strict=True)
+    return pa.table([pa.array(keys, pa.int32()), pa.array(values)], schema=KV_SCHEMA)
+
+
+class Controller:
+    """What a connection is to a replica: what is said on it is kept."""
+
+    def __init__(self, replica: Replica) -> None:
+        self.said: list[tuple[Message, Sequence[pa.Table]]] = []
+        self._replica = replica
+        self._connection = cast(Connection[Command], self)
+
+    def send(self, message: Message, tables: Sequence[pa.Table] = ()) -> None:
+        self.said.append((message, tables))
+
+    def abort(self) -> None:
+        self._replica.lost(self._connection)
+
+    def tell(self, command: Any, *tables: pa.Table) -> None:
+        self._replica.deliver(self._connection, command, tuple(tables))
+
+    def begin(self, directory: Path, upper: Timestamp, *updates: pa.Table) -> None:
+        """Tell a history with one index over u1, which holds `updates` before `upper`."""
+        self.tell(Hello("", "r"))
+        self.tell(CreateInstance("embedded", {"data_dir": str(directory)}))
+        description = DataflowDescription(
+            id_("u2"), U1, (id_("u1"),), (index_on(INDEX, 0, of=U1),), 1
+        )
+        schema = encode_schema(KV_SCHEMA)
+        snapshot = InputSnapshot(id_("u1"), 0, upper, (), len(updates), schema)
+        self.tell(CreateDataflow(description, (snapshot,), ()), *updates)
+
+    def responses(self, id: str) -> list[Sequence[pa.Table]]:
+        return [
+            tables
+            for message, tables in self.said
+            if isinstance(message, SubscribeResponse) and message.id == id
+        ]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
+
+
+def upper_of(replica: Replica) -> Timestamp:
+    return max((r.indexes[INDEX].rows.upper for r in replica._dataflows.values()), default=0)
+
+
+@pytest.fixture
+def with_replica(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Callable[[Replica], Any]], None]:
+    monkeypatch.setenv(SCRATCH_VARIABLE, str(tmp_path))
+
+    def in_it(scenario: Callable[[Replica], Any]) -> None:
+        async def main() -> None:
+            replica = Replica({"embedded": lambda _: LinearFirst(DuckDbEngine())})
+            running = asyncio.create_task(replica.run())
+            try:
+                await scenario(replica)
+            finally:
+                running.cancel()
+                with suppress(asyncio.CancelledError):
+                    await running
+
+        run(main)
+
+    return in_it
+
+
+WithReplica = Callable[[Callable[[Replica], Any]], None]
+
+
+def test_what_a_kept_dataflow_missed_is_read_beside_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_replica: WithReplica
+) -> None:
+    first, missed, fed = (with_times(rows((n, "a")), n) for n in (1, 3, 5))
+    may_read = threading.Event()
+    after = Contents.after
+
+    async def scenario(replica: Replica) -> None:
+        one, two = Controller(replica), Controller(replica)
+        one.begin(tmp_path, 2, first)
+        one.tell(InitializationComplete())
+        await until(lambda: upper_of(replica) == 2)
+        (kept,) = replica._dataflows.values()
+
+        def reading(self: Contents, time: Timestamp) -> list[pa.Table]:
+            assert threading.current_thread() is not threading.main_thread()
+            assert may_read.wait(10)
+            return after(self, time)
+
+        monkeypatch.setattr(Contents, "after", reading)
+        two.begin(tmp_path, 4, first, missed)
+        two.tell(InitializationComplete())
+        two.tell(Feed(((id_("u1"), 4, 6, True),)), fed)  # before what precedes it has been read
+        await asyncio.sleep(0)
+        assert not two.said  # not before it is known what is here
+        may_read.set()
+        await until(lambda: upper_of(replica) == 6)
+        assert list(replica._dataflows.values()) == [kept]
+        index = kept.indexes[INDEX].rows
+        assert contents(index.scan(4)) == Counter({(1, "a"): 1, (3, "a"): 1})
+        assert contents(index.scan(5)) == Counter({(1, "a"): 1, (3, "a"): 1, (5, "a"): 1})
+
+    with_replica(scenario)
+
+
+def test_a_dataflow_whose_missing_part_cannot_be_read_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_replica: WithReplica
+) -> None:
+    first, missed = (with_times(rows((n, "a")), n) for n in (1, 3))
+    after = Contents.after
+    failed: list[bool] = []
+
+    def failing_once(self: Contents, time: Timestamp) -> list[pa.Table]:
+        if not failed:
+            failed.append(True)
+            raise OSError("no such file")
+        return after(self, time)
+
+    async def scenario(replica: Replica) -> None:
+        one, two = Controller(replica), Controller(replica)
+        one.begin(tmp_path, 2, first)
+        one.tell(InitializationComplete())
+        await until(lambda: upper_of(replica) == 2)
+        (gone,) = replica._dataflows.values()
+        monkeypatch.setattr(Contents, "after", failing_once)
+        two.begin(tmp_path, 4, first, missed)
+        two.tell(InitializationComplete())
+        await until(lambda: upper_of(replica) == 4)
+        (anew,) = replica._dataflows.values()
+        assert anew is not gone
+        assert contents(anew.indexes[INDEX].rows.scan(3)) == Counter({(1, "a"): 1, (3, "a"): 1})
+
+    with_replica(scenario)
+
+
+def test_a_follower_ends_with_its_controller_even_before_it_has_begun(
+    tmp_path: Path, with_replica: WithReplica
+) -> None:
+    first, later = (with_times(rows((n, "a")), n) for n in (1, 3))
+
+    async def scenario(replica: Replica) -> None:
+        one, two = Controller(replica), Controller(replica)
+        one.begin(tmp_path, 2, first)
+        one.tell(InitializationComplete())
+        await until(lambda: upper_of(replica) == 2)
+        one.tell(Follow(id_("t1"), INDEX, 3, 0))  # nothing is known at 3 yet
+        two.begin(tmp_path, 2, first)
+        two.tell(InitializationComplete())
+        two.tell(Follow(id_("t2"), INDEX, 3, 0))
+        two.tell(Feed(((id_("u1"), 2, 4, True),)), later)
+        await until(lambda: bool(two.responses("t2")))
+        assert not two.responses("t1")
+        assert "t1" not in replica._exporters
+
+    with_replica(scenario)
+
+
+def test_who_unfollows_while_the_beginning_is_read_is_told_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_replica: WithReplica
+) -> None:
+    first, later = (with_times(rows((n, "a")), n) for n in (1, 3))
+    reading, may_read = threading.Event(), threading.Event()
+
+    async def scenario(replica: Replica) -> None:
+        controller = Controller(replica)
+        controller.begin(tmp_path, 2, first)
+        controller.tell(InitializationComplete())
+        await until(lambda: upper_of(replica) == 2)
+        (running,) = replica._dataflows.values()
+        rows_of_index = running.indexes[INDEX].rows
+        updates = rows_of_index.updates
+
+        def slowly(as_of: Timestamp) -> pa.Table:
+            reading.set()
+            assert may_read.wait(10)
+            return updates(as_of)
+
+        monkeypatch.setattr(rows_of_index, "updates", slowly)
+        controller.tell(Follow(id_("t1"), INDEX, 1, 0))
+        await until(reading.is_set)
+        controller.tell(AllowCompaction(id_("t1"), None))
+        may_read.set()
+        controller.tell(Feed(((id_("u1"), 2, 4, True),)), later)
+        await until(lambda: upper_of(replica) == 4)
+        assert not controller.responses("t1")
+        assert not running.following
+
+    with_replica(scenario)
