@@ -5,7 +5,7 @@ The upper of a shard is storage's; that of an index is what the farthest replica
 
 import asyncio
 
-from foreshore.errors import DatabaseError
+from foreshore.errors import DatabaseError, UndefinedObject
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import ListenEvent, StorageController
 from foreshore.update import Timestamp
@@ -52,7 +52,10 @@ class Uppers:
                 future.set_exception(error)
 
     async def wait(self, id: GlobalId, beyond: Timestamp) -> None:
-        """Wait until the upper is greater than `beyond`; raises what `fail` and `drop` say."""
+        """Wait until the upper is greater than `beyond`; raises what `fail` and `drop` say.
+
+        Raises UndefinedObject if the collection is a shard that is dropped.
+        """
         if self[id] > beyond:
             return
         waiter = beyond, asyncio.get_running_loop().create_future()
@@ -74,9 +77,13 @@ class Uppers:
             if event.upper > beyond and not passed.done():
                 passed.set_result(None)
 
+        def dropped() -> None:
+            if not passed.done():
+                passed.set_exception(UndefinedObject(f'collection "{id}" was dropped'))
+
         # a new shard may be readable only from a time that its upper has not reached
         start = max(self._storage.upper(id), self._storage.since(id))
-        listen = self._storage.listen(id, start, heard)
+        listen = self._storage.listen(id, start, heard, dropped)
         try:
             await passed
         finally:

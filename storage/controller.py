@@ -287,8 +287,8 @@ class StorageController(ShardReader):
         self._dropped.add(shard.id)
         self._compacter.drop(shard.id)
         self._expiry.forget(grant.token for grant in shard.capabilities.grants)
-        for listen in shard.listens:
-            listen.cancel()
+        for listen in tuple(shard.listens):
+            listen.drop()
 
     def spent(self) -> list[GlobalId]:
         """Return the ids that named a shard once and will never name one again."""

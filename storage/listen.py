@@ -37,6 +37,7 @@ class Listen:
         frontier: Timestamp,
         deliver: Callable[[ListenEvent], None],
         selection: Selection = ALL,
+        dropped: Callable[[], None] | None = None,
     ) -> None:
         self.id = id
         self.selection = selection
@@ -45,6 +46,7 @@ class Listen:
         self.frontier = frontier  # all before has been delivered
         self.task: asyncio.Task[None] | None = None  # reads what lies in batches
         self._deliver = deliver
+        self._dropped = dropped
         self._waiting: list[tuple[Timestamp, pa.Table | None]] | None = None
         self.cancelled = False
 
@@ -58,6 +60,13 @@ class Listen:
         self.end()
         if self.task is not None:
             self.task.cancel()
+
+    def drop(self) -> None:
+        """Hear that the shard has been dropped, and nothing more."""
+        heard = not self.cancelled
+        self.cancel()
+        if heard and self._dropped is not None:
+            self._dropped()
 
     def hold(self) -> None:
         """Let what is published wait until `resume`."""

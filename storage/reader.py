@@ -110,12 +110,16 @@ class ShardReader:
             yield from read_batch(self._files, batch, schema)
 
     def listen(
-        self, id: GlobalId, from_: Timestamp, deliver: Callable[[ListenEvent], None]
+        self,
+        id: GlobalId,
+        from_: Timestamp,
+        deliver: Callable[[ListenEvent], None],
+        dropped: Callable[[], None] | None = None,
     ) -> Listen:
         """Deliver every update at or beyond `from_`, in order, on the event loop.
 
         `from_` is not before since. Updates at since stand for all up to it: only from beyond since
-        on are the times exact.
+        on are the times exact. `dropped` is called when nothing more comes, as the shard is gone.
         """
         shard = self._shard(id)
         if from_ < shard.since:
@@ -123,7 +127,7 @@ class ShardReader:
                 f"{id} cannot be followed from {from_}",
                 detail=f"It is readable from {shard.since}.",
             )
-        listen = Listen(id, from_, deliver)
+        listen = Listen(id, from_, deliver, dropped=dropped)
         shard.listens.append(listen)
         if shard.upper > from_:
             tail = [part.updates for part in shard.tail if part.upper > from_]
