@@ -145,13 +145,13 @@ class ComputeController:
     async def drop_cluster(self, id: str) -> None:
         """Drop a cluster with its replicas and dataflows."""
         cluster = self._cluster(id)
+        del self._clusters[id]  # at once, so that nothing is begun in it while its replicas end
         for dataflow in list(self._dataflows.values()):
             if dataflow.cluster is cluster:
                 self.drop_dataflow(dataflow.description.id)
-        for name in list(cluster.replicas):
-            await self.drop_replica(id, name)
-        del self._clusters[id]
         self._peeks.fail(cluster, UndefinedObject(f'cluster "{id}" was dropped'))
+        for name in list(cluster.replicas):
+            await self._end_replica(cluster, name)
 
     def create_replica(self, cluster: str, name: str, address: str | None = None) -> None:
         """Create a replica: a process of ours, or what listens at `address` (HOST:PORT)."""
@@ -172,10 +172,12 @@ class ComputeController:
 
     async def drop_replica(self, cluster: str, name: str) -> None:
         """End a replica."""
-        owner = self._cluster(cluster)
+        await self._end_replica(self._cluster(cluster), name)
+
+    async def _end_replica(self, owner: Cluster, name: str) -> None:
         replica = owner.replicas.pop(name, None)
         if replica is None:
-            raise UndefinedObject(f'cluster replica "{cluster}.{name}" does not exist')
+            raise UndefinedObject(f'cluster replica "{owner.id}.{name}" does not exist')
         assert replica.task is not None
         replica.task.cancel()
         await asyncio.gather(replica.task, return_exceptions=True)
@@ -186,6 +188,11 @@ class ComputeController:
         if cluster is None:
             raise UndefinedObject(f'unknown cluster "{id}"')
         return cluster
+
+    def _check_alive(self, cluster: Cluster) -> None:
+        """Raise UndefinedObject if the cluster was dropped while something was awaited."""
+        if self._clusters.get(cluster.id) is not cluster:
+            raise UndefinedObject(f'cluster "{cluster.id}" was dropped')
 
     def _connected(
         self, cluster: Cluster, replica: Replica, connection: Connection[Response]
@@ -204,6 +211,7 @@ class ComputeController:
         """Maintain a plan from `as_of` on; on return its inputs are held readable.
 
         Hydration begins when all imports have passed `as_of` and a replica is there.
+        Raises UndefinedObject if there is no such cluster, or it is dropped meanwhile.
         """
         owner = self._cluster(cluster)
         if description.id in self._dataflows:
@@ -220,6 +228,7 @@ class ComputeController:
                         f"{id} cannot be read as of {description.as_of}",
                         detail=f"It is readable from {hold.frontier}.",
                     )
+            self._check_alive(owner)
         except BaseException:
             self._release(holds)
             raise
@@ -524,6 +533,7 @@ class ComputeController:
             error = writer.errors.at(request.as_of)
             if error is not None:
                 raise DataError.parse(error)
+        self._check_alive(owner)
         reads = [(self._capabilities(id), request.as_of) for id in request.imports]
         return await self._peeks.ask(owner, request, self._all_snapshots(reads))
 
