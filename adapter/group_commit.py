@@ -30,6 +30,7 @@ from foreshore.errors import (
     AdminShutdown,
     Conflict,
     DatabaseError,
+    Fenced,
     InternalError,
     OutOfDisk,
     UndefinedTable,
@@ -242,6 +243,10 @@ class GroupCommit:
                     self._settled.set()
             self._stop(AdminShutdown("terminating connection due to administrator command"))
         except asyncio.CancelledError as error:
+            self._stop(error)
+            raise
+        except Fenced as error:  # as it is meant to be: there is no fault to look for
+            logger.warning("group commit has stopped: %s", error)
             self._stop(error)
             raise
         except Exception as error:

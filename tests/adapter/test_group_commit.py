@@ -11,7 +11,7 @@ from foreshore.adapter.group_commit import GroupCommit, Reads, Write
 from foreshore.adapter.key_index import Earlier
 from foreshore.adapter.oracle import TimestampOracle
 from foreshore.clock import ManualClock
-from foreshore.errors import Conflict, DatabaseError, OutOfDisk, UndefinedTable
+from foreshore.errors import Conflict, DatabaseError, Fenced, OutOfDisk, UndefinedTable
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import Appended, ShardWrite
 from foreshore.update import DIFF_FIELD
@@ -251,3 +251,23 @@ def test_when_the_log_fails_all_writers_hear_of_it_and_nothing_becomes_visible()
                 await world.write(U)
 
     play(scenario())
+
+
+@pytest.mark.parametrize(
+    ("fault", "level", "story"),
+    [(Fenced("another environment"), "WARNING", False), (OSError("no space"), "ERROR", True)],
+)
+def test_being_taken_over_is_one_line_in_the_log_and_a_fault_is_a_story(
+    fault: Exception, level: str, story: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with World() as world:
+            world.shards.fault = fault
+            with pytest.raises(DatabaseError):
+                await world.write(T)
+
+    play(scenario())
+    (record,) = caplog.records
+    assert record.levelname == level
+    assert record.message.startswith("group commit has stopped")
+    assert (record.exc_info is not None) == story
