@@ -16,7 +16,7 @@ flight. What readers see, `upper`, follows when it is durable.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -230,20 +230,26 @@ class StorageController(ShardReader):
         return self._consensus
 
     async def close(self) -> None:
-        """Write what is pending and let go of the files."""
+        """Write what is pending and let go of the files, even if the log or compaction has failed.
+
+        Raises what either has failed with.
+        """
         self._riders.close()
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
         self._compacter.close()
         self._wal.close()
-        for task in self._tasks:
-            await task
-        for shard in self._shards.values():
-            for listen in shard.listens:
-                listen.cancel()
-        self._wal.shut()
-        await self._compacter.shut()
-        await self._consensus.close()
+        async with AsyncExitStack() as closing:
+            closing.push_async_callback(self._consensus.close)
+            closing.push_async_callback(self._compacter.shut)
+            closing.callback(self._wal.shut)
+            outcomes = await asyncio.gather(*self._tasks, return_exceptions=True)
+            for shard in self._shards.values():
+                for listen in shard.listens:
+                    listen.cancel()
+            for outcome in outcomes:
+                if outcome is not None:
+                    raise outcome
 
     # --- shards --------------------------------------------------------------------------------
 

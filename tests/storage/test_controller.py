@@ -1,6 +1,7 @@
 """Shards as their users see them: create, append, read, follow, leave and come back."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -305,6 +306,29 @@ def test_an_older_environment_fails_at_its_next_write(tmp_path: Path) -> None:
         snapshot = again.snapshot(await reader(again, U1), 1)
         assert updates_of(snapshot.tail) == [(A, 0, 1), (A, 1, 1)]
         await again.close()
+
+    run(main)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files cannot be listed")
+def test_it_lets_go_of_its_files_though_its_work_has_failed(
+    tmp_path: Path,
+) -> None:
+    def held() -> list[str]:
+        files = [file for file in Path("/proc/self/fd").iterdir() if file.is_symlink()]
+        return [name for file in files if (name := os.readlink(file)).startswith(str(tmp_path))]
+
+    async def failing() -> None:
+        raise OSError("the disk is gone")
+
+    async def main() -> None:
+        storage = await open_at(tmp_path)
+        await storage.create(U1, ROWS)
+        assert held()
+        storage._tasks.insert(0, asyncio.create_task(failing()))
+        with pytest.raises(OSError, match="the disk is gone"):
+            await storage.close()
+        assert not held()
 
     run(main)
 
