@@ -166,6 +166,23 @@ def test_plans_outlast_what_is_temporary_elsewhere(tmp_path: Path) -> None:
     with_house(tmp_path, body)
 
 
+def test_they_can_be_subscribed_to(tmp_path: Path) -> None:
+    async def body(house: House) -> None:
+        await house.query("a", "CREATE TEMP TABLE t (a int); INSERT INTO t VALUES (7)")
+        await house.query("a", "CREATE VIEW v AS SELECT a + 1 AS b FROM t; CREATE INDEX ON v (b)")
+        for relation, value in (("t", 7), ("v", 8)):
+            await house.query("a", f"BEGIN; DECLARE c CURSOR FOR SUBSCRIBE {relation}")
+            found = await house.query("a", "FETCH 1 c WITH (timeout = '30s')")
+            assert found.splitlines()[0].endswith(f"|1|{value}"), found
+            await house.query("a", "COMMIT")
+        await house.query("a", "BEGIN; DECLARE c CURSOR FOR SUBSCRIBE t; FETCH 1 c")
+        await house.sessions.pop("a").close()
+        await until(lambda: not shards(house))
+        await house.environment.coordinator.check_settled()
+
+    with_house(tmp_path, body)
+
+
 def test_a_definition_is_shown_as_temporary(tmp_path: Path) -> None:
     async def body(house: House) -> None:
         await house.query("a", "CREATE TEMP TABLE t (a int DEFAULT 1) ON COMMIT DELETE ROWS")
