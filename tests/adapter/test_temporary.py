@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 from foreshore.catalog.durable import CATALOG_SHARD, load
 from foreshore.errors import Unavailable
@@ -81,11 +82,23 @@ def test_they_end_with_their_session(tmp_path: Path) -> None:
 def test_a_statement_that_ends_after_its_session_leaves_nothing(tmp_path: Path) -> None:
     async def body(house: House) -> None:
         before = shards(house)
-        await house.session("a")
-        create = house.query("a", "CREATE TEMP TABLE t (a int)", alone=False)
-        creating = asyncio.ensure_future(create)
-        await until(lambda: bool(house.environment.coordinator._changes))
+        storage, create = house.storage, house.storage.create
+        begun, closed = asyncio.Event(), asyncio.Event()
+
+        async def created(*args: Any) -> Any:
+            begun.set()
+            await closed.wait()
+            return await create(*args)
+
+        storage.create = created  # type: ignore[assignment, method-assign]
+        creating = asyncio.ensure_future(
+            house.query("a", "CREATE TEMP TABLE t (a int)", alone=False)
+        )
+        async with asyncio.timeout(30):
+            await begun.wait()
         await house.sessions.pop("a").close()
+        await house.environment._temporary.sweep()
+        closed.set()
         await creating
         await until(lambda: shards(house) == before)
         await house.environment.coordinator.check_settled()
