@@ -198,7 +198,7 @@ class CopyParser:
             return None
         if data.startswith(b"\n") or b"\n\n" in data:
             return None
-        if self._csv and (data.startswith(b"\\.") or b"\n\\." in data):
+        if self._csv and b"\\" in data and (data.startswith(b"\\.") or b"\n\\." in data):
             return None
         if not self._csv:
             tricky = (b"\\" + self._delimiter, b"\\\n", b"\\\r", b"\\.")
@@ -226,10 +226,12 @@ class CopyParser:
         at = np.flatnonzero(octets == self._quote[0])
         if len(at) % 2:
             return False
-        border = (octets == self._delimiter[0]) | (octets == 10) | (octets == self._quote[0])
+        borders = np.zeros(256, np.bool_)
+        borders[[self._delimiter[0], 10, self._quote[0]]] = True
         opening, closing = at[0::2], at[1::2]
-        before = border[np.maximum(opening - 1, 0)] | (opening == 0)
-        after = border[np.minimum(closing + 1, len(octets) - 1)] | (closing == len(octets) - 1)
+        before = borders[octets[np.maximum(opening - 1, 0)]] | (opening == 0)
+        end = len(octets) - 1
+        after = borders[octets[np.minimum(closing + 1, end)]] | (closing == end)
         return bool(before.all() and after.all())
 
     def _unescaped(self, texts: pa.Array) -> pa.Array:

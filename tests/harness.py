@@ -273,8 +273,11 @@ def initialised_postgres() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def running_postgres(folder: Path) -> Iterator[str]:
-    """Run the PostgreSQL of such a folder for the length of a block; yields its address."""
+def running_postgres(folder: Path, end: signal.Signals = signal.SIGINT) -> Iterator[str]:
+    """Run the PostgreSQL of such a folder for the length of a block; yields its address.
+
+    `end` is how it is told to stop: SIGQUIT makes it end as in a crash.
+    """
     port = free_port()
     process = subprocess.Popen(
         [
@@ -299,5 +302,5 @@ def running_postgres(folder: Path) -> Iterator[str]:
         until(answers, "PostgreSQL answers", START_S)
         yield url
     finally:
-        process.send_signal(signal.SIGINT)
-        process.wait(30)
+        process.send_signal(end)
+        process.wait(60)

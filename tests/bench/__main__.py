@@ -8,6 +8,7 @@ PostgreSQL has its default durability and its default configuration.
 from __future__ import annotations
 
 import io
+import signal
 import statistics
 import subprocess
 import sys
@@ -149,8 +150,8 @@ def execute(url: str, *statements: str) -> None:
             connection.execute(statement.encode())
 
 
-def copy_in(url: str, data: bytes) -> float:
-    """Return the seconds it takes to copy the flights into an empty table."""
+def copy_in(url: str, data: bytes, times: int = 1) -> float:
+    """Return the seconds it takes to copy the flights, `times` over, into an empty table."""
     execute(
         url, "DROP TABLE IF EXISTS flights CASCADE", f"CREATE TABLE flights ({TABLES['flights']})"
     )
@@ -163,8 +164,9 @@ def copy_in(url: str, data: bytes) -> float:
         with connection.cursor().copy(
             f"COPY flights ({columns}) FROM STDIN (FORMAT csv)".encode()
         ) as copy:
-            for offset in range(0, len(data), 1 << 20):
-                copy.write(data[offset : offset + (1 << 20)])
+            for _ in range(times):
+                for offset in range(0, len(data), 1 << 20):
+                    copy.write(data[offset : offset + (1 << 20)])
         return time.perf_counter() - began
 
 
@@ -253,6 +255,63 @@ def copies(server: Server, url: str) -> list[Figure]:
             higher=False,
         )
     ]
+
+
+def large() -> Iterator[Figure]:
+    """COPY of five million rows, and starts to the first answer over ten million."""
+    data = flights_csv()
+    times = 5_000_000 // data.count(b"\n") + 1
+    query = "SELECT count(*), max(arr_delay) FROM flights"
+
+    def first_answer(start: AbstractContextManager[object], url: Callable[[], str]) -> float:
+        began = time.perf_counter()
+        with start:
+            execute(url(), query)
+            return time.perf_counter() - began
+
+    with (
+        tempfile.TemporaryDirectory(prefix="foreshore-bench-") as folder,
+        initialised_postgres() as theirs,
+    ):
+        server = Server(Path(folder) / "data")
+        address = ""
+
+        @contextmanager
+        def ours(*, killed: bool) -> Iterator[None]:
+            server.start()
+            try:
+                yield
+            finally:
+                server.kill() if killed else server.stop()
+
+        @contextmanager
+        def postgres_of(end: signal.Signals) -> Iterator[None]:
+            nonlocal address
+            with running_postgres(theirs, end) as address:
+                yield
+
+        with ours(killed=False), postgres_of(signal.SIGINT):
+            yield in_turns(
+                "COPY of 5 million rows",
+                "s",
+                lambda: copy_in(server.url, data, times),
+                lambda: copy_in(address, data, times),
+                higher=False,
+            )
+            for url in (server.url, address):
+                execute(url, "INSERT INTO flights SELECT * FROM flights")
+        for killed, name in ((False, "after a clean end"), (True, "after a kill")):
+            end = signal.SIGQUIT if killed else signal.SIGINT
+            with ours(killed=killed), postgres_of(end):
+                for url in (server.url, address):  # something to recover
+                    execute(url, "DELETE FROM flights WHERE id % 1000 = 0", query)
+            yield in_turns(
+                f"start to the first answer over 10 million rows, {name}",
+                "s",
+                lambda killed=killed: first_answer(ours(killed=killed), lambda: server.url),  # type: ignore[misc]
+                lambda end=end: first_answer(postgres_of(end), lambda: address),  # type: ignore[misc]
+                higher=False,
+            )
 
 
 def freshness(server: Server, url: str) -> list[Figure]:
@@ -386,9 +445,10 @@ def main(names: list[str]) -> None:
             with both() as (server, url):
                 for figure in group(server, url):
                     print(figure.row(), flush=True)
-    if not names or "start" in names:
-        for figure in starts():
-            print(figure.row(), flush=True)
+    for name, own in {"start": starts, "large": large}.items():
+        if not names or name in names:
+            for figure in own():
+                print(figure.row(), flush=True)
 
 
 if __name__ == "__main__":
