@@ -35,6 +35,7 @@ from foreshore.update import Timestamp
 logger = logging.getLogger(__name__)
 
 FEW_ROWS = 4096
+FEW_KEYS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,11 @@ class LocalIndex:
 
 def is_small(peek: Peek, index: LocalIndex) -> bool:
     """Whether answering takes so little that it may be done on the loop."""
-    rows = index.rows.size[0]
-    return rows <= FEW_ROWS if peek.keys is None else len(peek.keys) <= 100
+    if peek.keys is None:
+        return index.rows.cost(None, FEW_ROWS) <= FEW_ROWS
+    if len(peek.keys) > FEW_KEYS:
+        return False
+    return index.rows.cost(list(map(_datums, peek.keys)), FEW_ROWS) <= FEW_ROWS
 
 
 def answer_from_index(peek: Peek, index: LocalIndex) -> pa.Table:

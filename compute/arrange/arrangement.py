@@ -206,6 +206,28 @@ class Arrangement:
             parts += (u for part in found if len(u := self._with_key(part, key)))
         return self._contents(parts, time)
 
+    def cost(self, keys: Sequence[Key] | None, enough: int) -> int:
+        """Return how many rows reading `keys` (None: all) goes through, or a number > `enough`.
+
+        Each counts as often as it came and as it went; rows of other keys with the same hash count.
+        """
+        total = 0
+        for part in self._parts(self._state, keys):
+            total += len(part) if len(part) > enough else int(np.abs(part.diffs).sum())
+            if total > enough:
+                break
+        return total
+
+    def _parts(self, state: State, keys: Sequence[Key] | None) -> Iterator[Updates]:
+        if keys is None:
+            yield from (run.updates for run in state.runs)
+            yield from state.tail
+            return
+        for key in keys:
+            words = key_words(key, self._key_types)
+            if words is not None:
+                yield from self._probe(state, np.uint64(hash_words(words)))
+
     def scan(self, time: Timestamp) -> pa.RecordBatch:
         """Return all rows at `time`, each as often as it is there."""
         state = self._readable(time)
