@@ -14,7 +14,7 @@ from foreshore import blocking
 from foreshore.adapter.client import Completed
 from foreshore.adapter.definitions import plan_item, planned_table
 from foreshore.adapter.key_index import KeyIndex
-from foreshore.adapter.sequence.create import named_constraints
+from foreshore.adapter.sequence.create import named_constraints, refuse_reserved
 from foreshore.adapter.sequence.drop import describe
 from foreshore.adapter.sequence.reshape import above, reshape
 from foreshore.adapter.sequence.tables import (
@@ -49,6 +49,7 @@ async def alter_table(session: "Session", plan: AlterTable) -> Completed:
     id = plan.table
     table = change.state.item(id)
     old = session.planner.reader().planned[id]
+    refuse_reserved([n for n in plan.definition.desc.names if n not in old.desc.names])
     is_moved = list(plan.columns) != list(range(len(old.desc.names)))
     new = planned_table(plan.definition, () if is_moved else old.desc.stored or old.desc.names)
     time = coordinator.oracle.read_ts()

@@ -21,7 +21,7 @@ from foreshore import blocking
 from foreshore.adapter.definitions import plan_item, planned_table
 from foreshore.adapter.local import negated, repeated, split_diffs
 from foreshore.adapter.numbering import FUNCTIONS, numbered
-from foreshore.adapter.sequence.create import named_constraints, refuse_reserved, with_sequences
+from foreshore.adapter.sequence.create import named_constraints, with_sequences
 from foreshore.adapter.sequence.drop import describe, forget_dropped
 from foreshore.adapter.sequence.number_sequences import undefault
 from foreshore.adapter.sequence.tables import committed_rows
@@ -58,7 +58,6 @@ async def reshape(
     planned = session.planner.reader().planned
     old, definition = planned[table.id], plan.definition
     assert definition is not None
-    refuse_reserved(definition.desc.names)
     going = [
         (_parts(change.state, planned, table.id, at), _users(session, table, at))
         for at, _ in plan.dropped

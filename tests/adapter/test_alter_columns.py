@@ -129,6 +129,10 @@ REFUSED = [
         "ALTER TABLE t ADD COLUMN __diff int",
         'ERROR 42611: column name "__diff" is reserved',
     ),
+    (
+        "ALTER TABLE t RENAME COLUMN a TO __time",
+        'ERROR 42611: column name "__time" is reserved',
+    ),
 ]
 DROPPED = [
     ("SELECT * FROM t ORDER BY a", "1|3|7\n2|3|7\nSELECT 2"),
