@@ -18,6 +18,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, assert_never
 
 import msgspec
@@ -200,6 +201,21 @@ class ComputeController:
         logger.info("replica connected", extra={"replica": replica.link.name})
         self._compact_sinks()
         cluster.connected(replica, connection)
+        self._press(cluster)
+
+    def _press(self, cluster: Cluster) -> None:
+        """Hear the cluster's replicas only if none of its sinks is behind.
+
+        Appends wait for compaction, never for a replica, so that all sinks catch up by themselves.
+        """
+        behind = any(
+            writer.behind
+            for dataflow in self._dataflows.values()
+            if dataflow.cluster is cluster
+            for writer, _ in dataflow.writers.values()
+        )
+        for connection in cluster.connections:
+            connection.listen(on=not behind)
 
     def _lost(self, cluster: Cluster, replica: Replica) -> None:
         cluster.lost(replica)
@@ -242,7 +258,7 @@ class ComputeController:
                 case IndexExport():
                     self._uppers.add(export.id, description.as_of)
                 case SinkExport(shard=shard):
-                    writer = SinkWriter(shard, self._storage)
+                    writer = SinkWriter(shard, self._storage, partial(self._press, owner))
                     task = self._spawn(self._run_writer(writer))
                     dataflow.writers[shard] = writer, task
                 case SubscribeExport(id=id):
@@ -333,6 +349,7 @@ class ComputeController:
         dataflow.cluster.drop(id)
         for _, task in dataflow.writers.values():
             task.cancel()
+        self._press(dataflow.cluster)
         for shard in dataflow.description.imports:
             feeding = self._feeding.get(shard)
             if feeding is not None:

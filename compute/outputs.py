@@ -11,7 +11,8 @@ part at or beyond the upper reached so far is new; nothing may be missing in bet
 import asyncio
 import logging
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -96,15 +97,26 @@ class _Item:
 
 
 class SinkWriter:
-    """Writes one materialised view's shard, alone."""
+    """Writes one materialised view's shard, alone.
 
-    def __init__(self, id: GlobalId, storage: StorageController) -> None:
+    What waits for it is kept once, whichever replica has said it. Where that is much, as storage
+    holds appends back, the writer is `behind`, and `pressed` is called when it becomes so or is so
+    no more: it is on the caller to take no more from the replicas meanwhile.
+    """
+
+    def __init__(
+        self, id: GlobalId, storage: StorageController, pressed: Callable[[], None]
+    ) -> None:
         self.id = id
+        self.behind = False
         self.stopped = False  # after a fault: nothing will be written any more
         self.errors = ErrorLog()
         self._storage = storage
         self._found = storage.upper(id)
+        self._pressed = pressed
         self._items: list[_Item] = []
+        self._bytes = 0  # of what waits and of what is being written
+        self._upper = self._found  # all before has been taken
         self._wake = asyncio.Event()
 
     @property
@@ -114,22 +126,44 @@ class SinkWriter:
 
     def put(self, lower: Timestamp, upper: Timestamp, rows: pa.Table) -> None:
         """Take the updates in [lower, upper) from some replica."""
+        reached = max(self._upper, self._storage.upper(self.id))
+        if lower <= reached:  # else a gap, which is the end of the writing
+            fresh = new_part(lower, upper, rows, reached)
+            if fresh is None:
+                self.progress(upper)
+                return
+            rows = fresh
         self._take(_Item(lower, upper, rows))
 
     def progress(self, upper: Timestamp) -> None:
         """Hear that a replica has said all before `upper`."""
-        if self._items or upper > self._storage.upper(self.id):
+        if self._items:
+            last = self._items[-1]
+            if upper > last.upper:
+                self._items[-1] = replace(last, upper=upper)
+                self._upper = max(self._upper, upper)
+        elif upper > self._storage.upper(self.id):
             self._take(_Item(None, upper, None))
 
     def _take(self, item: _Item) -> None:
         if not self.stopped:
             self._items.append(item)
+            self._upper = max(self._upper, item.upper)
+            self._hold(item.updates.nbytes if item.updates is not None else 0)
             self._wake.set()
+
+    def _hold(self, more: int) -> None:
+        self._bytes += more
+        behind = self._bytes > MAX_PENDING_BYTES
+        if behind != self.behind:
+            self.behind = behind
+            self._pressed()
 
     def stop(self) -> None:
         """Take nothing any more."""
         self.stopped = True
         self._items = []
+        self._hold(-self._bytes)
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -138,8 +172,10 @@ class SinkWriter:
             await self._wake.wait()
             self._wake.clear()
             items, self._items = self._items, []
+            held = self._bytes
             if items:
                 await self._write(items, schema)
+                self._hold(-held)
 
     async def _write(self, items: list[_Item], schema: pa.Schema) -> None:
         upper = self._storage.upper(self.id)

@@ -242,6 +242,15 @@ class Connection(asyncio.Protocol, Generic[M]):
             logger.error("connection cut, the peer does not read")
             self.abort()
 
+    def listen(self, *, on: bool) -> None:
+        """Go on delivering what the peer sends; or leave it with the peer, but for what is here."""
+        transport = self._transport
+        if transport is not None and not self.closed and not transport.is_closing():
+            if on:
+                transport.resume_reading()
+            else:
+                transport.pause_reading()
+
     def close(self) -> None:
         """Close after what has been sent; nothing is delivered any more."""
         self.closed = True

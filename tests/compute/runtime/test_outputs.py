@@ -2,7 +2,9 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import cast
 
 import pyarrow as pa
 import pytest
@@ -11,9 +13,12 @@ from hypothesis import strategies as st
 
 from foreshore.compute import outputs
 from foreshore.compute.engine import ERRORS, output_schema
-from foreshore.compute.outputs import ErrorLog, Subscription, new_part
+from foreshore.compute.outputs import ErrorLog, SinkWriter, Subscription, new_part
 from foreshore.errors import DatabaseError, DataError, InternalError
+from foreshore.ids import GlobalId
+from foreshore.storage.controller import Appended, ShardWrite, StorageController
 from foreshore.types import INT4, ColumnType
+from foreshore.update import Timestamp
 from tests.compute.runtime.harness import id_
 
 SCHEMA = output_schema((ColumnType(INT4),))
@@ -108,3 +113,70 @@ def test_a_reader_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch)
         assert error.value.sqlstate == "53400"
 
     asyncio.run(scenario())
+
+
+class Storage:
+    """One shard, to which is appended when `gate` is open."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.reached = 0
+        self.written: list[int] = []
+
+    def upper(self, _: GlobalId) -> Timestamp:
+        return self.reached
+
+    def since(self, _: GlobalId) -> Timestamp:
+        return 0
+
+    def schema(self, _: GlobalId) -> pa.Schema:
+        return pa.schema(list(SCHEMA)[:-2])
+
+    def advance(self, _: Iterable[GlobalId], upper: Timestamp) -> None:
+        self.reached = max(self.reached, upper)
+
+    async def append(self, writes: Sequence[ShardWrite]) -> Appended:
+        await self.gate.wait()
+        (write,) = writes
+        assert write.lower == self.reached
+        self.written += times(write.updates)
+        self.reached = write.upper
+        return Appended()
+
+
+def test_what_waits_to_be_written_is_kept_once_and_has_a_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    window = updates(*range(10))
+    monkeypatch.setattr(outputs, "MAX_PENDING_BYTES", 8 * window.nbytes)
+
+    async def main() -> None:
+        storage = Storage()
+        pressed: list[bool] = []
+        writer = SinkWriter(
+            id_("u1"), cast(StorageController, storage), lambda: pressed.append(writer.behind)
+        )
+        running = asyncio.create_task(writer.run())
+        for n in range(8):
+            lower, upper = 10 * n, 10 * n + 10
+            for _ in range(2):  # replicas
+                writer.put(lower, upper, updates(*range(lower, upper)))
+                writer.progress(upper)
+            await asyncio.sleep(0)  # the first is being written by now
+        for upper in range(81, 1001):
+            writer.progress(upper)
+        assert len(writer._items) == 7
+        assert not pressed
+        writer.put(80, 90, updates(*range(80, 90)))
+        writer.put(1000, 1010, updates(*range(1000, 1010)))
+        assert pressed == [True]
+        storage.gate.set()
+        async with asyncio.timeout(10):
+            while storage.reached < 1010:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert storage.written == [*range(80), *range(1000, 1010)]
+        assert pressed == [True, False]
+        running.cancel()
+
+    asyncio.run(main())

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from foreshore.compute import outputs
 from foreshore.compute.peeks import PeekRequest
 from foreshore.compute.protocol import DataflowDescription, SinkExport, SubscribeExport
 from foreshore.errors import DatabaseError, InternalError, UndefinedObject
@@ -118,6 +119,46 @@ def test_a_view_that_cannot_be_written_fails_those_who_wait_for_it(
             said = await env.write({"u1": [((3, "c"), 1)]})
             await until(lambda: all(s["uppers"].get("u9", 0) > said for s in env.compute.status()))
             assert writer._items == []
+
+    run(scenario)
+
+
+def test_replicas_are_not_read_while_their_updates_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with environment(tmp_path) as env:
+            await two_replicas(env)
+            await env.create("u1")
+            await env.create("u9", schema=COUNT_SCHEMA)
+            counts = counts_of(*table("u1"))
+            first = await env.write({"u1": [((1, "a"), 1)]})
+            await env.maintain("c", "u8", counts, SinkExport(id_("u9")), as_of=first)
+            assert await env.shard_rows("u9", first) == Counter({("a", 1): 1})
+            append = env.storage.append
+            gate = asyncio.Event()
+
+            async def waiting(writes: Any) -> Any:
+                if writes[0].id == id_("u9"):
+                    await gate.wait()
+                return await append(writes)
+
+            monkeypatch.setattr(env.storage, "append", waiting)
+            monkeypatch.setattr(outputs, "MAX_PENDING_BYTES", 1000)
+
+            def are_read() -> list[bool]:
+                transports = [c._transport for c in env.compute._clusters["c"].connections]
+                return [t.is_reading() for t in transports if t is not None]
+
+            model = {"a": 1}
+            while any(are_read()):
+                for n in range(20):
+                    model[f"v{n}"] = model.get(f"v{n}", 0) + 1
+                last = await env.write({"u1": [((n, f"v{n}"), 1) for n in range(20)]})
+                await asyncio.sleep(0.02)
+            gate.set()
+            assert await env.shard_rows("u9", last) == Counter(model.items())
+            await until(lambda: all(are_read()))
 
     run(scenario)
 
