@@ -247,6 +247,7 @@ _ALL = (
     Variable("session_authorization", text, "foreshore", report=True, fixed=True),
     Variable("standard_conforming_strings", choice("on"), "on", report=True),
     Variable("statement_timeout", duration, "0", "Sets how long a statement may take."),
+    Variable("synchronize_seqscans", boolean, "on"),
     Variable(
         "synchronous_commit", choice("on", "off", "local", "remote_write", "remote_apply"), "on"
     ),

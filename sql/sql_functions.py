@@ -394,27 +394,27 @@ define(
     BOOL,
     "(SELECT v.visible FROM mz_internal.pg_relation_visibility v WHERE v.oid = $1)",
 )
-define(
-    "pg_type_is_visible",
-    "oid",
-    BOOL,
-    """(SELECT n.nspname = ANY (current_schemas(true)) FROM pg_catalog.pg_type t
-        JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace WHERE t.oid = $1)""",
-)
-define(
-    "pg_function_is_visible",
-    "oid",
-    BOOL,
-    """(SELECT n.nspname = ANY (current_schemas(true)) FROM pg_catalog.pg_proc p
-        JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE p.oid = $1)""",
-)
-define(
-    "pg_collation_is_visible",
-    "oid",
-    BOOL,
-    """(SELECT n.nspname = ANY (current_schemas(true)) FROM pg_catalog.pg_collation c
-        JOIN pg_catalog.pg_namespace n ON n.oid = c.collnamespace WHERE c.oid = $1)""",
-)
+for _name, _relation, _namespace in (
+    ("pg_type_is_visible", "pg_type", "typnamespace"),
+    ("pg_function_is_visible", "pg_proc", "pronamespace"),
+    ("pg_collation_is_visible", "pg_collation", "collnamespace"),
+    ("pg_operator_is_visible", "pg_operator", "oprnamespace"),
+    ("pg_opclass_is_visible", "pg_opclass", "opcnamespace"),
+    ("pg_opfamily_is_visible", "pg_opfamily", "opfnamespace"),
+    ("pg_conversion_is_visible", "pg_conversion", "connamespace"),
+    ("pg_statistics_obj_is_visible", "pg_statistic_ext", "stxnamespace"),
+    ("pg_ts_config_is_visible", "pg_ts_config", "cfgnamespace"),
+    ("pg_ts_dict_is_visible", "pg_ts_dict", "dictnamespace"),
+    ("pg_ts_parser_is_visible", "pg_ts_parser", "prsnamespace"),
+    ("pg_ts_template_is_visible", "pg_ts_template", "tmplnamespace"),
+):
+    define(
+        _name,
+        "oid",
+        BOOL,
+        f"""(SELECT n.nspname = ANY (current_schemas(true)) FROM pg_catalog.{_relation} r
+            JOIN pg_catalog.pg_namespace n ON n.oid = r.{_namespace} WHERE r.oid = $1)""",
+    )
 for _definition in privilege_functions():
     define(*_definition)
 define("pg_is_in_recovery", "", BOOL, "false")

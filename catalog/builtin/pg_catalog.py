@@ -16,7 +16,7 @@ PG_CLASS_OID, NAMESPACE_OID, DATABASE_OID, AUTHID_OID = 1259, 2615, 1262, 1260
 DEFAULT_COLLATION = 100
 C_COLLATION = 950
 HEAP_AM, BTREE_AM = 2, 403
-SUPERUSER_OID = 10
+SUPERUSER_OID = 10  # of the role that owns what the system has, and that nobody can be
 
 _IDENTITY = {"always": "a", "by default": "d", None: ""}
 _RELKIND = {"table": "r", "view": "v", "materialized view": "m", "index": "i", "sequence": "S"}
@@ -31,7 +31,7 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
         "pg_am": _am,
         "pg_attrdef": _attrdef,
         "pg_attribute": lambda world: _attribute(world, builtins()),
-        "pg_authid": lambda world: map(_role, world.state.all(Role)),
+        "pg_authid": _authid,
         "pg_class": lambda world: _class(world, builtins()),
         "pg_collation": _collation,
         "pg_constraint": _constraint,
@@ -356,6 +356,11 @@ def _database(world: World) -> Iterator[Row]:
         }
 
 
+def _authid(world: World) -> Iterator[Row]:
+    yield {**_role(Role("", SUPERUSER_OID, "mz_system")), "rolcanlogin": False}
+    yield from map(_role, world.state.all(Role))
+
+
 def _role(role: Role) -> Row:
     return {
         "oid": role.oid,
@@ -511,8 +516,7 @@ def _type(world: World) -> Iterator[Row]:
 
 
 def _roles(world: World) -> Iterator[Row]:
-    for role in world.state.all(Role):
-        row = dict(_role(role))
+    for row in _authid(world):
         yield {**row, "rolpassword": "********"}
 
 
