@@ -21,6 +21,13 @@ from sqlglot.dialects.postgres import Postgres
 from sqlglot.tokens import Token, TokenType
 
 from foreshore.sql.grammar.query import Parser as Grammar
+from foreshore.sql.string_constants import (
+    CONTINUED,
+    decode_escapes,
+    escaped_pieces,
+    goes_on,
+    on_one_line,
+)
 
 
 class Foreshore(Postgres):
@@ -66,13 +73,41 @@ class DollarQuoting(Foreshore):
 
 FORESHORE = Foreshore()
 _DOLLAR_QUOTING = DollarQuoting()
+_CONTINUED = (TokenType.STRING, TokenType.NATIONAL_STRING, TokenType.UNICODE_STRING)
 _DOLLAR_QUOTE = re.compile(r"\$(?:[A-Za-z_]\w*)?\$")
 
 
 def tokenize(text: str) -> list[Token]:
     """Return sqlglot's tokens of `text`; raises sqlglot's TokenError."""
     dialect = _DOLLAR_QUOTING if _DOLLAR_QUOTE.search(text) else FORESHORE
-    return dialect.tokenize(text)
+    if CONTINUED.search(text) is None:
+        return dialect.tokenize(text)
+    return _joined(text, dialect.tokenize(on_one_line(text)))
+
+
+def _joined(text: str, found: list[Token]) -> list[Token]:
+    """Return the tokens with string constants that go on on other lines as one each."""
+    joined: list[Token] = []
+    for token in found:
+        last = joined[-1] if joined else None
+        if token.token_type == TokenType.BYTE_STRING:
+            pieces = escaped_pieces(text, token.start)
+            if pieces is not None and len(pieces) > 1:
+                value = decode_escapes(pieces, token.start)
+                token = Token(
+                    token.token_type, value, token.line, token.col, token.start, token.end
+                )
+        elif (
+            last is not None
+            and token.token_type == TokenType.STRING
+            and last.token_type in _CONTINUED
+            and goes_on(text, last.end + 1, token.start)
+        ):
+            value = last.text + token.text
+            joined[-1] = Token(last.token_type, value, last.line, last.col, last.start, token.end)
+            continue
+        joined.append(token)
+    return joined
 
 
 def new_parser() -> Grammar:

@@ -13,7 +13,7 @@ from foreshore.errors import FeatureNotSupported, SyntaxError_
 from foreshore.sql import ast
 from foreshore.sql.grammar import nodes
 from foreshore.sql.keywords import NOT_COLUMN
-from foreshore.sql.string_constants import decode_escapes, decode_unicode, escaped_body
+from foreshore.sql.string_constants import decode_escapes, decode_unicode, escaped_pieces
 
 _TOKEN = re.compile(r"""\w+|"[^"]*"|'[^']*'|\S""")
 _SPECIAL = frozenset(("coalesce", "nullif", "greatest", "least"))
@@ -113,8 +113,8 @@ class Converter:
 
     def _bytestring(self, node: exp.Expr) -> ast.Expression:
         at = self.at(node)
-        body = escaped_body(self.text, at)
-        return self._string(node) if body is None else ast.String(decode_escapes(body, at), at)
+        pieces = escaped_pieces(self.text, at)
+        return self._string(node) if pieces is None else ast.String(decode_escapes(pieces, at), at)
 
     def _unicodestring(self, node: exp.Expr) -> ast.Expression:
         at, escape = self.at(node), node.args.get("escape")

@@ -3,14 +3,26 @@ r"""String constants with escapes: from what is written between the quotes to th
     E'a\tb\u00e9'                 letters, bytes by number, characters by code point
     U&'a\00e9', UESCAPE '!'        characters by code point
 
-A character beyond the first 65,536 may be written as a pair of UTF-16 surrogates.
+A character beyond the first 65,536 may be written as a pair of UTF-16 surrogates. A constant goes
+on where only white space with a line's end, and comments, lie between one quote and the next.
 """
 
 import re
 
 from foreshore.errors import DataError, SyntaxError_
 
-_ESCAPED = re.compile(r"[eE]'((?:[^'\\]|\\.|'')*)'", re.DOTALL)
+_GAP = r"(?:[ \t\f\v]|--[^\n\r]*)*[\n\r](?:[ \t\f\v\n\r]|--[^\n\r]*[\n\r])*"
+CONTINUED = re.compile(rf"'{_GAP}'")
+_BETWEEN = re.compile(_GAP)
+_PIECE = r"'((?:[^'\\]|\\.|'')*)'"
+_ESCAPED = re.compile(rf"[eE]{_PIECE}(?:{_GAP}{_PIECE})*", re.DOTALL)
+_PIECES = re.compile(rf"{_PIECE}(?:{_GAP}(?='))?", re.DOTALL)
+# What a quote may stand in, and constants with escapes.
+_QUOTING = re.compile(
+    rf"""--[^\n\r]*|/\*.*?\*/|"[^"]*"|(?<![\w$])(?P<escaped>{_ESCAPED.pattern})|'[^']*'"""
+    r"""|\$(?P<tag>(?:[A-Za-z_]\w*)?)\$.*?\$(?P=tag)\$""",
+    re.DOTALL,
+)
 _CODE = rb"\\(?:u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8})"
 _ESCAPE = re.compile(
     rb"((?:" + _CODE + rb")+)|\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))|''", re.DOTALL
@@ -18,13 +30,31 @@ _ESCAPE = re.compile(
 _LETTERS = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t"}
 
 
-def escaped_body(text: str, at: int) -> str | None:
+def escaped_pieces(text: str, at: int) -> list[str] | None:
     """Return what is between the quotes of the E'...' that stands at `at`; None if none does."""
     found = _ESCAPED.match(text, at)
-    return None if found is None else found[1]
+    return None if found is None else [m[1] for m in _PIECES.finditer(text, at + 1, found.end())]
 
 
-def decode_escapes(body: str, at: int) -> str:
+def on_one_line(text: str) -> str:
+    """Return a text of the same length in which no E'...' ends before it goes on."""
+
+    def one(match: re.Match[str]) -> str:
+        if match["escaped"] is None:
+            return match[0]
+        pieces = _PIECES.finditer(text, match.start() + 1, match.end())
+        inside = "".join(piece[1] + " " * (len(piece[0]) - len(piece[1])) for piece in pieces)
+        return f"{match[0][0]}'{inside[: len(match[0]) - 3]}'"
+
+    return _QUOTING.sub(one, text)
+
+
+def goes_on(text: str, end: int, start: int) -> bool:
+    """Whether a constant that ends before `end` goes on with the quote at `start`."""
+    return text[start] == "'" and _BETWEEN.fullmatch(text, end, start) is not None
+
+
+def decode_escapes(pieces: list[str], at: int) -> str:
     """Return what is written in E'...': bytes and characters by number, which must be UTF-8."""
 
     def one(match: re.Match[bytes]) -> bytes:
@@ -44,7 +74,7 @@ def decode_escapes(body: str, at: int) -> str:
             )
         return _LETTERS.get(plain, plain) if plain else b"'"
 
-    data = _ESCAPE.sub(one, body.encode())
+    data = b"".join(_ESCAPE.sub(one, piece.encode()) for piece in pieces)
     if 0 in data:
         raise DataError('invalid byte sequence for encoding "UTF8": 0x00', sqlstate="22021")
     try:

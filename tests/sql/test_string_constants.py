@@ -1,0 +1,55 @@
+"""String constants that go on on the next line are one, as PostgreSQL's lexer reads them."""
+
+import pytest
+
+from foreshore.errors import SyntaxError_
+from foreshore.sql import ast
+from foreshore.sql.lexer import STRING, tokenize
+from foreshore.sql.parse import parse
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("'a'\n'b'", "ab"),
+        ("'a' -- c\n  -- d\n 'b'\r\n'c'", "abc"),
+        ("E'a\\t'\n'b\\n'", "a\tb\n"),
+        ("e'a\\'' -- c\n 'b\\'''c'", "a'b''c"),
+        ("E'\\x4'\n'1'", "\x041"),  # an escape ends with its line
+        ("E'\\xc3'\n'\\xa9'", "é"),  # but bytes are put together
+        ("U&'a\\00e9'\n'\\0062'", "aéb"),
+        ("U&'a!00e9'\n'!0062' UESCAPE '!'", "aéb"),
+        ("'E' || E'a'\n'b'", None),
+    ],
+)
+def test_a_constant_goes_on_on_the_next_line(text: str, value: str | None) -> None:
+    (statement,) = parse(f"SELECT {text}, 7")
+    assert isinstance(statement.ast, ast.SelectStatement)
+    body = statement.ast.query.body
+    assert isinstance(body, ast.Select)
+    first, second = (target.expr for target in body.targets)
+    assert isinstance(second, ast.Number)
+    assert second.at == len(f"SELECT {text}, ")
+    if value is not None:
+        assert isinstance(first, ast.String)
+        assert first.value == value
+
+
+def test_a_statement_of_ours_reads_it_as_well() -> None:
+    tokens, _ = tokenize("COMMENT ON TABLE t IS E'a\\t'\n'b\\n'")
+    assert [token.value for token in tokens if token.kind == STRING] == ["a\tb\n"]
+
+
+@pytest.mark.parametrize("text", ["'a'\nE'b'", "E'a' 'b'", "E'a'\n/* c */'b'"])
+def test_it_does_not_go_on_otherwise(text: str) -> None:
+    with pytest.raises(SyntaxError_):
+        parse(f"SELECT {text}")
+
+
+def test_what_only_looks_like_it_is_left_alone() -> None:
+    text = "SELECT 1 /* E'a'\n'b' */, \"e'a'\n'b'\", $$E'a'\n'b'$$, date'2020-01-01'"
+    tokens, _ = tokenize(text)
+    assert [token.value for token in tokens if token.kind == STRING] == [
+        "E'a'\n'b'",
+        "2020-01-01",
+    ]
