@@ -37,7 +37,7 @@ from foreshore.expr.ir import (
     columns_of,
     type_of,
 )
-from foreshore.expr.split import Test, can_fail, columns_used, is_not_null, shift
+from foreshore.expr.split import NEVER_TRUE, Test, can_fail, columns_used, is_not_null, shift
 from foreshore.sql.optimize import build
 from foreshore.sql.optimize.scalars import MOST_NODES, conjuncts, put_in, remap, size_of
 from foreshore.types import BOOL
@@ -146,6 +146,9 @@ class _Pushdown:
             definitions.append(put_in(scalar, definitions) if sound[-1] else scalar)
         below: list[Scalar] = []
         above: list[Scalar] = []
+        if _has_no_row(input):
+            # It stands for its errors. What a value beside it would be takes none of them away.
+            predicates = [p for p in predicates if max(columns_used(p), default=-1) < width]
         for predicate in predicates:
             moved = predicate
             if all(sound[i] for i in columns_used(predicate)):
@@ -243,6 +246,15 @@ class _Pushdown:
             return relation
         joined = build.join(join.inputs, classes, join.null_safe, self.fallible)
         return build.filter_(joined, rest, self.fallible)
+
+
+def _has_no_row(relation: Relation) -> bool:
+    """Whether `relation` is rows of which each fails or is dropped (`single_row_check`)."""
+    while isinstance(relation, Project):
+        relation = relation.input
+    return isinstance(relation, Filter) and any(
+        isinstance(p, Call) and p.function in NEVER_TRUE for p in relation.predicates
+    )
 
 
 def _pads(relation: Relation, column: int) -> bool:
