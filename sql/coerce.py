@@ -14,6 +14,7 @@ from foreshore.expr.functions.registry import (
     numeric_of_text,
     resolve_cast,
     select_common_type,
+    without_modifiers,
 )
 from foreshore.expr.ir import Call, Environment, Literal, Parameter, Scalar, type_of
 from foreshore.sql.planning import Planning, located
@@ -156,11 +157,16 @@ def _moment(planning: Planning, word: str, target: SqlType, at: int) -> Scalar:
     return result
 
 
-def common_type(types: Sequence[SqlType], what: str, ats: Sequence[int]) -> SqlType:
-    """Return the type that the types come to; raises DatatypeMismatch."""
+def common_type(scalars: Sequence[Scalar], what: str, ats: Sequence[int]) -> SqlType:
+    """Return the type that the scalars come to; raises DatatypeMismatch.
+
+    What is of unknown type takes the others', but neither their length nor their scale: `'1.555'`
+    stays what it is beside a numeric(5,2). NULL has room in any.
+    """
+    types = [type_of(scalar) for scalar in scalars]
     common = select_common_type(types)
     if common is not None:
-        return common
+        return select_common_type([_room_for(s, common) for s in scalars]) or common
     known = [(t, at) for t, at in zip(types, ats, strict=True) if t != UNKNOWN]
     for i in range(2, len(known) + 1):
         if select_common_type([t for t, _ in known[:i]]) is None:
@@ -171,6 +177,18 @@ def common_type(types: Sequence[SqlType], what: str, ats: Sequence[int]) -> SqlT
                 position=known[i - 1][1] + 1,
             )
     raise AssertionError(types)
+
+
+def _room_for(scalar: Scalar, common: SqlType) -> SqlType:
+    """Return the scalar's type, or if that is unknown the one of the kind of `common` it needs."""
+    if not is_unknown(scalar):
+        return type_of(scalar)
+    if isinstance(scalar, Literal):
+        if scalar.value is None:
+            return UNKNOWN
+        if common.name == "numeric":
+            return numeric_of_text(scalar.value)
+    return without_modifiers(common)
 
 
 def to_common(planning: Planning, scalar: Scalar, common: SqlType, what: str, at: int) -> Scalar:

@@ -423,7 +423,7 @@ class ExpressionBinder:
             otherwise, otherwise_at = self.bind(expr.otherwise), at_of(expr.otherwise)
         ats = [otherwise_at, *(at_of(result) for _, result in expr.branches)]
         scalars = [otherwise, *results]
-        common = common_type([type_of(s) for s in scalars], "CASE", ats)
+        common = common_type(scalars, "CASE", ats)
         first, *rest = (
             to_common(self.planning, scalar, common, "CASE", at)
             for scalar, at in zip(scalars, ats, strict=True)
@@ -435,7 +435,7 @@ class ExpressionBinder:
         ats = [at_of(arg) for arg in expr.args]
         if expr.kind == "nullif":
             return self.call("nullif", args, expr.at, ats)
-        common = common_type([type_of(arg) for arg in args], expr.kind.upper(), ats)
+        common = common_type(args, expr.kind.upper(), ats)
         scalars = tuple(
             to_common(self.planning, arg, common, expr.kind.upper(), at)
             for arg, at in zip(args, ats, strict=True)
@@ -468,7 +468,7 @@ class ExpressionBinder:
         items = [self.bind(item) for item in expr.items]
         ats = [at_of(item) for item in expr.items]
         if element is None:
-            common = common_type([type_of(item) for item in items], "ARRAY", ats)
+            common = common_type(items, "ARRAY", ats)
             if common.element is not None:
                 raise FeatureNotSupported(
                     "multidimensional arrays are not supported", position=expr.at + 1

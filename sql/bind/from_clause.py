@@ -508,7 +508,7 @@ def _using(
             Column(i, a.type, a.nullable),
             Column(width + j, b.type, b.nullable),
         )
-        common = common_type([a.type, b.type], "JOIN/USING", (at, at))
+        common = common_type(sides, "JOIN/USING", (at, at))
         sides = tuple(to_common(planning, side, common, "JOIN/USING", at) for side in sides)
         chosen = sides[1] if kind == "right" else sides[0]
         if kind == "full":

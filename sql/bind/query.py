@@ -187,7 +187,7 @@ def bind_values(
         if wanted is not None and i < len(wanted) and all(is_unknown(row[i]) for row in rows):
             common = wanted[i]
         else:
-            common = common_type([type_of(row[i]) for row in rows], "VALUES", ats)
+            common = common_type([row[i] for row in rows], "VALUES", ats)
         for bound, at in zip(rows, ats, strict=True):
             bound[i] = to_common(planning, bound[i], common, "VALUES", at)
     return rows_relation(rows), tuple(f"column{i + 1}" for i in range(width))
@@ -252,9 +252,8 @@ def _set_operation(planning: Planning, operation: ast.SetOperation, parent: Scop
             )
     outputs = [list(branch.outputs) for branch in branches]
     for i in range(width):
-        types = [type_of(each[i]) for each in outputs]
         ats = [branch.ats[i] for branch in branches]
-        common = common_type(types, what, ats)
+        common = common_type([each[i] for each in outputs], what, ats)
         for each, at in zip(outputs, ats, strict=True):
             each[i] = to_common(planning, each[i], common, what, at)
     inputs = [

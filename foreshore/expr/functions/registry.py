@@ -28,7 +28,7 @@ from foreshore.expr.functions.function import (
     Signature,
     numeric_of_text,
 )
-from foreshore.expr.functions.resolve import select_common_type
+from foreshore.expr.functions.resolve import select_common_type, without_modifiers
 from foreshore.expr.functions.tables import ResolvedTable, resolve_table
 from foreshore.expr.ir import Call, Scalar, type_of
 from foreshore.types import TYPES, SqlType, category_of
@@ -174,4 +174,5 @@ __all__ = [
     "scalar_function",
     "select_common_type",
     "signature",
+    "without_modifiers",
 ]

@@ -68,7 +68,7 @@ def select_common_type(types: Sequence[SqlType]) -> SqlType | None:
         return common_numeric(known)
     if chosen.element is not None and chosen.element.name == "numeric":
         return array_of(common_numeric([t.element for t in same if t.element is not None]))
-    return chosen if all(t == chosen for t in known) else _without_modifiers(chosen)
+    return chosen if all(t == chosen for t in known) else without_modifiers(chosen)
 
 
 def common_numeric(types: Sequence[SqlType]) -> SqlType:
@@ -79,9 +79,10 @@ def common_numeric(types: Sequence[SqlType]) -> SqlType:
     return numeric_of_scale(max(t.scale or 0 for t in numerics), trim=any(t.trim for t in numerics))
 
 
-def _without_modifiers(type: SqlType) -> SqlType:
+def without_modifiers(type: SqlType) -> SqlType:
+    """Return `type` with no length, precision or scale declared."""
     if type.element is not None:
-        return array_of(_without_modifiers(type.element))
+        return array_of(without_modifiers(type.element))
     return NUMERIC if type.name == "numeric" else SqlType(type.name)
 
 
