@@ -34,7 +34,7 @@ _INTERVAL_FIELD = re.compile(
     \s*(?:
         (?P<sign>[+-])?\s*(?:
             (?P<time>\d+:\d+(?::\d+)?(?:\.\d*)?)
-          | (?P<years>\d+)-(?P<months>\d+)(?![\d.])
+          | (?P<years>\d+)-(?P<months>\d+)(?![\d.-])
           | (?P<number>\d+(?:\.\d*)?|\.\d+)(?:[eE](?P<exponent>[+-]?\d+))?
         )
       | (?P<word>[a-zA-Z]+)
