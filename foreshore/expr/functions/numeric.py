@@ -148,13 +148,14 @@ def _with_errors(values: pa.Array, errors: pa.Array) -> Outcome:
     return pc.if_else(errors.is_null(), values, pa.scalar(None, values.type)), errors
 
 
-_POWERS = np.array([10**i for i in range(19)], dtype=np.int64)
+_POWERS = np.array([10**i for i in range(19)], dtype=np.uint64)
 
 
 def _digit_counts(values: Ints) -> Any:
     absolute = np.abs(values)
     if values.dtype != object:
-        return np.searchsorted(_POWERS, absolute, side="right")
+        # As unsigned numbers, where the least has its absolute value too.
+        return np.searchsorted(_POWERS, absolute.view(np.uint64), side="right")
     return np.array([len(str(v)) if v else 0 for v in absolute], dtype=np.int64)
 
 
@@ -290,7 +291,7 @@ def cut_at(
 def _whole(compute: Callable[[Ints, int], Ints]) -> Kernel:
     def kernel(types: Signature, a: pa.Array) -> Outcome:
         scale, values = scale_of(types.args[0]), unscaled(a)
-        return pack(values if not scale else compute(wide(values), 10**scale), valid_of(a), 0)
+        return pack(compute(wide(values), 10**scale), valid_of(a), 0)
 
     return kernel
 
