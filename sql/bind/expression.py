@@ -497,7 +497,7 @@ class ExpressionBinder:
                 raise DatatypeMismatch(
                     "jsonb subscript does not support slices", position=expr.at + 1
                 )
-            return self.call("->", (value, self.bind(expr.lower)), expr.at)
+            return self._jsonb_subscript(value, expr.lower, expr.at)
         if expr.slice:
             bounds = [self._index(bound) for bound in (expr.lower, expr.upper)]
             if bounds[0] is None:
@@ -507,6 +507,19 @@ class ExpressionBinder:
         index = self._index(expr.lower)
         assert index is not None
         return self.call("array_subscript", (value, index), expr.at)
+
+    def _jsonb_subscript(self, value: Scalar, expr: ast.Expression, at: int) -> Scalar:
+        """Return `value[expr]`: what is at that path of one step, also of an array by its text."""
+        scalar = self.bind(expr)
+        for target in (TEXT,) if is_unknown(scalar) else (INT4, TEXT):
+            step = coerce(self.planning, scalar, target, "implicit", at_of(expr))
+            if step is not None:
+                step = coerce(self.planning, step, TEXT, "assignment", at_of(expr))
+                assert step is not None
+                return self.call("#>", (value, make_array((step,), TEXT)), at)
+        raise DatatypeMismatch(
+            f"subscript type {type_of(scalar)} is not supported", position=at_of(expr) + 1
+        )
 
     def _index(self, expr: ast.Expression | None) -> Scalar | None:
         if expr is None:
