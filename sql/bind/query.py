@@ -41,6 +41,7 @@ from foreshore.sql.bind.from_clause import UNIT
 from foreshore.sql.bind.select import SelectBinder
 from foreshore.sql.bind.with_clause import bind_common_table
 from foreshore.sql.coerce import coerce, common_type, is_unknown, to_common, to_known
+from foreshore.sql.lower_outer import has_subquery
 from foreshore.sql.planning import Planning
 from foreshore.sql.rewrite import uses_row
 from foreshore.sql.scope import Scope, Slot, Table
@@ -76,6 +77,10 @@ def _limit(planning: Planning, query: ast.Query, bound: BoundQuery, parent: Scop
         if uses_row(scalar, 0):
             raise InvalidColumnReference(
                 f"argument of {what} must not contain variables", position=at_of(expr) + 1
+            )
+        if has_subquery(scalar):
+            raise FeatureNotSupported(
+                f"subqueries in {what} are not supported", position=at_of(expr) + 1
             )
         result = coerce(planning, scalar, INT8, "assignment", at_of(expr))
         if result is None:
