@@ -34,11 +34,16 @@ from foreshore.expr.datum import from_array
 from foreshore.storage.blob import FileBlob
 from foreshore.storage.consensus import Committed, Consensus, MemoryConsensus, Mismatch, Versioned
 from foreshore.storage.controller import StorageConfig, StorageController
+from foreshore.storage.fault import Determinate, Indeterminate
 from tests.simulation.loop import Crash, SimulatedLoop
 from tests.storage.faulty import Faults, FaultyBlob, FaultyConsensus, Rates
 
 SECRET = "the simulation's own secret"
 START_MS = 1_357_000_000_000
+
+
+class NotStarted(Exception):
+    """A service failed while the environment started, which is given up, to be tried again."""
 
 
 class SlowConsensus:
@@ -167,6 +172,8 @@ class World:
             self.crashes += 1
             self._lose_what_was_not_synced()
             return False
+        except NotStarted:
+            return False
         finally:
             failpoint.arm(None)
             self.now = loop.time() + 0.1
@@ -198,7 +205,13 @@ class World:
     # --- its parts -----------------------------------------------------------------------------
 
     async def open(self, *, faults: float) -> Environment:
-        """Open the environment over services that fail at the rate `faults`."""
+        """Open the environment over services that fail at the rate `faults`; raises NotStarted."""
+        try:
+            return await self._open(faults)
+        except (Determinate, Indeterminate) as error:
+            raise NotStarted from error
+
+    async def _open(self, faults: float) -> Environment:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimulatedLoop)
         self.clock = _Clock(loop, self.choose)
