@@ -92,6 +92,19 @@ class Wire(asyncio.Transport):
         self.protocol: asyncio.Protocol
         self._arrives = 0.0
         self._over = False
+        self._reading = True
+        self._unread: list[bytes] = []
+
+    def is_closing(self) -> bool:
+        return self._over
+
+    def pause_reading(self) -> None:
+        self._reading = False
+
+    def resume_reading(self) -> None:
+        self._reading = True
+        if self._unread:
+            self._loop.call_soon(self._read)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if not self._over:
@@ -119,8 +132,12 @@ class Wire(asyncio.Transport):
         self._loop.call_at(self._arrives, what, *args)
 
     def _received(self, data: bytes) -> None:
-        if not self._over:
-            self.protocol.data_received(data)
+        self._unread.append(data)
+        self._read()
+
+    def _read(self) -> None:
+        while self._unread and self._reading and not self._over:
+            self.protocol.data_received(self._unread.pop(0))
 
     def _lost(self) -> None:
         if not self._over:
