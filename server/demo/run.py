@@ -37,13 +37,7 @@ def run_demo(
     lifeline.
     """
     command = [sys.executable, "-m", "foreshore.server.main", "serve", "--lifeline", *serve_args]
-    server = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,  # an interrupt from the terminal is for us alone
-    )
+    server: subprocess.Popen[str] | None = None
     asked_to_end = False
 
     def end(*_: object) -> None:
@@ -54,6 +48,13 @@ def run_demo(
     signal.signal(signal.SIGINT, end)
     signal.signal(signal.SIGTERM, end)
     try:
+        server = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # an interrupt from the terminal is for us alone
+        )
         url = _wait_until_ready(server)
         with psycopg.connect(url, autocommit=True) as connection:
             history = History()
@@ -70,13 +71,14 @@ def run_demo(
             raise
         return 0
     except psycopg.OperationalError:
-        if not _ends(server):
+        if server is None or not _ends(server):
             raise
         say("the server has ended; what was committed is there when it runs again")
         return server.returncode
     finally:
-        server.terminate()
-        server.wait()
+        if server is not None:  # else its lifeline ends with us
+            server.terminate()
+            server.wait()
 
 
 def _wait_until_ready(server: "subprocess.Popen[str]") -> str:
