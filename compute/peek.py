@@ -19,7 +19,7 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore.compute.arrange.arrangement import Arrangement
+from foreshore.compute.arrange.arrangement import Arrangement, TooManyRows
 from foreshore.compute.engine import Cancellation, Engine, Input
 from foreshore.compute.finish import MAX_RESULT_BYTES, expanded, finish
 from foreshore.compute.inputs import Contents, with_times
@@ -54,22 +54,19 @@ class LocalIndex:
             raise DataError.parse(pc.min(texts).as_py())
 
 
-def is_small(peek: Peek, index: LocalIndex) -> bool:
-    """Whether answering takes so little that it may be done on the loop."""
-    if peek.keys is None:
-        return index.rows.cost(None, FEW_ROWS) <= FEW_ROWS
-    if len(peek.keys) > FEW_KEYS:
-        return False
-    return index.rows.cost(list(map(_datums, peek.keys)), FEW_ROWS) <= FEW_ROWS
+def answer_from_index(peek: Peek, index: LocalIndex, *, small: bool = False) -> pa.Table:
+    """Return the answer of a peek that names an index; raises DatabaseError.
 
-
-def answer_from_index(peek: Peek, index: LocalIndex) -> pa.Table:
-    """Return the answer of a peek that names an index; raises DatabaseError."""
+    With `small`, raises TooManyRows unless it takes so little that it may be done on the loop.
+    """
     index.check(peek.as_of)
+    most = FEW_ROWS if small else None
     if peek.keys is None:
-        rows = index.rows.scan(peek.as_of)
+        rows = index.rows.scan(peek.as_of, most)
     else:
-        rows = index.rows.look_up(list(map(_datums, peek.keys)), peek.as_of)
+        if small and len(peek.keys) > FEW_KEYS:
+            raise TooManyRows
+        rows = index.rows.look_up(list(map(_datums, peek.keys)), peek.as_of, most)
     if not isinstance(peek.relation, Get):
         plan, errors = _split(peek.relation)
         if errors is not None:

@@ -29,6 +29,7 @@ import pyarrow as pa
 import uvloop
 
 from foreshore import blocking
+from foreshore.compute.arrange.arrangement import TooManyRows
 from foreshore.compute.dataflow import Running, Sent
 from foreshore.compute.engine import Cancellation, Engine
 from foreshore.compute.inputs import arrived
@@ -38,7 +39,6 @@ from foreshore.compute.peek import (
     answer_by_engine,
     answer_from_index,
     failure_of,
-    is_small,
 )
 from foreshore.compute.protocol import (
     AllowCompaction,
@@ -579,12 +579,15 @@ class Replica:
                 self._refuse(number, Failure("57P03", f"the engine is not up: {self._failure}"))
             return
         del self._waiting[number]
-        if peek.index is not None and is_small(peek, indexes[peek.index]):
+        if peek.index is not None:
             try:
-                self._answered(number, answer_from_index(peek, indexes[peek.index]))
+                self._answered(number, answer_from_index(peek, indexes[peek.index], small=True))
+                return
+            except TooManyRows:
+                pass  # not on the loop
             except Exception as error:
                 self._refused(number, error)
-            return
+                return
         task = self._evaluate(peek, tables, indexes)
         self._spawn(asyncio.get_running_loop().create_task(task))
 

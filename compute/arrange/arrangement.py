@@ -54,6 +54,10 @@ class State:
     upper: Timestamp
 
 
+class TooManyRows(Exception):
+    """A read would go through more rows than it may."""
+
+
 class Arrangement:
     """The arrangement of collection `name` by a key.
 
@@ -192,46 +196,39 @@ class Arrangement:
 
     # --- readers
 
-    def look_up(self, keys: Sequence[Key], time: Timestamp) -> pa.RecordBatch:
-        """Return the rows at `time` whose key is one of `keys`, each as often as it is there."""
+    def look_up(
+        self, keys: Sequence[Key], time: Timestamp, most: int | None = None
+    ) -> pa.RecordBatch:
+        """Return the rows at `time` whose key is one of `keys`, each as often as it is there.
+
+        Raises TooManyRows if that goes through more than `most` rows, each counted as often as it
+        came and as it went; rows of other keys with the same hash count.
+        """
         state = self._readable(time)
         parts: list[Updates] = []
         done: set[tuple[int, ...]] = set()
+        left = most
         for key in keys:
             words = key_words(key, self._key_types)
             if words is None or words in done:
                 continue
             done.add(words)
             found = self._probe(state, np.uint64(hash_words(words)))
+            if left is not None:
+                left -= _cost(found, left)
             parts += (u for part in found if len(u := self._with_key(part, key)))
         return self._contents(parts, time)
 
-    def cost(self, keys: Sequence[Key] | None, enough: int) -> int:
-        """Return how many rows reading `keys` (None: all) goes through, or a number > `enough`.
+    def scan(self, time: Timestamp, most: int | None = None) -> pa.RecordBatch:
+        """Return all rows at `time`, each as often as it is there.
 
-        Each counts as often as it came and as it went; rows of other keys with the same hash count.
+        Raises TooManyRows as `look_up` does.
         """
-        total = 0
-        for part in self._parts(self._state, keys):
-            total += len(part) if len(part) > enough else int(np.abs(part.diffs).sum())
-            if total > enough:
-                break
-        return total
-
-    def _parts(self, state: State, keys: Sequence[Key] | None) -> Iterator[Updates]:
-        if keys is None:
-            yield from (run.updates for run in state.runs)
-            yield from state.tail
-            return
-        for key in keys:
-            words = key_words(key, self._key_types)
-            if words is not None:
-                yield from self._probe(state, np.uint64(hash_words(words)))
-
-    def scan(self, time: Timestamp) -> pa.RecordBatch:
-        """Return all rows at `time`, each as often as it is there."""
         state = self._readable(time)
-        return self._contents([*(run.updates for run in state.runs), *state.tail], time)
+        parts = [*(run.updates for run in state.runs), *state.tail]
+        if most is not None:
+            _cost(parts, most)
+        return self._contents(parts, time)
 
     def under(self, hash: int) -> list[Updates]:
         """Return the updates at all times whose key has this hash; the keys may differ."""
@@ -401,6 +398,17 @@ class Arrangement:
 _DIRECT = frozenset(
     ["int2", "int4", "int8", "oid", "text", "varchar", "bpchar", "name", "mz_timestamp"]
 )
+
+
+def _cost(parts: Sequence[Updates], most: int) -> int:
+    """Return how many rows come and go in `parts`; raises TooManyRows if more than `most`."""
+    total = 0
+    for part in parts:
+        rows = len(part)
+        total += rows if rows > most else int(np.abs(part.diffs).sum())
+        if total > most:
+            raise TooManyRows
+    return total
 
 
 def _pick(parts: Sequence[Updates], hits: Any) -> list[Updates]:

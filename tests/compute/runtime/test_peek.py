@@ -3,10 +3,11 @@
 import pyarrow as pa
 import pytest
 
+from foreshore.compute.arrange.arrangement import TooManyRows
 from foreshore.compute.dataflow import arrange
 from foreshore.compute.engine import ERRORS, rows_schema
 from foreshore.compute.inputs import with_times
-from foreshore.compute.peek import FEW_KEYS, FEW_ROWS, LocalIndex, is_small
+from foreshore.compute.peek import FEW_KEYS, FEW_ROWS, LocalIndex, answer_from_index
 from foreshore.compute.protocol import Peek
 from foreshore.expr.ir import Column, Literal
 from foreshore.types import INT4
@@ -22,6 +23,17 @@ def index_of(keys: list[int]) -> LocalIndex:
     columns = [pa.array(keys, pa.int32()), pa.array(["v"] * len(keys))]
     rows.insert(with_times(pa.table(columns, schema=KV_SCHEMA), 0), 1)
     return LocalIndex(rows, errors)
+
+
+def is_small(peek: Peek, index: LocalIndex) -> bool:
+    """Whether the peek is answered on the loop, and then as it would be elsewhere."""
+    whole = answer_from_index(peek, index)
+    try:
+        answer = answer_from_index(peek, index, small=True)
+    except TooManyRows:
+        return False
+    assert answer.equals(whole)
+    return True
 
 
 @pytest.mark.parametrize("in_tail", [False, True])
