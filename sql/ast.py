@@ -4,6 +4,7 @@ One class for each production of PostgreSQL's grammar that binding tells apart. 
 in the text of the token that PostgreSQL would point to in an error.
 """
 
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 from typing import Literal as OneOf
 
@@ -12,6 +13,17 @@ import msgspec
 
 class Syntax(msgspec.Struct):
     """A node of the tree."""
+
+
+def nodes_of(tree: object) -> Iterator[Syntax]:
+    """Yield the nodes of a tree, or of a tuple of trees, each before those below it."""
+    if isinstance(tree, tuple | list):
+        for each in tree:
+            yield from nodes_of(each)
+    elif isinstance(tree, Syntax):
+        yield tree
+        for name in tree.__struct_fields__:
+            yield from nodes_of(getattr(tree, name))
 
 
 # --- expressions ---------------------------------------------------------------------------
@@ -592,7 +604,10 @@ class Identity(Syntax):
 
 
 class ColumnDefinition(Syntax):
-    """A column of CREATE TABLE; `nullable` where NULL is said, `default_text` as it was written."""
+    """A column of CREATE TABLE; `nullable` where NULL is said.
+
+    `default_text` is its default as it was written, at the offset `default_at`.
+    """
 
     name: str
     type: TypeName
@@ -603,6 +618,7 @@ class ColumnDefinition(Syntax):
     nullable: bool = False
     identity: Identity | None = None
     is_new: bool = True  # its sequence, if it has one, is yet to be made
+    default_at: int = 0
 
 
 class ConstraintDefinition(Syntax):
@@ -676,11 +692,12 @@ class SetNotNull(Syntax):
 
 
 class SetDefault(Syntax):
-    """ALTER COLUMN ... SET DEFAULT, or DROP DEFAULT (None)."""
+    """ALTER COLUMN ... SET DEFAULT, whose `text` is at `text_at`, or DROP DEFAULT (None)."""
 
     column: str
     default: Expression | None
     text: str
+    text_at: int
 
 
 class RenameColumn(Syntax):

@@ -13,14 +13,7 @@ from foreshore.sql.lexer import tokenize
 
 def column_refs(tree: object) -> Iterator[ast.ColumnRef]:
     """Yield the references to columns in a syntax tree, or in a tuple of such."""
-    if isinstance(tree, ast.ColumnRef):
-        yield tree
-    elif isinstance(tree, tuple | list):
-        for each in tree:
-            yield from column_refs(each)
-    elif isinstance(tree, ast.Syntax):
-        for name in tree.__struct_fields__:
-            yield from column_refs(getattr(tree, name))
+    return (each for each in ast.nodes_of(tree) if isinstance(each, ast.ColumnRef))
 
 
 def with_column_renamed(text: str, text_at: int, tree: object, name: str, to: str) -> str:

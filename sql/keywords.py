@@ -217,3 +217,8 @@ def quote_identifier(name: str) -> str:
     if plain and name not in RESERVED and name not in TYPE_FUNC and name not in COL_NAME:
         return name
     return '"' + name.replace('"', '""') + '"'
+
+
+def quote_string(text: str) -> str:
+    """Return `text` as a string constant of SQL."""
+    return "'" + text.replace("'", "''") + "'"

@@ -126,6 +126,7 @@ class TableParser(SequenceParser):
                         position=token.start + 1,
                     )
                 self.advance()
+                column.default_at = self.token.start
                 column.default, column.default_text = self._written(IS)
             elif self.accept("collate"):
                 self.any_name()
@@ -258,9 +259,10 @@ class TableParser(SequenceParser):
             if self.accept("drop", "not", "null"):
                 return ast.SetNotNull(column, False)
             if self.accept("drop", "default"):
-                return ast.SetDefault(column, None, "")
+                return ast.SetDefault(column, None, "", 0)
             if self.accept("set", "default"):
-                return ast.SetDefault(column, *self._written())
+                at = self.token.start
+                return ast.SetDefault(column, *self._written(), at)
             self.unsupported(f"ALTER COLUMN ... {self.token.value.upper()}")
         if self.token.kind != WORD:
             self.fail()

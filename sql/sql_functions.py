@@ -28,6 +28,7 @@ from foreshore.expr.ir import (
     type_of,
 )
 from foreshore.sql import ast
+from foreshore.sql.keywords import quote_string
 from foreshore.sql.plan import Name
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.privilege_functions import privilege_functions
@@ -534,8 +535,7 @@ def _qualify_text(planning: Planning, at: int, name: Name) -> None:
 
     for token in tokenize(planning.text)[0]:
         if token.start == at and token.kind == STRING:
-            written = name.dotted().replace("'", "''")
-            planning.qualified.append((at, token.end, f"'{written}'"))
+            planning.qualified.append((at, token.end, quote_string(name.dotted())))
 
 
 def reg_of_text(planning: Planning, scalar: Scalar, target: SqlType, at: int) -> Scalar:

@@ -14,17 +14,14 @@ from collections.abc import Sequence
 
 from foreshore.errors import FeatureNotSupported
 from foreshore.expr.ir import (
-    AnySubquery,
     Call,
     Column,
-    Exists,
     Join,
     Literal,
     Map,
     Project,
     Relation,
     Scalar,
-    ScalarSubquery,
     columns_of,
     operands_of,
     type_of,
@@ -32,6 +29,7 @@ from foreshore.expr.ir import (
     with_operands,
 )
 from foreshore.sql.bind.sequence import FUNCTIONS
+from foreshore.sql.lower_outer import has_subquery
 from foreshore.sql.planning import Planning
 from foreshore.sql.rewrite import map_scalar
 from foreshore.types import INT8
@@ -52,10 +50,7 @@ def split_calls(relation: Relation) -> tuple[Relation, tuple[Scalar, ...]] | Non
     input, outputs = flat
     if not any(map(acts, outputs)):
         return None
-    subquery = (Exists, ScalarSubquery, AnySubquery)
-    if input == Join(()) and not any(
-        isinstance(part, subquery) for output in outputs for part in walk_scalars(output)
-    ):
+    if input == Join(()) and not any(map(has_subquery, outputs)):
         return None
     below: list[Scalar] = [
         Literal(None, type_of(output)) if acts(output) else output for output in outputs

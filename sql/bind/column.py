@@ -11,21 +11,19 @@ from foreshore.errors import (
     SyntaxError_,
 )
 from foreshore.expr.ir import (
-    AnySubquery,
-    Exists,
     Literal,
     Scalar,
-    ScalarSubquery,
     type_of,
-    walk_scalars,
 )
 from foreshore.sequence import BOUNDS, Generated
 from foreshore.sequence import Sequence as Numbers
 from foreshore.sql import ast
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
-from foreshore.sql.bind.sequence import identity_sequence
+from foreshore.sql.bind.sequence import FUNCTIONS, identity_sequence, sequence_constant
 from foreshore.sql.coerce import assign
+from foreshore.sql.keywords import quote_string
 from foreshore.sql.lexer import STRING, tokenize
+from foreshore.sql.lower_outer import has_subquery
 from foreshore.sql.plan import Name, OwnSequence
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.scope import Scope
@@ -91,13 +89,12 @@ class ColumnBinder:
                     position=column.at + 1,
                 )
             numbers = Numbers(type, maximum=BOUNDS[type.name] - 1)
-            sequence = self._own(place, column, numbers, None)
-            return Literal(None, type), f" DEFAULT nextval({_quoted(sequence)}::regclass)"
+            name = quote_string(self._own(place, column, numbers, None).dotted())
+            return Literal(None, type), f" DEFAULT nextval({name}::regclass)"
         if column.default is None:
             return Literal(None, type), ""
         scalar = bind_default(self._planning, column.default, column.name, type)
-        text = qualified_calls(self._planning, column.default_text.strip())
-        return scalar, f" DEFAULT {text}"
+        return scalar, f" DEFAULT {_qualified_default(self._planning, column)}"
 
     def _identity(
         self, place: int, column: ast.ColumnDefinition, type: SqlType
@@ -173,27 +170,28 @@ def bind_default(planning: Planning, expr: ast.Expression, column: str, type: Sq
         ) from None
 
 
-def has_subquery(scalar: Scalar) -> bool:
-    """Whether there is a subquery in `scalar`."""
-    return any(isinstance(s, Exists | ScalarSubquery | AnySubquery) for s in walk_scalars(scalar))
-
-
-def qualified_calls(planning: Planning, text: str) -> str:
-    """Return the text of a default with the full names of the sequences that it calls."""
+def _qualified_default(planning: Planning, column: ast.ColumnDefinition) -> str:
+    """Return the text of a column's default with the full names of the sequences that it calls."""
+    text = column.default_text.rstrip()
+    calls = (each for each in ast.nodes_of(column.default) if isinstance(each, ast.FunctionCall))
+    named = {
+        constant.at - column.default_at
+        for call in calls
+        if call.name[-1] in FUNCTIONS
+        and call.args
+        and (constant := sequence_constant(call.args[0])) is not None
+    }
     tokens, _ = tokenize(text)
     parts, position = [], 0
-    for function, opening, argument in zip(tokens, tokens[1:], tokens[2:], strict=False):
-        if function.value in ("nextval", "currval", "setval") and opening.value == "(":
-            if argument.kind != STRING or argument.value.isdigit():
-                continue
-            item = planning.catalog.resolve_item(name_parts(argument.value))
-            parts.append(text[position : argument.start] + _quoted(item.name))
-            position = argument.end
+    for token in tokens:
+        if token.start in named:
+            assert token.kind == STRING, (text, token)
+            named.remove(token.start)
+            item = planning.catalog.resolve_item(name_parts(token.value))
+            parts.append(text[position : token.start] + quote_string(item.name.dotted()))
+            position = token.end
+    assert not named, (text, named)
     return "".join(parts) + text[position:]
-
-
-def _quoted(name: Name) -> str:
-    return "'" + name.dotted().replace("'", "''") + "'"
 
 
 def object_name(table: str, middle: str, label: str) -> str:

@@ -21,6 +21,7 @@ from foreshore.sql.bind.expression import ExpressionBinder, at_of, undefined_fun
 from foreshore.sql.catalog_reader import ItemView
 from foreshore.sql.plan import AlterSequence, CreateSequence, Name
 from foreshore.sql.planning import Planning, located
+from foreshore.sql.sql_functions import name_parts
 from foreshore.sql.type_names import type_of_name
 from foreshore.types import BOOL, INT8, REGCLASS, ColumnType, RelationDesc, SqlType, format_type
 
@@ -235,11 +236,8 @@ def sequence_argument(binder: ExpressionBinder, expr: ast.Expression) -> Scalar:
 
     The name in such a text is looked up when the call is made.
     """
-    from foreshore.sql.sql_functions import name_parts
-
-    text = expr.arg if isinstance(expr, ast.CastTo) else expr
-    of_regclass = not isinstance(expr, ast.CastTo) or expr.type.name[-1] == "regclass"
-    if not (of_regclass and isinstance(text, ast.String)) or text.value.isdigit():
+    text = sequence_constant(expr)
+    if text is None:
         scalar = binder.bind(expr)
         if type_of(scalar).name in ("text", "varchar"):
             return scalar
@@ -251,3 +249,11 @@ def sequence_argument(binder: ExpressionBinder, expr: ast.Expression) -> Scalar:
         raise WrongObjectType(f'"{item.name.item}" is not a sequence')
     binder.planning.depends_on.add(item.id)
     return Literal(item.oid, REGCLASS)
+
+
+def sequence_constant(expr: ast.Expression) -> ast.String | None:
+    """Return the constant, of type regclass, by which an argument names a sequence, if it does."""
+    text = expr
+    if isinstance(expr, ast.CastTo) and expr.type.name[-1] == "regclass":
+        text = expr.arg
+    return text if isinstance(text, ast.String) and not text.value.isdigit() else None

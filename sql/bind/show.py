@@ -5,6 +5,7 @@ from foreshore.ids import is_temporary
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import BoundQuery
 from foreshore.sql.bind.query import bind_query
+from foreshore.sql.keywords import quote_string
 from foreshore.sql.planning import Planning, located
 
 _IN_SCHEMA = """
@@ -47,10 +48,6 @@ def bind_show(planning: Planning, statement: ast.ShowStatement) -> BoundQuery:
     return bound
 
 
-def _string(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
 def _schema(planning: Planning, within: tuple[str, ...]) -> str:
     """Return the condition that picks the schema that is meant."""
     if len(within) > 2:
@@ -67,7 +64,8 @@ def _schema(planning: Planning, within: tuple[str, ...]) -> str:
         if not own:
             raise InvalidSchemaName("no schema has been selected")
         name, database = own[0], catalog.database
-    return f"s.name = {_string(name)} AND (d.name = {_string(database)} OR s.database_id IS NULL)"
+    database = quote_string(database)
+    return f"s.name = {quote_string(name)} AND (d.name = {database} OR s.database_id IS NULL)"
 
 
 def _text(planning: Planning, statement: ast.ShowStatement) -> str:
@@ -80,7 +78,7 @@ def _text(planning: Planning, statement: ast.ShowStatement) -> str:
             return (
                 "SELECT s.name FROM mz_catalog.mz_schemas s "
                 "LEFT JOIN mz_catalog.mz_databases d ON d.id = s.database_id "
-                f"WHERE d.name = {_string(database)} OR s.database_id IS NULL"
+                f"WHERE d.name = {quote_string(database)} OR s.database_id IS NULL"
             )
         case "tables" | "views":
             return "SELECT o.name" + _IN_SCHEMA.format(
@@ -93,7 +91,7 @@ def _text(planning: Planning, statement: ast.ShowStatement) -> str:
         case "materialized views":
             where = _schema(planning, within)
             if statement.in_cluster is not None:
-                where += f" AND c.name = {_string(statement.in_cluster)}"
+                where += f" AND c.name = {quote_string(statement.in_cluster)}"
             return "SELECT o.name, c.name AS cluster" + _IN_SCHEMA.format(
                 relation="mz_materialized_views o "
                 "JOIN mz_catalog.mz_clusters c ON c.id = o.cluster_id",
@@ -119,7 +117,7 @@ def _text(planning: Planning, statement: ast.ShowStatement) -> str:
             item = planning.catalog.resolve_item(within)
             return (
                 "SELECT c.name, c.nullable, c.type, c.position FROM mz_catalog.mz_columns c "
-                f"WHERE c.id = {_string(item.id)}"
+                f"WHERE c.id = {quote_string(item.id)}"
             )
     raise AssertionError(statement.what)
 
@@ -136,9 +134,9 @@ def _indexes(planning: Planning, statement: ast.ShowStatement) -> str:
         "LEFT JOIN mz_catalog.mz_databases d ON d.id = s.database_id WHERE "
     )
     if statement.on:
-        text += f"i.on_id = {_string(planning.catalog.resolve_item(statement.on).id)}"
+        text += f"i.on_id = {quote_string(planning.catalog.resolve_item(statement.on).id)}"
     else:
         text += _schema(planning, statement.within)
     if statement.in_cluster is not None:
-        text += f" AND c.name = {_string(statement.in_cluster)}"
+        text += f" AND c.name = {quote_string(statement.in_cluster)}"
     return text

@@ -29,7 +29,6 @@ from foreshore.sql import ast
 from foreshore.sql.bind.column import (
     ColumnBinder,
     generated,
-    has_subquery,
     is_numbered,
     object_name,
 )
@@ -38,6 +37,7 @@ from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
 from foreshore.sql.catalog_reader import ItemView
 from foreshore.sql.column_names import column_refs, with_column_renamed
 from foreshore.sql.keywords import quote_identifier
+from foreshore.sql.lower_outer import has_subquery
 from foreshore.sql.plan import AlterTable, CreateTable, Name, Truncate
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.scope import Scope, Slot, Table
@@ -344,9 +344,9 @@ class _Edit:
                 ):
                     raise InvalidTableDefinition(f'column "{column}" is in a primary key')
                 found.not_null = not_null
-            case ast.SetDefault(column=column, default=default, text=text):
+            case ast.SetDefault(column=column, default=default, text=text, text_at=text_at):
                 found = self._column(column)
-                found.default, found.default_text = default, text
+                found.default, found.default_text, found.default_at = default, text, text_at
             case ast.RenameColumn(name=name, to=to):
                 self._rename(name, to)
             case ast.AddColumn():

@@ -166,14 +166,6 @@ def _ill_formed(message: str, at: int) -> SyntaxError_:
 
 def _mentions(node: object, name: str) -> int:
     """Return how many table references below `node` are to `name`."""
-    count = 0
-    stack = [node]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, ast.TableRef):
-            count += node.name == (name,)
-        elif isinstance(node, tuple | list):
-            stack.extend(node)
-        elif isinstance(node, ast.Syntax):
-            stack.extend(getattr(node, field) for field in node.__struct_fields__)
-    return count
+    return sum(
+        isinstance(each, ast.TableRef) and each.name == (name,) for each in ast.nodes_of(node)
+    )

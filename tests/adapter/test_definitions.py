@@ -1,6 +1,9 @@
 """Definitions as they are shown and used again, after what they mention got other names."""
 
 import asyncio
+from pathlib import Path
+
+import pytest
 
 from tests.adapter.harness import House
 
@@ -45,5 +48,52 @@ def test_the_query_of_a_view_is_found_whatever_its_name(
         assert "ERROR" not in await house.query("a", "SELECT * FROM mz_catalog.mz_objects")
         shown = await house.query("a", "SELECT pg_get_viewdef('small'::regclass)")
         assert "smallint" not in shown
+
+    runner.run(play())
+
+
+@pytest.mark.parametrize(
+    "argument", ["'s'", "'s'::regclass", "regclass 's'", "CAST('s' AS regclass)", "(('s'))", "E's'"]
+)
+def test_a_sequence_in_a_default_is_known_however_it_is_named(
+    tmp_path: Path, argument: str
+) -> None:
+    async def play() -> None:
+        house = House(tmp_path)
+        await house.open()
+        for sql in (
+            "CREATE SEQUENCE s",
+            "CREATE SCHEMA o",
+            f"CREATE TABLE o.t (a int DEFAULT 7 + nextval({argument}), b int)",
+            f"ALTER TABLE o.t ALTER b SET DEFAULT -pg_catalog.nextval({argument})",
+            "ALTER SEQUENCE s RENAME TO renamed",
+        ):
+            assert "ERROR" not in await house.query("a", sql), sql
+        await house.close()
+        await house.open()
+        shown = await house.query("a", "SHOW CREATE TABLE o.t")
+        assert shown.count("foreshore.public.renamed") == 2
+        answer = await house.query("a", "INSERT INTO o.t DEFAULT VALUES RETURNING *")
+        assert answer == "8|-2\nINSERT 0 1"
+        await house.close()
+
+    asyncio.run(play())
+
+
+def test_a_sequence_named_by_a_text_is_looked_for_when_it_is_called(
+    runner: asyncio.Runner, house: House
+) -> None:
+    async def play() -> None:
+        for argument in ("'late' || 'r'", "'later'::text"):
+            made = await house.query(
+                "a", f"CREATE TABLE t_later (a int DEFAULT nextval({argument}))"
+            )
+            assert made == "CREATE TABLE"
+            answer = await house.query("a", "INSERT INTO t_later DEFAULT VALUES")
+            assert answer == 'ERROR 42P01: relation "later" does not exist'
+            await house.query("a", "CREATE SEQUENCE later")
+            answer = await house.query("a", "INSERT INTO t_later DEFAULT VALUES RETURNING a")
+            assert answer == "1\nINSERT 0 1"
+            await house.query("a", "DROP TABLE t_later; DROP SEQUENCE later")
 
     runner.run(play())
