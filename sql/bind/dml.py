@@ -6,7 +6,8 @@ several times and changes once: matches are found for each distinct row, then pu
 """
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
+from typing import Literal as OneOf
 
 from foreshore.constraint import Unique
 from foreshore.errors import (
@@ -23,9 +24,7 @@ from foreshore.errors import (
 )
 from foreshore.expr.ir import (
     TRUE,
-    AnySubquery,
     Column,
-    Exists,
     Get,
     Join,
     Literal,
@@ -34,11 +33,9 @@ from foreshore.expr.ir import (
     Project,
     Relation,
     Scalar,
-    ScalarSubquery,
     TopK,
     columns_of,
     sources_of,
-    walk_scalars,
 )
 from foreshore.sql import ast
 from foreshore.sql.bind.acting import acts, distinct_calls, split_calls
@@ -50,6 +47,7 @@ from foreshore.sql.bind.result import lowered, query_over
 from foreshore.sql.bind.select import project_targets
 from foreshore.sql.catalog_reader import ItemView
 from foreshore.sql.coerce import assign
+from foreshore.sql.lower_outer import has_subquery
 from foreshore.sql.plan import CopyFrom, CopyOptions, Delete, Insert, OnConflict, Query, Update
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.scope import Scope, Slot, Table
@@ -99,22 +97,18 @@ def default_of(planning: Planning, item: ItemView, index: int) -> Scalar:
     return Literal(None, item.desc.columns[index].type)
 
 
-def _generates_always(item: ItemView, index: int) -> bool:
-    return bool(item.generated) and item.generated[index] == "always"
-
-
-def _refuse_value(item: ItemView, index: int, verb: str, hint: str | None = None) -> NoReturn:
-    """Raise the error of a value given to a column that always generates its own."""
+def refuse_generated(item: ItemView, index: int, verb: OneOf["insert", "update"]) -> None:
+    """Raise if a column, which is given a value, always generates its own."""
+    if not item.generated or item.generated[index] != "always":
+        return
     name = item.desc.names[index]
-    start = (
-        f'cannot insert a non-DEFAULT value into column "{name}"'
-        if verb == "insert"
-        else f'column "{name}" can only be updated to DEFAULT'
-    )
+    insert = verb == "insert"
     raise GeneratedAlways(
-        start,
+        f'cannot insert a non-DEFAULT value into column "{name}"'
+        if insert
+        else f'column "{name}" can only be updated to DEFAULT',
         detail=f'Column "{name}" is an identity column defined as GENERATED ALWAYS.',
-        hint=hint,
+        hint="Use OVERRIDING SYSTEM VALUE to override." if insert else None,
     )
 
 
@@ -199,7 +193,7 @@ def _on_conflict(
     if clause.where is not None:
         where = ExpressionBinder(planning, scope, Clause("WHERE")).condition(clause.where)
         relation = filtered(relation, where)
-    if any(map(_has_subquery, (*new, where))):
+    if any(map(has_subquery, (*new, where))):
         raise FeatureNotSupported(
             "a subquery in ON CONFLICT DO UPDATE is not supported", position=clause.at + 1
         )
@@ -257,17 +251,14 @@ def _source(
     for i, (position, column) in enumerate(zip(positions, columns, strict=False)):
         if _ignored(item, position, statement):
             continue
-        if _generates_always(item, position) and statement.overriding is None:
-            _refuse_value(item, position, "insert", OVERRIDE)
+        if statement.overriding is None:
+            refuse_generated(item, position, "insert")
         scalar = Column(i, column.type, column.nullable)
         at = bound.ats[i] if bound.ats else query.at
         given[position] = assign(
             planning, scalar, item.desc.columns[position].type, item.desc.names[position], at
         )
     return _filled(planning, item, relation, given)
-
-
-OVERRIDE = "Use OVERRIDING SYSTEM VALUE to override."
 
 
 def _ignored(item: ItemView, position: int, statement: ast.InsertStatement) -> bool:
@@ -313,10 +304,6 @@ def _filled(
     return Project(Map(relation, tuple(scalars)), tuple(range(width, width + len(scalars))))
 
 
-def _has_subquery(scalar: Scalar) -> bool:
-    return any(isinstance(s, Exists | ScalarSubquery | AnySubquery) for s in walk_scalars(scalar))
-
-
 def _values(
     planning: Planning,
     item: ItemView,
@@ -351,8 +338,8 @@ def _values(
             if isinstance(expr, ast.Default) or _ignored(item, position, statement):
                 row.append(default_of(planning, item, position))
                 continue
-            if _generates_always(item, position) and statement.overriding is None:
-                _refuse_value(item, position, "insert", OVERRIDE)
+            if statement.overriding is None:
+                refuse_generated(item, position, "insert")
             scalar = binder.bind(expr)
             row.append(assign(planning, scalar, types[position], names[position], at_of(expr)))
         rows.append(row)
@@ -486,8 +473,7 @@ def _assigned(
     def one(value: ast.Expression, position: int) -> tuple[Scalar, int]:
         if isinstance(value, ast.Default):
             return default_of(binder.planning, item, position), value.at
-        if _generates_always(item, position):
-            _refuse_value(item, position, "update")
+        refuse_generated(item, position, "update")
         return binder.bind(value), at_of(value)
 
     if not assignment.multiple:

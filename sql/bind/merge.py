@@ -31,6 +31,7 @@ from foreshore.sql.bind.dml import (
     assigned_columns,
     default_of,
     positions_of,
+    refuse_generated,
     row_of,
     target_table,
 )
@@ -179,6 +180,7 @@ def _inserted(
     binder = ExpressionBinder(planning, scope, Clause("VALUES"))
     for position, expr in zip(positions, insert.values, strict=False):
         if not isinstance(expr, ast.Default):
+            refuse_generated(item, position, "insert")
             column, name = item.desc.columns[position], item.desc.names[position]
             row[position] = assign(planning, binder.bind(expr), column.type, name, at_of(expr))
     return row

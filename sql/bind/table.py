@@ -338,6 +338,8 @@ class _Edit:
                 self._constraint(name).name = to
             case ast.SetNotNull(column=column, not_null=not_null):
                 found = self._column(column)
+                if not not_null:
+                    self._refuse_identity(found)
                 if not not_null and any(
                     each.kind == "primary key" and column in dict(each.columns)
                     for each in self.constraints
@@ -346,6 +348,7 @@ class _Edit:
                 found.not_null = not_null
             case ast.SetDefault(column=column, default=default, text=text, text_at=text_at):
                 found = self._column(column)
+                self._refuse_identity(found)
                 found.default, found.default_text, found.default_at = default, text, text_at
             case ast.RenameColumn(name=name, to=to):
                 self._rename(name, to)
@@ -403,6 +406,12 @@ class _Edit:
         if found is None:
             raise UndefinedColumn(self._no_column(name))
         return found
+
+    def _refuse_identity(self, column: ast.ColumnDefinition) -> None:
+        if column.identity is not None:
+            raise SyntaxError_(
+                f'column "{column.name}" of relation "{self.name.item}" is an identity column'
+            )
 
     def _no_column(self, name: str) -> str:
         return f'column "{name}" of relation "{self.name.item}" does not exist'
