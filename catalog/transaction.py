@@ -434,29 +434,21 @@ class Transaction:
             for sequence in self.state.sequences_of(each.id):
                 visit(sequence)
 
+        def kept() -> list[tuple[Item, Item]]:
+            return [pair for pair in unbound if pair[0].id not in entered]
+
         for target in targets:
-            before = len(cascaded)
             visit(target)
-            kept = [pair for pair in unbound if pair[0].id not in entered]
-            if kept and not cascade:
+            if not cascade and (cascaded or kept()):
+                found = [(describe(each), on) for each, on in cascaded.values()]
+                found += [(undefault(*pair), pair[1]) for pair in kept()]
                 raise DependentObjectsStillExist(
                     f"cannot drop {noun(target)} because other objects depend on it",
-                    detail="\n".join(
-                        f"{undefault(*pair)} depends on {describe(pair[1])}" for pair in kept
-                    ),
-                    hint=CASCADE_HINT,
-                )
-            if len(cascaded) > before and not cascade:
-                raise DependentObjectsStillExist(
-                    f"cannot drop {noun(target)} because other objects depend on it",
-                    detail="\n".join(
-                        f"{describe(each)} depends on {describe(on)}"
-                        for each, on in list(cascaded.values())[before:]
-                    ),
+                    detail="\n".join(f"{each} depends on {describe(on)}" for each, on in found),
                     hint=CASCADE_HINT,
                 )
         described = tuple(describe(each) for each, _ in cascaded.values())
-        described += tuple(undefault(*pair) for pair in unbound if pair[0].id not in entered)
+        described += tuple(undefault(*pair) for pair in kept())
         self.state = with_objects(self.state, dict.fromkeys(order))
         return Dropped(tuple(order.values()), described)
 
