@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
-import psycopg
-
-from tests.harness import Server, until
+from tests.harness import Server
+from tests.kill.amid import kill_amid
 
 CLIENTS = 4
 
@@ -15,37 +13,27 @@ CLIENTS = 4
 def test_no_number_is_given_twice_over_kills(data_dir: Path) -> None:
     server = Server(data_dir).start()
     given: list[int] = []
+    inserted: list[int] = []
 
     def take(client: int) -> None:
-        try:
-            with server.connect() as connection:
-                while True:
-                    row = connection.execute("SELECT nextval('s')").fetchone()
-                    assert row is not None
-                    given.append(row[0])
-                    row = connection.execute(
-                        "INSERT INTO t (client) VALUES (%s) RETURNING id", (client,)
-                    ).fetchone()
-                    assert row is not None
-                    inserted.append(row[0])
-        except psycopg.OperationalError:
-            pass  # the server was killed
+        with server.connect() as connection:
+            while True:
+                row = connection.execute("SELECT nextval('s')").fetchone()
+                assert row is not None
+                given.append(row[0])
+                row = connection.execute(
+                    "INSERT INTO t (client) VALUES (%s) RETURNING id", (client,)
+                ).fetchone()
+                assert row is not None
+                inserted.append(row[0])
 
-    inserted: list[int] = []
     try:
         with server.connect() as connection:
             connection.execute("CREATE SEQUENCE s INCREMENT BY 3")
             connection.execute("CREATE TABLE t (id bigserial PRIMARY KEY, client int)")
         for _ in range(3):
             before = len(given)
-            threads = [threading.Thread(target=take, args=(i,)) for i in range(CLIENTS)]
-            for thread in threads:
-                thread.start()
-            until(lambda: len(given) > before + 60, "numbers are given out")  # noqa: B023
-            server.kill()
-            for thread in threads:
-                thread.join()
-            server.start()
+            kill_amid(server, CLIENTS, take, lambda: len(given) > before + 60)  # noqa: B023
         assert len(set(given)) == len(given)
         assert all(number % 3 == 1 for number in given)
         with server.connect() as connection:

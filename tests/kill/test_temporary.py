@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
-import psycopg
-
 from foreshore.storage.inspection import inspect
-from tests.harness import Server, until
+from tests.harness import Server
+from tests.kill.amid import kill_amid
 
 CLIENTS = 3
 
@@ -18,35 +16,25 @@ def test_nothing_temporary_outlives_a_kill(data_dir: Path) -> None:
     made: list[int] = []
 
     def work(client: int) -> None:
-        try:
-            while True:
-                with server.connect() as connection:
-                    connection.execute("CREATE TEMP TABLE t (id serial PRIMARY KEY, a text)")
-                    connection.execute("CREATE VIEW v AS SELECT a FROM t")
-                    connection.execute("CREATE INDEX ON v (a)")
-                    connection.execute(
-                        "INSERT INTO t (a) SELECT repeat('x', 100) FROM generate_series(1, 5000)"
-                    )
-                    connection.execute("INSERT INTO kept VALUES (%s)", (client,))
-                    made.append(client)
-                    if len(made) % 2:
-                        connection.execute("DISCARD ALL")
-        except psycopg.OperationalError:
-            pass  # the server was killed
+        while True:
+            with server.connect() as connection:
+                connection.execute("CREATE TEMP TABLE t (id serial PRIMARY KEY, a text)")
+                connection.execute("CREATE VIEW v AS SELECT a FROM t")
+                connection.execute("CREATE INDEX ON v (a)")
+                connection.execute(
+                    "INSERT INTO t (a) SELECT repeat('x', 100) FROM generate_series(1, 5000)"
+                )
+                connection.execute("INSERT INTO kept VALUES (%s)", (client,))
+                made.append(client)
+                if len(made) % 2:
+                    connection.execute("DISCARD ALL")
 
     try:
         with server.connect() as connection:
             connection.execute("CREATE TABLE kept (client int)")
         for _ in range(2):
             before = len(made)
-            threads = [threading.Thread(target=work, args=(i,)) for i in range(CLIENTS)]
-            for thread in threads:
-                thread.start()
-            until(lambda: len(made) > before + 8, "temporary tables are made")  # noqa: B023
-            server.kill()
-            for thread in threads:
-                thread.join()
-            server.start()
+            kill_amid(server, CLIENTS, work, lambda: len(made) > before + 8)  # noqa: B023
             with server.connect() as connection:
                 left = connection.execute(
                     "SELECT relname FROM pg_class WHERE relpersistence = 't'"
