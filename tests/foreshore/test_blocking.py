@@ -37,8 +37,10 @@ def test_a_background_thread_and_what_it_starts_give_way() -> None:
 
 def test_a_process_gives_way_and_one_that_has_ended_is_no_matter() -> None:
     process = subprocess.Popen(["sleep", "60"], start_new_session=True)
-    blocking.let_give_way(process.pid)
-    assert niceness(process.pid) == min(19, niceness(0) + blocking.NICENESS)
-    process.kill()
-    process.wait()
+    try:
+        blocking.let_give_way(process.pid)
+        assert niceness(process.pid) == min(19, niceness(0) + blocking.NICENESS)
+    finally:
+        process.kill()
+        process.wait()
     blocking.let_give_way(process.pid)

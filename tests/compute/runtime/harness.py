@@ -33,6 +33,12 @@ def table(*names: str) -> tuple[Get, ...]:
     return tuple(Get(id_(name), KV) for name in names)
 
 
+def rows(*pairs: tuple[int, str]) -> pa.Table:
+    """Return the rows of a table."""
+    keys, values = zip(*pairs, strict=True)
+    return pa.table([pa.array(keys, pa.int32()), pa.array(values)], schema=KV_SCHEMA)
+
+
 def counts_of(relation: Relation) -> Relation:
     """Return select v, count(*) group by v, the last column."""
     last = len(columns_of(relation)) - 1

@@ -17,7 +17,7 @@ from foreshore.compute.transport import encode_schema
 from foreshore.ids import GlobalId
 from foreshore.storage.blob import FileBlob
 from foreshore.storage.local_files import LocalFiles
-from tests.compute.runtime.harness import KV_SCHEMA, contents, id_, index_on, table
+from tests.compute.runtime.harness import KV_SCHEMA, contents, id_, index_on, rows, table
 
 U1 = id_("u1")
 
@@ -41,11 +41,6 @@ class FailingOnce(LinearFirst):
 
         dataflow.step = failing  # type: ignore[method-assign]
         return dataflow
-
-
-def rows(*pairs: tuple[int, str]) -> pa.Table:
-    keys, values = zip(*pairs, strict=True)
-    return pa.table([pa.array(keys, pa.int32()), pa.array(values)], schema=KV_SCHEMA)
 
 
 def test_nothing_is_passed_over_while_a_step_is_to_be_tried_again(tmp_path: Path) -> None:

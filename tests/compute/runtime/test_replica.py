@@ -31,15 +31,10 @@ from foreshore.compute.protocol import (
 from foreshore.compute.replica import Replica
 from foreshore.compute.transport import SCRATCH_VARIABLE, Connection, encode_schema
 from foreshore.update import Timestamp
-from tests.compute.runtime.harness import KV_SCHEMA, contents, id_, index_on, run, table
+from tests.compute.runtime.harness import KV_SCHEMA, contents, id_, index_on, rows, run, table
 
 (U1,) = table("u1")
 INDEX = id_("u3")
-
-
-def rows(*pairs: tuple[int, str]) -> pa.Table:
-    keys, values = zip(*pairs, strict=True)
-    return pa.table([pa.array(keys, pa.int32()), pa.array(values)], schema=KV_SCHEMA)
 
 
 class Controller:

@@ -25,6 +25,7 @@ from foreshore.expr.ir import (
     Literal,
     Map,
     OrderKey,
+    Relation,
     columns_of,
 )
 from foreshore.storage.controller import ShardWrite
@@ -46,6 +47,18 @@ async def two_replicas(env: Environment) -> None:
     env.compute.create_cluster("c")
     for name in ("r1", "r2"):
         env.compute.create_replica("c", name)
+
+
+async def written_counts(env: Environment) -> tuple[Relation, int]:
+    """Let two replicas write the counts of u1 to u9; return the view, and when u1 has a row."""
+    await two_replicas(env)
+    await env.create("u1")
+    await env.create("u9", schema=COUNT_SCHEMA)
+    counts = counts_of(*table("u1"))
+    first = await env.write({"u1": [((1, "a"), 1)]})
+    await env.maintain("c", "u8", counts, SinkExport(id_("u9")), as_of=first)
+    assert await env.shard_rows("u9", first) == Counter({("a", 1): 1})
+    return counts, first
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -89,13 +102,7 @@ def test_a_view_that_cannot_be_written_fails_those_who_wait_for_it(
 ) -> None:
     async def scenario() -> None:
         async with environment(tmp_path) as env:
-            await two_replicas(env)
-            await env.create("u1")
-            await env.create("u9", schema=COUNT_SCHEMA)
-            counts = counts_of(*table("u1"))
-            first = await env.write({"u1": [((1, "a"), 1)]})
-            await env.maintain("c", "u8", counts, SinkExport(id_("u9")), as_of=first)
-            assert await env.shard_rows("u9", first) == Counter({("a", 1): 1})
+            counts, first = await written_counts(env)
             above = Get(id_("u9"), columns_of(counts))
             await env.maintain("c", "u11", above, index_on("u10", 0, of=above), as_of=first)
             append = env.storage.append
@@ -128,13 +135,7 @@ def test_replicas_are_not_read_while_their_updates_cannot_be_written(
 ) -> None:
     async def scenario() -> None:
         async with environment(tmp_path) as env:
-            await two_replicas(env)
-            await env.create("u1")
-            await env.create("u9", schema=COUNT_SCHEMA)
-            counts = counts_of(*table("u1"))
-            first = await env.write({"u1": [((1, "a"), 1)]})
-            await env.maintain("c", "u8", counts, SinkExport(id_("u9")), as_of=first)
-            assert await env.shard_rows("u9", first) == Counter({("a", 1): 1})
+            await written_counts(env)
             append = env.storage.append
             gate = asyncio.Event()
 
