@@ -14,10 +14,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -127,6 +128,20 @@ def pgbench(url: str, script: str, connections: int) -> float:
     return float(line.split()[2])
 
 
+def rates(name: str, script: str, server: Server, url: str, counts: Sequence[int]) -> list[Figure]:
+    """Measure the transactions a second of `script`, over each of so many connections."""
+    return [
+        in_turns(
+            f"{name}, {n} connection{'s' * (n > 1)}",
+            "1/s",
+            partial(pgbench, server.url, script, n),
+            partial(pgbench, url, script, n),
+            higher=True,
+        )
+        for n in counts
+    ]
+
+
 @contextmanager
 def both() -> Iterator[tuple[Server, str]]:
     """Run a Foreshore and a PostgreSQL, with the same tables in both."""
@@ -189,48 +204,21 @@ def point_selects(server: Server, url: str) -> list[Figure]:
         "CREATE INDEX ON by_carrier (k)",
     )
     execute(server.url, "SELECT * FROM by_carrier")
-    return [
-        in_turns(
-            f"prepared point select on an indexed view, {n} connection{'s' * (n > 1)}",
-            "1/s",
-            lambda n=n: pgbench(server.url, POINT, n),  # type: ignore[misc]
-            lambda n=n: pgbench(url, POINT, n),  # type: ignore[misc]
-            higher=True,
-        )
-        for n in (1, 8)
-    ]
+    return rates("prepared point select on an indexed view", POINT, server, url, (1, 8))
 
 
 def commits(server: Server, url: str) -> list[Figure]:
     """Single-row INSERTs, each its own durable commit."""
     for each in (server.url, url):
         execute(each, "CREATE TABLE commits (i int, t text)")
-    return [
-        in_turns(
-            f"single-row INSERT commits, {n} connection{'s' * (n > 1)}",
-            "1/s",
-            lambda n=n: pgbench(server.url, INSERT, n),  # type: ignore[misc]
-            lambda n=n: pgbench(url, INSERT, n),  # type: ignore[misc]
-            higher=True,
-        )
-        for n in (1, 16, 64)
-    ]
+    return rates("single-row INSERT commits", INSERT, server, url, (1, 16, 64))
 
 
 def tpcb(server: Server, url: str) -> list[Figure]:
     """pgbench's transactions "like TPC-B": three rows by key, all in one branch, and a history."""
     for each in (server.url, url):
         execute(each, *TPCB_TABLES)
-    figures = [
-        in_turns(
-            f"tpcb-like transactions, {n} connection{'s' * (n > 1)}",
-            "1/s",
-            lambda n=n: pgbench(server.url, TPCB, n),  # type: ignore[misc]
-            lambda n=n: pgbench(url, TPCB, n),  # type: ignore[misc]
-            higher=True,
-        )
-        for n in (1, 4, 16)
-    ]
+    figures = rates("tpcb-like transactions", TPCB, server, url, (1, 4, 16))
     for each in (server.url, url):
         with psycopg.connect(each) as connection:
             sums = connection.execute("""
