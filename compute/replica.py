@@ -187,6 +187,7 @@ class Replica:
         self._waiting.clear()
         for cancellation in self._evaluations.values():
             cancellation.cancel()
+        self._evaluations.clear()  # the next peek of the same number is another one
 
     def lost(self, connection: Connection[Command]) -> None:
         """Hear that a connection has ended."""
@@ -613,11 +614,18 @@ class Replica:
                 )
             table = await blocking.run(self._queries, work)
         except Exception as error:
-            if self._evaluations.pop(number, None) is cancellation:
+            if self._is_over(number, cancellation):
                 self._refused(number, error)
         else:
-            if self._evaluations.pop(number, None) is cancellation:
+            if self._is_over(number, cancellation):
                 self._answered(number, table)
+
+    def _is_over(self, number: int, cancellation: Cancellation) -> bool:
+        """Forget an evaluation that has ended; return whether whoever asked for it is there."""
+        if self._evaluations.get(number) is not cancellation:
+            return False
+        del self._evaluations[number]
+        return True
 
     def _answered(self, number: int, table: pa.Table) -> None:
         self._send(PeekResponse(number, 1), (table,))

@@ -5,6 +5,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,6 +27,8 @@ from foreshore.compute.protocol import (
     InitializationComplete,
     InputSnapshot,
     Message,
+    Peek,
+    PeekResponse,
     SubscribeResponse,
 )
 from foreshore.compute.replica import Replica
@@ -223,5 +226,51 @@ def test_who_unfollows_while_the_beginning_is_read_is_told_nothing(
         await until(lambda: upper_of(replica) == 4)
         assert not controller.responses("t1")
         assert not running.following
+
+    with_replica(scenario)
+
+
+@pytest.mark.parametrize("asked", ["before it has ended", "after it has ended"])
+def test_an_answer_is_of_the_controller_that_asked(
+    asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_replica: WithReplica
+) -> None:
+    """Two controllers number their peeks alike; what the first asked for is no answer to the second."""
+    begun = [threading.Event(), threading.Event()]
+    may_end = [threading.Event(), threading.Event()]
+    ended = threading.Event()
+    numbers = count()
+
+    def answer(peek: Peek, *_: Any) -> pa.Table:
+        n = next(numbers)
+        begun[n].set()
+        assert may_end[n].wait(10)
+        if n == 0:
+            ended.set()
+        return rows((n, "answer"))
+
+    monkeypatch.setattr("foreshore.compute.replica.answer_by_engine", answer)
+    peek = Peek(1, 1, U1, None, None, None, (), {})
+
+    async def scenario(replica: Replica) -> None:
+        one, two = Controller(replica), Controller(replica)
+        one.begin(tmp_path, 2)
+        one.tell(InitializationComplete())
+        await until(lambda: upper_of(replica) == 2)
+        one.tell(peek)
+        await until(begun[0].is_set)
+        two.begin(tmp_path, 2)
+        two.tell(InitializationComplete())
+        await until(lambda: bool(two.said))
+        if asked == "after it has ended":
+            may_end[0].set()
+            await until(ended.is_set)
+        two.tell(peek)
+        await until(begun[1].is_set)
+        may_end[0].set()
+        await until(ended.is_set)
+        may_end[1].set()
+        await until(lambda: any(isinstance(message, PeekResponse) for message, _ in two.said))
+        (answer,) = (tables for message, tables in two.said if isinstance(message, PeekResponse))
+        assert answer[0].to_pylist() == [{"k": 1, "v": "answer"}]
 
     with_replica(scenario)
