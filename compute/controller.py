@@ -183,6 +183,7 @@ class ComputeController:
         replica.task.cancel()
         await asyncio.gather(replica.task, return_exceptions=True)
         owner.lost(replica)
+        self._peeks.dropped(owner)
 
     def _cluster(self, id: str) -> Cluster:
         cluster = self._clusters.get(id)

@@ -43,6 +43,16 @@ class _Pending:
     answer: asyncio.Future[pa.Table]
     failures: dict[str, DatabaseError] = field(default_factory=dict)  # by the replica's name
 
+    def fail(self, error: DatabaseError) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+    def fail_if_all_have(self) -> None:
+        """Fail as the last replica did that has, if no other that is connected can answer."""
+        others = {r.name for r in self.cluster.replicas.values() if r.connection is not None}
+        if self.failures and others <= self.failures.keys():
+            self.fail(list(self.failures.values())[-1])
+
 
 class Peeks:
     """The peeks of all clusters that are not answered yet."""
@@ -107,9 +117,10 @@ class Peeks:
             failure.message, sqlstate=failure.sqlstate, detail=failure.detail, hint=failure.hint
         )
         pending.failures[replica.name] = error
-        others = {r.name for r in pending.cluster.replicas.values() if r.connection is not None}
-        if failure.sqlstate.startswith(("22", "57014")) or others <= pending.failures.keys():
-            _fail(pending, error)
+        if failure.sqlstate.startswith(("22", "57014")):
+            pending.fail(error)
+        else:
+            pending.fail_if_all_have()
 
     def lost(self, cluster: Cluster, replica: Replica) -> None:
         """Forget how a replica failed that will be asked again when it is back."""
@@ -117,13 +128,14 @@ class Peeks:
             if pending.cluster is cluster:
                 pending.failures.pop(replica.name, None)
 
+    def dropped(self, cluster: Cluster) -> None:
+        """Hear that a cluster has a replica less, for whose answer nobody waits any more."""
+        for pending in self._pending.values():
+            if pending.cluster is cluster:
+                pending.fail_if_all_have()
+
     def fail(self, cluster: Cluster, error: DatabaseError) -> None:
         """Answer all that is asked of a cluster with an error."""
         for pending in self._pending.values():
             if pending.cluster is cluster:
-                _fail(pending, error)
-
-
-def _fail(pending: _Pending, error: DatabaseError) -> None:
-    if not pending.answer.done():
-        pending.answer.set_exception(error)
+                pending.fail(error)
