@@ -268,18 +268,16 @@ class StorageController(ShardReader):
         grants = (grant_of(read), grant_of(write))
         for grant in grants:
             shard.capabilities.add(grant)
-        self._creating.add(id)
-        try:
-            await self._log(
-                Created(id, shard.encoded_schema, grants),
-                partial(self._created, shard),
-                refuse=lambda: None,
-            )
-        finally:
-            self._creating.discard(id)
+        self._creating.add(id)  # until the log has said, even if nobody waits for that any more
+        await self._log(
+            Created(id, shard.encoded_schema, grants),
+            partial(self._created, shard),
+            refuse=partial(self._creating.discard, id),
+        )
         return read, write
 
     def _created(self, shard: Shard) -> None:
+        self._creating.discard(shard.id)
         self._shards[shard.id] = shard
 
     async def drop(self, id: GlobalId) -> None:

@@ -397,3 +397,25 @@ def test_tables_of_many_chunks_come_back_whole(tmp_path: Path) -> None:
         await controller.close()
 
     run(main)
+
+
+def test_an_id_is_taken_by_who_no_longer_waits_for_it(tmp_path: Path) -> None:
+    """What is in the log already comes true: a second shard of the id would be damage."""
+
+    async def main() -> None:
+        controller = await open_at(tmp_path)
+        creating = asyncio.create_task(controller.create(U1, ROWS))
+        await asyncio.sleep(0)
+        creating.cancel()
+        await asyncio.gather(creating, return_exceptions=True)
+        assert creating.cancelled()
+        with pytest.raises(DuplicateObject):
+            await controller.create(U1, ROWS)
+        await controller.create(U2, ROWS)
+        assert controller.upper(U1) == 0
+        await abandon(controller)
+        controller = await open_at(tmp_path)
+        assert sorted(controller.ids()) == [U1, U2]
+        await controller.close()
+
+    run(main)
