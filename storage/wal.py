@@ -234,10 +234,10 @@ class Wal:
                         sealed()
                 except DiskFull as error:
                     for done in asked:
-                        done.set_exception(error)
+                        _tell(done, error)
                 else:
                     for done in asked:
-                        done.set_result(None)
+                        _tell(done)
             try:
                 await self._end(opening())
             except DiskFull:  # it only states what is in the segment anyway
@@ -266,8 +266,7 @@ class Wal:
         for entry in group:
             entry.apply()
             reached("log.applied")
-            if entry.done is not None and not entry.done.done():
-                entry.done.set_result(None)
+            _tell(entry.done)
 
     def _refuse(self, group: list[Entry], error: DiskFull) -> None:
         """Let the entries of a group, and those behind it, be as if nobody had asked for them."""
@@ -283,8 +282,7 @@ class Wal:
                 waiting.append(entry)
                 if self.waits_for_room:
                     continue
-            if entry.done is not None and not entry.done.done():
-                entry.done.set_exception(error)
+            _tell(entry.done, error)
         self._pending = waiting[::-1]
         if waiting:
             asyncio.get_running_loop().call_later(RETRY_SECONDS, self._wake.set)
@@ -389,10 +387,9 @@ class Wal:
         logger.error("the log has failed, nothing more is written", exc_info=failure)
         self.failure = failure
         for entry in self._pending:
-            if entry.done is not None and not entry.done.done():
-                entry.done.set_exception(failure)
+            _tell(entry.done, failure)
         for done in self._sealing:
-            done.set_exception(failure)
+            _tell(done, failure)
         self._pending, self._sealing = [], []
 
     def shut(self) -> None:
@@ -402,3 +399,13 @@ class Wal:
         if self._fence is not None:
             self._fence.close()
         self._executor.shutdown(wait=True)
+
+
+def _tell(done: asyncio.Future[None] | None, error: DatabaseError | None = None) -> None:
+    """Answer who waits, if anybody does and has not given up."""
+    if done is None or done.done():
+        return
+    if error is None:
+        done.set_result(None)
+    else:
+        done.set_exception(error)

@@ -419,3 +419,19 @@ def test_an_id_is_taken_by_who_no_longer_waits_for_it(tmp_path: Path) -> None:
         await controller.close()
 
     run(main)
+
+
+def test_the_log_goes_on_when_who_asked_for_a_new_segment_has_gone(tmp_path: Path) -> None:
+    async def main() -> None:
+        controller = await open_at(tmp_path)
+        await controller.create(U1, ROWS)
+        settling = asyncio.create_task(controller.settle())
+        await asyncio.sleep(0)
+        settling.cancel()
+        await put(controller, write(U1, 0, 5, (A, 3, 1)))
+        assert settling.cancelled()
+        await put(controller, write(U1, 5, 6, (B, 5, 1)))
+        assert controller.upper(U1) == 6
+        await controller.close()
+
+    run(main)
