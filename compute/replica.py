@@ -20,33 +20,23 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from pathlib import Path
 from typing import assert_never
 
 import click
-import pyarrow as pa
 import uvloop
 
 from foreshore import blocking
-from foreshore.compute.arrange.arrangement import TooManyRows
 from foreshore.compute.dataflow import Running, Sent
-from foreshore.compute.engine import Cancellation, Engine
 from foreshore.compute.inputs import arrived
-from foreshore.compute.linear import LinearFirst
-from foreshore.compute.peek import (
-    LocalIndex,
-    answer_by_engine,
-    answer_from_index,
-    failure_of,
-)
+from foreshore.compute.instance import ENGINES, EngineFactory, Instance
+from foreshore.compute.peek import failure_of
+from foreshore.compute.pending_peeks import PendingPeeks
 from foreshore.compute.protocol import (
     AllowCompaction,
     CancelPeek,
     Command,
     CreateDataflow,
     CreateInstance,
-    Failure,
     Feed,
     Follow,
     Frontiers,
@@ -54,7 +44,6 @@ from foreshore.compute.protocol import (
     InitializationComplete,
     Message,
     Peek,
-    PeekResponse,
     Response,
     Status,
 )
@@ -66,77 +55,24 @@ from foreshore.compute.transport import (
     Connection,
     Tables,
 )
-from foreshore.errors import InvalidParameterValue, QueryCanceled
 from foreshore.ids import GlobalId
 from foreshore.lifeline import standard_input_ends
-from foreshore.storage.blob import open_blob
 from foreshore.storage.local_files import LocalFiles
 
 logger = logging.getLogger(__name__)
 
 STATUS_SECONDS = 5.0
-RESTART_SECONDS = 30.0
 QUERY_THREADS = 4
 STEP_THREADS = 2
 RETRY_SECONDS = (0.2, 1.0, 5.0, 30.0)
-
-EngineFactory = Callable[[Mapping[str, str]], Engine]
-
-
-def local_files(options: Mapping[str, str]) -> LocalFiles:
-    """Return the batches that the environment's blob store has, as files of this machine.
-
-    `blob` and `data_dir` are as the environment was given them.
-    """
-    blob = open_blob(options.get("blob"), Path(options["data_dir"]))
-    return LocalFiles(blob, Path(os.environ[SCRATCH_VARIABLE]) / "batches")
-
-
-def duckdb_engine(options: Mapping[str, str]) -> Engine:
-    """Return the embedded engine, which may read files below `directories`."""
-    from foreshore.compute.bulk.duckdb import DuckDbEngine
-
-    return LinearFirst(
-        DuckDbEngine(
-            directories=[d for d in options.get("directories", "").split(os.pathsep) if d],
-            memory_limit=options.get("memory_limit", "2GB"),
-            threads=int(options.get("threads", "2")),
-            scratch=str(Path(os.environ[SCRATCH_VARIABLE]) / "duckdb"),
-            spill_limit=options.get("spill_limit", "16GB"),
-        )
-    )
-
-
-def spark_engine(options: Mapping[str, str]) -> Engine:
-    """Return Spark's engine, once its session is up; options `spark.…` configure it."""
-    from foreshore.compute.bulk.spark import SparkEngine
-    from foreshore.compute.spark_session import SparkOptions
-
-    return SparkEngine(
-        SparkOptions(
-            scratch=Path(os.environ[SCRATCH_VARIABLE]) / "spark",
-            master=options.get("master", "local[*]"),
-            memory_mb=int(options.get("memory_mb", "1536")),
-            configuration={k: v for k, v in options.items() if k.startswith("spark.")},
-        )
-    )
-
-
-ENGINES: dict[str, EngineFactory] = {"embedded": duckdb_engine, "spark": spark_engine}
-TICK_SECONDS = {"spark": 1.0}
 
 
 class Replica:
     """The state of one replica. All of it belongs to the loop."""
 
     def __init__(self, engines: Mapping[str, EngineFactory]) -> None:
-        self._engines = engines
         self._connection: Connection[Command] | None = None
-        self._instance: CreateInstance | None = None
-        self._files: LocalFiles | None = None
-        self._engine: Engine | None = None
-        self._tick_seconds = 0.0
-        self._failure: str | None = None
+        self._instance = Instance(engines)
         self._history: list[tuple[CreateDataflow, Tables]] | None = []
         self._compactions: list[AllowCompaction] = []
         self._follows: list[Follow] = []
@@ -144,14 +80,13 @@ class Replica:
         self._dataflows: dict[GlobalId, Running] = {}
         self._exporters: dict[GlobalId, Running] = {}
         self._importers: dict[GlobalId, list[Running]] = {}
-        self._waiting: dict[int, tuple[Peek, Tables]] = {}
-        self._evaluations: dict[int, Cancellation] = {}
         self._moved: dict[GlobalId, int] = {}
         self._flushing = False
         self._steps = ThreadPoolExecutor(STEP_THREADS, "steps")
         self._step_slots = asyncio.Semaphore(STEP_THREADS)
         self._hydration = ThreadPoolExecutor(1, "hydration")
         self._queries = ThreadPoolExecutor(QUERY_THREADS, "queries")
+        self._peeks = PendingPeeks(self._instance, self._exporters, self._queries, self._send)
         self._work = asyncio.Event()
         self._hydrations = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -164,8 +99,7 @@ class Replica:
                 group.create_task(self._hydrate_dataflows())
                 group.create_task(self._report())
         finally:
-            for cancellation in self._evaluations.values():
-                cancellation.cancel()
+            self._peeks.forget()
             for pool in (self._steps, self._hydration, self._queries):
                 pool.shutdown(wait=False, cancel_futures=True)
 
@@ -184,10 +118,7 @@ class Replica:
             for id in running.following:
                 running.allow_compaction(id, None)
                 self._exporters.pop(id, None)
-        self._waiting.clear()
-        for cancellation in self._evaluations.values():
-            cancellation.cancel()
-        self._evaluations.clear()  # the next peek of the same number is another one
+        self._peeks.forget()
 
     def lost(self, connection: Connection[Command]) -> None:
         """Hear that a connection has ended."""
@@ -195,7 +126,7 @@ class Replica:
             logger.info("controller gone")
             self._connection = None
             self._backlog = None
-            self._waiting.clear()
+            self._peeks.forget()
 
     def deliver(self, connection: Connection[Command], command: Command, tables: Tables) -> None:
         """Carry out a command."""
@@ -211,17 +142,16 @@ class Replica:
             case Feed():
                 self._feed(command, tables)
             case Peek():
-                self._waiting[command.number] = (command, tables)
-                self._try_peek(command.number)
+                self._peeks.ask(command, tables)
             case CancelPeek(number=number):
-                self._cancel(number)
+                self._peeks.cancel(number)
             case AllowCompaction():
                 self._compact(command)
             case CreateDataflow():
                 if self._history is not None:
                     self._history.append((command, tables))
                 else:
-                    self._create(_wanted(command, tables, self._opened()))
+                    self._create(_wanted(command, tables, self._instance.files))
             case Follow():
                 if self._history is not None:
                     self._follows.append(command)
@@ -245,52 +175,31 @@ class Replica:
         self._tasks.add(work)
         work.add_done_callback(self._tasks.discard)
 
-    # --- instances
+    # --- the instance
 
     def _create_instance(self, command: CreateInstance) -> None:
-        if self._instance is not None and self._instance != command:
+        if self._instance.command is None:
+            self._instance.create(command)
+            self._spawn(asyncio.get_running_loop().create_task(self._start_engine()))
+        elif self._instance.command != command:
             logger.error("another instance is asked for; starting anew")
             os._exit(3)  # the engine cannot be exchanged while its threads run
-        if self._instance is None:
-            self._instance = command
-            self._files = local_files(command.options)
-            seconds = TICK_SECONDS.get(command.engine, 0.0)
-            self._tick_seconds = (
-                float(command.options.get("tick_interval_ms", seconds * 1000)) / 1000
-            )
-            self._spawn(asyncio.get_running_loop().create_task(self._start_engine(command)))
 
-    def _opened(self) -> LocalFiles:
-        assert self._files is not None, "no instance has been created"
-        return self._files
-
-    async def _start_engine(self, command: CreateInstance) -> None:
-        """Start the engine, however often it takes."""
-        factory = self._engines.get(command.engine)
-        while self._engine is None:
-            try:
-                if factory is None:
-                    raise InvalidParameterValue(f'unknown engine "{command.engine}"')
-                options = {**command.options, "directories": str(self._opened().root)}
-                self._engine = await blocking.run(self._hydration, factory, options)
-                self._failure = None
-            except Exception as error:
-                logger.exception("the engine does not start")
-                self._failure = str(error)
-            self._send_status()
-            for number in list(self._waiting):
-                self._try_peek(number)
-            if self._engine is None:
-                await asyncio.sleep(RESTART_SECONDS)
+    async def _start_engine(self) -> None:
+        await self._instance.start(self._hydration, self._engine_tried)
         gc.freeze()
         self._hydrations.set()
+
+    def _engine_tried(self) -> None:
+        self._send_status()
+        self._peeks.look_again()
 
     # --- dataflows
 
     async def _reconcile(self, connection: Connection[Command]) -> None:
         """Make what runs be what the history wants; what is said meanwhile waits its turn."""
         assert self._history is not None, "history ends twice"
-        wanted = {c.description.id: _wanted(c, t, self._opened()) for c, t in self._history}
+        wanted = {c.description.id: _wanted(c, t, self._instance.files) for c, t in self._history}
         for id, running in list(self._dataflows.items()):
             if id not in wanted or not fits(running, wanted[id]):
                 self._drop(running)
@@ -364,9 +273,7 @@ class Replica:
         if command.since is None:
             self._exporters.pop(command.id, None)
             self._moved.pop(command.id, None)
-            for number, (peek, _) in list(self._waiting.items()):
-                if command.id == peek.index or command.id in peek.indexes.values():
-                    self._try_peek(number)
+            self._peeks.look_again({command.id})
         if running.dropped:
             self._drop(running)
             self._send_status()
@@ -407,12 +314,7 @@ class Replica:
         if running.follow_due:
             self._work.set()
         self._flush_soon()
-        if self._waiting:
-            for number, (peek, _) in list(self._waiting.items()):
-                if peek.index in running.indexes or any(
-                    index in running.indexes for index in peek.indexes.values()
-                ):
-                    self._try_peek(number)
+        self._peeks.look_again(running.indexes)
 
     def _flush_soon(self) -> None:
         if not self._flushing:
@@ -431,12 +333,13 @@ class Replica:
         while True:
             self._hydrations.clear()
             while running := self._to_hydrate():
-                assert self._engine is not None
+                engine = self._instance.engine
+                assert engine is not None
                 running.busy = True
                 running.state = "hydrating"
                 self._send_status()
                 try:
-                    sent = await blocking.run(self._hydration, running.hydrate, self._engine)
+                    sent = await blocking.run(self._hydration, running.hydrate, engine)
                 except Exception as error:
                     self._failed(running, error, "pending")
                 else:
@@ -445,7 +348,7 @@ class Replica:
             await self._hydrations.wait()
 
     def _to_hydrate(self) -> Running | None:
-        if self._engine is None:
+        if self._instance.engine is None:
             return None
         return next((r for r in self._dataflows.values() if r.state == "pending"), None)
 
@@ -459,10 +362,10 @@ class Replica:
                     running.busy = True
                     self._spawn(loop.create_task(self._begin_following(running)))
                     continue
-                due = running.times.stepped_at + self._tick_seconds
+                due = running.times.stepped_at + self._instance.tick_seconds
                 if not self._is_free(running) or running.importable <= running.frontier:
                     continue
-                if self._tick_seconds and due > loop.time():
+                if self._instance.tick_seconds and due > loop.time():
                     wait = min(wait or due, due)
                     continue
                 running.busy = True
@@ -546,103 +449,13 @@ class Replica:
         seconds = RETRY_SECONDS[min(running.failures, len(RETRY_SECONDS) - 1)]
         running.failures += 1
         asyncio.get_running_loop().call_later(seconds, self._retry, running, again)
-        for number in list(self._waiting):
-            self._try_peek(number)
+        self._peeks.look_again()
 
     def _retry(self, running: Running, state: str) -> None:
         if running.state == "failed" and not running.dropped:
             running.state = state
             self._work.set()
             self._hydrations.set()
-
-    # --- peeks
-
-    def _try_peek(self, number: int) -> None:
-        """Answer a waiting peek if what it reads has passed its time."""
-        peek, tables = self._waiting[number]
-        wanted = [peek.index] if peek.index is not None else list(peek.indexes.values())
-        indexes: dict[GlobalId, LocalIndex] = {}
-        for id in wanted:
-            running = self._exporters.get(id)
-            if running is None or id not in running.indexes:
-                self._refuse(number, Failure("55000", f'index "{id}" does not exist'))
-                return
-            index = running.indexes[id].rows
-            if running.state == "failed" and running.failures > 1 and index.upper <= peek.as_of:
-                text = f"index {id} cannot be maintained: {running.failure}"
-                self._refuse(number, Failure("XX000", text))
-                return
-            if index.upper <= peek.as_of or not running.indexes_ready:
-                return
-            indexes[id] = LocalIndex(index, running.errors)
-        if peek.index is None and self._engine is None:
-            if self._failure is not None:
-                self._refuse(number, Failure("57P03", f"the engine is not up: {self._failure}"))
-            return
-        del self._waiting[number]
-        if peek.index is not None:
-            try:
-                self._answered(number, answer_from_index(peek, indexes[peek.index], small=True))
-                return
-            except TooManyRows:
-                pass  # not on the loop
-            except Exception as error:
-                self._refused(number, error)
-                return
-        task = self._evaluate(peek, tables, indexes)
-        self._spawn(asyncio.get_running_loop().create_task(task))
-
-    async def _evaluate(
-        self, peek: Peek, tables: Tables, indexes: Mapping[GlobalId, LocalIndex]
-    ) -> None:
-        number = peek.number
-        cancellation = Cancellation()
-        self._evaluations[number] = cancellation
-        try:
-            if peek.index is not None:
-                work = partial(answer_from_index, peek, indexes[peek.index])
-            else:
-                assert self._engine is not None
-                contents = arrived(peek.snapshots, iter(tables), self._opened())
-                work = partial(
-                    answer_by_engine,
-                    peek,
-                    self._engine,
-                    {c.snapshot.id: c for c in contents},
-                    {id: indexes[index] for id, index in peek.indexes.items()},
-                    cancellation,
-                )
-            table = await blocking.run(self._queries, work)
-        except Exception as error:
-            if self._is_over(number, cancellation):
-                self._refused(number, error)
-        else:
-            if self._is_over(number, cancellation):
-                self._answered(number, table)
-
-    def _is_over(self, number: int, cancellation: Cancellation) -> bool:
-        """Forget an evaluation that has ended; return whether whoever asked for it is there."""
-        if self._evaluations.get(number) is not cancellation:
-            return False
-        del self._evaluations[number]
-        return True
-
-    def _answered(self, number: int, table: pa.Table) -> None:
-        self._send(PeekResponse(number, 1), (table,))
-
-    def _refused(self, number: int, error: Exception) -> None:
-        self._send(PeekResponse(number, 0, failure_of(error)))
-
-    def _refuse(self, number: int, failure: Failure) -> None:
-        del self._waiting[number]
-        self._send(PeekResponse(number, 0, failure))
-
-    def _cancel(self, number: int) -> None:
-        if self._waiting.pop(number, None) is not None:
-            self._refused(number, QueryCanceled())
-        cancellation = self._evaluations.get(number)
-        if cancellation is not None:
-            cancellation.cancel()
 
     # --- status
 
@@ -653,7 +466,8 @@ class Replica:
 
     def _send_status(self) -> None:
         dataflows = tuple(running.status() for running in self._dataflows.values())
-        self._send(Status(self._engine is not None, dataflows, self._failure))
+        instance = self._instance
+        self._send(Status(instance.engine is not None, dataflows, instance.failure))
 
 
 def _wanted(command: CreateDataflow, tables: Tables, files: LocalFiles) -> Wanted:

@@ -248,7 +248,7 @@ def test_an_answer_is_of_the_controller_that_asked(
             ended.set()
         return rows((n, "answer"))
 
-    monkeypatch.setattr("foreshore.compute.replica.answer_by_engine", answer)
+    monkeypatch.setattr("foreshore.compute.pending_peeks.answer_by_engine", answer)
     peek = Peek(1, 1, U1, None, None, None, (), {})
 
     async def scenario(replica: Replica) -> None:
