@@ -18,6 +18,7 @@ from foreshore.adapter.variables import split_dotted
 from foreshore.catalog.builtin.relation import Builtin
 from foreshore.catalog.item import Item
 from foreshore.errors import (
+    DataError,
     NumericValueOutOfRange,
     ObjectNotInPrerequisiteState,
     UndefinedTable,
@@ -92,7 +93,7 @@ def find(session: "Session", named: int | str) -> tuple[Item, Definition]:
         if found is None:
             raise UndefinedTable(f'relation "{named}" does not exist')
     else:
-        found = next((each for each in reader.state.all(Item) if each.oid == named), None)
+        found = reader.state.item_with(named)
         if found is None:
             raise UndefinedTable(f"could not open relation with OID {named}")
         reader.refuse_others(found)
@@ -173,8 +174,6 @@ async def _values(
     for arg in call.args:
         values, errors = outcome(arg, columns, count)
         if errors is not None and errors.null_count < len(errors):
-            from foreshore.errors import DataError
-
             raise DataError.parse(pc.min(errors).as_py())
         args.append(from_array(values, type_of(arg)))
     return pa.array(

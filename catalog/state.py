@@ -55,6 +55,7 @@ class State:
     dependents: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
     allotted: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     parts: Mapping[str, Part] = field(default_factory=lambda: MappingProxyType({PERMANENT: Part()}))
+    oids: Mapping[int, str] = field(default_factory=lambda: MappingProxyType({}))  # oid -> id
 
     def get(self, id: str) -> Object | None:
         """Return the object `id`, or None."""
@@ -132,6 +133,11 @@ class State:
         assert isinstance(found, type), found
         return found
 
+    def item_with(self, oid: int) -> Item | None:
+        """Return the item with this oid."""
+        found = self.objects.get(self.oids.get(oid, ""))
+        return found if isinstance(found, Item) else None
+
     # --- by session ----------------------------------------------------------------------------
 
     def seen_with(self, temporary: str) -> tuple[Part, Part | None]:
@@ -200,8 +206,9 @@ class State:
         for used, ids in self.dependents.items():
             for id in ids:
                 assert used in self.item(id).depends_on, (used, id)
-        oids = [each.oid for each in self.objects.values()]
-        assert len(set(oids)) == len(oids), "two objects share an oid"
+        oids = {each.oid: id for id, each in self.objects.items()}
+        assert len(oids) == len(self.objects), "two objects share an oid"
+        assert oids == self.oids, "an oid is stale"
 
 
 def parent_of(each: Object) -> str | None:
@@ -220,12 +227,12 @@ def name_key(each: Object) -> tuple[str, str | None, str]:
 
 def with_objects(state: State, changes: Mapping[str, Object | None]) -> State:
     """Return `state` with objects put in, replaced and (None) taken out, as one new version."""
-    objects, names = dict(state.objects), dict(state.names)
+    objects, names, oids = dict(state.objects), dict(state.names), dict(state.oids)
     dependents = dict(state.dependents)
     for id in changes:
         old = objects.pop(id, None)
         if old is not None:
-            del names[name_key(old)]
+            del names[name_key(old)], oids[old.oid]
             if isinstance(old, Item):
                 for need in old.depends_on:
                     left = dependents.get(need, frozenset()) - {id}
@@ -238,13 +245,12 @@ def with_objects(state: State, changes: Mapping[str, Object | None]) -> State:
             key = name_key(new)
             if key in names:
                 raise InternalError(f"{new.kind} {new.name!r} is in the catalog twice")
-            objects[id], names[key] = new, id
+            objects[id], names[key], oids[new.oid] = new, id, id
             if isinstance(new, Item):
                 for used in new.depends_on:
                     dependents[used] = dependents.get(used, frozenset()) | {id}
-    return State(
-        state.version + 1, objects, names, dependents, state.allotted, _parts(state, changes)
-    )
+    parts = _parts(state, changes)
+    return State(state.version + 1, objects, names, dependents, state.allotted, parts, oids)
 
 
 def _parts(state: State, changes: Mapping[str, Object | None]) -> dict[str, Part]:
@@ -281,6 +287,7 @@ def with_allotted(state: State, space: str, number: int) -> State:
         state.dependents,
         {**state.allotted, space: number},
         state.parts,
+        state.oids,
     )
 
 
