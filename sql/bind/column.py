@@ -5,6 +5,8 @@ column is the same, but that the sequence is part of it. Both are kept as what t
 the sequence's name: a column that `is_new`, in a statement that is not `defined`, is to get one.
 """
 
+from dataclasses import replace
+
 from foreshore.errors import (
     DatatypeMismatch,
     FeatureNotSupported,
@@ -19,7 +21,12 @@ from foreshore.sequence import BOUNDS, Generated
 from foreshore.sequence import Sequence as Numbers
 from foreshore.sql import ast
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
-from foreshore.sql.bind.sequence import FUNCTIONS, identity_sequence, sequence_constant
+from foreshore.sql.bind.sequence import (
+    FUNCTIONS,
+    identity_sequence,
+    require_schema_of,
+    sequence_constant,
+)
 from foreshore.sql.coerce import assign
 from foreshore.sql.keywords import quote_string
 from foreshore.sql.lexer import STRING, tokenize
@@ -124,14 +131,16 @@ class ColumnBinder:
         numbers: Numbers,
         named: ast.TableRef | None,
     ) -> Name:
-        """Let the column get a sequence; return its name."""
-        if named is not None:
-            with located(named.at):
-                name = self._planning.catalog.resolve_new(
-                    named.name, temporary=self._table.temporary
-                )
-        else:
+        """Let the column get a sequence, in the schema of its table; return its name."""
+        table = self._table
+        if named is None:
             name = self._free_name(column.name)
+        elif len(named.name) == 1:
+            name = replace(table, item=named.name[0])
+        else:
+            with located(named.at):
+                name = self._planning.catalog.resolve_new(named.name, temporary=table.temporary)
+                require_schema_of(table, name)
         identity = column.identity is not None
         self.sequences.append(OwnSequence(place, name, numbers, identity))
         return name

@@ -116,11 +116,16 @@ def _owner(planning: Planning, name: Name, parts: tuple[str, ...]) -> tuple[Glob
         raise UndefinedColumn(
             f'column "{parts[-1]}" of relation "{table.name.item}" does not exist'
         )
-    if (table.name.database, table.name.schema) != (name.database, name.schema):
+    require_schema_of(table.name, name)
+    return table.id, parts[-1]
+
+
+def require_schema_of(table: Name, sequence: Name) -> None:
+    """Raise if a sequence that is to go with a column would be in another schema than its table."""
+    if (table.database, table.schema) != (sequence.database, sequence.schema):
         raise ObjectNotInPrerequisiteState(
             "sequence must be in same schema as table it is linked to"
         )
-    return table.id, parts[-1]
 
 
 def sequence_of(

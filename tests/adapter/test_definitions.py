@@ -97,3 +97,26 @@ def test_a_sequence_named_by_a_text_is_looked_for_when_it_is_called(
             await house.query("a", "DROP TABLE t_later; DROP SEQUENCE later")
 
     runner.run(play())
+
+
+def test_the_sequence_of_an_identity_column_is_in_the_schema_of_its_table(
+    runner: asyncio.Runner, house: House
+) -> None:
+    async def play() -> None:
+        identity = "id int GENERATED ALWAYS AS IDENTITY (SEQUENCE NAME {})"
+        await house.query("a", "CREATE SCHEMA first; CREATE SCHEMA second")
+        await house.query("a", "SET search_path = second")
+        made = f"CREATE TABLE first.t ({identity.format('numbers')})"
+        assert await house.query("a", made) == "CREATE TABLE"
+        answer = await house.query("a", f"CREATE TABLE first.u ({identity.format('second.n')})")
+        refused = "ERROR 55000: sequence must be in same schema as table it is linked to"
+        assert answer == refused
+        altered = f"ALTER TABLE first.t ADD {identity.format('second.n').replace('id', 'other', 1)}"
+        assert await house.query("a", altered) == refused
+        await house.query("a", "DROP SCHEMA second CASCADE")
+        answer = await house.query("a", "INSERT INTO first.t DEFAULT VALUES RETURNING id")
+        assert answer == "1\nINSERT 0 1"
+        dropped = await house.query("a", "DROP SCHEMA first CASCADE; RESET search_path")
+        assert "ERROR" not in dropped
+
+    runner.run(play())
