@@ -76,6 +76,9 @@ class Selected:
 Outcome: TypeAlias = Completed | Selected | CopyIn | CopyOut
 
 
+UNCOUNTED = ("SHOW", "EXPLAIN")  # the tags of these do not say how many rows there were
+
+
 class Taking:
     """Up to `limit` rows of a source (0: all of them), as one Rows gives them."""
 
@@ -106,7 +109,7 @@ class Taking:
         return Rows(
             self._selected.desc,
             self.batches(done),
-            lambda count: f"{verb} {count}",
+            lambda count: verb if verb in UNCOUNTED else f"{verb} {count}",
             lambda: self._taken >= self._limit,
             self._selected.source.streaming,
         )

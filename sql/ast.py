@@ -931,7 +931,7 @@ class ResetStatement(Syntax):
 class TransactionStatement(Syntax):
     """BEGIN, COMMIT, ROLLBACK, SET TRANSACTION and their spellings."""
 
-    kind: OneOf["begin", "commit", "rollback", "set", "characteristics"]
+    kind: OneOf["begin", "start", "commit", "rollback", "set", "characteristics"]
     read_only: bool | None = None
     isolation: str | None = None
     chain: bool = False

@@ -272,12 +272,13 @@ class StatementParser(ChangeParser, SubscribeParser):
     def _begin(self) -> ast.StatementSyntax:
         if self.advance().value == "start":
             self.expect("transaction")
-        elif not self.accept("work"):
+            return self._modes("start", required=False)
+        if not self.accept("work"):
             self.accept("transaction")
         return self._modes("begin", required=False)
 
     def _modes(
-        self, kind: OneOf["begin", "set", "characteristics"], *, required: bool = True
+        self, kind: OneOf["begin", "start", "set", "characteristics"], *, required: bool = True
     ) -> ast.TransactionStatement:
         result = ast.TransactionStatement(kind)
         first = True

@@ -478,6 +478,7 @@ class ResetVariable:
 class Begin:
     read_only: bool | None
     isolation: str | None
+    started: bool = False  # by START TRANSACTION, whose tag is another
 
 
 @dataclass(frozen=True, slots=True)

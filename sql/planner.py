@@ -199,8 +199,8 @@ def _show_variable(name: str) -> ShowVariable:
 
 def _transaction(tree: ast.TransactionStatement) -> Plan:
     match tree.kind:
-        case "begin":
-            return Begin(tree.read_only, tree.isolation)
+        case "begin" | "start":
+            return Begin(tree.read_only, tree.isolation, tree.kind == "start")
         case "commit":
             return Commit(tree.chain)
         case "rollback":

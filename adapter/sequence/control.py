@@ -56,7 +56,7 @@ def begin(session: "Session", plan: Begin) -> Completed:
         )
     session.begin(block=True)
     _characteristics(session, plan.read_only, plan.isolation)
-    return Completed("BEGIN")
+    return Completed("START TRANSACTION" if plan.started else "BEGIN")
 
 
 async def commit(session: "Session", plan: Commit) -> Completed:

@@ -30,7 +30,7 @@ RENAMED = [
     (
         "SHOW CREATE VIEW v",
         "foreshore.public.v|CREATE VIEW foreshore.public.v AS SELECT a, x.b FROM "
-        '(SELECT id AS a, "The b" AS b, c FROM foreshore.public.t) AS x WHERE a > 0\nSHOW 1',
+        '(SELECT id AS a, "The b" AS b, c FROM foreshore.public.t) AS x WHERE a > 0\nSHOW',
     ),
     (
         "SELECT pg_get_viewdef('star'::regclass)",
@@ -39,7 +39,7 @@ RENAMED = [
     (
         "SHOW CREATE INDEX t_upper",
         "foreshore.public.t_upper|CREATE INDEX t_upper IN CLUSTER quickstart ON foreshore.public.t"
-        ' (upper("The b"))\nSHOW 1',
+        ' (upper("The b"))\nSHOW',
     ),
     ("SELECT * FROM t ORDER BY 1", "1|x|3\n2|y|3\nSELECT 2"),
 ]
@@ -112,7 +112,7 @@ ADDED = [
     (
         "SHOW CREATE VIEW star",
         "foreshore.public.star|CREATE VIEW foreshore.public.star AS "
-        "SELECT * FROM (SELECT a, b, c FROM foreshore.public.t) AS t\nSHOW 1",
+        "SELECT * FROM (SELECT a, b, c FROM foreshore.public.t) AS t\nSHOW",
     ),
 ]
 REFUSED = [
@@ -146,12 +146,12 @@ DROPPED = [
     (
         "SHOW CREATE VIEW v",
         "foreshore.public.v|CREATE VIEW foreshore.public.v AS "
-        "SELECT a, c FROM (SELECT a, NULL::text AS b, c FROM foreshore.public.t) AS t\nSHOW 1",
+        "SELECT a, c FROM (SELECT a, NULL::text AS b, c FROM foreshore.public.t) AS t\nSHOW",
     ),
     (
         "SHOW CREATE TABLE t",
         "foreshore.public.t|CREATE TABLE foreshore.public.t (a integer NOT NULL, c integer DEFAULT"
-        " 3, d integer DEFAULT 3 + 4, CONSTRAINT t_pkey PRIMARY KEY (a))\nSHOW 1",
+        " 3, d integer DEFAULT 3 + 4, CONSTRAINT t_pkey PRIMARY KEY (a))\nSHOW",
     ),
 ]
 

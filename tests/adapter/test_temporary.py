@@ -203,11 +203,11 @@ def test_a_definition_is_shown_as_temporary(tmp_path: Path) -> None:
         schema = await own_schema(house, "a")
         assert await house.query("a", "SHOW CREATE TABLE t") == (
             f"foreshore.{schema}.t|CREATE TEMPORARY TABLE t (a integer DEFAULT 1) "
-            "ON COMMIT DELETE ROWS\nSHOW 1"
+            "ON COMMIT DELETE ROWS\nSHOW"
         )
         assert await house.query("a", "SHOW CREATE VIEW v") == (
             f"foreshore.{schema}.v|CREATE TEMPORARY VIEW v AS SELECT a FROM foreshore.{schema}.t"
-            "\nSHOW 1"
+            "\nSHOW"
         )
 
     with_house(tmp_path, body)
@@ -231,7 +231,7 @@ def test_a_name_in_a_constant_counts_as_a_use(tmp_path: Path) -> None:
         assert await house.query("a", "SELECT c::text, d FROM w") == "o.renamed|kept\nSELECT 1"
         assert await house.query("a", "SHOW CREATE VIEW w") == (
             "foreshore.public.w|CREATE VIEW foreshore.public.w AS "
-            "SELECT regclass 'foreshore.o.renamed' AS c, 'kept' AS d\nSHOW 1"
+            "SELECT regclass 'foreshore.o.renamed' AS c, 'kept' AS d\nSHOW"
         )
 
     async def find(house: House) -> None:
