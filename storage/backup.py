@@ -43,7 +43,7 @@ from foreshore.storage.directory import (
     segment_path,
 )
 from foreshore.storage.identity import NAME
-from foreshore.storage.local_files import PIECE_BYTES
+from foreshore.storage.local_files import check_file
 from foreshore.storage.wal import LOG_KEY, LogState, SegmentInfo
 
 MANIFEST = "backup.json"
@@ -235,18 +235,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _verify(place: Path, file: BackupFile) -> None:
-    checksum = size = 0
-    try:
-        with (place / file.stored).open("rb") as opened:
-            while piece := opened.read(PIECE_BYTES):
-                size += len(piece)
-                checksum = zlib.crc32(piece, checksum)
-    except FileNotFoundError:
-        raise DataCorrupted(f'"{file.stored}" is missing') from None
-    if size != file.bytes:
-        raise DataCorrupted(f'"{file.stored}" has {size} bytes instead of {file.bytes}')
-    if checksum != file.checksum:
-        raise DataCorrupted(f'"{file.stored}" has a wrong checksum')
+    check_file(place / file.stored, f'"{file.stored}"', file.bytes, file.checksum)
 
 
 # --- going back to one ---------------------------------------------------------------------

@@ -12,7 +12,6 @@ or that says `__time` or `__diff`, which gets a number behind. What the batch pr
 the file's metadata under `foreshore`.
 """
 
-import zlib
 from collections.abc import Iterable, Iterator
 from itertools import count
 from pathlib import Path
@@ -22,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from foreshore.errors import DataCorrupted
-from foreshore.storage.local_files import PIECE_BYTES, LocalFiles
+from foreshore.storage.local_files import LocalFiles, measure
 from foreshore.storage.selection import ALL, Reading, Selection, read_parts
 from foreshore.storage.trace import Batch
 from foreshore.update import DIFF, TIME, Timestamp
@@ -94,7 +93,7 @@ def write_batch(
                 writer.write_table(
                     pa.Table.from_arrays(table.columns, schema=form), row_group_size=ROW_GROUP_ROWS
                 )
-        size, checksum = _measure(scratch)
+        size, checksum = measure(scratch)
         files.adopt(key, scratch)
     finally:
         scratch.unlink(missing_ok=True)
@@ -119,15 +118,6 @@ def _row_groups(updates: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterato
 def _rows_of(batch: pa.RecordBatch, size: int) -> int:
     """Return how many rows like those of `batch` have about `size` bytes, at least one."""
     return max(1, size * int(batch.num_rows) // max(1, int(batch.nbytes)))
-
-
-def _measure(path: Path) -> tuple[int, int]:
-    size = checksum = 0
-    with path.open("rb") as file:
-        while piece := file.read(PIECE_BYTES):
-            size += len(piece)
-            checksum = zlib.crc32(piece, checksum)
-    return size, checksum
 
 
 def read_batch(

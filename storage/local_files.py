@@ -29,7 +29,7 @@ from foreshore.storage.fault import writing
 KEPT_BYTES = 16 << 30
 PIECE_BYTES = 1 << 20
 
-_Look = tuple[int, int, int]
+_Look = tuple[int, int, int] | None
 
 
 class StoredFile(Protocol):
@@ -158,25 +158,11 @@ class LocalFiles:
     def _is_checked(self, file: StoredFile, path: Path) -> bool:
         with self._lock:
             look = self._checked.get(_name(file))
-        try:
-            return look is not None and look == _look(path)
-        except FileNotFoundError:
-            return False
+        return look is not None and look == _look(path)
 
     def _check(self, file: StoredFile, path: Path) -> None:
-        size = checksum = 0
-        try:
-            look = _look(path)
-            with path.open("rb") as opened:
-                while piece := opened.read(PIECE_BYTES):
-                    size += len(piece)
-                    checksum = zlib.crc32(piece, checksum)
-        except FileNotFoundError:
-            raise DataCorrupted(f'batch "{file.key}" is missing') from None
-        if size != file.bytes:
-            raise DataCorrupted(f'batch "{file.key}" has {size} bytes instead of {file.bytes}')
-        if checksum != file.checksum:
-            raise DataCorrupted(f'batch "{file.key}" has a wrong checksum')
+        look = _look(path)  # before it is read: what is written to it after is seen
+        check_file(path, f'batch "{file.key}"', file.bytes, file.checksum)
         with self._lock:
             self._checked[_name(file)] = look
 
@@ -201,5 +187,31 @@ def _name(file: StoredFile) -> str:
 
 
 def _look(path: Path) -> _Look:
-    found = path.stat()
+    """Return what changes when a file does; None if there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
     return found.st_ino, found.st_size, found.st_ctime_ns
+
+
+def measure(path: Path) -> tuple[int, int]:
+    """Return the length of a file and the CRC-32 of all of it."""
+    size = checksum = 0
+    with path.open("rb") as opened:
+        while piece := opened.read(PIECE_BYTES):
+            size += len(piece)
+            checksum = zlib.crc32(piece, checksum)
+    return size, checksum
+
+
+def check_file(path: Path, name: str, size: int, checksum: int) -> None:
+    """Raise DataCorrupted, about `name`, unless the file is there and measures as it should."""
+    try:
+        found = measure(path)
+    except FileNotFoundError:
+        raise DataCorrupted(f"{name} is missing") from None
+    if found[0] != size:
+        raise DataCorrupted(f"{name} has {found[0]} bytes instead of {size}")
+    if found[1] != checksum:
+        raise DataCorrupted(f"{name} has a wrong checksum")
