@@ -45,7 +45,7 @@ from foreshore.compute.protocol import (
     SubscribeExport,
     SubscribeResponse,
 )
-from foreshore.compute.transport import Connection, Tables, encode_schema
+from foreshore.compute.transport import Connection, Tables
 from foreshore.compute.uppers import Uppers
 from foreshore.errors import (
     DatabaseError,
@@ -63,7 +63,7 @@ from foreshore.storage.controller import (
     Snapshot,
     StorageController,
 )
-from foreshore.update import Timestamp
+from foreshore.update import Timestamp, encode_schema
 
 logger = logging.getLogger(__name__)
 

@@ -16,11 +16,10 @@ import pyarrow.parquet as pq
 
 from foreshore.compute.engine import Input
 from foreshore.compute.protocol import InputFile, InputSnapshot
-from foreshore.compute.transport import decode_schema, encode_schema
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import Snapshot
 from foreshore.storage.local_files import LocalFiles
-from foreshore.update import TIME, Timestamp, update_schema
+from foreshore.update import TIME, Timestamp, decode_schema, encode_schema, update_schema
 
 
 def describe(snapshot: Snapshot) -> tuple[InputSnapshot, list[pa.Table]]:

@@ -20,13 +20,13 @@ import hmac
 import logging
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 import pyarrow as pa
 
 from foreshore.compute.protocol import Hello, Message
+from foreshore.update import decode_schema, encode_schema
 
 logger = logging.getLogger(__name__)
 
@@ -48,18 +48,6 @@ _encode_message = msgspec.msgpack.Encoder().encode
 
 class FrameError(Exception):
     """The bytes are no frame; the connection is of no more use."""
-
-
-@lru_cache(maxsize=1024)
-def encode_schema(schema: pa.Schema) -> bytes:
-    """Return `schema` as an Arrow IPC message."""
-    return bytes(schema.serialize())
-
-
-@lru_cache(maxsize=1024)
-def decode_schema(data: bytes) -> pa.Schema:
-    """Return the schema that `encode_schema` wrote."""
-    return pa.ipc.read_schema(pa.py_buffer(data))
 
 
 def encode_frame(message: Message, tables: Sequence[pa.Table] = ()) -> list[Any]:

@@ -6,6 +6,8 @@ time are the same table without `__time`. A collection version is what its updat
 add up to.
 """
 
+from functools import lru_cache
+
 import pyarrow as pa
 
 TIME = "__time"
@@ -31,3 +33,15 @@ def update_schema(rows: pa.Schema) -> pa.Schema:
 def row_schema(updates: pa.Schema) -> pa.Schema:
     """Return the schema of the rows within updates; the inverse of `update_schema`."""
     return pa.schema([field for field in updates if field.name not in (TIME, DIFF)])
+
+
+@lru_cache(maxsize=1024)
+def encode_schema(schema: pa.Schema) -> bytes:
+    """Return a schema, of rows or of updates, as an Arrow IPC message."""
+    return bytes(schema.serialize())
+
+
+@lru_cache(maxsize=1024)
+def decode_schema(data: bytes) -> pa.Schema:
+    """Return the schema that `encode_schema` wrote."""
+    return pa.ipc.read_schema(pa.py_buffer(data))

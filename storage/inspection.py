@@ -30,13 +30,13 @@ from foreshore.storage.directory import (
     read_log,
 )
 from foreshore.storage.identity import NAME
-from foreshore.storage.record import Grant, decode_schema
+from foreshore.storage.record import Grant
 from foreshore.storage.replay import replay
 from foreshore.storage.segment import Contents, segment_name
 from foreshore.storage.shard import Shard
 from foreshore.storage.trace import Batch, TraceState
 from foreshore.storage.wal import SegmentInfo
-from foreshore.update import Timestamp, row_schema
+from foreshore.update import Timestamp, decode_schema, row_schema
 
 
 @dataclass(frozen=True, slots=True, order=True)

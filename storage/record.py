@@ -140,17 +140,6 @@ _decode_events = msgspec.msgpack.Decoder(tuple[Event, ...]).decode
 _decode_opening = msgspec.msgpack.Decoder(Opening).decode
 
 
-def encode_schema(schema: pa.Schema) -> bytes:
-    """Return the schema in Arrow's IPC form."""
-    data: bytes = schema.serialize().to_pybytes()
-    return data
-
-
-def decode_schema(data: bytes) -> pa.Schema:
-    """Return what `encode_schema` wrote."""
-    return pa.ipc.read_schema(pa.py_buffer(data))
-
-
 def encode_updates(updates: pa.Table) -> list[pa.Buffer]:
     """Return the rows of the table as messages of Arrow's IPC format."""
     if updates.num_rows == 0:

@@ -26,12 +26,11 @@ from foreshore.storage.record import (
     Write,
     decode_group,
     decode_opening,
-    decode_schema,
 )
 from foreshore.storage.segment import Contents, Kind
 from foreshore.storage.shard import Shard
 from foreshore.storage.trace import TraceState
-from foreshore.update import MAX_TIMESTAMP, T0
+from foreshore.update import MAX_TIMESTAMP, T0, decode_schema
 
 
 @dataclass(slots=True)

@@ -17,9 +17,9 @@ from foreshore.errors import InternalError
 from foreshore.ids import GlobalId
 from foreshore.storage.capability import Capabilities
 from foreshore.storage.listen import Listen
-from foreshore.storage.record import ShardWrite, encode_schema
+from foreshore.storage.record import ShardWrite
 from foreshore.storage.trace import Batch
-from foreshore.update import T0, Timestamp
+from foreshore.update import T0, Timestamp, encode_schema
 
 TABLES_KEPT_APART = 8
 ROWS_PUT_TOGETHER = 1 << 16

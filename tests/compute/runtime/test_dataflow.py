@@ -13,10 +13,10 @@ from foreshore.compute.engine import Dataflow, Output
 from foreshore.compute.inputs import Contents, with_times
 from foreshore.compute.linear import LinearDataflow, LinearFirst
 from foreshore.compute.protocol import DataflowDescription, InputSnapshot
-from foreshore.compute.transport import encode_schema
 from foreshore.ids import GlobalId
 from foreshore.storage.blob import FileBlob
 from foreshore.storage.local_files import LocalFiles
+from foreshore.update import encode_schema
 from tests.compute.runtime.harness import KV_SCHEMA, contents, id_, index_on, rows, table
 
 U1 = id_("u1")

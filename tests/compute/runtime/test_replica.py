@@ -32,8 +32,8 @@ from foreshore.compute.protocol import (
     SubscribeResponse,
 )
 from foreshore.compute.replica import Replica
-from foreshore.compute.transport import SCRATCH_VARIABLE, Connection, encode_schema
-from foreshore.update import Timestamp
+from foreshore.compute.transport import SCRATCH_VARIABLE, Connection
+from foreshore.update import Timestamp, encode_schema
 from tests.compute.runtime.harness import KV_SCHEMA, contents, id_, index_on, rows, run, table
 
 (U1,) = table("u1")
