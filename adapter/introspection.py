@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from foreshore.adapter.coordinator import generation_of
 from foreshore.adapter.definitions import definition_text
-from foreshore.adapter.names import SessionCatalog, dotted
+from foreshore.adapter.names import SessionCatalog
 from foreshore.catalog.builtin.relation import (
     Builtin,
     Frontier,
@@ -29,6 +29,7 @@ from foreshore.expr.ir import Column, Literal
 from foreshore.ids import GlobalId
 from foreshore.sequence import Generated, Position, Sequence
 from foreshore.sql.ast import CreateTableStatement, CreateViewStatement
+from foreshore.sql.full_names import dotted
 from foreshore.sql.keywords import quote_identifier
 from foreshore.sql.parse import parse
 from foreshore.storage.controller import ReadCapability

@@ -8,7 +8,6 @@ relations gives those without: a query of nothing but such a view can be answere
 Whether that was done shows in `left_out`, so that whoever cannot use it plans again without.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -29,6 +28,7 @@ from foreshore.errors import (
 from foreshore.expr.ir import Get, Literal, Map, Project, Relation
 from foreshore.ids import GlobalId, is_temporary
 from foreshore.sql.catalog_reader import ItemView
+from foreshore.sql.full_names import renamed
 from foreshore.sql.keywords import quote_identifier
 from foreshore.sql.plan import Name
 from foreshore.types import ColumnType, RelationDesc, format_type
@@ -294,19 +294,10 @@ def _as_known(view: ItemView, known: Sequence[KnownColumn]) -> ItemView:
 
 def with_present_names(state: State, item: Item) -> str:
     """Return the item's statement with the names that what it mentions has now."""
-    names = {dotted(then): dotted(state.full_name(state.item(id))) for then, id in item.bound}
+    names = {then: state.full_name(state.item(id)) for then, id in item.bound}
     if all(then == now for then, now in names.items()):
         return item.create_sql
-    # All at once, as one may have the name now that another had, and none within a longer name.
-    any_name = "|".join(map(re.escape, names))
-    return re.sub(
-        rf'(?<![\w$."])(?:{any_name})(?![\w$"])', lambda found: names[found[0]], item.create_sql
-    )
-
-
-def dotted(name: tuple[str, str, str]) -> str:
-    """Return a full name as SQL has it."""
-    return ".".join(map(quote_identifier, name))
+    return renamed(item.create_sql, names)
 
 
 def effective_path(

@@ -8,7 +8,6 @@ import pyarrow as pa
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.definitions import definition_text
-from foreshore.adapter.names import dotted
 from foreshore.adapter.result import BatchSource, Selected
 from foreshore.adapter.sequence.number_sequences import refuse_parts, undefault
 from foreshore.catalog.builtin.relation import Builtin
@@ -25,6 +24,7 @@ from foreshore.errors import (
     UndefinedTable,
     WrongObjectType,
 )
+from foreshore.sql.full_names import dotted
 from foreshore.sql.keywords import quote_identifier
 from foreshore.sql.plan import Drop, Name, ObjectKind, Rename, Retain, ShowCreate
 from foreshore.text import format_text

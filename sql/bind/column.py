@@ -28,6 +28,7 @@ from foreshore.sql.bind.sequence import (
     sequence_constant,
 )
 from foreshore.sql.coerce import assign
+from foreshore.sql.full_names import is_regclass
 from foreshore.sql.keywords import quote_string
 from foreshore.sql.lexer import STRING, tokenize
 from foreshore.sql.lower_outer import has_subquery
@@ -192,12 +193,14 @@ def _qualified_default(planning: Planning, column: ast.ColumnDefinition) -> str:
     }
     tokens, _ = tokenize(text)
     parts, position = [], 0
-    for token in tokens:
+    for place, token in enumerate(tokens):
         if token.start in named:
             assert token.kind == STRING, (text, token)
             named.remove(token.start)
             item = planning.catalog.resolve_item(name_parts(token.value))
             parts.append(text[position : token.start] + quote_string(item.name.dotted()))
+            if not is_regclass(tokens, place):  # so that renaming finds it
+                parts.append("::regclass")
             position = token.end
     assert not named, (text, named)
     return "".join(parts) + text[position:]

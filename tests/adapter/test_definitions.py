@@ -80,6 +80,36 @@ def test_a_sequence_in_a_default_is_known_however_it_is_named(
     asyncio.run(play())
 
 
+def test_what_only_looks_like_a_name_stays(runner: asyncio.Runner, house: House) -> None:
+    async def play() -> None:
+        for sql in (
+            "CREATE SCHEMA alike; SET search_path = alike; CREATE SEQUENCE s",
+            """CREATE TABLE "T's" (i int)""",
+            "CREATE TABLE t (a text DEFAULT 'foreshore.alike.s', b int DEFAULT nextval('s'))",
+            """CREATE VIEW v AS SELECT 'foreshore.alike.t' AS "foreshore.alike.t", b FROM t""",
+            """CREATE VIEW w AS SELECT i, 'foreshore.alike."T''s"' AS d FROM "T's" """,
+            "ALTER SEQUENCE s RENAME TO x",
+            """ALTER TABLE "T's" RENAME TO "U's" """,
+            "ALTER TABLE t ADD COLUMN c int",
+            "ALTER TABLE t RENAME TO u",
+            "INSERT INTO u DEFAULT VALUES",
+        ):
+            assert "ERROR" not in await house.query("a", sql), sql
+        assert (await house.query("a", "TABLE u")).startswith("foreshore.alike.s|1|")
+        assert (await house.query("a", "TABLE v")).startswith("foreshore.alike.t|1")
+        shown = await house.query("a", "SHOW CREATE VIEW v")
+        assert """'foreshore.alike.t' AS "foreshore.alike.t", b FROM (SELECT""" in shown
+        shown = await house.query("a", "SHOW CREATE VIEW w")
+        assert """'foreshore.alike."T''s"' AS d FROM foreshore.alike."U's\"""" in shown
+        shown = await house.query("a", "SHOW CREATE TABLE u")
+        assert "DEFAULT 'foreshore.alike.s'" in shown
+        assert "nextval('foreshore.alike.x')" in shown
+
+        await house.query("a", "RESET search_path")
+
+    runner.run(play())
+
+
 def test_a_sequence_named_by_a_text_is_looked_for_when_it_is_called(
     runner: asyncio.Runner, house: House
 ) -> None:
