@@ -89,15 +89,15 @@ class Replica:
         self._peeks = PendingPeeks(self._instance, self._exporters, self._queries, self._send)
         self._work = asyncio.Event()
         self._hydrations = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = asyncio.TaskGroup()
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Work until cancelled, or until something fails that should not: deaf it is no use."""
         try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._step_dataflows())
-                group.create_task(self._hydrate_dataflows())
-                group.create_task(self._report())
+            async with self._tasks:
+                self._tasks.create_task(self._step_dataflows())
+                self._tasks.create_task(self._hydrate_dataflows())
+                self._tasks.create_task(self._report())
         finally:
             self._peeks.forget()
             for pool in (self._steps, self._hydration, self._queries):
@@ -161,8 +161,7 @@ class Replica:
                 self._create_instance(command)
             case InitializationComplete():
                 self._backlog = []
-                task = asyncio.get_running_loop().create_task(self._reconcile(connection))
-                self._spawn(task)
+                self._tasks.create_task(self._reconcile(connection))
             case _:
                 assert_never(command)
 
@@ -171,16 +170,12 @@ class Replica:
         if self._connection is not None and self._history is None:
             self._connection.send(message, tables)
 
-    def _spawn(self, work: asyncio.Task[None]) -> None:
-        self._tasks.add(work)
-        work.add_done_callback(self._tasks.discard)
-
     # --- the instance
 
     def _create_instance(self, command: CreateInstance) -> None:
         if self._instance.command is None:
             self._instance.create(command)
-            self._spawn(asyncio.get_running_loop().create_task(self._start_engine()))
+            self._tasks.create_task(self._start_engine())
         elif self._instance.command != command:
             logger.error("another instance is asked for; starting anew")
             os._exit(3)  # the engine cannot be exchanged while its threads run
@@ -259,8 +254,7 @@ class Replica:
 
     def _close(self, running: Running) -> None:
         running.busy = True
-        loop = asyncio.get_running_loop()
-        self._spawn(loop.create_task(blocking.run(self._steps, running.close)))
+        self._tasks.create_task(blocking.run(self._steps, running.close))
 
     def _compact(self, command: AllowCompaction) -> None:
         if self._history is not None:
@@ -360,7 +354,7 @@ class Replica:
             for running in list(self._dataflows.values()):
                 if self._is_free(running) and running.follow_due:
                     running.busy = True
-                    self._spawn(loop.create_task(self._begin_following(running)))
+                    self._tasks.create_task(self._begin_following(running))
                     continue
                 due = running.times.stepped_at + self._instance.tick_seconds
                 if not self._is_free(running) or running.importable <= running.frontier:
@@ -369,7 +363,7 @@ class Replica:
                     wait = min(wait or due, due)
                     continue
                 running.busy = True
-                self._spawn(loop.create_task(self._step(running)))
+                self._tasks.create_task(self._step(running))
             if self._work.is_set():
                 continue
             if not self._step_slots.locked() and await self._maintain():

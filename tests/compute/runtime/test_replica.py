@@ -95,6 +95,7 @@ def with_replica(
         async def main() -> None:
             replica = Replica({"embedded": lambda _: LinearFirst(DuckDbEngine())})
             running = asyncio.create_task(replica.run())
+            await asyncio.sleep(0)  # it runs
             try:
                 await scenario(replica)
             finally:
@@ -274,3 +275,26 @@ def test_an_answer_is_of_the_controller_that_asked(
         assert answer[0].to_pylist() == [{"k": 1, "v": "answer"}]
 
     with_replica(scenario)
+
+
+def test_it_ends_where_it_would_go_on_deaf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SCRATCH_VARIABLE, str(tmp_path))
+
+    async def main() -> None:
+        replica = Replica({"embedded": lambda _: LinearFirst(DuckDbEngine())})
+        running = asyncio.create_task(replica.run())
+        await asyncio.sleep(0)
+        controller = Controller(replica)
+        replica.accept(cast(Connection[Command], controller))
+        controller.begin(tmp_path, 1)
+        monkeypatch.setattr(replica, "_create", broken)
+        controller.tell(InitializationComplete())
+        async with asyncio.timeout(10):
+            with pytest.raises(ExceptionGroup) as raised:
+                await running
+        assert "broken" in str(raised.value.exceptions)
+
+    def broken(_: object) -> None:
+        raise RuntimeError("broken")
+
+    run(main)
