@@ -608,10 +608,11 @@ class ComputeController:
         subscription = Subscription(id, as_of, None)
         dataflow.followed[id] = subscription
         self._exporters[id] = dataflow
-        follow = Follow(id, index, as_of, 0)
-        dataflow.cluster.history.follows[id] = follow
+        follows = dataflow.cluster.history.follows
+        follows[id] = Follow(id, index, as_of, 0)
         await asyncio.shield(dataflow.created)
-        dataflow.cluster.send(follow)
+        if id in follows:  # else it has been ended meanwhile
+            dataflow.cluster.send(follows[id])
         return subscription
 
     def unfollow(self, id: GlobalId) -> None:

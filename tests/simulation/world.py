@@ -268,7 +268,8 @@ class World:
                 with patch.object(link, "_connect", connect):
                     await link._converse("", SECRET, asyncio.Event())
             finally:
-                world._replicas.remove((theirs, task))
+                if (theirs, task) in world._replicas:  # not given up with its whole world
+                    world._replicas.remove((theirs, task))
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
 
