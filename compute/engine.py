@@ -163,6 +163,10 @@ class Engine(Protocol):
         """Stop all evaluations that run now."""
         ...
 
+    def check(self) -> None:
+        """Raise Unavailable if the engine has lost what it works with, for good."""
+        ...
+
     def describe(self, relation: Relation, name_of: NameOf) -> str:
         """Return how the engine would maintain `relation`, step by step: EXPLAIN PHYSICAL PLAN."""
         ...

@@ -246,6 +246,10 @@ class LinearFirst:
         """Stop all evaluations that run now."""
         self._engine.cancel()
 
+    def check(self) -> None:
+        """Raise Unavailable if the engine has lost what it works with."""
+        self._engine.check()
+
     def describe(self, relation: Relation, name_of: NameOf) -> str:
         """Return how `relation` is maintained, as the engine has it."""
         return self._engine.describe(relation, name_of)

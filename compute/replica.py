@@ -456,6 +456,8 @@ class Replica:
     async def _report(self) -> None:
         while True:
             await asyncio.sleep(STATUS_SECONDS)
+            if self._instance.engine is not None:
+                self._instance.engine.check()  # what it raises ends the replica, to begin anew
             self._send_status()
 
     def _send_status(self) -> None:

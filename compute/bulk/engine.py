@@ -79,6 +79,9 @@ class BulkEngine(ABC):
         for cancellation in running:
             cancellation.cancel()
 
+    def check(self) -> None:  # noqa: B027 - an engine within this process loses nothing
+        """Raise Unavailable if the engine has lost what it works with."""
+
     def describe(self, relation: Relation, name_of: NameOf) -> str:
         """Return how the engine maintains `relation`."""
         return describe_plan(self.name, differentiate(plans_of(relation).all), name_of)

@@ -30,7 +30,7 @@ from foreshore.compute.bulk.spark_dialect import SparkDialect, configure_spark, 
 from foreshore.compute.delta.tables import Layout, by_position, consolidate_select
 from foreshore.compute.engine import Cancellation, check_size
 from foreshore.compute.spark_session import SparkOptions, start_spark
-from foreshore.errors import NumericValueOutOfRange, OutOfMemory, QueryCanceled
+from foreshore.errors import NumericValueOutOfRange, OutOfMemory, QueryCanceled, Unavailable
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +52,12 @@ class SparkEngine(BulkEngine):
         super().__init__()
         self._options = options
         self._spark = start_spark(options)
+
+    def check(self) -> None:
+        """Raise Unavailable if the JVM has ended."""
+        status = self._spark.sparkContext._gateway.proc.poll()
+        if status is not None:
+            raise Unavailable(f"Spark's JVM has ended with exit status {status}")
 
     def close(self) -> None:
         """Leave the session to others of the process; `stop_spark` ends it."""

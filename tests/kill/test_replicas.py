@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 
-from tests.harness import Server, serving, until
+from tests.harness import Server, java, serving, until
 
 DEFINITIONS = {
     "sums": "SELECT kind, count(*) AS n, sum(amount) AS amount FROM facts GROUP BY kind",
@@ -133,6 +133,29 @@ def test_the_only_replica_is_killed_and_reads_wait_for_the_next(data_dir: Path) 
                     os.kill(pid, signal.SIGKILL)
             load.goes_on(3)
     assert not server.processes()
+
+
+def test_the_jvm_of_a_replica_is_killed_and_its_views_go_on(data_dir: Path) -> None:
+    java()
+
+    def jvms() -> set[int]:
+        names = {pid: Path(f"/proc/{pid}/comm") for pid in server.processes()}
+        return {pid for pid, name in names.items() if name.exists() and "java" in name.read_text()}
+
+    with serving(data_dir) as server, server.connect() as connection:
+        connection.execute("CREATE CLUSTER sparks (SIZE 'spark', TICK INTERVAL '200ms')")
+        connection.execute("CREATE TABLE facts (kind int)")
+        connection.execute(
+            "CREATE MATERIALIZED VIEW counts IN CLUSTER sparks"
+            " AS SELECT kind, count(*) FROM facts GROUP BY kind"
+        )
+        for kills in range(2):
+            connection.execute("INSERT INTO facts VALUES (1), (2)")
+            counts = connection.execute("SELECT * FROM counts ORDER BY kind").fetchall()
+            assert counts == [(1, kills + 1), (2, kills + 1)]
+            (victim,) = jvms()
+            os.kill(victim, signal.SIGKILL)
+            until(lambda: bool(jvms() - {victim}), "another is started", 60)  # noqa: B023
 
 
 def settled(server: Server, load: Load) -> None:
