@@ -14,6 +14,7 @@ setup: $(STAMP)
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed") if sys.version_info < (3, 11) else None'
+	@echo "setting up $(VENV): about a minute, more where packages have to be fetched"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip 'setuptools>=77' wheel
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'

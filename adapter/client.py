@@ -190,6 +190,10 @@ class Session(Protocol):
         """Return the notices since the last call."""
         ...
 
+    def when_noticed(self, tell: Callable[[], None]) -> None:
+        """Have `tell` called when there are notices that should not wait for an answer."""
+        ...
+
     async def parse(self, name: str, sql: str, parameter_oids: Sequence[int]) -> Statement:
         """Prepare a statement; `""` is the unnamed one, which is replaced. 0 is: infer the type."""
         ...

@@ -95,6 +95,7 @@ class Session:
         self.last_sequence: GlobalId | None = None  # the one that gave the last: lastval()
         self._streams: list[RowSource] = []  # of COPY; they end with the transaction
         self._notices: list[Notice] = []
+        self._tell: Callable[[], None] = lambda: None
         self._timer: asyncio.TimerHandle | None = None
         self._idle_since = 0.0
 
@@ -145,20 +146,30 @@ class Session:
         notices, self._notices = self._notices, []
         return notices
 
+    def when_noticed(self, tell: Callable[[], None]) -> None:
+        """Have `tell` called when there are notices that should not wait for an answer."""
+        self._tell = tell
+
     def notice(
         self,
         message: str,
         *,
+        now: bool = False,
         severity: str = "NOTICE",
         sqlstate: str = "00000",
         detail: str | None = None,
         hint: str | None = None,
     ) -> None:
-        """Tell the client something beside its results, if it wants to hear of such things."""
+        """Tell the client something beside its results, if it wants to hear of such things.
+
+        It hears of it with the next answer, or at once if `now`.
+        """
         ranks = {"debug1": 0, "log": 1, "info": 2, "notice": 3, "warning": 4, "error": 5}
         wanted = ranks.get(self.variables["client_min_messages"], 0)
         if ranks[severity.lower()] >= wanted:
             self._notices.append(Notice(message, severity, sqlstate, detail, hint))
+            if now:
+                self._tell()
 
     # --- environment ---------------------------------------------------------------------------
 

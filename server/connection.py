@@ -44,6 +44,7 @@ class Conversation:
         self._session = session
         self._skipping = False  # after an error in the extended protocol, until Sync
         self._encoders: dict[tuple[int, tuple[int, ...]], tuple[RelationDesc, RowEncoder]] = {}
+        session.when_noticed(self._tell)
 
     async def run(self) -> None:
         """Take messages until the client ends; raises Gone, or FramingError."""
@@ -235,6 +236,11 @@ class Conversation:
                     notice.severity, notice.sqlstate, notice.message, notice.detail, notice.hint
                 )
             )
+
+    def _tell(self) -> None:
+        """Send notices now, and what was gathered before them."""
+        self._notices()
+        self._wire.flush()
 
     def _complete(self, tag: str) -> None:
         metrics.STATEMENTS.inc()

@@ -228,17 +228,20 @@ def serve_command(
         stream=sys.stderr,
     )
     sys.setswitchinterval(0.001)  # a thread of pure Python holds the loop up no longer than this
+    status = 1
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve(options))
+        status = 0
     except DatabaseError as error:
         more = [text for text in (error.detail, error.hint) if text is not None]
         logger.critical("%s", "; ".join([error.message, *more]))
-        sys.exit(1)
     except OSError as error:
         hint = "; Check free disk space." if is_disk_full(error) else ""
         logger.critical("%s%s", error, hint)
-        sys.exit(1)
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(status)  # all is closed; of what Python takes down in any order DuckDB would complain
 
 
 @main.command("replica")

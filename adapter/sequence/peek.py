@@ -29,6 +29,7 @@ from foreshore.adapter.sequence.point import row_by_key
 from foreshore.adapter.sequence.times import (
     read_time,
     tables_below,
+    tell_of_waiting,
     timestamp_of,
     wait_for,
 )
@@ -121,6 +122,7 @@ async def _finished(
             ids = {peek.lookup.index}
         ids = {index_of(session, id) for id in ids} | {each.of for each in peek.query.changes}
         time = read_time(session, ids, as_of, args, also=peek.shards)
+        tell_of_waiting(session, ids, time)
     given = {each.id: await changes(session, each, args, time) for each in peek.query.changes}
     relation, finishing, replace = filled(session, peek, args, time)
     if peek.acts:

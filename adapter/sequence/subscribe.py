@@ -21,7 +21,7 @@ from foreshore.adapter.peek_plan import PeekPlan
 from foreshore.adapter.read_holds import Hold
 from foreshore.adapter.result import RowSource, Selected
 from foreshore.adapter.sequence.peek import filled, with_time
-from foreshore.adapter.sequence.times import choose, timestamp_of
+from foreshore.adapter.sequence.times import choose, tell_of_waiting, timestamp_of
 from foreshore.adapter.tail import Behind, Event, Pieces, Rendering, Tail, as_updates
 from foreshore.compute.engine import rows_schema
 from foreshore.compute.peeks import PeekRequest
@@ -61,6 +61,7 @@ async def subscribe(
         peek = session.planner.peek_without_indexes(prepared)
     read = {peek.lookup.index} if peek.lookup is not None else peek.shards
     as_of = choose(session, sorted(read), plan.as_of, args, future=True).time
+    tell_of_waiting(session, read, as_of)
     until = None if plan.up_to is None else timestamp_of(session, plan.up_to, args)
     if until is not None and until < as_of:
         raise InvalidParameterValue(

@@ -21,6 +21,8 @@ from foreshore.sql.plan import AsOf
 from foreshore.types import Datum
 from foreshore.update import Timestamp
 
+FAR_BEHIND_MS = 20_000  # of what is waited for, from which on the client is told
+
 if TYPE_CHECKING:
     from foreshore.adapter.session import Session
 
@@ -83,6 +85,20 @@ async def wait_for(session: "Session", as_of: AsOf | None, args: Sequence[Datum]
     time = timestamp_of(session, as_of.time, args)
     if coordinator.oracle.read_ts() < time <= coordinator.clock.now():
         await coordinator.group.reached(time)
+
+
+def tell_of_waiting(session: "Session", ids: Iterable[GlobalId], time: Timestamp) -> None:
+    """Tell the client if it will have to wait for collections that are far behind `time`."""
+    coordinator = session.coordinator
+    for id in coordinator.holds.collections.keys() & set(ids):
+        upper, since = coordinator.upper(id), coordinator.as_ofs.get(id, 0)
+        if max(upper, since) > time - FAR_BEHIND_MS:
+            continue
+        item = session.planner.reader().state.item(id)
+        filled = upper > since
+        how = f"is {(time - upper) / 1000:.0f} seconds behind" if filled else "is being filled"
+        hint = "mz_internal.mz_frontiers says how far each collection is."
+        session.notice(f'waiting for {item.kind} "{item.name}", which {how}', hint=hint, now=True)
 
 
 def move_forward(session: "Session") -> None:

@@ -379,7 +379,11 @@ def _comments(world: World) -> Iterator[Row]:
 
 
 def _visibility(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
-    """Yield for each relation whether its name alone names it, on the session's search path."""
+    """Yield for each relation whether its name alone names it, on the session's search path.
+
+    Those of mz_catalog are said not to be visible, though their names do: psql, which lists what is
+    visible but for pg_catalog, would show them among the user's own.
+    """
     places = {name: place for place, name in enumerate(world.search_path)}
     named: dict[str, list[tuple[int, int]]] = {}  # where each is in the path, and its oid
     last = len(places)
@@ -393,10 +397,12 @@ def _visibility(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
         add(constraint.name, world.name(item.schema), constraint.oid)
     for builtin in builtins:
         add(builtin.name, builtin.schema, builtin.oid)
+    unlisted = {builtin.oid for builtin in builtins if builtin.schema == "mz_catalog"}
     for found in named.values():
         first = min(found)
         for place, oid in found:
-            yield {"oid": oid, "visible": place < last and (place, oid) == first}
+            visible = place < last and (place, oid) == first and oid not in unlisted
+            yield {"oid": oid, "visible": visible}
 
 
 def _definitions(world: World) -> Iterator[Row]:

@@ -6,6 +6,7 @@ text, rounding and regular expressions are Java's, so those go to the kernels. A
 BIGINT of microseconds there (`spark_form`), for Spark's TIME does not travel as Arrow.
 """
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -132,7 +133,10 @@ def register_spark(session: Any, functions: Sequence[ArrowFunction]) -> None:
         if function.name not in known:
             body = of_arity(_in_spark_form(function), len(function.types.args))
             returned = SparkDialect.type_name(function.result)
-            session.udf.register(function.name, arrow_udf(body, returned, ArrowUDFType.SCALAR))
+            with warnings.catch_warnings():  # the kind is said here: these have no type hints
+                warnings.simplefilter("ignore", UserWarning)
+                udf = arrow_udf(body, returned, ArrowUDFType.SCALAR)
+            session.udf.register(function.name, udf)
             known.add(function.name)
 
 

@@ -73,8 +73,10 @@ def run_demo(
     except psycopg.OperationalError:
         if server is None or not _ends(server):
             raise
-        say("the server has ended; what was committed is there when it runs again")
-        return server.returncode
+        status: int = server.returncode
+        how = f", killed by signal {-status}" if status < 0 else ""
+        say(f"the server has ended{how}; what was committed is there when it runs again")
+        return 128 - status if status < 0 else status  # as a shell says it
     finally:
         if server is not None:  # else its lifeline ends with us
             server.terminate()
@@ -151,13 +153,14 @@ def _create_views(connection: psycopg.Connection[Any], *, spark: bool, tick_inte
     if spark and ("spark",) not in clusters:
         for statement in schema.spark_views(tick_interval):
             connection.execute(statement.encode())
-        say("  the same views on the cluster spark, in schema spark, filled in the background")
+        say("  the same views on the cluster spark, in schema spark, filled in the background:")
+        say("  that takes a minute or two; a query of one waits until it is there")
 
 
 def _invite(url: str, speed: float, *, spark: bool) -> None:
     say(f"\nThe year 2013 goes on at {speed:g} times its pace. Try, twice:\n")
-    say(f"  psql {url} -c 'SELECT * FROM worst_routes ORDER BY arrival_delay DESC'")
     say(f"  psql {url} -c 'SELECT count(*) FROM in_the_air'")
+    say(f"  psql {url} -c 'SELECT * FROM worst_routes ORDER BY arrival_delay DESC'")
     say(f"  psql {url} -c 'COPY (SUBSCRIBE TO delay_by_airline WITH (SNAPSHOT = false)) TO STDOUT'")
     if spark:
         say(f"  psql {url} -c 'SELECT * FROM spark.delay_by_month ORDER BY month'")

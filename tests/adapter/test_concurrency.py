@@ -4,7 +4,9 @@ import asyncio
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
+from foreshore.adapter.sequence import times
 from foreshore.errors import QueryCanceled
 from foreshore.ids import GlobalId
 from tests.adapter.harness import House, until
@@ -242,6 +244,37 @@ def test_a_time_before_an_index_is_read_without_it(runner: asyncio.Runner, house
         assert await house.query("s0", f"{by_key} AS OF {before}") == "2\nSELECT 1"
         assert await house.query("s1", by_key) == "2\nSELECT 1\nT"
         await house.query("s1", "ROLLBACK")
+
+    runner.run(play())
+
+
+@pytest.mark.parametrize("query", ["SELECT * FROM unfilled", "SUBSCRIBE TO unfilled"])
+def test_who_waits_for_what_is_far_behind_is_told(
+    runner: asyncio.Runner, house: House, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    async def play() -> None:
+        for sql in (
+            "CREATE CLUSTER IF NOT EXISTS nobody (SIZE 'embedded', REPLICATION FACTOR 0)",
+            "CREATE TABLE IF NOT EXISTS some_rows (i int)",
+            "CREATE MATERIALIZED VIEW IF NOT EXISTS unfilled IN CLUSTER nobody AS TABLE some_rows",
+        ):
+            assert "ERROR" not in await house.query("s0", sql)
+        session = await house.session("s0")
+        told = asyncio.Event()
+        session.when_noticed(told.set)
+        asking = asyncio.create_task(house.query("s0", query))
+        await asyncio.sleep(0.1)
+        assert not told.is_set()  # it is not so old
+        session.interrupt(QueryCanceled())
+        await asking
+        monkeypatch.setattr(times, "FAR_BEHIND_MS", 50)
+        asking = asyncio.create_task(house.query("s0", query))
+        await told.wait()
+        session.interrupt(QueryCanceled())
+        assert (
+            'NOTICE: waiting for materialized view "unfilled", which is being filled'
+            in await asking
+        )
 
     runner.run(play())
 

@@ -192,6 +192,9 @@ class FakeSession:
         changed, self.parameters = self.parameters, {}
         return changed
 
+    def when_noticed(self, tell: Callable[[], None]) -> None:
+        self.tell = tell
+
     def notices(self) -> list[Notice]:
         told, self.pending_notices = self.pending_notices, []
         return told

@@ -305,6 +305,19 @@ def test_notices_and_changed_parameters_come_with_the_answer(talking: Served) ->
     assert got[2][1] == b"TimeZone\0Asia/Tokyo\0"
 
 
+def test_a_notice_need_not_wait_for_the_answer(talking: Served) -> None:
+    def tell(session: FakeSession, args: Any) -> Any:
+        session.pending_notices.append(Notice("it takes a while"))
+        session.tell()
+        return session.hang()
+
+    talking.client.does("tell and hang", tell)
+    raw = Raw(talking.port)
+    raw.send("Q", b"tell and hang\0")
+    code, body = raw.receive()
+    assert (code, fields(body)["M"]) == ("N", "it takes a while")
+
+
 def test_result_formats_have_to_fit(talking: Served) -> None:
     raw = Raw(talking.port)
     raw.send("P", PARSE)
