@@ -22,6 +22,7 @@ from foreshore.adapter.locks import Locks
 from foreshore.adapter.oracle import TimestampOracle
 from foreshore.adapter.read_holds import ReadHolds
 from foreshore.adapter.sequences import Generation, Sequences
+from foreshore.adapter.subscriptions import Subscriptions
 from foreshore.adapter.tails import Tails
 from foreshore.adapter.timestamp_selection import Interval
 from foreshore.catalog.catalog import Catalog, Planned
@@ -94,6 +95,7 @@ class Coordinator:
         self.keys = KeyIndexes(self.readable_since)
         guard = ConstraintGuard(self.keys, lambda: (self.catalog.state, self.catalog.planned))
         self.group = GroupCommit(storage, oracle, guard)
+        self.subscriptions = Subscriptions(holds, self.group, self._followed)
         self.locks = Locks(self.group)
         self.tails = Tails(self)
         self.capabilities: dict[GlobalId, tuple[ReadCapability, WriteCapability]] = {}
@@ -318,7 +320,13 @@ class Coordinator:
             write.rows = {id: tables for id, tables in write.rows.items() if id not in gone}
             write.rows[CATALOG_SHARD] = ()
             write.keyed = {id: parts for id, parts in write.keyed.items() if id not in gone}
-            write.at = lambda time: {CATALOG_SHARD: difference(old, new, time)}
+            followers = _subscriptions(created)
+
+            def rows_at(time: Timestamp) -> Mapping[GlobalId, pa.Table]:
+                parts = (difference(old, new, time), self.subscriptions.begun(followers, time))
+                return {CATALOG_SHARD: pa.concat_tables(parts)}
+
+            write.at = rows_at
             write.applied = lambda time: self._show(time, change, created, dropped, moved)
             time = await self.group.write(write)
         except BaseException:
@@ -382,6 +390,7 @@ class Coordinator:
                 self.group.remove(each.id, altered=each.oid in oids)
                 self.holds.remove(each.id)
                 self.keys.replace(each.id, {})
+                self.subscriptions.forget(each.id)
         self.tails.ended(ends)
         before = _generations(self.state)
         self.catalog.commit(change.transaction, change.planned)
@@ -399,6 +408,8 @@ class Coordinator:
                 if each.type != "table":
                     self.as_ofs[each.id] = time
                 self.look_after(each, time)
+        for id in _subscriptions(created):
+            self.subscriptions.begin(id, time)
         for item in moved:
             self.holds.follow(item.id, sources_of(self.relation_of(item)))
 
@@ -412,6 +423,12 @@ class Coordinator:
             lag_ms=item.retain_ms or None,
             durable=item.type != "index",
         )
+
+    def _followed(self, id: GlobalId) -> frozenset[GlobalId]:
+        """Return the collections that a subscription reads."""
+        definition = self.catalog.planned[id].definition
+        assert definition is not None, id
+        return sources_of(definition)
 
     def relation_of(self, item: Item) -> Relation:
         """Return what the item's collection is made of: itself for a table."""
@@ -544,6 +561,9 @@ class Coordinator:
 
     async def allow_compaction(self) -> None:
         """Let storage and compute forget what nobody needs."""
+        written = self.subscriptions.written  # each move leaves an update of what was before
+        if written > self.capabilities[CATALOG_SHARD][0].frontier:
+            await self.downgrade(CATALOG_SHARD, written)
         for id, since in self.holds.due().items():
             if id in self.capabilities:
                 await self.downgrade(id, since)
@@ -572,6 +592,7 @@ class Coordinator:
         self.holds.check()
         self.group.check()
         self.keys.check(self.oracle.read_ts())
+        self.subscriptions.check(_subscriptions(self.state.objects.values()))
         for item in self.state.items():
             if not item.is_collection:
                 continue
@@ -600,6 +621,10 @@ def _generations(state: State) -> set[Generation]:
 
 def _has_shard(each: Object) -> bool:
     return isinstance(each, Item) and each.type in ("table", "materialized view")
+
+
+def _subscriptions(objects: Iterable[Object]) -> list[GlobalId]:
+    return [each.id for each in objects if isinstance(each, Item) and each.type == "subscription"]
 
 
 def refuse_system_inputs(relation: Relation, what: str) -> None:

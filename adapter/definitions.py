@@ -19,6 +19,7 @@ from foreshore.sql.plan import (
     CreateIndex,
     CreateMaterializedView,
     CreateSequence,
+    CreateSubscription,
     CreateTable,
     CreateView,
 )
@@ -46,7 +47,11 @@ def plan_item(state: State, planned: Mapping[GlobalId, Planned], item: Item) -> 
     match plan:
         case CreateTable():
             return planned_table(plan, item.stored_names or ())
-        case CreateView(query=query) | CreateMaterializedView(query=query):
+        case (
+            CreateView(query=query)
+            | CreateMaterializedView(query=query)
+            | CreateSubscription(query=query)
+        ):
             return Planned(query.desc, query.relation)
         case CreateSequence(sequence=sequence):
             return Planned(SEQUENCE_DESC, sequence=sequence)
@@ -62,7 +67,7 @@ def definition_text(state: State, planned: Mapping[GlobalId, Planned], item: Ite
         return with_present_names(state, item)
     (syntax,) = parse(item.create_sql)
     plan = plan_statement(syntax, DefinitionCatalog(state, planned, item), defined=True)
-    assert isinstance(plan, CreateView | CreateMaterializedView), item
+    assert isinstance(plan, CreateView | CreateMaterializedView | CreateSubscription), item
     return plan.sql
 
 

@@ -30,7 +30,14 @@ from foreshore.adapter.temporary import TemporarySchemas
 from foreshore.adapter.variables import Variables
 from foreshore.catalog.bootstrap import first_state
 from foreshore.catalog.catalog import Catalog
-from foreshore.catalog.durable import CATALOG_SHARD, ROW_SCHEMA, difference, load
+from foreshore.catalog.durable import (
+    CATALOG_SHARD,
+    ROW_SCHEMA,
+    Position,
+    difference,
+    load,
+    positions,
+)
 from foreshore.catalog.item import Cluster, Item, Replica
 from foreshore.catalog.state import State
 from foreshore.clock import Clock
@@ -118,7 +125,7 @@ class Environment:
         oracle = await TimestampOracle.open(
             clock, ConsensusReservation(storage.consensus, storage.epoch), at_least
         )
-        loaded = await _load(storage, capabilities[CATALOG_SHARD][0])
+        loaded, standing = await _load(storage, capabilities[CATALOG_SHARD][0])
         state = loaded or first_state()
         catalog = Catalog(state, plan_items(state))
         for id in filter(is_user, (*storage.ids(), *storage.spent())):
@@ -157,11 +164,11 @@ class Environment:
         )
         environment = cls(coordinator, os.path.abspath(data_dir))  # noqa: ASYNC240
         coordinator.capabilities = capabilities
-        await environment._start(fresh=loaded is None)
+        await environment._start(standing, fresh=loaded is None)
         storage.wait_for_room(True)
         return environment
 
-    async def _start(self, *, fresh: bool) -> None:
+    async def _start(self, standing: Mapping[GlobalId, Position], *, fresh: bool) -> None:
         coordinator = self.coordinator
         storage, state = coordinator.storage, coordinator.state
         group = coordinator.group
@@ -192,6 +199,8 @@ class Environment:
                 self._build_keys(item, read_ts)
             elif item.is_collection:
                 await self._resume(item, read_ts)
+        followers = [item.id for item in state.all(Item) if item.type == "subscription"]
+        coordinator.subscriptions.open(standing, followers)
         self._tasks.append(loop.create_task(coordinator.run_holds()))
         self._tasks.append(loop.create_task(self._run_expiry()))
         self._sweeping = loop.create_task(self._temporary.run())
@@ -234,8 +243,8 @@ class Environment:
         else:
             readable = min((storage.upper(id) for id in inputs), default=read_ts + 1) - 1
             upper, known = storage.upper(item.id), 0
-            if upper == 0:  # nothing has ever been written: it begins anew
-                as_of = max(since, readable)
+            if upper == 0:  # nothing has ever been written: it begins as of when it was made
+                as_of = max(since, storage.since(item.id) or readable)
                 await coordinator.downgrade(item.id, max(as_of, storage.since(item.id)))
             else:
                 as_of = max(since, min(upper - 1, readable))
@@ -333,13 +342,17 @@ class Environment:
             del self.builtin_tables[key]
 
 
-async def _load(storage: StorageController, read: object) -> State | None:
+async def _load(
+    storage: StorageController, read: object
+) -> tuple[State | None, Mapping[GlobalId, Position]]:
+    """Return the catalog, None if there is none yet, and where its subscriptions stand."""
     upper = storage.upper(CATALOG_SHARD)
     if upper == 0:
-        return None
+        return None, {}
     snapshot = storage.snapshot(read, upper - 1)  # type: ignore[arg-type]
     try:
-        return load([await snapshot.rows()])
+        rows = [await snapshot.rows()]
+        return load(rows), positions(rows)
     finally:
         snapshot.release()
 

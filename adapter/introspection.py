@@ -28,7 +28,11 @@ from foreshore.constraint import Constraint
 from foreshore.expr.ir import Column, Literal
 from foreshore.ids import GlobalId
 from foreshore.sequence import Generated, Position, Sequence
-from foreshore.sql.ast import CreateTableStatement, CreateViewStatement
+from foreshore.sql.ast import (
+    CreateSubscriptionStatement,
+    CreateTableStatement,
+    CreateViewStatement,
+)
 from foreshore.sql.full_names import dotted
 from foreshore.sql.keywords import quote_identifier
 from foreshore.sql.parse import parse
@@ -44,7 +48,7 @@ if TYPE_CHECKING:
 # Made of more than the catalog.
 _MOVING = frozenset(
     "pg_settings pg_stat_activity mz_sessions mz_frontiers mz_cluster_replica_statuses"
-    " mz_storage_sizes mz_read_holds pg_sequences".split()
+    " mz_storage_sizes mz_read_holds mz_subscriptions pg_sequences".split()
 )
 # Show names as the session's search path lets them be written; the information schema shows what
 # is temporary only to whom it belongs, and that is in the path.
@@ -116,6 +120,12 @@ def world_of(session: "Session") -> World:
     def position_of(id: GlobalId) -> Position:
         return coordinator.sequences.position(generation_of(state.item(id)))
 
+    def standing_of(id: GlobalId) -> tuple[int, int] | None:
+        position = coordinator.subscriptions.position(id)
+        if position is None:
+            return None
+        return position.reached, max(coordinator.oracle.read_ts() - position.as_of, 0)
+
     def constraints_of(id: GlobalId) -> dict[str, Constraint]:
         return {each.name: each for each in planned[id].constraints}
 
@@ -131,6 +141,7 @@ def world_of(session: "Session") -> World:
         generated_of,
         sequence_of,
         position_of,
+        standing_of,
         [Setting(*each) for each in session.variables.show_all()],
         [
             SessionRow(
@@ -185,7 +196,7 @@ def read_holds(coordinator: "Coordinator") -> Iterator[HeldBack]:
         token = own[0].token if own is not None else None
         yield held("retention", coordinator.holds.policy(item.id), token=token)
         for each in coordinator.holds.on(item.id):
-            yield held(each.kind, each.time, pid=each.pid)
+            yield held(each.kind, each.time, pid=each.pid, subscription=each.subscription)
         known = {token}
         for id, hold in dataflows.get(item.id, ()):
             known.add(hold.token)
@@ -204,9 +215,10 @@ def _held_back(
     pid: int | None = None,
     dataflow: GlobalId | None = None,
     token: str | None = None,
+    subscription: GlobalId | None = None,
 ) -> HeldBack:
     age_ms = max(now - time, 0)
-    return HeldBack(item.id, item.name, kind, time, age_ms, pid, dataflow, token)
+    return HeldBack(item.id, item.name, kind, time, age_ms, pid, dataflow, token, subscription)
 
 
 @lru_cache(maxsize=1024)
@@ -234,8 +246,8 @@ def quoted(text: str) -> str:
 
 @lru_cache(maxsize=1024)
 def query_text(create_sql: str) -> str:
-    """Return the query of a view's defining statement; nothing of what is no view."""
+    """Return the query of the statement that defines a view or subscription, of others nothing."""
     (statement,) = parse(create_sql)
-    if not isinstance(statement.ast, CreateViewStatement):
+    if not isinstance(statement.ast, CreateViewStatement | CreateSubscriptionStatement):
         return ""
     return create_sql[statement.ast.at : statement.ast.end].strip()

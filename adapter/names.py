@@ -155,6 +155,10 @@ class SessionCatalog:
                     planned.generated,
                     found.oid,
                 )
+            case "subscription":
+                return ItemView(
+                    found.id, "subscription", name, planned.desc, planned.definition, oid=found.oid
+                )
             case "view":
                 if found.id in self.arranged:
                     self.left_out.add(found.id)

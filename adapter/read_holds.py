@@ -2,11 +2,11 @@
 
 The `since` of a collection follows its `upper` at a lag, the read policy: that of all, or longer or
 shorter where RETAIN HISTORY says so. It never passes a hold: a transaction, a running query or a
-subscription holds its inputs at its time; and a maintained collection holds its inputs, so that it
-can be built again, just before its own `upper`, or at its `since` if nothing but them has its
-history. Every hold
-has an owner whose end releases it. This is bookkeeping only: `due` tells what may be forgotten now,
-and the coordinator passes that on to storage and compute.
+subscription holds its inputs at its time, a durable one over restarts (`subscriptions.py`); and a
+maintained collection holds its inputs, so that it can be built again, just before its own `upper`,
+or at its `since` if nothing but them has its history. Every hold has an owner whose end releases
+it. This is bookkeeping only: `due` tells what may be forgotten now, and the coordinator passes that
+on to storage and compute.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,6 +18,8 @@ from foreshore.update import Timestamp
 
 DEFAULT_LAG_MS = 30_000
 
+HoldKind = Literal["transaction", "subscription", "durable subscription"]
+
 
 @dataclass(eq=False, slots=True)
 class Hold:
@@ -26,8 +28,9 @@ class Hold:
     holds: "ReadHolds"
     ids: frozenset[GlobalId]
     time: Timestamp
-    kind: Literal["transaction", "subscription"] = "transaction"
+    kind: HoldKind = "transaction"
     pid: int | None = None  # of the session; None: several share it
+    subscription: GlobalId | None = None  # a durable one
 
     def release(self) -> None:
         """Give the right up; more than once does nothing."""
@@ -112,11 +115,12 @@ class ReadHolds:
         self,
         ids: Iterable[GlobalId],
         time: Timestamp,
-        kind: Literal["transaction", "subscription"] = "transaction",
+        kind: HoldKind = "transaction",
         pid: int | None = None,
+        subscription: GlobalId | None = None,
     ) -> Hold:
         """Hold `ids` at `time` for the session `pid`; all of them must be readable there."""
-        hold = Hold(self, frozenset(ids), time, kind, pid)
+        hold = Hold(self, frozenset(ids), time, kind, pid, subscription)
         for id in hold.ids:
             collection = self.collections[id]
             assert collection.since <= time, f"{id} is held at {time}, since is {collection.since}"

@@ -21,9 +21,9 @@ from foreshore.types import RelationDesc
 class Planned:
     """What an item's definition means.
 
-    `definition` is the lowered relation of a view or materialized view over what it names, views
-    put in; None for a table, which has `defaults` and `constraints`. `key` is an index's, over the
-    columns of its relation.
+    `definition` is the lowered relation of a view, a materialized view or a subscription over what
+    it names, views put in; None for a table, which has `defaults` and `constraints`. `key` is an
+    index's, over the columns of its relation.
     """
 
     desc: RelationDesc

@@ -6,9 +6,13 @@ of them.
 A row is (collection, id, value), its value the object as JSON, so that any tool which reads the
 shard can read the catalog. The row `("format", "", "1")` names the encoding; `migrate` brings an
 older one up to date before anything is decoded. Counters of allotted ids are rows as well.
+
+Where subscriptions stand are rows that belong to no version: they move without a new one, since no
+plan rests on them. In the same log as all else, they are never behind or ahead of it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -21,6 +25,7 @@ from foreshore.update import DIFF, TIME, Timestamp, update_schema
 
 CATALOG_SHARD = GlobalId("s1")
 FORMAT = 1
+POSITION = "position"
 
 ROW_SCHEMA = pa.schema(
     [
@@ -31,8 +36,29 @@ ROW_SCHEMA = pa.schema(
 )
 
 Row = tuple[str, str, str]
+T = TypeVar("T")
 
 _TYPES = {type.collection: type for type in OBJECTS}
+
+
+class Position(msgspec.Struct, frozen=True):
+    """Where a subscription stands: its consumer has all that happened before `reached`.
+
+    Until it has said so, that is when the subscription `began`, and it has nothing.
+    """
+
+    began: Timestamp
+    reached: Timestamp
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether the consumer has what the collection held when the subscription began."""
+        return self.reached > self.began
+
+    @property
+    def as_of(self) -> Timestamp:
+        """The time from whose contents on changes are to come; these are held."""
+        return max(self.began, self.reached - 1)
 
 
 def rows_of(state: State, known: State | None = None) -> set[Row]:
@@ -55,7 +81,22 @@ def _is_durable(each: Object) -> bool:
 def difference(old: State | None, new: State, time: Timestamp) -> pa.Table:
     """Return the updates at `time` that turn the rows of `old` (None: nothing) into `new`'s."""
     before, after = rows_of(old, new) if old is not None else set(), rows_of(new, old)
-    gone, come = sorted(before - after), sorted(after - before)
+    return _updates(before - after, after - before, time)
+
+
+def moved(
+    old: Mapping[GlobalId, Position], new: Mapping[GlobalId, Position], time: Timestamp
+) -> pa.Table:
+    """Return the updates at `time` that let subscriptions stand where `new` says."""
+    before, after = (
+        {(POSITION, str(id), msgspec.json.encode(each).decode()) for id, each in positions.items()}
+        for positions in (old, new)
+    )
+    return _updates(before - after, after - before, time)
+
+
+def _updates(without: set[Row], more: set[Row], time: Timestamp) -> pa.Table:
+    gone, come = sorted(without), sorted(more)
     rows = [*gone, *come]
     columns = [[row[i] for row in rows] for i in range(3)]
     return pa.table(
@@ -70,8 +111,17 @@ def difference(old: State | None, new: State, time: Timestamp) -> pa.Table:
     )
 
 
-def load(updates: Iterable[pa.Table]) -> State | None:
-    """Return the state that the shard's updates add up to; None if there never was one."""
+def positions(updates: Iterable[pa.Table]) -> dict[GlobalId, Position]:
+    """Return where subscriptions stand; one that was dropped may be among them."""
+    return {
+        GlobalId(id): _decoded(collection, id, value, Position)
+        for collection, id, value in _live(updates)
+        if collection == POSITION
+    }
+
+
+def _live(updates: Iterable[pa.Table]) -> set[Row]:
+    """Return the rows that updates add up to."""
     rows: dict[Row, int] = {}
     for table in updates:
         columns = [table.column(name).to_pylist() for name in ("collection", "id", "value", DIFF)]
@@ -81,7 +131,12 @@ def load(updates: Iterable[pa.Table]) -> State | None:
     for row, count in rows.items():
         if count not in (0, 1):
             raise DataCorrupted(f"the catalog holds {row[0]} {row[1]} {count} times")
-    live = migrate({row for row, count in rows.items() if count})
+    return migrate({row for row, count in rows.items() if count})
+
+
+def load(updates: Iterable[pa.Table]) -> State | None:
+    """Return the state that the shard's updates add up to; None if there never was one."""
+    live = _live(updates)
     if not live:
         return None
     state = empty()
@@ -89,10 +144,12 @@ def load(updates: Iterable[pa.Table]) -> State | None:
     for collection, id, value in live:
         if collection == "allotted":
             state = with_allotted(state, id, int(value))
-        elif collection != "format":
+        elif collection not in ("format", POSITION):
             if id in objects:
                 raise DataCorrupted(f"the catalog holds two versions of {collection} {id}")
-            objects[id] = _decode(collection, id, value)
+            if collection not in _TYPES:
+                raise DataCorrupted(f"the catalog's row {collection} {id} is of no known kind")
+            objects[id] = _decoded(collection, id, value, _TYPES[collection])
     return with_objects(state, dict(sorted(objects.items(), key=lambda pair: _age(pair[0]))))
 
 
@@ -106,10 +163,10 @@ def migrate(rows: set[Row]) -> set[Row]:
     return rows
 
 
-def _decode(collection: str, id: str, value: str) -> Object:
+def _decoded(collection: str, id: str, value: str, type: type[T]) -> T:
     try:
-        return msgspec.json.decode(value, type=_TYPES[collection])
-    except (KeyError, msgspec.MsgspecError) as error:
+        return msgspec.json.decode(value, type=type)
+    except msgspec.MsgspecError as error:
         raise DataCorrupted(
             f"the catalog's row {collection} {id} is not readable: {error}"
         ) from None

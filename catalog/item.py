@@ -13,7 +13,7 @@ import msgspec
 from foreshore.ids import GlobalId, is_temporary
 from foreshore.types import SqlType
 
-ItemType = OneOf["table", "view", "materialized view", "index", "sequence"]
+ItemType = OneOf["table", "view", "materialized view", "index", "sequence", "subscription"]
 OnCommit = OneOf["delete rows", "drop"]
 
 
@@ -125,7 +125,7 @@ class KnownColumn(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Item(Described, frozen=True):
-    """A relation or an index, by the statement that defines it.
+    """A relation, an index or a subscription, by the statement that defines it.
 
     `create_sql` has all names qualified; from it the item is planned anew at every start.
     `depends_on` are the items that the definition names; an index depends on its relation.

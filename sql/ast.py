@@ -471,7 +471,10 @@ class Envelope(Syntax):
 
 
 class SubscribeStatement(Syntax):
-    """SUBSCRIBE; `order_by` is that of WITHIN TIMESTAMP."""
+    """SUBSCRIBE; `order_by` is that of WITHIN TIMESTAMP.
+
+    `durable` says that `source` is the name of a subscription.
+    """
 
     source: Query | TableRef
     options: dict[str, bool]
@@ -480,6 +483,25 @@ class SubscribeStatement(Syntax):
     envelope: Envelope | None
     order_by: tuple[SortKey, ...] | None
     at: int
+    durable: bool = False
+
+
+class CreateSubscriptionStatement(Syntax):
+    """CREATE SUBSCRIPTION; `at` and `end` enclose the text of what it is for."""
+
+    name: TableRef
+    source: Query | TableRef
+    if_not_exists: bool
+    at: int
+    end: int
+
+
+class AdvanceStatement(Syntax):
+    """ALTER SUBSCRIPTION ... ADVANCE TO a time."""
+
+    name: TableRef
+    to: Expression
+    if_exists: bool
 
 
 class ExplainStatement(Syntax):
@@ -1009,6 +1031,8 @@ class Unsupported(Syntax):
 StatementSyntax: TypeAlias = (
     SelectStatement
     | SubscribeStatement
+    | CreateSubscriptionStatement
+    | AdvanceStatement
     | ExplainStatement
     | InsertStatement
     | UpdateStatement

@@ -15,7 +15,9 @@ from foreshore.sequence import Generated, Sequence
 from foreshore.sql.plan import Name
 from foreshore.types import RelationDesc
 
-ItemKind = OneOf["table", "view", "materialized view", "index", "sequence", "builtin"]
+ItemKind = OneOf[
+    "table", "view", "materialized view", "index", "sequence", "subscription", "builtin"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,7 @@ class ItemView:
     name: Name
     desc: RelationDesc
     # A view's lowered relation, put in where it is named; None for what has its own collection.
+    # That of a subscription is what it is for.
     definition: Relation | None = None
     # A table's defaults, one scalar a column; its constraints; and the statement that defines it.
     defaults: tuple[Scalar, ...] = ()

@@ -6,6 +6,7 @@ from foreshore.errors import FeatureNotSupported
 from foreshore.sql import ast
 from foreshore.sql.lexer import WORD
 from foreshore.sql.parse_query import first_select
+from foreshore.sql.parse_subscribe import SubscribeParser
 from foreshore.sql.parse_tables import TableParser
 
 _KINDS = (
@@ -16,6 +17,7 @@ _KINDS = (
     ("view",),
     ("index",),
     ("sequence",),
+    ("subscription",),
     ("schema",),
     ("database",),
 )
@@ -26,6 +28,7 @@ _SHOWN = (
     ("tables",),
     ("views",),
     ("indexes",),
+    ("subscriptions",),
     ("clusters",),
     ("columns",),
     ("objects",),
@@ -34,7 +37,7 @@ _SHOWN = (
 )
 
 
-class ObjectParser(TableParser):
+class ObjectParser(TableParser, SubscribeParser):
     """Parses statements about objects."""
 
     # --- CREATE
@@ -63,6 +66,8 @@ class ObjectParser(TableParser):
             return self._create_table(temporary)
         if self.accept("sequence"):
             return self._create_sequence(temporary)
+        if self.accept("subscription"):
+            return self.create_subscription()
         if self.at_word("unique") and self.peek().value == "index":
             self.unsupported("a unique index")
         if self.at_words("default", "index"):
@@ -256,6 +261,9 @@ class ObjectParser(TableParser):
             if not options.given:
                 self.fail()
             return ast.AlterSequenceStatement(name, options, if_exists)
+        if kind == "subscription" and self.accept("advance"):
+            self.expect("to")
+            return ast.AdvanceStatement(name, self.expression(), if_exists)
         words = self.token.value.upper() if self.token.kind == WORD else ""
         self.unsupported(f"ALTER {kind.upper()} ... {words}".rstrip(" ."))
 

@@ -13,7 +13,6 @@ from foreshore.sql import ast
 from foreshore.sql.lexer import NUMBER, QUOTED, STRING, WORD
 from foreshore.sql.parse_changes import ChangeParser
 from foreshore.sql.parse_query import first_select
-from foreshore.sql.parse_subscribe import SubscribeParser
 
 _NOT_OURS = frozenset(
     [
@@ -47,7 +46,7 @@ _STAGES = {
 }
 
 
-class StatementParser(ChangeParser, SubscribeParser):
+class StatementParser(ChangeParser):
     """Parses statements."""
 
     def statement(self) -> ast.StatementSyntax:

@@ -26,6 +26,7 @@ ObjectKind = OneOf[
     "materialized view",
     "index",
     "sequence",
+    "subscription",
     "cluster",
     "cluster replica",
     "role",
@@ -147,13 +148,19 @@ Envelope: TypeAlias = Diffs | Upsert | Debezium
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
+    """SUBSCRIBE; `subscription` is that to whose position `as_of` is left, None of a query.
+
+    `snapshot` None: the contents come first if that subscription was never advanced.
+    """
+
     query: Query  # without order or limit
-    snapshot: bool
+    snapshot: bool | None
     progress: bool
     as_of: AsOf | None
     up_to: Scalar | None
     envelope: Envelope
     desc: RelationDesc  # mz_timestamp, [mz_progressed,] then what the envelope makes of the columns
+    subscription: GlobalId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,6 +401,24 @@ class CreateIndex:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateSubscription:
+    name: Name
+    query: Query
+    if_not_exists: bool
+    depends_on: frozenset[GlobalId]
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """`to` is a time as in AS OF; `id` None: there is no such subscription, and it is well."""
+
+    id: GlobalId | None
+    to: Scalar
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class CreateCluster:
     name: str
     size: str
@@ -575,6 +600,8 @@ Plan: TypeAlias = (
     | CreateView
     | CreateMaterializedView
     | CreateIndex
+    | CreateSubscription
+    | Advance
     | CreateCluster
     | CreateClusterReplica
     | Drop

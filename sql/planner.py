@@ -19,7 +19,7 @@ from foreshore.sql.bind.expression import Clause, ExpressionBinder, interval_of
 from foreshore.sql.bind.query import bind_query
 from foreshore.sql.bind.result import finished_query, plain_query
 from foreshore.sql.bind.show import bind_show
-from foreshore.sql.bind.subscribe import bind_subscribe
+from foreshore.sql.bind.subscribe import bind_advance, bind_create_subscription, bind_subscribe
 from foreshore.sql.bind.time import bind_as_of
 from foreshore.sql.catalog_reader import CatalogReader
 from foreshore.sql.grammar.base import too_deep
@@ -96,6 +96,10 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return _select(planning, tree)
         case ast.SubscribeStatement():
             return bind_subscribe(planning, tree)
+        case ast.CreateSubscriptionStatement():
+            return bind_create_subscription(planning, tree)
+        case ast.AdvanceStatement():
+            return bind_advance(planning, tree)
         case ast.ExplainStatement():
             return _explain(planning, tree)
         case ast.InsertStatement():

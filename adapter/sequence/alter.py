@@ -16,6 +16,7 @@ from foreshore.adapter.definitions import plan_item, planned_table
 from foreshore.adapter.key_index import KeyIndex
 from foreshore.adapter.sequence.create import named_constraints, refuse_reserved
 from foreshore.adapter.sequence.drop import describe
+from foreshore.adapter.sequence.durable import refuse_followed
 from foreshore.adapter.sequence.reshape import above, reshape
 from foreshore.adapter.sequence.tables import (
     committed_rows,
@@ -60,11 +61,13 @@ async def alter_table(session: "Session", plan: AlterTable) -> Completed:
         time = coordinator.oracle.read_ts()
         transaction.described.setdefault(id, coordinator.catalog.planned[id])
     _refuse_loss(session, change.state, table, old, new, plan.columns)
+    more = gained(old, new, plan.columns)
+    if is_moved or more:
+        refuse_followed(session, table)
     is_made_here = id not in coordinator.state.objects
     if is_moved:
         await reshape(session, plan, table, table.since if is_made_here else time, time)
         return Completed("ALTER TABLE")
-    more = gained(old, new, plan.columns)
     change.alter_table(
         table,
         plan.definition.sql,

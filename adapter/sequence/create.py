@@ -82,7 +82,7 @@ def create_table(session: "Session", plan: CreateTable) -> Completed:
 def is_there(session: "Session", name: Name, *, if_not_exists: bool) -> bool:
     """Whether the name of a new relation is taken; that is an error, but for IF NOT EXISTS."""
     try:
-        session.catalog_change().refuse_taken(_schema(session, name), name.item)
+        session.catalog_change().refuse_taken(schema_of(session, name), name.item)
     except DuplicateTable as error:
         _skip(session, if_not_exists, error)
         return True
@@ -94,7 +94,7 @@ def add_table(session: "Session", plan: CreateTable) -> GlobalId:
     refuse_reserved(plan.desc.names)
     change = session.catalog_change()
     id = change.allot_item()
-    schema = _schema(session, plan.name)
+    schema = schema_of(session, plan.name)
     on_commit = plan.on_commit
     if plan.sequences:
         plan = with_sequences(session, id, plan)
@@ -125,7 +125,7 @@ def create_sequence(session: "Session", plan: CreateSequence) -> Completed:
     """Run CREATE SEQUENCE."""
     if not is_there(session, plan.name, if_not_exists=plan.if_not_exists):
         owner = OwnedBy(*plan.owned_by) if plan.owned_by is not None else None
-        add_sequence(session, plan, _schema(session, plan.name), owner)
+        add_sequence(session, plan, schema_of(session, plan.name), owner)
     return Completed("CREATE SEQUENCE")
 
 
@@ -135,7 +135,7 @@ def with_sequences(session: "Session", table: GlobalId, plan: CreateTable) -> Cr
         is_there(session, each.name, if_not_exists=False)
         owner = OwnedBy(table, plan.desc.names[each.column], each.identity)
         made = new_sequence(each.name, each.sequence)
-        add_sequence(session, made, _schema(session, each.name), owner)
+        add_sequence(session, made, schema_of(session, each.name), owner)
     (syntax,) = parse(plan.sql)
     defined = plan_statement(syntax, session.planner.reader(), defined=True)
     assert isinstance(defined, CreateTable), defined
@@ -152,7 +152,7 @@ def create_view(session: "Session", plan: CreateView) -> Completed:
     for notice in plan.notices:
         session.notice(notice)
     change = session.catalog_change()
-    schema = _schema(session, plan.name)
+    schema = schema_of(session, plan.name)
     old = _make_room(session, schema, plan.name.item, "view") if plan.or_replace else None
     try:
         change.refuse_taken(schema, plan.name.item)
@@ -161,7 +161,7 @@ def create_view(session: "Session", plan: CreateView) -> Completed:
         return Completed("CREATE VIEW")
     id = change.allot_item()
     item = change.create_item(
-        id, "view", schema, plan.name.item, session.role.id, plan.sql, _items(plan.depends_on)
+        id, "view", schema, plan.name.item, session.role.id, plan.sql, items_of(plan.depends_on)
     )
     if old is not None:
         _keep_comments(session, old, item, plan.query.desc.names)
@@ -173,7 +173,7 @@ def create_materialized_view(session: "Session", plan: CreateMaterializedView) -
     """Run CREATE MATERIALIZED VIEW."""
     refuse_system_inputs(plan.query.relation, "a materialized view")
     change = session.catalog_change()
-    schema = _schema(session, plan.name)
+    schema = schema_of(session, plan.name)
     cluster = _cluster(session, plan.cluster)
     refuse_reserved(plan.query.desc.names)
     old = (
@@ -194,7 +194,7 @@ def create_materialized_view(session: "Session", plan: CreateMaterializedView) -
         plan.name.item,
         session.role.id,
         plan.sql,
-        _items(plan.depends_on),
+        items_of(plan.depends_on),
         cluster=cluster.id,
         retain_ms=plan.retain_ms,
     )
@@ -281,7 +281,7 @@ def _skip(session: "Session", if_not_exists: bool, error: DuplicateObject | Exce
     session.notice(f"{error}, skipping", sqlstate=getattr(error, "sqlstate", "00000"))
 
 
-def _schema(session: "Session", name: Name) -> Schema:
+def schema_of(session: "Session", name: Name) -> Schema:
     """Return the schema of a new item; that of temporary ones is made with the first of them."""
     if name.temporary and name.schema is not None:
         change = session.catalog_change()
@@ -304,7 +304,7 @@ def _cluster(session: "Session", name: str | None) -> Cluster:
     return found
 
 
-def _items(ids: frozenset[GlobalId]) -> frozenset[GlobalId]:
+def items_of(ids: frozenset[GlobalId]) -> frozenset[GlobalId]:
     """Return the ids that may be kept: those of builtins are good for one process only."""
     return frozenset(id for id in ids if not id.startswith("s"))
 

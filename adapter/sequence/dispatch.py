@@ -8,6 +8,7 @@ from foreshore.adapter.result import Outcome
 from foreshore.adapter.sequence import alter, control, copy, create, cursors, drop
 from foreshore.adapter.sequence.comment import comment
 from foreshore.adapter.sequence.create_as import create_table_as
+from foreshore.adapter.sequence.durable import advance, create_subscription
 from foreshore.adapter.sequence.explain import explain
 from foreshore.adapter.sequence.insert import delete, insert, merge, update
 from foreshore.adapter.sequence.number_sequences import alter_sequence
@@ -18,6 +19,7 @@ from foreshore.adapter.variables import split_dotted
 from foreshore.errors import FeatureNotSupported, InvalidTextRepresentation
 from foreshore.sql.parse import Statement as Syntax
 from foreshore.sql.plan import (
+    Advance,
     AlterSequence,
     AlterTable,
     Begin,
@@ -33,6 +35,7 @@ from foreshore.sql.plan import (
     CreateMaterializedView,
     CreateSchema,
     CreateSequence,
+    CreateSubscription,
     CreateTable,
     CreateTableAs,
     CreateView,
@@ -135,6 +138,8 @@ async def run(
         case CreateTableAs():
             session.begin().require_writable("CREATE TABLE AS")
             return await create_table_as(session, prepared, plan, args)
+        case Advance():
+            return await advance(session, plan, args)
         case Truncate():
             session.begin().require_writable("TRUNCATE TABLE")
             return await truncate(session, plan)
@@ -166,6 +171,7 @@ def _define(
     | CreateTable
     | CreateSequence
     | AlterSequence
+    | CreateSubscription
     | CreateView
     | CreateMaterializedView
     | CreateIndex
@@ -187,6 +193,8 @@ def _define(
             return create.create_sequence(session, plan)
         case AlterSequence():
             return alter_sequence(session, plan)
+        case CreateSubscription():
+            return create_subscription(session, plan)
         case CreateView():
             return create.create_view(session, plan)
         case CreateMaterializedView():

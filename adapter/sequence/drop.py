@@ -164,7 +164,7 @@ def _find_item(session: "Session", kind: ObjectKind, name: Name) -> Item:
     if found is None:
         if kind == "table":
             raise UndefinedTable(f'table "{name.item}" does not exist')
-        code = "42704" if kind == "index" else "42P01"
+        code = "42704" if kind in ("index", "subscription") else "42P01"
         raise UndefinedObject(f'{kind} "{name.item}" does not exist', sqlstate=code)
     if isinstance(found, Builtin):
         raise InsufficientPrivilege(f'permission denied: "{found.name}" is a system catalog')
@@ -175,6 +175,7 @@ def _find_item(session: "Session", kind: ObjectKind, name: Name) -> Item:
             "view": "Use DROP VIEW to remove a view.",
             "index": "Use DROP INDEX to remove an index.",
             "sequence": "Use DROP SEQUENCE to remove a sequence.",
+            "subscription": "Use DROP SUBSCRIPTION to remove a subscription.",
             "materialized view": "Use DROP MATERIALIZED VIEW to remove a materialized view.",
         }
         raise WrongObjectType(f'"{found.name}" is not {article}', hint=hints.get(found.type))
@@ -238,7 +239,7 @@ def _tick_interval(cluster: Cluster) -> str:
 # How an item's statement begins, in the one form in which the planner writes it.
 _NAME = r'(?:"(?:[^"]|"")*"|[^\s".,()]+)'
 _FULL_NAME = rf"{_NAME}(?:\.{_NAME}){{2}}"
-_HEAD = re.compile(rf"\A(?P<create>CREATE (?P<kind>TABLE|VIEW|SEQUENCE)) {_FULL_NAME}")
+_HEAD = re.compile(rf"\A(?P<create>CREATE (?P<kind>TABLE|VIEW|SEQUENCE|SUBSCRIPTION)) {_FULL_NAME}")
 _MATERIALIZED_HEAD = re.compile(
     rf"\A(?P<create>CREATE MATERIALIZED VIEW) {_FULL_NAME}"
     rf"(?P<columns>(?: \({_NAME}(?:, {_NAME})*\))?)(?: IN CLUSTER {_NAME})? AS "

@@ -20,6 +20,7 @@ from foreshore.adapter.local import evaluate_linear, is_linear
 from foreshore.adapter.peek_plan import PeekPlan
 from foreshore.adapter.read_holds import Hold
 from foreshore.adapter.result import RowSource, Selected
+from foreshore.adapter.sequence.durable import position_of
 from foreshore.adapter.sequence.peek import filled, with_time
 from foreshore.adapter.sequence.times import choose, tell_of_waiting, timestamp_of
 from foreshore.adapter.tail import Behind, Event, Pieces, Rendering, Tail, as_updates
@@ -33,13 +34,22 @@ from foreshore.errors import (
     Unavailable,
     UndefinedObject,
 )
-from foreshore.expr.ir import Filter, Get, Map, Project, Relation, columns_of, sources_of
+from foreshore.expr.ir import (
+    Filter,
+    Get,
+    Literal,
+    Map,
+    Project,
+    Relation,
+    columns_of,
+    sources_of,
+)
 from foreshore.expr.split import split_errors
 from foreshore.ids import GlobalId
-from foreshore.sql.plan import Subscribe
+from foreshore.sql.plan import AsOf, Subscribe
 from foreshore.storage.controller import ListenEvent
 from foreshore.storage.selection import ALL, Selection
-from foreshore.types import Datum
+from foreshore.types import MZ_TIMESTAMP, Datum
 from foreshore.update import Timestamp
 
 if TYPE_CHECKING:
@@ -60,7 +70,13 @@ async def subscribe(
     if peek.lookup is not None and _is_before(session, peek.lookup.index, plan, args):
         peek = session.planner.peek_without_indexes(prepared)
     read = {peek.lookup.index} if peek.lookup is not None else peek.shards
-    as_of = choose(session, sorted(read), plan.as_of, args, future=True).time
+    beginning, snapshot = plan.as_of, plan.snapshot
+    if plan.subscription is not None:
+        position = position_of(session, plan.subscription)
+        beginning = AsOf(Literal(position.as_of, MZ_TIMESTAMP))
+        snapshot = not position.confirmed if snapshot is None else snapshot
+    assert snapshot is not None, plan
+    as_of = choose(session, sorted(read), beginning, args, future=True).time
     tell_of_waiting(session, read, as_of)
     until = None if plan.up_to is None else timestamp_of(session, plan.up_to, args)
     if until is not None and until < as_of:
@@ -71,10 +87,14 @@ async def subscribe(
     shape = Shape.of(plan)
     source: RowSource
     if not peek.shards and is_linear(relation):
-        source = _constant(plan, relation, shape, as_of, until)
+        source = _constant(relation, shape, as_of, until, snapshot=snapshot)
     else:
         follow = _followed(session, peek, relation, shape, as_of)
-        source = SubscribeSource(session.coordinator, follow, as_of, until, plan.snapshot)
+        # To whoever goes on from a position, that is where it begins.
+        goes_on = plan.subscription is not None and not snapshot
+        source = SubscribeSource(
+            session.coordinator, follow, as_of, until, snapshot=snapshot, begins=as_of + goes_on
+        )
     return Selected(plan.desc, source, "SUBSCRIBE")
 
 
@@ -86,13 +106,13 @@ def _is_before(session: "Session", index: GlobalId, plan: Subscribe, args: Seque
 
 
 def _constant(
-    plan: Subscribe, relation: Relation, shape: Shape, as_of: Timestamp, until: Timestamp | None
+    relation: Relation, shape: Shape, as_of: Timestamp, until: Timestamp | None, *, snapshot: bool
 ) -> "Ended":
     """Return what never changes: its contents, if they are asked for, and no more."""
     rendering = Rendering(None, shape)
     pieces = list(rendering.mark(as_of))
     rows = with_time(evaluate_linear(relation), as_of)
-    if plan.snapshot and rows.num_rows:
+    if snapshot and rows.num_rows:
         pieces += rendering.rows(rows)
     return Ended([] if as_of == until else pieces)
 
@@ -213,8 +233,11 @@ class SubscribeSource:
         followed: Followed,
         as_of: Timestamp,
         until: Timestamp | None,
+        *,
         snapshot: bool,
+        begins: Timestamp,
     ) -> None:
+        """Tell what comes after `as_of`, behind a row of PROGRESS that says `begins`."""
         self._coordinator = coordinator
         self._followed = followed
         self._tail = tail = followed.tail
@@ -222,7 +245,7 @@ class SubscribeSource:
         self._until = until
         self._upper = as_of + 1  # all before has been taken
         self._beyond = as_of
-        self._ready: deque[pa.RecordBatch] = deque(self._rendering.mark(as_of))
+        self._ready: deque[pa.RecordBatch] = deque(self._rendering.mark(begins))
         self._task: asyncio.Task[Pieces] | None = None
         self._closed = False
         place = tail.place(as_of)

@@ -38,7 +38,9 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
             "mz_relations",
             "id text, oid oid, schema_id text, name text, type text, owner_id text,"
             "cluster_id text?",
-            lambda world: (r for r in _objects(world, builtins()) if r["type"] != "index"),
+            lambda world: (
+                r for r in _objects(world, builtins()) if r["type"] not in ("index", "subscription")
+            ),
         ),
         (
             "mz_catalog",
@@ -144,7 +146,7 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
             "mz_internal",
             "mz_read_holds",
             "object_id text, object_name text, kind text, time mz_timestamp, age_ms int8,"
-            "connection_id int8?, dataflow_id text?, token text?",
+            "connection_id int8?, dataflow_id text?, token text?, subscription_id text?",
             _read_holds,
         ),
         (
@@ -152,6 +154,13 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
             "pg_relation_visibility",
             "oid oid, visible bool",
             lambda world: _visibility(world, builtins()),
+        ),
+        (
+            "mz_catalog",
+            "mz_subscriptions",
+            "id text, oid oid, schema_id text, name text, position mz_timestamp?, behind_ms int8?,"
+            "definition text, owner_id text, create_sql text",
+            _subscriptions,
         ),
     )
     for number, (schema, name, columns, rows) in enumerate(declared):
@@ -238,6 +247,12 @@ def _view_row(world: World) -> Callable[[Item], Row]:
     return row
 
 
+def _subscriptions(world: World) -> Iterator[Row]:
+    for item in _items(world, "subscription"):
+        position, behind_ms = world.standing_of(item.id) or (None, None)
+        yield {**_view_row(world)(item), "position": position, "behind_ms": behind_ms}
+
+
 def _indexes(world: World) -> Iterator[Row]:
     for item in _items(world, "index"):
         yield {
@@ -268,7 +283,7 @@ def _columns(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
     described = [
         (item.id, world.desc_of(item.id), item.type == "table")
         for item in world.state.all(Item)
-        if item.type != "index"
+        if item.type not in ("index", "subscription")
     ]
     for id, desc, is_table in (*described, *((b.id, b.desc, False) for b in builtins)):
         for i, (name, column) in enumerate(zip(desc.names, desc.columns, strict=True)):
@@ -331,6 +346,7 @@ def _read_holds(world: World) -> Iterator[Row]:
             "connection_id": held.pid,
             "dataflow_id": held.dataflow,
             "token": held.token,
+            "subscription_id": held.subscription,
         }
 
 

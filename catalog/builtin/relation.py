@@ -72,12 +72,13 @@ class HeldBack:
 
     id: GlobalId
     name: str
-    kind: str  # retention, transaction, subscription, dataflow, capability
+    kind: str  # retention, transaction, subscription, durable subscription, dataflow, capability
     time: int
     age_ms: int  # how far that is behind the newest time at which is read
     pid: int | None = None  # the session's
     dataflow: GlobalId | None = None
     token: str | None = None  # of storage's capability
+    subscription: GlobalId | None = None  # a durable one
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,9 @@ class World:
     generated_of: Callable[[GlobalId, int], Generated | None] = lambda id, position: None
     sequence_of: Callable[[GlobalId], SequenceDefinition] = lambda id: SequenceDefinition()
     position_of: Callable[[GlobalId], Position] = lambda id: Position(1, called=False)
+    # Of a subscription: its position, and how many milliseconds of history it holds; None: it has
+    # not begun.
+    standing_of: Callable[[GlobalId], tuple[int, int] | None] = lambda id: None
     settings: Sequence[Setting] = ()
     sessions: Sequence[SessionRow] = ()
     frontiers: Sequence[Frontier] = ()
@@ -133,8 +137,12 @@ class World:
 
     @cached_property
     def items(self) -> tuple[Item, ...]:
-        """The items of the session's database."""
-        return tuple(item for item in self.state.all(Item) if item.schema in self.schemas)
+        """The items of the session's database that are relations to PostgreSQL."""
+        return tuple(
+            item
+            for item in self.state.all(Item)
+            if item.schema in self.schemas and item.type != "subscription"
+        )
 
     @cached_property
     def own_items(self) -> tuple[Item, ...]:

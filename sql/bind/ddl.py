@@ -59,6 +59,7 @@ _KINDS: dict[str, ObjectKind] = {
     "materialized view": "materialized view",
     "index": "index",
     "sequence": "sequence",
+    "subscription": "subscription",
     "cluster": "cluster",
     "cluster replica": "cluster replica",
     "role": "role",

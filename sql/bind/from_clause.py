@@ -138,8 +138,9 @@ def qualify(planning: Planning, item: ast.TableRef, view: ItemView) -> None:
 
 def relation_of_item(planning: Planning, view: ItemView) -> Relation:
     """Return what reading the item means."""
-    if view.kind == "index":
-        raise WrongObjectType(f'"{view.name.item}" is an index')
+    if view.kind in ("index", "subscription"):
+        article = "an" if view.kind == "index" else "a"
+        raise WrongObjectType(f'"{view.name.item}" is {article} {view.kind}')
     planning.depends_on.add(view.id)
     if view.kind == "sequence":
         from foreshore.sql.bind.sequence import sequence_relation

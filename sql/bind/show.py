@@ -99,6 +99,10 @@ def _text(planning: Planning, statement: ast.ShowStatement) -> str:
             ).replace(" o\n", "\n", 1)
         case "indexes":
             return _indexes(planning, statement)
+        case "subscriptions":
+            return "SELECT o.name, o.position, o.behind_ms" + _IN_SCHEMA.format(
+                relation="mz_subscriptions", where=_schema(planning, within)
+            )
         case "clusters":
             return (
                 "SELECT c.name, (SELECT string_agg(r.name || ' (' || r.size || ')', ', ' "

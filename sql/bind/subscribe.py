@@ -1,4 +1,7 @@
-"""SUBSCRIBE: the query that is followed, and the columns in which its changes are shown.
+"""SUBSCRIBE and what it may follow by name: CREATE SUBSCRIPTION, and ADVANCE TO.
+
+A query is followed, or the one that a subscription is for; these are the columns in which its
+changes are shown:
 
     each change        mz_timestamp [mz_progressed] mz_diff  columns
     ENVELOPE UPSERT    mz_timestamp [mz_progressed] mz_state key  values
@@ -13,18 +16,32 @@ from typing import assert_never
 from foreshore.errors import (
     AmbiguousColumn,
     DuplicateColumn,
+    FeatureNotSupported,
     InvalidColumnReference,
     SyntaxError_,
     UndefinedColumn,
+    UndefinedObject,
+    UndefinedTable,
+    WrongObjectType,
 )
 from foreshore.expr.ir import Column, OrderKey
 from foreshore.sql import ast
 from foreshore.sql.bind import ddl
 from foreshore.sql.bind.query import bind_query
-from foreshore.sql.bind.result import plain_query
+from foreshore.sql.bind.result import plain_query, query_over
 from foreshore.sql.bind.time import bind_as_of, bind_time
-from foreshore.sql.plan import Debezium, Diffs, Envelope, Subscribe, Upsert
-from foreshore.sql.planning import Planning
+from foreshore.sql.catalog_reader import ItemView
+from foreshore.sql.parse_query import first_select
+from foreshore.sql.plan import (
+    Advance,
+    CreateSubscription,
+    Debezium,
+    Diffs,
+    Envelope,
+    Subscribe,
+    Upsert,
+)
+from foreshore.sql.planning import Planning, located
 from foreshore.types import BOOL, INT8, MZ_TIMESTAMP, TEXT, ColumnType, RelationDesc
 
 Named = tuple[str, ColumnType]
@@ -38,13 +55,17 @@ def bind_subscribe(planning: Planning, tree: ast.SubscribeStatement) -> Subscrib
             detail="WITHIN TIMESTAMP ORDER BY cannot be combined with ENVELOPE.",
             position=tree.envelope.at + 1,
         )
-    source = tree.source
-    if isinstance(source, ast.TableRef):
-        star = ast.Target(ast.Star((), source.at), None, source.at)
-        select = ast.Select(None, (star,), (source,), None, (), None, source.at)
-        source = ast.Query(select, source.at)
-    query = plain_query(bind_query(planning, source, None))
-    ddl.refuse_environment(query.relation, "SUBSCRIBE")
+    subscription: ItemView | None = None
+    snapshot = tree.options.get("snapshot")
+    if tree.durable:
+        assert isinstance(tree.source, ast.TableRef), tree
+        subscription = _subscription(planning, tree.source)
+        assert subscription.definition is not None, subscription
+        query = query_over(subscription.definition, subscription.desc.names)
+    else:
+        query = plain_query(bind_query(planning, _query_of(tree.source), None))
+        ddl.refuse_environment(query.relation, "SUBSCRIBE")
+        snapshot = snapshot is not False
     envelope = _envelope(tree, query.desc)
     progress = tree.options.get("progress", False)
     columns = _columns(envelope, query.desc)
@@ -54,13 +75,70 @@ def bind_subscribe(planning: Planning, tree: ast.SubscribeStatement) -> Subscrib
         columns = [(name, ColumnType(column.type)) for name, column in columns]
     return Subscribe(
         query,
-        tree.options.get("snapshot", True),
+        snapshot,
         progress,
         None if tree.as_of is None else bind_as_of(planning, tree.as_of),
         None if tree.up_to is None else bind_time(planning, tree.up_to, "UP TO"),
         envelope,
         _desc([*head, *columns]),
+        subscription.id if subscription is not None else None,
     )
+
+
+def _query_of(source: ast.Query | ast.TableRef) -> ast.Query:
+    if isinstance(source, ast.Query):
+        return source
+    star = ast.Target(ast.Star((), source.at), None, source.at)
+    select = ast.Select(None, (star,), (source,), None, (), None, source.at)
+    return ast.Query(select, source.at)
+
+
+def _subscription(planning: Planning, ref: ast.TableRef) -> ItemView:
+    """Return the subscription of that name."""
+    with located(ref.at):
+        try:
+            item = planning.catalog.resolve_item(ref.name)
+        except UndefinedTable:
+            name = ".".join(ref.name)
+            raise UndefinedObject(f'subscription "{name}" does not exist') from None
+        if item.kind != "subscription":
+            raise WrongObjectType(f'"{item.name.item}" is not a subscription')
+    return item
+
+
+def bind_create_subscription(
+    planning: Planning, tree: ast.CreateSubscriptionStatement
+) -> CreateSubscription:
+    """Return the plan of CREATE SUBSCRIPTION."""
+    with located(tree.name.at):
+        name = planning.catalog.resolve_new(tree.name.name)
+    source = _query_of(tree.source)
+    first = first_select(source)
+    if first is not None and first.into is not None:
+        raise SyntaxError_("SELECT ... INTO is not allowed here", position=tree.at + 1)
+    planning.in_view = planning.keeps_text = planning.maintained = True
+    query = plain_query(bind_query(planning, source, None))
+    if name.temporary or any(
+        planning.catalog.item(each).name.temporary for each in planning.depends_on
+    ):
+        raise FeatureNotSupported("subscriptions must not use temporary tables or views")
+    ddl.refuse_environment(query.relation, "a subscription")
+    text = ddl.spliced(planning, tree.at, tree.end)
+    if isinstance(tree.source, ast.TableRef):
+        text = f"SELECT * FROM {text}"
+    sql = f"CREATE SUBSCRIPTION {name.dotted()} FOR ({text})"
+    return CreateSubscription(name, query, tree.if_not_exists, frozenset(planning.depends_on), sql)
+
+
+def bind_advance(planning: Planning, tree: ast.AdvanceStatement) -> Advance:
+    """Return the plan of ALTER SUBSCRIPTION ... ADVANCE TO."""
+    to = bind_time(planning, tree.to, "ADVANCE TO")
+    try:
+        return Advance(_subscription(planning, tree.name).id, to)
+    except UndefinedObject as error:
+        if not tree.if_exists:
+            raise
+        return Advance(None, to, (f"{error.message}, skipping",))
 
 
 def _desc(columns: Sequence[Named]) -> RelationDesc:

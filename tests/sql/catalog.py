@@ -6,7 +6,13 @@ from foreshore.expr.ir import Literal, Relation, Scalar
 from foreshore.ids import GlobalId
 from foreshore.sql.catalog_reader import ItemKind, ItemView
 from foreshore.sql.parse import parse
-from foreshore.sql.plan import CreateMaterializedView, CreateTable, CreateView, Name
+from foreshore.sql.plan import (
+    CreateMaterializedView,
+    CreateSubscription,
+    CreateTable,
+    CreateView,
+    Name,
+)
 from foreshore.sql.planner import plan_statement
 from foreshore.types import RelationDesc
 
@@ -43,6 +49,8 @@ class TestCatalog:
                     self.add("table", name, desc, None, defaults)
                 case CreateView(name=name, query=query):
                     self.add("view", name, query.desc, query.relation)
+                case CreateSubscription(name=name, query=query):
+                    self.add("subscription", name, query.desc, query.relation)
                 case CreateMaterializedView(name=name, query=query):
                     self.add("materialized view", name, query.desc)
                 case _:
@@ -112,4 +120,5 @@ CREATE TABLE customer (c_custkey int NOT NULL, c_name text, c_mktsegment char(10
 CREATE TABLE orders (o_orderkey int NOT NULL, o_custkey int, o_orderdate date, o_shippriority int);
 CREATE TABLE lineitem (l_orderkey int, l_extendedprice numeric(15, 2), l_discount numeric(15, 2),
                        l_shipdate date, l_quantity numeric(15, 2));
+CREATE SUBSCRIPTION followed FOR t;
 """

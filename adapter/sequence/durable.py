@@ -1,0 +1,119 @@
+"""Durable subscriptions: CREATE SUBSCRIPTION, ADVANCE TO, and where SUBSCRIBE goes on from.
+
+A position is outside of transactions: what a consumer has cannot be rolled back.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from foreshore.adapter.client import Completed
+from foreshore.adapter.coordinator import refuse_system_inputs
+from foreshore.adapter.definitions import plan_item
+from foreshore.adapter.sequence.create import is_there, items_of, schema_of
+from foreshore.adapter.sequence.drop import describe
+from foreshore.adapter.sequence.reshape import above
+from foreshore.adapter.sequence.times import timestamp_of, wait_for
+from foreshore.catalog.durable import Position
+from foreshore.catalog.item import Item
+from foreshore.errors import (
+    ActiveSqlTransaction,
+    DependentObjectsStillExist,
+    InvalidParameterValue,
+    ObjectNotInPrerequisiteState,
+    UndefinedObject,
+)
+from foreshore.expr.ir import sources_of
+from foreshore.ids import GlobalId
+from foreshore.sql.plan import Advance, AsOf, CreateSubscription
+from foreshore.types import Datum
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session import Session
+
+
+def create_subscription(session: "Session", plan: CreateSubscription) -> Completed:
+    """Run CREATE SUBSCRIPTION; it begins at the time at which the transaction commits."""
+    refuse_system_inputs(plan.query.relation, "a subscription")
+    if is_there(session, plan.name, if_not_exists=plan.if_not_exists):
+        return Completed("CREATE SUBSCRIPTION")
+    change, transaction = session.catalog_change(), session.begin()
+    id = change.allot_item()
+    item = change.create_item(
+        id,
+        "subscription",
+        schema_of(session, plan.name),
+        plan.name.item,
+        session.role.id,
+        plan.sql,
+        items_of(plan.depends_on),
+    )
+    # As the next start will plan it, whatever this transaction sees: so the same is held.
+    planned = session.planner.reader().planned
+    transaction.planned[id] = plan_item(change.state, planned, item)
+    return Completed("CREATE SUBSCRIPTION")
+
+
+async def advance(session: "Session", plan: Advance, args: Sequence[Datum]) -> Completed:
+    """Run ALTER SUBSCRIPTION ... ADVANCE TO: durable when it returns."""
+    transaction = session.begin()
+    if transaction.block or transaction.has_effects:  # which could still come to nothing
+        raise ActiveSqlTransaction(
+            "ALTER SUBSCRIPTION ... ADVANCE TO cannot run inside a transaction block"
+        )
+    transaction.require_writable("ALTER SUBSCRIPTION")
+    for notice in plan.notices:
+        session.notice(notice)
+    if plan.id is None:
+        return Completed("ALTER SUBSCRIPTION")
+    await wait_for(session, AsOf(plan.to), args)
+    to = timestamp_of(session, plan.to, args)
+    item = session.planner.state.item(plan.id)
+    position_of(session, plan.id)
+    now = session.coordinator.oracle.read_ts()
+    if to > now + 1:
+        raise InvalidParameterValue(
+            f'cannot move subscription "{item.name}" to {to}',
+            detail=f"The newest time at which is read is {now}.",
+        )
+    with session.interrupts.sheltered():
+        await session.coordinator.subscriptions.advance(plan.id, item.name, to)
+    return Completed("ALTER SUBSCRIPTION")
+
+
+def position_of(session: "Session", id: GlobalId) -> Position:
+    """Return where a subscription stands, from which its consumer can go on.
+
+    Raises 55000 if it cannot: a materialized view below may have lost its past, without a replica.
+    """
+    coordinator = session.coordinator
+    name = session.planner.state.item(id).name
+    position = coordinator.subscriptions.position(id)
+    if position is None:
+        raise UndefinedObject(f'subscription "{name}" does not exist')
+    since = max(map(coordinator.since, _sources(session, id)), default=0)
+    if since > position.as_of:
+        raise ObjectNotInPrerequisiteState(
+            f'subscription "{name}" cannot go on from its position',
+            detail=f"It is at {position.reached}; what it is for can be read from {since} on.",
+            hint="Drop the subscription and create it anew.",
+        )
+    return position
+
+
+def refuse_followed(session: "Session", table: Item) -> None:
+    """Raise if a subscription reads `table`, which is about to be another collection."""
+    reader = session.planner.reader()
+    for item in above(reader.state, table.id):
+        if item.type == "subscription" and table.id in _sources(session, item.id):
+            raise DependentObjectsStillExist(
+                f"cannot alter {describe(session, table)} because other objects depend on it",
+                detail=f"{describe(session, item)} depends on {describe(session, table)}",
+                hint="Its history ends with this change: drop the subscription first, "
+                "and create it anew.",
+            )
+
+
+def _sources(session: "Session", id: GlobalId) -> frozenset[GlobalId]:
+    definition = session.planner.reader().planned[id].definition
+    assert definition is not None, id
+    return sources_of(definition)

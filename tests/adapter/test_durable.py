@@ -1,0 +1,517 @@
+"""Durable subscriptions: exact over disconnects, restarts and kills, and what they hold meanwhile."""
+
+import asyncio
+import random
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foreshore.catalog.durable import CATALOG_SHARD
+from foreshore.errors import Fenced
+from foreshore.ids import GlobalId
+from foreshore.storage import backup
+from tests.adapter.harness import House, until
+from tests.adapter.replay import Replay
+from tests.adapter.test_subscribe import COLUMNS, SOURCES, State, rows_of
+
+T = GlobalId("u1")
+LAG_MS = 50
+TABLE = """
+CREATE TABLE h (k int, v text);
+CREATE VIEW counted AS SELECT v, count(*) AS n FROM h GROUP BY v;
+CREATE INDEX ON counted (v);
+CREATE MATERIALIZED VIEW kept AS SELECT k * 10 AS k, v FROM h
+"""
+
+
+@asynccontextmanager
+async def opened(path: Path) -> AsyncIterator[House]:
+    """A house that forgets at once what nobody holds."""
+    house = House(path, lag_ms=LAG_MS)
+    await house.open()
+    try:
+        yield house
+    finally:
+        await house.close()
+
+
+async def killed(house: House) -> None:
+    """Open another environment over the data while this one goes on: it can write nothing more."""
+    environment, storage = house.environment, house.storage
+    house.sessions.clear()
+    await house.open()
+    for closing in (environment.close(), storage.close()):
+        with suppress(Fenced):
+            await closing
+
+
+async def reopened(house: House) -> None:
+    await house.close()
+    await house.open()
+
+
+async def ran(house: House, session: str, sql: str) -> str:
+    answer = await house.query(session, sql)
+    assert "ERROR" not in answer, answer
+    return answer
+
+
+class Consumer:
+    """A client that keeps what it got together with the time before which it has all."""
+
+    def __init__(self, name: str, source: str) -> None:
+        self.name = name
+        self.of = SOURCES[source][2]
+        self.width = COLUMNS[source]
+        self.saved: tuple[State, int] = (Counter(), 0)
+        self.replay = Replay(None, self.width)
+        self.connected = False
+        self.connections = 0
+
+    async def connect(self, house: House) -> None:
+        """Go on from what is saved, which may be more than was confirmed."""
+        rows, frontier = self.saved
+        if frontier:
+            await ran(house, self.name, f"ALTER SUBSCRIPTION {self.name} ADVANCE TO {frontier}")
+        self.replay = Replay(None, self.width)
+        self.replay.rows, self.replay.frontier = rows.copy(), frontier
+        await ran(
+            house,
+            self.name,
+            f"BEGIN; DECLARE c CURSOR FOR SUBSCRIBE TO SUBSCRIPTION {self.name} WITH (PROGRESS)",
+        )
+        self.connected = True
+        self.connections += 1
+
+    async def take(self, house: House, are: Callable[[int], list[State]]) -> None:
+        """Take what is there; at each frontier it has to be the collection."""
+        answer = await ran(house, self.name, "FETCH ALL c WITH (TIMEOUT = '30ms')")
+        for row in rows_of(answer):
+            self.replay.take([row])
+            if row[1] and self.replay.began:
+                frontier = self.replay.frontier
+                wanted = [self.of(state) for state in are(frontier - 1)]
+                assert self.replay.rows in wanted, (self.name, frontier, self.replay.rows, wanted)
+
+    def save(self) -> None:
+        if self.replay.began:
+            self.saved = (self.replay.complete.copy(), self.replay.frontier)
+
+    async def confirm(self, house: House) -> None:
+        if self.saved[1]:
+            await ran(
+                house, "confirming", f"ALTER SUBSCRIPTION {self.name} ADVANCE TO {self.saved[1]}"
+            )
+
+    async def disconnect(self, house: House) -> None:
+        await ran(house, self.name, "ROLLBACK")
+        self.connected = False
+
+
+def test_over_disconnects_and_restarts_each_change_comes_once(tmp_path: Path) -> None:
+    random_ = random.Random(11)
+
+    async def main() -> None:
+        async with opened(tmp_path) as house:
+            await ran(house, "w", TABLE)
+            state: dict[int, str] = {}
+            states: list[tuple[int, int, State]] = [(0, 0, Counter())]
+
+            async def write() -> None:
+                sql = []
+                for _ in range(random_.randint(1, 3)):
+                    k, v = random_.randint(1, 7), random_.choice("xyz")
+                    if k not in state:
+                        sql.append(f"INSERT INTO h VALUES ({k}, '{v}')")
+                        state[k] = v
+                    elif random_.random() < 0.4:
+                        sql.append(f"DELETE FROM h WHERE k = {k}")
+                        del state[k]
+                    else:
+                        sql.append(f"UPDATE h SET v = '{v}' WHERE k = {k}")
+                        state[k] = v
+                before = house.environment.coordinator.oracle.read_ts()
+                await ran(house, "w", "; ".join(sql))
+                after = house.environment.coordinator.oracle.read_ts()
+                states.append((before, after, Counter(state.items())))
+
+            def are(time: int) -> list[State]:
+                """Return what the table may have held: of a time amid a write it is not known."""
+                last = next(i for i in reversed(range(len(states))) if states[i][1] <= time)
+                amid = last + 1 < len(states) and states[last + 1][0] < time
+                return [each[2] for each in states[last : last + 1 + amid]]
+
+            await write()
+            consumers = []
+            for source, (text, *_) in SOURCES.items():
+                await ran(house, "w", f"CREATE SUBSCRIPTION {source}_s FOR {text}")
+                consumers.append(Consumer(f"{source}_s", source))
+                await write()
+            turns = ["go on"] * 6 + ["reopen", "go on", "kill", "go on", "go on"]
+            for turn in turns:
+                if turn != "go on":
+                    await (reopened if turn == "reopen" else killed)(house)
+                    for consumer in consumers:
+                        consumer.connected = False
+                for consumer in consumers:
+                    chance = random_.random()
+                    if not consumer.connected:
+                        if chance < 0.7:
+                            await consumer.connect(house)
+                        continue
+                    await consumer.take(house, are)
+                    if chance < 0.6:
+                        consumer.save()
+                    if chance < 0.4:
+                        await consumer.confirm(house)
+                    if 0.3 < chance < 0.8:
+                        await consumer.disconnect(house)
+                    await write()
+                await house.environment.coordinator.allow_compaction()
+            last = states[-1][1]
+            for consumer in consumers:
+                if not consumer.connected:
+                    await consumer.connect(house)
+                async with asyncio.timeout(30):
+                    while not (consumer.replay.began and consumer.replay.frontier > last):
+                        await consumer.take(house, are)
+                assert consumer.replay.complete == consumer.of(states[-1][2])
+                assert consumer.connections > 1
+                await consumer.disconnect(house)
+
+    asyncio.run(main())
+
+
+async def since(house: House, id: GlobalId = T) -> int:
+    """Let go what may be let go; return from when on a collection can be read in storage."""
+    await house.environment.coordinator.group.advance()
+    await house.environment.coordinator.allow_compaction()
+    return house.storage.since(id)
+
+
+async def position(house: House, name: str = "s") -> int:
+    answer = await ran(
+        house, "p", f"SELECT position FROM mz_catalog.mz_subscriptions WHERE name = '{name}'"
+    )
+    return int(answer.splitlines()[0])
+
+
+async def aged(house: House) -> int:
+    """Wait until what is there now is older than what all keep; return the time of then."""
+    oracle = house.environment.coordinator.oracle
+    now = oracle.read_ts()
+    await until(lambda: oracle.read_ts() > now + 2 * LAG_MS)
+    return now
+
+
+def test_history_is_held_from_the_position_on_and_no_longer(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with opened(tmp_path) as house:
+            await ran(house, "w", "CREATE TABLE t (i int)")
+            await ran(house, "w", "CREATE SUBSCRIPTION s FOR t")
+            began = await position(house)
+            held = f"durable subscription|{began}|u2|NULL"
+            for leave in (None, reopened, killed):
+                if leave is not None:
+                    await leave(house)
+                await aged(house)
+                await ran(house, "w", "INSERT INTO t VALUES (1)")
+                assert await since(house) == began
+                answer = await ran(
+                    house,
+                    "r",
+                    "SELECT kind, time, subscription_id, connection_id FROM mz_internal.mz_read_holds"
+                    " WHERE object_name = 't' AND kind LIKE '%subscription'",
+                )
+                assert answer.splitlines()[0] == held
+            behind = await ran(
+                house, "r", "SELECT name, behind_ms >= 300 FROM mz_catalog.mz_subscriptions"
+            )
+            assert behind.splitlines()[0] == "s|t"
+
+            to = await aged(house)
+            await ran(house, "w", f"ALTER SUBSCRIPTION s ADVANCE TO {to}")
+            assert await position(house) == to
+            shown = (await ran(house, "r", "SHOW SUBSCRIPTIONS LIKE 's'")).splitlines()[0]
+            assert shown.startswith(f"s|{to}|")
+            await aged(house)
+            assert await since(house) == to - 1
+            for leave in (killed, reopened):
+                await leave(house)
+                await aged(house)
+                assert await position(house) == to
+                assert await since(house) == to - 1
+            await ran(house, "w", "DROP SUBSCRIPTION s")
+            gone = await aged(house)
+            assert await since(house) > gone
+
+            await ran(house, "w", "CREATE SUBSCRIPTION s FOR t; DROP TABLE t CASCADE")
+            shown = await house.query("r", "SELECT count(*) FROM mz_catalog.mz_subscriptions")
+            assert shown.splitlines()[0] == "0"
+
+    asyncio.run(main())
+
+
+def test_a_position_goes_forward_to_what_is_known_and_makes_no_version(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with opened(tmp_path) as house:
+            coordinator = house.environment.coordinator
+            await ran(house, "w", "CREATE TABLE t (i int); CREATE SUBSCRIPTION s FOR t")
+            began = await position(house)
+            back = await house.query("w", f"ALTER SUBSCRIPTION s ADVANCE TO {began - 1}")
+            assert back.splitlines()[0] == (
+                f'ERROR 22023: cannot move subscription "s" back to {began - 1}'
+            )
+            await ran(house, "w", f"ALTER SUBSCRIPTION s ADVANCE TO {began}")
+            far = coordinator.clock.now() + 60_000
+            beyond = await house.query("w", f"ALTER SUBSCRIPTION s ADVANCE TO {far}")
+            assert beyond.startswith(f'ERROR 22023: cannot move subscription "s" to {far}\nDETAIL')
+            assert await position(house) == began
+
+            version, basis = coordinator.state, (await house.session("w")).planner.basis()
+            for _ in range(20):
+                await ran(house, "w", "ALTER SUBSCRIPTION s ADVANCE TO mz_now()")
+                await since(house)
+            assert coordinator.state is version
+            assert (await house.session("w")).planner.basis() == basis
+            assert coordinator.capabilities[CATALOG_SHARD][0].frontier > began
+            assert await position(house) > began + 1
+
+            for setup in ("BEGIN", "BEGIN; INSERT INTO t VALUES (1)"):
+                await house.query("w", setup)
+                refused = await house.query("w", "ALTER SUBSCRIPTION s ADVANCE TO mz_now()")
+                assert refused.startswith(
+                    "ERROR 25001: ALTER SUBSCRIPTION ... ADVANCE TO cannot run inside"
+                )
+                await house.query("w", "ROLLBACK")
+            together = "INSERT INTO t VALUES (1); ALTER SUBSCRIPTION s ADVANCE TO mz_now()"
+            assert "ERROR 25001" in await house.query("w", together)
+            assert (await ran(house, "w", "SELECT count(*) FROM t")).splitlines()[0] == "0"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("query", ["SELECT i FROM t", "SELECT max(i) AS i FROM t GROUP BY i"])
+def test_what_comes_first_depends_on_the_position_and_may_be_said(
+    tmp_path: Path, query: str
+) -> None:
+    async def main() -> None:
+        async with opened(tmp_path) as house:
+            oracle = house.environment.coordinator.oracle
+            await ran(house, "w", "CREATE TABLE t (i int); INSERT INTO t VALUES (1)")
+            await ran(house, "w", f"CREATE SUBSCRIPTION s FOR ({query})")
+            began = await position(house)
+            await ran(house, "w", "INSERT INTO t VALUES (2)")
+            await ran(house, "w", "DELETE FROM t WHERE i = 1")
+            end = oracle.read_ts() + 1
+
+            async def told(options: str = "") -> list[str]:
+                stream = f"SUBSCRIBE TO SUBSCRIPTION s {options} UP TO {end}"
+                *rows, tag = (await ran(house, "r", stream)).splitlines()
+                assert tag == f"SUBSCRIBE {len(rows)}"
+                return rows
+
+            contents = [f"{began}|1|1"]
+            changes = [row for row in await told("WITH (SNAPSHOT = false)")]
+            assert [row.split("|")[1:] for row in changes] == [["1", "2"], ["-1", "1"]]
+            assert await told() == contents + changes
+            assert await told() == contents + changes, "nothing was confirmed"
+            progress = await told("WITH (PROGRESS)")
+            assert progress[0] == f"{began}|t|NULL|NULL"
+            await ran(house, "w", f"ALTER SUBSCRIPTION s ADVANCE TO {began}")
+            assert await told() == contents + changes, "of nothing nothing is confirmed"
+
+            await ran(house, "w", f"ALTER SUBSCRIPTION s ADVANCE TO {began + 1}")
+            assert await told() == changes
+            progress = await told("WITH (PROGRESS)")
+            assert progress[0] == f"{began + 1}|t|NULL|NULL", "it can be confirmed again"
+            assert await told("WITH (SNAPSHOT)") == contents + changes
+            second = int(changes[0].split("|")[0])
+            await ran(house, "w", f"ALTER SUBSCRIPTION s ADVANCE TO {second}")
+            assert await told() == changes, "what happens at the position comes"
+            await ran(house, "w", f"ALTER SUBSCRIPTION s ADVANCE TO {second + 1}")
+            assert await told() == changes[1:]
+            upsert = await told("ENVELOPE UPSERT (KEY (i))")
+            assert [row.split("|")[1:] for row in upsert] == [["delete", "1"]]
+            copied = await house.query(
+                "r", f"COPY (SUBSCRIBE TO SUBSCRIPTION public.s UP TO {end}) TO STDOUT"
+            )
+            assert copied.splitlines()[:-1] == changes[1:]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "alteration",
+    [
+        "ADD COLUMN b int",
+        "DROP COLUMN b",
+        "ADD PRIMARY KEY (a)",
+        "ALTER COLUMN a SET NOT NULL",
+        "ADD CHECK (a > 0)",
+    ],
+)
+def test_a_table_that_would_lose_its_history_is_not_altered(
+    runner: asyncio.Runner, house: House, alteration: str
+) -> None:
+    async def main() -> None:
+        await ran(
+            house,
+            "w",
+            "CREATE TABLE t (a int, c int, b int); CREATE VIEW v AS SELECT a FROM t;"
+            " CREATE MATERIALIZED VIEW m AS SELECT a FROM t; CREATE SUBSCRIPTION above FOR m",
+        )
+        coordinator = house.environment.coordinator
+        views = [item for item in coordinator.state.items() if item.name == "m"]
+        await until(lambda: coordinator.is_hydrated(views[0].id))
+        if alteration.startswith("ADD COLUMN"):
+            await ran(house, "w", "ALTER TABLE t DROP COLUMN b")
+        await ran(house, "w", "CREATE SUBSCRIPTION s FOR v")
+        assert (await house.query("w", f"ALTER TABLE t {alteration}")).splitlines() == [
+            "ERROR 2BP01: cannot alter table t because other objects depend on it",
+            "DETAIL: subscription s depends on table t",
+            "HINT: Its history ends with this change: drop the subscription first, "
+            "and create it anew.",
+        ]
+        await ran(house, "w", "INSERT INTO t (a) VALUES (1)")
+        await ran(house, "w", "DROP SUBSCRIPTION s")
+        if not alteration.startswith(("ADD PRIMARY", "ALTER COLUMN")):  # those need m dropped
+            await ran(house, "w", f"ALTER TABLE t {alteration}")
+            await ran(house, "w", "INSERT INTO t (a) VALUES (2)")
+            end = coordinator.oracle.read_ts() + 1
+            told = await ran(house, "w", f"SUBSCRIBE TO SUBSCRIPTION above UP TO {end}")
+            assert [row.split("|")[1:] for row in told.splitlines()[:-1]] == [
+                ["1", "1"],
+                ["1", "2"],
+            ]
+        await ran(house, "w", "DROP TABLE t CASCADE")
+
+    runner.run(main())
+
+
+def test_a_renamed_column_keeps_its_name_for_the_subscription(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with opened(tmp_path) as house:
+            await ran(house, "w", "CREATE TABLE t (a int); CREATE SUBSCRIPTION s FOR t")
+            await ran(house, "w", "INSERT INTO t VALUES (1)")
+            await ran(house, "w", "ALTER TABLE t RENAME COLUMN a TO b; ALTER TABLE t RENAME TO u")
+            await ran(house, "w", "INSERT INTO u (b) VALUES (2)")
+            await reopened(house)
+            shown = await ran(house, "w", "SHOW CREATE SUBSCRIPTION s")
+            assert shown.splitlines()[0] == (
+                "foreshore.public.s|CREATE SUBSCRIPTION foreshore.public.s FOR "
+                "(SELECT * FROM (SELECT b AS a FROM foreshore.public.u) AS t)"
+            )
+            end = house.environment.coordinator.oracle.read_ts() + 1
+            told = await ran(
+                house, "w", f"SUBSCRIBE SUBSCRIPTION s ENVELOPE UPSERT (KEY (a)) UP TO {end}"
+            )
+            assert [row.split("|")[1:] for row in told.splitlines()[:-1]] == [
+                ["upsert", "1"],
+                ["upsert", "2"],
+            ]
+
+    asyncio.run(main())
+
+
+def test_it_begins_with_the_transaction_that_makes_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with opened(tmp_path) as house:
+            await ran(house, "w", "CREATE TABLE t (a int)")
+            await ran(house, "w", "CREATE MATERIALIZED VIEW m AS SELECT a FROM t")
+            await ran(
+                house,
+                "w",
+                "BEGIN; INSERT INTO t VALUES (1); CREATE TABLE n (a int);"
+                " INSERT INTO n VALUES (7); CREATE SUBSCRIPTION on_n FOR n;"
+                " CREATE SUBSCRIPTION on_m FOR m",
+            )
+            unknown = await house.query("r", "SUBSCRIBE TO SUBSCRIPTION on_n")
+            assert unknown.startswith('ERROR 42704: subscription "on_n" does not exist')
+            await ran(house, "w", "COMMIT")
+            assert await position(house, "on_n") == await position(house, "on_m")
+            await aged(house)
+            await since(house)
+            await killed(house)  # the next environment holds the same, be the view ever so late
+            view, now = GlobalId("u2"), house.environment.coordinator.oracle.read_ts()
+            assert await since(house, view) <= await position(house, "on_m")
+            await until(lambda: house.storage.upper(view) > now + 2 * LAG_MS)
+            assert await since(house, view) == await position(house, "on_m")
+            end = house.environment.coordinator.oracle.read_ts() + 1
+            for name, value in (("on_n", "7"), ("on_m", "1")):
+                told = await ran(house, "r", f"SUBSCRIBE TO SUBSCRIPTION {name} UP TO {end}")
+                assert told.splitlines()[0].split("|")[1:] == ["1", value]
+            await ran(house, "w", "BEGIN; CREATE SUBSCRIPTION never FOR t; ROLLBACK")
+            assert "42704" in await house.query("w", "DROP SUBSCRIPTION never")
+
+    asyncio.run(main())
+
+
+def test_a_backup_has_positions_that_its_history_reaches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log is copied later than the rest: what is let go meanwhile belongs to a later position."""
+    looked, moved = threading.Event(), threading.Event()
+    copy = backup._copy_once
+
+    def copy_later(*args: Any) -> backup.Backup:
+        looked.set()
+        moved.wait(30)
+        return copy(*args)
+
+    monkeypatch.setattr(backup, "_copy_once", copy_later)
+
+    async def main() -> None:
+        place, restored = tmp_path / "backup", tmp_path / "restored"
+        async with opened(tmp_path / "data") as house:
+            await ran(house, "w", "CREATE TABLE t (i int); CREATE SUBSCRIPTION s FOR t")
+            await ran(house, "w", "INSERT INTO t VALUES (1)")
+            first = await position(house)
+            copying = asyncio.create_task(asyncio.to_thread(backup.back_up, house.data_dir, place))
+            await until(looked.is_set)
+            to = await aged(house) + 1
+            await ran(house, "w", f"ALTER SUBSCRIPTION s ADVANCE TO {to}")
+            await aged(house)
+            assert await since(house) == to - 1 > first
+            await ran(house, "w", "INSERT INTO t VALUES (2)")
+            moved.set()
+            await copying
+        await asyncio.to_thread(backup.restore, place, restored)
+        async with opened(restored) as house:
+            assert await position(house) == to
+            end = house.environment.coordinator.oracle.read_ts() + 1
+            told = await ran(house, "r", f"SUBSCRIBE TO SUBSCRIPTION s UP TO {end}")
+            assert [row.split("|")[1:] for row in told.splitlines()[:-1]] == [["1", "2"]]
+
+    asyncio.run(main())
+
+
+def test_where_the_past_was_lost_it_says_so_and_skips_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with opened(tmp_path) as house:
+            await ran(house, "w", "CREATE CLUSTER idle (SIZE = 'embedded', REPLICATION FACTOR = 0)")
+            await ran(
+                house,
+                "w",
+                "CREATE TABLE t (a int); CREATE MATERIALIZED VIEW m IN CLUSTER idle AS SELECT a FROM t;"
+                " CREATE SUBSCRIPTION s FOR m",
+            )
+            at = await position(house)
+            await ran(house, "w", "ALTER TABLE t ADD COLUMN b int")
+            for leave in (None, reopened):
+                if leave is not None:
+                    await leave(house)
+                for sql in ("SUBSCRIBE TO SUBSCRIPTION s", "ALTER SUBSCRIPTION s ADVANCE TO mz_now()"):
+                    error, detail, hint = (await house.query("w", sql)).splitlines()
+                    assert error == 'ERROR 55000: subscription "s" cannot go on from its position'
+                    assert detail.startswith(f"DETAIL: It is at {at}; ")
+                    assert hint == "HINT: Drop the subscription and create it anew."
+            await ran(house, "w", "DROP SUBSCRIPTION s; CREATE SUBSCRIPTION s FOR m")
+            await ran(house, "w", "ALTER SUBSCRIPTION s ADVANCE TO mz_now()")
+
+    asyncio.run(main())
