@@ -41,6 +41,7 @@ class Subscriptions:
         self._positions: dict[GlobalId, Position] = {}
         self._rows: dict[GlobalId, Position] = {}  # in the shard: also of some that were dropped
         self._held: dict[GlobalId, Hold] = {}
+        self._asked: dict[GlobalId, Timestamp] = {}  # to where some are to move
         self._writing = asyncio.Lock()
 
     def open(self, rows: Mapping[GlobalId, Position], known: Iterable[GlobalId]) -> None:
@@ -81,40 +82,49 @@ class Subscriptions:
 
         Raises 22023 if it has more already, and 42704 if there is no such subscription any more.
         """
-        async with self._writing:
-            there = self._positions.get(id)
-            if there is None:
-                raise UndefinedObject(f'subscription "{name}" does not exist')
-            if to < there.reached:
-                raise InvalidParameterValue(
-                    f'cannot move subscription "{name}" back to {to}',
-                    detail=f"It is at {there.reached}; what was before is let go.",
-                )
-            if to == there.reached:
-                return
-            await self._group.write(self._move(id, to))
+        there = self._there(id, name)
+        if to < there.reached:
+            raise InvalidParameterValue(
+                f'cannot move subscription "{name}" back to {to}',
+                detail=f"It is at {there.reached}; what was before is let go.",
+            )
+        self._ask(id, to)
+        async with self._writing:  # one write takes along all who have asked meanwhile
+            if self._there(id, name).reached < to:
+                self._ask(id, to)  # the write that took it along may have failed
+                await self._group.write(self._move())
 
-    def _move(self, id: GlobalId, to: Timestamp) -> Write:
-        """Return the write that moves a subscription.
+    def _there(self, id: GlobalId, name: str) -> Position:
+        found = self._positions.get(id)
+        if found is None:
+            raise UndefinedObject(f'subscription "{name}" does not exist')
+        return found
 
-        It is made when its group is: a move whose client was gone before it heard of it may have
-        come in between, and is not taken back.
+    def _ask(self, id: GlobalId, to: Timestamp) -> None:
+        self._asked[id] = max(to, self._asked.get(id, to))
+
+    def _move(self) -> Write:
+        """Return the write that moves subscriptions as was asked.
+
+        From where, is seen when its group is made: a write whose client was gone before it heard of
+        it may have come in between, and is not taken back.
         """
+        asked, self._asked = self._asked, {}
         old: Mapping[GlobalId, Position] = {}
         new: dict[GlobalId, Position] = {}
 
         def rows_at(time: Timestamp) -> Mapping[GlobalId, pa.Table]:
             nonlocal old, new
-            old, new = self._rows, {each: self._rows[each] for each in self._positions}
-            if id in new:
-                new[id] = Position(new[id].began, max(new[id].reached, to))
+            old, new = self._rows, {}
+            for id, there in self._positions.items():
+                new[id] = Position(there.began, max(there.reached, asked.get(id, 0)))
             return {CATALOG_SHARD: moved(old, new, time)}
 
         def applied(time: Timestamp) -> None:
-            begun = {each: row for each, row in self._rows.items() if each not in old}
+            begun = {id: row for id, row in self._rows.items() if id not in old}
             self._rows = {**new, **begun}
             self.written = time
-            if id in self._positions:
+            for id in asked.keys() & self._positions.keys() & new.keys():
                 self._stand(id, new[id])
 
         return Write({CATALOG_SHARD: ()}, at=rows_at, applied=applied)
