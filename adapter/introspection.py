@@ -25,7 +25,7 @@ from foreshore.catalog.builtin.relation import (
 )
 from foreshore.catalog.item import Item, Replica
 from foreshore.constraint import Constraint
-from foreshore.expr.ir import Column, Literal
+from foreshore.expr.ir import Column, Literal, sources_of
 from foreshore.ids import GlobalId
 from foreshore.sequence import Generated, Position, Sequence
 from foreshore.sql.ast import (
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 # Made of more than the catalog.
 _MOVING = frozenset(
     "pg_settings pg_stat_activity mz_sessions mz_frontiers mz_cluster_replica_statuses"
+    " mz_wallclock_global_lag mz_materialization_lag"
     " mz_storage_sizes mz_read_holds mz_subscriptions pg_sequences".split()
 )
 # Show names as the session's search path lets them be written; the information schema shows what
@@ -157,11 +158,12 @@ def world_of(session: "Session") -> World:
             for each in session.environment.sessions.values()
         ],
         [
-            Frontier(item.id, interval.since, interval.upper)
+            Frontier(item.id, interval.since, interval.upper, *_made_of(coordinator, item))
             for item in coordinator.state.all(Item)
             if item.is_collection
             for interval in (coordinator.interval(item.id),)
         ],
+        coordinator.clock.now(),
         [
             StoredSize(item.id, coordinator.storage.size_bytes(item.id))
             for item in state.all(Item)
@@ -179,6 +181,16 @@ def world_of(session: "Session") -> World:
         session.temporary_schema,
         reader.search_path,
     )
+
+
+def _made_of(
+    coordinator: "Coordinator", item: Item
+) -> tuple[frozenset[GlobalId], frozenset[GlobalId]]:
+    """Return the collections that one is made of, and the tables that these come from."""
+    if item.type == "table":
+        return frozenset(), frozenset()
+    relation = coordinator.relation_of(item)
+    return sources_of(relation), coordinator.bases_of(relation)
 
 
 def read_holds(coordinator: "Coordinator") -> Iterator[HeldBack]:

@@ -214,6 +214,9 @@ _ALL = (
     Variable("data_directory", text, "", fixed=True),
     Variable("default_transaction_isolation", isolation, "strict serializable"),
     Variable("default_transaction_read_only", boolean, "off", report=True),
+    Variable(
+        "emit_timestamp_notice", boolean, "off", "Tells of each query at which time it reads."
+    ),
     Variable("extra_float_digits", integer(-15, 3), "1", "Sets the digits shown of floats."),
     Variable("idle_in_transaction_session_timeout", duration, "2min"),
     Variable("idle_session_timeout", duration, "0"),

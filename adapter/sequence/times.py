@@ -74,6 +74,8 @@ def read_time(
         transaction.holds.append(hold)
     if as_of is None and not by_key:
         transaction.read |= tables_below(session, (*ids, *also))
+    if session.variables["emit_timestamp_notice"] == "on":
+        _tell_of_time(session, ids, time)
     return time
 
 
@@ -99,6 +101,17 @@ def tell_of_waiting(session: "Session", ids: Iterable[GlobalId], time: Timestamp
         how = f"is {(time - upper) / 1000:.0f} seconds behind" if filled else "is being filled"
         hint = "mz_internal.mz_frontiers says how far each collection is."
         session.notice(f'waiting for {item.kind} "{item.name}", which {how}', hint=hint, now=True)
+
+
+def _tell_of_time(session: "Session", ids: Sequence[GlobalId], time: Timestamp) -> None:
+    """Tell the client at which time a query reads, and what that was chosen from."""
+    coordinator = session.coordinator
+    detail = [f"The newest time that has been read or written is {coordinator.oracle.read_ts()}."]
+    for id in ids:
+        interval = coordinator.interval(id)
+        name = ".".join(coordinator.state.full_name(coordinator.state.item(id)))
+        detail.append(f"{name} is known from {interval.since} to before {interval.upper}.")
+    session.notice(f"query timestamp: {time}", detail=" ".join(detail))
 
 
 def move_forward(session: "Session") -> None:

@@ -162,6 +162,19 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
             "definition text, owner_id text, create_sql text",
             _subscriptions,
         ),
+        (
+            "mz_internal",
+            "mz_wallclock_global_lag",
+            "object_id text, lag interval?",
+            _wallclock_lags,
+        ),
+        (
+            "mz_internal",
+            "mz_materialization_lag",
+            "object_id text, local_lag interval?, global_lag interval?,"
+            "slowest_local_input_id text, slowest_global_input_id text",
+            _materialization_lags,
+        ),
     )
     for number, (schema, name, columns, rows) in enumerate(declared):
         yield Declaration(FIRST_OID + number, schema, name, columns, rows)
@@ -333,6 +346,37 @@ def _frontiers(world: World) -> Iterator[Row]:
             "read_frontier": frontier.since,
             "write_frontier": frontier.upper,
         }
+
+
+def _lag(upper: int | None, than: int) -> dict[str, int] | None:
+    """Return by how much a frontier is behind another, an interval; None: it is not known yet."""
+    if not upper:
+        return None
+    return {"months": 0, "days": 0, "micros": max(than - upper, 0) * 1000}
+
+
+def _wallclock_lags(world: World) -> Iterator[Row]:
+    """Yield how far each collection is behind the time of day."""
+    for each in world.frontiers:
+        yield {"object_id": each.id, "lag": _lag(each.upper, world.now)}
+
+
+def _materialization_lags(world: World) -> Iterator[Row]:
+    """Yield how far what is maintained is behind what it is made of, at the next and in the end.
+
+    That is behind the newest of these; the slowest of them is who holds it up if itself does not.
+    """
+    uppers = {each.id: each.upper or 0 for each in world.frontiers}
+    for each in world.frontiers:
+        inputs, bases = sorted(each.inputs & uppers.keys()), sorted(each.bases & uppers.keys())
+        if inputs and bases:
+            yield {
+                "object_id": each.id,
+                "local_lag": _lag(each.upper, max(map(uppers.__getitem__, inputs))),
+                "global_lag": _lag(each.upper, max(map(uppers.__getitem__, bases))),
+                "slowest_local_input_id": min(inputs, key=uppers.__getitem__),
+                "slowest_global_input_id": min(bases, key=uppers.__getitem__),
+            }
 
 
 def _read_holds(world: World) -> Iterator[Row]:

@@ -59,11 +59,16 @@ class SessionRow:
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """How far a collection can be read: from `since` to before `upper`; None: not at all."""
+    """How far a collection can be read: from `since` to before `upper`; None: not at all.
+
+    It is made of the collections `inputs`, and in the end of the tables `bases`; a table of none.
+    """
 
     id: GlobalId
     since: int | None
     upper: int | None
+    inputs: frozenset[GlobalId] = frozenset()
+    bases: frozenset[GlobalId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +124,7 @@ class World:
     settings: Sequence[Setting] = ()
     sessions: Sequence[SessionRow] = ()
     frontiers: Sequence[Frontier] = ()
+    now: int = 0  # the time of day, in milliseconds
     sizes: Sequence[StoredSize] = ()
     read_holds: Callable[[], Iterable[HeldBack]] = tuple
     replica_statuses: Sequence[ReplicaStatus] = ()

@@ -506,7 +506,10 @@ def test_where_the_past_was_lost_it_says_so_and_skips_nothing(tmp_path: Path) ->
             for leave in (None, reopened):
                 if leave is not None:
                     await leave(house)
-                for sql in ("SUBSCRIBE TO SUBSCRIPTION s", "ALTER SUBSCRIPTION s ADVANCE TO mz_now()"):
+                for sql in (
+                    "SUBSCRIBE TO SUBSCRIPTION s",
+                    "ALTER SUBSCRIPTION s ADVANCE TO mz_now()",
+                ):
                     error, detail, hint = (await house.query("w", sql)).splitlines()
                     assert error == 'ERROR 55000: subscription "s" cannot go on from its position'
                     assert detail.startswith(f"DETAIL: It is at {at}; ")

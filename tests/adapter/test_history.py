@@ -127,6 +127,57 @@ def test_bounded_staleness_reads_and_does_not_write(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def test_the_time_of_a_query_is_told_to_who_asks_for_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("a", "CREATE TABLE t (k int PRIMARY KEY); INSERT INTO t VALUES (1)")
+        await house.query("a", "SET emit_timestamp_notice = on")
+        for query in ("SELECT * FROM t", "SELECT * FROM t WHERE k = 1"):
+            answer = await house.query("a", f"BEGIN; SELECT mz_now()::text; {query}; COMMIT")
+            now = answer.splitlines()[1]
+            assert answer.endswith(f"\nNOTICE: query timestamp: {now}")
+        await house.close()
+
+    asyncio.run(main())
+
+
+def test_lags_say_who_is_behind_whom(tmp_path: Path) -> None:
+    async def main() -> None:
+        house = House(tmp_path)
+        await house.open()
+        for sql in (
+            "CREATE TABLE t (k int)",
+            "CREATE MATERIALIZED VIEW quick AS TABLE t",
+            "CREATE CLUSTER slow (SIZE 'embedded')",
+            "CREATE MATERIALIZED VIEW slow IN CLUSTER slow AS TABLE quick",
+            "CREATE MATERIALIZED VIEW above AS TABLE slow",
+            "SELECT count(*) FROM above",
+            "DROP CLUSTER REPLICA slow.r1",
+            "INSERT INTO t VALUES (1)",
+        ):
+            assert "ERROR" not in await house.query("a", sql), sql
+        await asyncio.sleep(0.3)
+        lags = await house.query(
+            "a",
+            "SELECT o.name, local_lag >= interval '200ms', global_lag >= interval '200ms', l.name,"
+            " g.name, w.lag >= interval '200ms'"
+            " FROM mz_internal.mz_materialization_lag JOIN mz_objects o ON o.id = object_id"
+            " JOIN mz_objects l ON l.id = slowest_local_input_id"
+            " JOIN mz_objects g ON g.id = slowest_global_input_id"
+            " JOIN mz_internal.mz_wallclock_global_lag w USING (object_id) ORDER BY 1",
+        )
+        assert lags.splitlines() == [
+            "above|f|t|slow|t|t",
+            "quick|f|f|t|t|f",
+            "slow|t|t|quick|t|t",
+            "SELECT 3",
+        ]
+        await house.close()
+
+    asyncio.run(main())
+
+
 def test_an_index_holds_the_history_that_it_would_be_built_again_from() -> None:
     holds = ReadHolds(lag_ms=10)
     holds.add(U1, 0, lambda: 1001)
