@@ -365,9 +365,14 @@ class Bank(_Versions):
 
 
 class ListAppend(Workload):
-    """Lists to which values are appended that are never used twice, and which are read whole."""
+    """Lists to which values are appended that are never used twice, and which are read whole.
 
-    KEYS = 8
+    After some hundred transactions others take their place, so that none becomes long.
+    """
+
+    KEYS = 8  # at a time
+    LASTING = 400  # transactions
+    TIMES = 80
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -380,19 +385,22 @@ class ListAppend(Workload):
     async def prepare(self, connection: asyncpg.Connection) -> None:
         """Create the lists, empty."""
         await connection.execute("CREATE TABLE list (k int NOT NULL, items int[] NOT NULL)")
-        for key in range(self.KEYS):
-            await connection.execute("INSERT INTO list VALUES ($1, '{}')", key)
+        await connection.execute(
+            "INSERT INTO list SELECT k, '{}' FROM generate_series(0, $1::int - 1) k",
+            self.KEYS * self.TIMES,
+        )
         await self.views(connection, "list", "k, items", "k")
 
     async def step(self, connection: asyncpg.Connection, number: int) -> None:
         """Read lists and append to lists, one to four times; own appends are seen."""
         name, attempt = f"T{number}", _Attempt()
+        first = number // self.LASTING % self.TIMES * self.KEYS
         read: dict[Key, tuple[int, ...]] = {}
         appended: dict[Key, tuple[int, ...]] = {}
         self.attempts.append((name, attempt, appended, read))
         await connection.execute("BEGIN")
         for _ in range(self.choose.randrange(1, 5)):
-            key = self.choose.randrange(self.KEYS)
+            key = first + self.choose.randrange(self.KEYS)
             own = appended.get(key, ())
             if self.choose.randrange(2):
                 source = self.source("list")
