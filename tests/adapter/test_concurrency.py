@@ -267,6 +267,8 @@ def test_who_waits_for_what_is_far_behind_is_told(
         assert "57014" in answer
         assert not told.is_set()  # it is not so old
         await house.query("s0", "RESET statement_timeout")
+        await asyncio.sleep(0.1)
+        await house.query("s0", "INSERT INTO some_rows VALUES (1)")  # time goes on
         monkeypatch.setattr(times, "FAR_BEHIND_MS", 50)
         asking = asyncio.create_task(house.query("s0", query))
         await told.wait()
