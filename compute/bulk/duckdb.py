@@ -6,6 +6,8 @@ dataflow has a schema and a cursor of its own in it; each evaluation a cursor. F
 does not have as PostgreSQL means them are registered once, as Arrow functions over our kernels.
 """
 
+import logging
+import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -31,9 +33,11 @@ from foreshore.errors import (
     Unavailable,
 )
 
+logger = logging.getLogger(__name__)
+
 warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
 
-
+PATIENCE_SECONDS = 5.0  # with what runs when the engine is closed
 # Rows of a bounded result that are fetched at once.
 BATCH_ROWS = 100_000
 # Contents are added up when this many entries have come to them, and as many as they had.
@@ -87,8 +91,18 @@ class DuckDbEngine(BulkEngine):
         self._functions = Functions(self._connection)
 
     def close(self) -> None:
-        """Free the database."""
-        self._connection.close()
+        """Stop what still runs, and free the database; if it cannot be stopped, the end does."""
+        self.cancel()
+        give_up = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                self._connection.close()
+                return
+            except duckdb.ResourceInUseException:  # some thread is at it
+                if time.monotonic() > give_up:
+                    logger.warning("DuckDB is busy and is left to the end of the process")
+                    return
+                time.sleep(0.01)
 
     @contextmanager
     def _session(self, number: int, cancellation: Cancellation) -> Iterator[Session]:

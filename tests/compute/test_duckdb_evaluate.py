@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Timer
+from threading import Thread, Timer
+from time import sleep
 
 import duckdb
 import pyarrow.parquet as pq
@@ -103,3 +104,14 @@ def test_what_exceeds_the_memory_is_spilled(tmp_path: Path) -> None:
         tight.evaluate(groups, {}, START)
     roomy = DuckDbEngine(memory_limit="20MB", threads=1, scratch=str(tmp_path / "scratch"))
     assert roomy.evaluate(groups, {}, START)["c0"].to_pylist() == [900 * 900]
+
+
+def test_an_engine_that_somebody_is_using_is_closed_nevertheless() -> None:
+    engine = DuckDbEngine()
+    using = Thread(
+        target=lambda: engine._connection.execute("SELECT sum(i) FROM range(400_000_000) t(i)")
+    )
+    using.start()
+    sleep(0.1)
+    engine.close()
+    using.join()
