@@ -12,7 +12,9 @@ import contextlib
 import logging
 import os
 import secrets
+import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
 
 from foreshore import blocking
@@ -94,33 +96,38 @@ class ReplicaLink:
         """Run the process until it ends or its connection is lost, and end it."""
         address = f"unix:{scratch.path / 'socket'}"
         secret = secrets.token_hex(32)
-        process = await asyncio.create_subprocess_exec(
-            *self._command,
-            "--listen",
-            address,
-            "--lifeline",
-            stdin=asyncio.subprocess.PIPE,
-            env={**os.environ, SECRET_VARIABLE: secret, SCRATCH_VARIABLE: str(scratch.path)},
-            start_new_session=True,
-        )
+        start = asyncio.create_task(blocking.run(None, self._start, address, secret, scratch))
+        try:
+            process = await asyncio.shield(start)
+        except asyncio.CancelledError:
+            with await start as process:
+                process.kill()
+            raise
         self.pid = process.pid
         exited = asyncio.Event()
-
-        async def wait_for_exit() -> None:
-            await process.wait()
-            exited.set()
-
-        watch = asyncio.create_task(wait_for_exit())
+        watch = asyncio.create_task(_wait(process, exited))
         try:
             await self._converse(address, secret, exited)
             if not exited.is_set():
                 logger.warning("replica lost", extra={"replica": self.name, "pid": process.pid})
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
+            process.kill()
             self.pid = None
             await asyncio.shield(watch)
             logger.info("replica ended", extra={"replica": self.name, "status": process.returncode})
+
+    def _start(self, address: str, secret: str, scratch: Scratch) -> "subprocess.Popen[bytes]":
+        """Start the process, whose input ends when ours does.
+
+        Not by way of the loop: uvloop forks, which copies our page tables and runs Python's hooks
+        in the child, among the locks of threads that are not there.
+        """
+        return subprocess.Popen(
+            [*self._command, "--listen", address, "--lifeline"],
+            stdin=subprocess.PIPE,
+            env={**os.environ, SECRET_VARIABLE: secret, SCRATCH_VARIABLE: str(scratch.path)},
+            start_new_session=True,
+        )
 
     async def _converse(self, address: str, secret: str, exited: asyncio.Event) -> None:
         """Connect as soon as that is possible, and return when the connection is lost."""
@@ -162,3 +169,18 @@ class ReplicaLink:
                 await asyncio.sleep(0.02)
             else:
                 return
+
+
+async def _wait(process: "subprocess.Popen[bytes]", exited: asyncio.Event) -> None:
+    """Wait until the process has ended, on a thread of its own, and free what is left of it."""
+    loop = asyncio.get_running_loop()
+
+    def wait() -> None:
+        process.wait()
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(exited.set)
+
+    threading.Thread(target=wait, name="replica", daemon=True).start()
+    await exited.wait()
+    assert process.stdin is not None
+    process.stdin.close()
