@@ -242,6 +242,18 @@ _ALL = (
     Variable("max_identifier_length", integer(63, 63), "63", fixed=True),
     Variable("max_index_keys", integer(32, 32), "32", fixed=True),
     Variable("mz_version", text, MZ_VERSION, report=True, fixed=True),
+    Variable(
+        "real_time_recency",
+        boolean,
+        "off",
+        "Lets queries see all that systems outside held when they came; tables always do.",
+    ),
+    Variable(
+        "real_time_recency_timeout",
+        duration,
+        "10s",
+        "Sets how long a query waits for systems outside.",
+    ),
     Variable("row_security", boolean, "on"),
     Variable("search_path", text, "public", "Sets the schemas searched for names."),
     Variable("server_encoding", text, "UTF8", report=True, fixed=True),

@@ -142,6 +142,25 @@ def test_the_time_of_a_query_is_told_to_who_asks_for_it(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def test_a_query_with_real_time_recency_sees_all_that_was_acknowledged(tmp_path: Path) -> None:
+    async def main() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("a", "CREATE TABLE t (k int)")
+        await house.query("a", "CREATE MATERIALIZED VIEW n AS SELECT count(*) FROM t")
+        await house.query("b", "SET real_time_recency = on; SET real_time_recency_timeout = '5s'")
+        assert await house.query("b", "SHOW real_time_recency_timeout") == "5s\nSHOW"
+        for count in range(1, 6):
+            await house.query("a", "INSERT INTO t VALUES (1)")
+            assert await house.query("b", "SELECT count(*) FROM t") == f"{count}\nSELECT 1"
+            assert await house.query("b", "SELECT * FROM n") == f"{count}\nSELECT 1"
+        refused = await house.query("b", "SET real_time_recency = perhaps")
+        assert refused.startswith("ERROR 22023")
+        await house.close()
+
+    asyncio.run(main())
+
+
 def test_lags_say_who_is_behind_whom(tmp_path: Path) -> None:
     async def main() -> None:
         house = House(tmp_path)
