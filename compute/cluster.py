@@ -64,6 +64,7 @@ class Replica:
     uppers: dict[GlobalId, Timestamp] = field(default_factory=dict)
     leases: dict[GlobalId, list[Snapshot]] = field(default_factory=dict)  # of what it hydrates from
     status: Status | None = None
+    heard_at: float = 0.0  # when it gave that, by the loop's clock
     task: asyncio.Task[None] | None = None
 
     def release(self, dataflow: GlobalId) -> None:

@@ -29,6 +29,7 @@ from foreshore.compute.history import Entry
 from foreshore.compute.outputs import SinkWriter, Subscription
 from foreshore.compute.peeks import PeekRequest, Peeks
 from foreshore.compute.process import COMMAND, ReplicaLink
+from foreshore.compute.progress import Progress, progress_of
 from foreshore.compute.protocol import (
     AllowCompaction,
     CreateInstance,
@@ -411,6 +412,16 @@ class ComputeController:
             for replica in self._cluster(cluster).replicas.values()
         )
 
+    def progress(self, id: GlobalId) -> Progress:
+        """Return how it stands with what keeps an index, or a sink's shard."""
+        dataflow = self._exporters.get(id)
+        if dataflow is None:  # about to be created
+            return Progress("waiting")
+        if id in dataflow.writers and (failure := dataflow.writers[id][0].failure) is not None:
+            return Progress("not written", failure=failure)
+        now = asyncio.get_running_loop().time()
+        return progress_of(dataflow.description.id, dataflow.cluster, now)
+
     def exports(self, id: GlobalId) -> bool:
         """Whether a dataflow exports the collection."""
         return id in self._exporters
@@ -506,6 +517,7 @@ class ComputeController:
                     streams[id].put(lower, upper, tables[0], tables[1])
             case Status():
                 replica.status = message
+                replica.heard_at = asyncio.get_running_loop().time()
             case _:
                 assert_never(message)
 

@@ -137,6 +137,7 @@ class _Times:
     steps: int = 0
     step_ms: float = 0.0
     stepped_at: float = 0.0
+    began: float = 0.0  # the hydration or step at hand
 
 
 class Running:
@@ -194,6 +195,11 @@ class Running:
         return self.frontier > self.description.as_of
 
     # --- hydration
+
+    def begin_hydration(self) -> None:
+        """Be hydrated from now on."""
+        self.state = "hydrating"
+        self.times.began = time.monotonic()
 
     def hydrate(self, engine: Engine) -> Sent:
         """On the worker: compute the output as of `as_of`, return what is to be sent."""
@@ -293,6 +299,7 @@ class Running:
             taken = {id: queue.take(upper) for id, queue in self.queues.items()}
             deltas = {id: pa.concat_tables(parts) for id, parts in taken.items() if parts}
             self._window = Window(self.frontier, upper, deltas)
+        self.times.began = time.monotonic()
 
     def step(self) -> Sent:
         """On the worker: let the engine turn the window into output, return what is to be sent."""
@@ -436,12 +443,15 @@ class Running:
 
     def status(self) -> DataflowStatus:
         """Return the dataflow's account of itself."""
+        at_work = self.state == "hydrating" or self._window is not None
+        busy_ms = round(1000 * (time.monotonic() - self.times.began)) if at_work else 0
         return DataflowStatus(
             self.id,
             self.state,
             self.times.hydration_ms,
             self.times.steps,
             self.times.step_ms,
+            busy_ms,
             self.failure,
             tuple(self._index_status()),
         )

@@ -66,7 +66,6 @@ def spark_engine(options: Mapping[str, str]) -> Engine:
 
 
 ENGINES: dict[str, EngineFactory] = {"embedded": duckdb_engine, "spark": spark_engine}
-TICK_SECONDS = {"spark": 1.0}
 
 
 class Instance:
@@ -91,8 +90,7 @@ class Instance:
         assert self.command is None, self.command
         self.command = command
         self._files = local_files(command.options)
-        seconds = TICK_SECONDS.get(command.engine, 0.0)
-        self.tick_seconds = float(command.options.get("tick_interval_ms", seconds * 1000)) / 1000
+        self.tick_seconds = command.tick_seconds
 
     async def start(self, executor: Executor, tried: Callable[[], None]) -> None:
         """Start the engine, however often it takes; `tried` hears how each attempt has ended."""

@@ -110,6 +110,7 @@ class SinkWriter:
         self.id = id
         self.behind = False
         self.stopped = False  # after a fault: nothing will be written any more
+        self.failure: str | None = None  # why nothing is written now
         self.errors = ErrorLog()
         self._storage = storage
         self._found = storage.upper(id)
@@ -162,6 +163,7 @@ class SinkWriter:
     def stop(self) -> None:
         """Take nothing any more."""
         self.stopped = True
+        self.failure = "its writer has stopped; the server's log has the details"
         self._items = []
         self._hold(-self._bytes)
 
@@ -198,11 +200,12 @@ class SinkWriter:
             except OutOfDisk as error:  # the rows are still here, and nobody else has them
                 if not waited:
                     logger.warning("a sink waits: %s", error, extra={"shard": self.id})
-                waited = True
+                waited, self.failure = True, error.message
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             match outcome:
                 case Appended():
+                    self.failure = None
                     break
                 case UpperMismatch(upper=upper):
                     logger.warning("sink upper mismatch", extra={"shard": self.id, "upper": upper})

@@ -17,6 +17,9 @@ import msgspec
 from foreshore.expr.ir import Finishing, Literal, Relation, Scalar
 from foreshore.ids import GlobalId
 
+STATUS_SECONDS = 5.0  # from one account of itself that a replica gives to the next
+TICK_SECONDS = {"spark": 1.0}
+
 
 class Message(msgspec.Struct, frozen=True, tag=True, tag_field="message"):
     """A command or a response."""
@@ -78,6 +81,12 @@ class CreateInstance(Message, frozen=True):
 
     engine: str
     options: dict[str, str]
+
+    @property
+    def tick_seconds(self) -> float:
+        """How long it takes at least from one step of a dataflow to the next."""
+        seconds = TICK_SECONDS.get(self.engine, 0.0)
+        return float(self.options.get("tick_interval_ms", seconds * 1000)) / 1000
 
 
 class InitializationComplete(Message, frozen=True):
@@ -237,13 +246,17 @@ class IndexStatus(msgspec.Struct, frozen=True):
 
 
 class DataflowStatus(msgspec.Struct, frozen=True):
-    """What a dataflow is doing; `failure` says why it stands still."""
+    """What a dataflow is doing; `failure` says why it stands still, or last did.
+
+    `busy_ms` is for how long it has been at the hydration or step at hand, 0 if there is none.
+    """
 
     id: GlobalId
     state: str  # pending, hydrating, running, failed
     hydration_ms: int
     steps: int
     step_ms: float
+    busy_ms: int
     failure: str | None
     indexes: tuple[IndexStatus, ...]
 

@@ -32,6 +32,7 @@ from foreshore.compute.instance import ENGINES, EngineFactory, Instance
 from foreshore.compute.peek import failure_of
 from foreshore.compute.pending_peeks import PendingPeeks
 from foreshore.compute.protocol import (
+    STATUS_SECONDS,
     AllowCompaction,
     CancelPeek,
     Command,
@@ -61,7 +62,6 @@ from foreshore.storage.local_files import LocalFiles
 
 logger = logging.getLogger(__name__)
 
-STATUS_SECONDS = 5.0
 QUERY_THREADS = 4
 STEP_THREADS = 2
 RETRY_SECONDS = (0.2, 1.0, 5.0, 30.0)
@@ -330,7 +330,7 @@ class Replica:
                 engine = self._instance.engine
                 assert engine is not None
                 running.busy = True
-                running.state = "hydrating"
+                running.begin_hydration()
                 self._send_status()
                 try:
                     sent = await blocking.run(self._hydration, running.hydrate, engine)
@@ -418,8 +418,10 @@ class Replica:
             self._close(running)
             return
         running.state = "running"
-        running.failure = None
         running.failures = 0
+        if running.failure is not None:
+            running.failure = None
+            self._send_status()
         running.merging_due = True
         for message, tables in running.wanted(sent):
             self._send(message, tables)

@@ -1,0 +1,86 @@
+"""How it stands with a dataflow, from what each replica of its cluster has said last."""
+
+import pytest
+
+from foreshore.compute.cluster import Cluster, Replica
+from foreshore.compute.process import ReplicaLink
+from foreshore.compute.progress import SILENT_SECONDS, Progress, progress_of
+from foreshore.compute.protocol import CreateInstance, DataflowStatus, Response, Status
+from foreshore.compute.transport import Connection
+from tests.compute.runtime.harness import id_
+
+U1 = id_("u1")
+NOW = 1_000.0
+
+
+def cluster(*replicas: Replica, engine: str = "embedded") -> Cluster:
+    made = Cluster("c", CreateInstance(engine, {}), lambda _: pytest.fail("not asked for"))
+    made.replicas = {replica.name: replica for replica in replicas}
+    made.ready.add(U1)
+    return made
+
+
+def replica(name: str, status: Status | None, *, heard_at: float = NOW, starts: int = 1) -> Replica:
+    link = ReplicaLink(name, None, lambda _: None, lambda *_: None, lambda: None)
+    link.starts = starts
+    connection = Connection[Response](Response, lambda *_: None, lambda _: None)
+    return Replica(name, link, connection, status=status, heard_at=heard_at)
+
+
+def says(state: str, failure: str | None = None, *, busy_ms: int = 0) -> Status:
+    return Status(True, (DataflowStatus(U1, state, 40, 7, 12.5, busy_ms, failure, ()),))
+
+
+def progress(*replicas: Replica, engine: str = "embedded") -> Progress:
+    return progress_of(U1, cluster(*replicas, engine=engine), NOW)
+
+
+def test_the_replica_that_has_come_the_farthest_counts() -> None:
+    starting = replica("r1", None, starts=3)
+    failed = replica("r2", says("failed", "no more threads"))
+    hydrating = replica("r3", says("hydrating", busy_ms=900))
+    running = replica("r4", says("running"))
+    assert progress() == Progress("no replica")
+    assert progress(starting) == Progress("replica starting", "r1", starts=3)
+    assert progress(starting, failed).state == "failed"
+    assert progress(starting, failed).failure == "no more threads"
+    assert progress(failed, hydrating, starting).replica == "r3"
+    assert progress(failed, hydrating, running) == Progress("running", "r4", step_ms=12.5)
+
+
+def test_an_engine_that_does_not_start_says_why() -> None:
+    found = progress(replica("r1", Status(False, (), "no Java"), starts=1))
+    assert (found.state, found.failure) == ("replica starting", "no Java")
+
+
+def test_a_replica_that_is_not_heard_of_is_not_believed() -> None:
+    silent = replica("r1", says("running"), heard_at=NOW - SILENT_SECONDS - 1)
+    found = progress(silent)
+    assert (found.state, found.busy_ms) == ("replica silent", 16_000)
+    assert progress(silent, replica("r2", says("running"))).replica == "r2"
+
+
+def test_what_is_at_work_goes_on_after_it_was_told() -> None:
+    for state in ("hydrating", "running"):
+        busy = replica("r1", says(state, busy_ms=700), heard_at=NOW - 3)
+        assert progress(busy).busy_ms == 3_700
+    assert progress(replica("r1", says("running"), heard_at=NOW - 3)).busy_ms == 0
+
+
+def test_what_is_tried_again_has_failed_until_it_goes_well() -> None:
+    for state in ("failed", "running", "pending"):
+        assert progress(replica("r1", says(state, "no more threads"))).state == "failed"
+    again = progress(replica("r1", says("hydrating", "no more threads")))
+    assert (again.state, again.failure) == ("hydrating", "no more threads")
+
+
+def test_a_dataflow_that_no_replica_has_been_told_of_waits() -> None:
+    owner = cluster(replica("r1", Status(True, ())))
+    assert progress_of(U1, owner, NOW) == Progress("pending", "r1")
+    owner.ready.clear()
+    assert progress_of(U1, owner, NOW) == Progress("waiting")
+
+
+def test_the_interval_of_ticks_is_the_engine_s() -> None:
+    assert progress(replica("r1", says("running")), engine="spark").tick_ms == 1_000
+    assert CreateInstance("spark", {"tick_interval_ms": "250"}).tick_seconds == 0.25
