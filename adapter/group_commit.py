@@ -149,6 +149,7 @@ class GroupCommit:
         self._blocked: dict[GlobalId, object] = {}  # shards that only one owner may write now
         self._awaited: list[tuple[Timestamp, asyncio.Future[None]]] = []  # times to be reached
         self._failed: BaseException | None = None
+        self._no_room: OutOfDisk | None = None  # for times, the last time that one was asked for
         self._closing = False
         self._settled = asyncio.Event()
         self._settled.set()
@@ -182,6 +183,11 @@ class GroupCommit:
     def changed(self, id: GlobalId) -> Timestamp:
         """Return the time of the last write to a shard, or one after it."""
         return self._changed[id]
+
+    @property
+    def standstill(self) -> DatabaseError | None:
+        """Why times do not go on, and so no table either; None: they do."""
+        return self._no_room if self._failed is None else _stopped(self._failed)
 
     async def write(self, write: Write) -> Timestamp:
         """Await that `write` is durable and visible; return its time.
@@ -238,6 +244,7 @@ class GroupCommit:
                     group = self._form()
                     await self._commit(group)
                 except OutOfDisk as error:  # for times: reads go on at the one that they have
+                    self._no_room = error
                     self._tell_not_reached(error)
                 finally:
                     self._settled.set()
@@ -375,6 +382,7 @@ class GroupCommit:
         self._apply(await self._oracle.write_ts(), (), ())
 
     def _apply(self, time: Timestamp, written: Iterable[GlobalId], group: Sequence[Write]) -> None:
+        self._no_room = None
         for id in written:
             self._changed[id] = time
         self._guard.apply(time, group)

@@ -29,6 +29,7 @@ from foreshore.sql.plan import (
     Declare,
     Delete,
     Explain,
+    ExplainFreshness,
     Insert,
     Merge,
     Plan,
@@ -219,7 +220,7 @@ class SessionPlanner:
 def read_by(plan: Plan) -> Query | None:
     """Return the query that running `plan` reads, if it reads one."""
     match plan:
-        case Select(query=query) | Explain(query=query):
+        case Select(query=query) | Explain(query=query) | ExplainFreshness(of=Query() as query):
             return query
         case CopyTo(source=Select(query=query)) | Declare(query=Select(query=query)):
             return query

@@ -504,8 +504,15 @@ class AdvanceStatement(Syntax):
     if_exists: bool
 
 
+class ObjectRef(Syntax):
+    """An object by its kind and name."""
+
+    kind: str
+    name: TableRef
+
+
 class ExplainStatement(Syntax):
-    """EXPLAIN."""
+    """EXPLAIN of a statement; FRESHNESS of an `ObjectRef` as well."""
 
     stage: str
     statement: Any

@@ -43,7 +43,9 @@ _STAGES = {
     ("raw", "plan"): "raw",
     ("plan",): "optimized",
     ("timestamp",): "timestamp",
+    ("freshness",): "freshness",
 }
+_MAINTAINED = (("materialized", "view"), ("view",), ("index",))
 
 
 class StatementParser(ChangeParser):
@@ -126,6 +128,11 @@ class StatementParser(ChangeParser):
                     self.unsupported(f"EXPLAIN ... {self.token.value.upper()}")
                 self.expect("for")
                 break
+        if stage == "freshness":
+            for words in _MAINTAINED:
+                if self.accept(*words):
+                    kept = ast.ObjectRef(" ".join(words), self.table_name())
+                    return ast.ExplainStatement(stage, kept, at)
         return ast.ExplainStatement(stage, self._statement(), at)
 
     # --- COPY

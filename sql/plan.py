@@ -14,9 +14,43 @@ from foreshore.expr.ir import Finishing, OrderKey, Relation, Scalar
 from foreshore.ids import GlobalId, is_temporary
 from foreshore.sequence import Generated, Sequence
 from foreshore.sql.keywords import quote_identifier
-from foreshore.types import TEXT, ColumnType, RelationDesc, SqlType
+from foreshore.types import (
+    BOOL,
+    INTERVAL,
+    TEXT,
+    TIMESTAMPTZ,
+    ColumnType,
+    RelationDesc,
+    SqlType,
+)
 
 EXPLAIN_DESC = RelationDesc(("QUERY PLAN",), (ColumnType(TEXT, False),))
+FRESHNESS_DESC = RelationDesc(
+    (
+        "object",
+        "type",
+        "cluster",
+        "state",
+        "upper",
+        "wallclock_lag",
+        "oracle_lag",
+        "own_lag",
+        "culprit",
+        "reason",
+    ),
+    (
+        ColumnType(TEXT, False),
+        ColumnType(TEXT, False),
+        ColumnType(TEXT),
+        ColumnType(TEXT, False),
+        ColumnType(TIMESTAMPTZ),
+        ColumnType(INTERVAL),
+        ColumnType(INTERVAL),
+        ColumnType(INTERVAL),
+        ColumnType(BOOL, False),
+        ColumnType(TEXT),
+    ),
+)
 
 ObjectKind = OneOf[
     "database",
@@ -171,6 +205,13 @@ class Explain:
     query: Query
     as_of: AsOf | None
     text: str  # the stage rendered, for all but physical and timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainFreshness:
+    """EXPLAIN FRESHNESS of what a query reads, or of one materialized view or index."""
+
+    of: Query | GlobalId
 
 
 @dataclass(frozen=True, slots=True)
@@ -583,6 +624,7 @@ Plan: TypeAlias = (
     Select
     | Subscribe
     | Explain
+    | ExplainFreshness
     | Insert
     | Update
     | Delete
@@ -642,7 +684,9 @@ def result_desc(plan: Plan) -> RelationDesc | None:
             Insert(returning=returning) | Update(returning=returning) | Delete(returning=returning)
         ):
             return returning.desc if returning is not None else None
-        case Explain(query=query):
+        case Explain():
             return EXPLAIN_DESC
+        case ExplainFreshness():
+            return FRESHNESS_DESC
         case _:
             return None

@@ -9,7 +9,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from foreshore.errors import FeatureNotSupported, InvalidParameterValue
+from foreshore.errors import (
+    FeatureNotSupported,
+    InvalidParameterValue,
+    UndefinedObject,
+    UndefinedTable,
+    WrongObjectType,
+)
 from foreshore.expr.explain import NameOf, explain_order, explain_relation
 from foreshore.ids import GlobalId
 from foreshore.sql import ast
@@ -19,7 +25,12 @@ from foreshore.sql.bind.expression import Clause, ExpressionBinder, interval_of
 from foreshore.sql.bind.query import bind_query
 from foreshore.sql.bind.result import finished_query, plain_query
 from foreshore.sql.bind.show import bind_show
-from foreshore.sql.bind.subscribe import bind_advance, bind_create_subscription, bind_subscribe
+from foreshore.sql.bind.subscribe import (
+    bind_advance,
+    bind_create_subscription,
+    bind_subscribe,
+    query_of,
+)
 from foreshore.sql.bind.time import bind_as_of
 from foreshore.sql.catalog_reader import CatalogReader
 from foreshore.sql.grammar.base import too_deep
@@ -34,6 +45,7 @@ from foreshore.sql.plan import (
     Discard,
     Execute,
     Explain,
+    ExplainFreshness,
     Fetch,
     Plan,
     Prepare,
@@ -49,7 +61,7 @@ from foreshore.sql.plan import (
     Subscribe,
     Unlisten,
 )
-from foreshore.sql.planning import ParameterTypes, Planning
+from foreshore.sql.planning import ParameterTypes, Planning, located
 from foreshore.sql.scope import Scope
 from foreshore.sql.type_names import type_of_name
 from foreshore.text import format_text, parse_text
@@ -289,9 +301,11 @@ def _copy(planning: Planning, tree: ast.CopyStatement) -> Plan:
     return CopyTo(plan, options)
 
 
-def _explain(planning: Planning, tree: ast.ExplainStatement) -> Explain:
+def _explain(planning: Planning, tree: ast.ExplainStatement) -> Explain | ExplainFreshness:
     inner = tree.statement
     match inner:
+        case ast.ObjectRef():
+            return _explain_freshness(planning, inner)
         case ast.SelectStatement(query=query, as_of=as_of):
             bound = bind_query(planning, query, None)
             finished = finished_query(bound)
@@ -323,7 +337,33 @@ def _explain(planning: Planning, tree: ast.ExplainStatement) -> Explain:
             return Explain("physical", finished, time, _explained(finished, name_of))
         case "timestamp":
             return Explain("timestamp", finished, time, "")
+        case "freshness" if as_of is not None:
+            raise FeatureNotSupported(
+                "EXPLAIN FRESHNESS of a query AS OF a time is not supported",
+                detail="It says how fresh is what can be read now.",
+                hint="EXPLAIN TIMESTAMP says what such a query would have to wait for.",
+                position=tree.at + 1,
+            )
+        case "freshness":
+            return ExplainFreshness(finished)
     raise AssertionError(tree.stage)
+
+
+def _explain_freshness(planning: Planning, of: ast.ObjectRef) -> ExplainFreshness:
+    """Return the plan for one object; a view has no rows of its own, but a query reads some."""
+    with located(of.name.at):
+        try:
+            item = planning.catalog.resolve_item(of.name.name)
+        except UndefinedTable:
+            code = "42704" if of.kind == "index" else "42P01"
+            name = ".".join(of.name.name)
+            raise UndefinedObject(f'{of.kind} "{name}" does not exist', sqlstate=code) from None
+        if item.kind != of.kind:
+            article = "an" if of.kind == "index" else "a"
+            raise WrongObjectType(f'"{item.name.item}" is not {article} {of.kind}')
+    if of.kind == "view":
+        return ExplainFreshness(finished_query(bind_query(planning, query_of(of.name), None)))
+    return ExplainFreshness(item.id)
 
 
 def _explained(query: Query, name_of: NameOf) -> str:

@@ -10,6 +10,7 @@ from foreshore.adapter.sequence.comment import comment
 from foreshore.adapter.sequence.create_as import create_table_as
 from foreshore.adapter.sequence.durable import advance, create_subscription
 from foreshore.adapter.sequence.explain import explain
+from foreshore.adapter.sequence.freshness import explain_freshness
 from foreshore.adapter.sequence.insert import delete, insert, merge, update
 from foreshore.adapter.sequence.number_sequences import alter_sequence
 from foreshore.adapter.sequence.peek import select
@@ -46,6 +47,7 @@ from foreshore.sql.plan import (
     Drop,
     Execute,
     Explain,
+    ExplainFreshness,
     Fetch,
     Insert,
     Merge,
@@ -94,6 +96,8 @@ async def run(
             return await subscribe(session, prepared, plan, args)
         case Explain():
             return await explain(session, prepared, plan, args)
+        case ExplainFreshness():
+            return explain_freshness(session, prepared, plan)
         case CopyFrom():
             return copy.copy_from(session, plan, alone=alone)
         case CopyTo(source=source, options=options):

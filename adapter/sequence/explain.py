@@ -10,7 +10,7 @@ from foreshore import blocking
 from foreshore.adapter.peek_plan import IndexLookup, KeyLookup, PeekPlan
 from foreshore.adapter.result import BatchSource, Selected
 from foreshore.adapter.sequence.by_key import literal_keys
-from foreshore.adapter.sequence.peek import filled, index_of
+from foreshore.adapter.sequence.peek import collections_read, filled
 from foreshore.adapter.sequence.times import choose
 from foreshore.catalog.item import Cluster
 from foreshore.compute.cluster import engine_of
@@ -103,9 +103,7 @@ def _where(session: "Session", id: str) -> str:
 
 
 def _timestamp(session: "Session", peek: PeekPlan, plan: Explain, args: Sequence[Datum]) -> str:
-    ids = [peek.lookup.index] if peek.lookup is not None else sorted(peek.shards)
-    ids = [index_of(session, id) for id in ids]
-    chosen = choose(session, ids, plan.as_of, args)
+    chosen = choose(session, sorted(collections_read(session, peek)), plan.as_of, args)
     lines = [
         f"                query timestamp: {chosen.time:>13}",
         f"          oracle read timestamp: {chosen.read_ts:>13}",

@@ -117,10 +117,7 @@ async def _finished(
     if not peek.is_timed and as_of is None:
         time = 0
     else:
-        ids = set(peek.shards)
-        if peek.lookup is not None:
-            ids = {peek.lookup.index}
-        ids = {index_of(session, id) for id in ids} | {each.of for each in peek.query.changes}
+        ids = collections_read(session, peek)
         time = read_time(session, ids, as_of, args, also=peek.shards)
         tell_of_waiting(session, ids, time)
     given = {each.id: await changes(session, each, args, time) for each in peek.query.changes}
@@ -219,6 +216,12 @@ def _no_rows(peek: PeekPlan) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
         [pa.array([], field.type) for field in schema], names=[f"c{i}" for i in range(len(schema))]
     )
+
+
+def collections_read(session: "Session", peek: PeekPlan) -> set[GlobalId]:
+    """Return the shards and indexes that a query reads."""
+    ids = peek.shards if peek.lookup is None else {peek.lookup.index}
+    return {index_of(session, id) for id in ids} | {each.of for each in peek.query.changes}
 
 
 def index_of(session: "Session", id: GlobalId) -> GlobalId:

@@ -63,7 +63,7 @@ def bind_subscribe(planning: Planning, tree: ast.SubscribeStatement) -> Subscrib
         assert subscription.definition is not None, subscription
         query = query_over(subscription.definition, subscription.desc.names)
     else:
-        query = plain_query(bind_query(planning, _query_of(tree.source), None))
+        query = plain_query(bind_query(planning, query_of(tree.source), None))
         ddl.refuse_environment(query.relation, "SUBSCRIBE")
         snapshot = snapshot is not False
     envelope = _envelope(tree, query.desc)
@@ -85,7 +85,8 @@ def bind_subscribe(planning: Planning, tree: ast.SubscribeStatement) -> Subscrib
     )
 
 
-def _query_of(source: ast.Query | ast.TableRef) -> ast.Query:
+def query_of(source: ast.Query | ast.TableRef) -> ast.Query:
+    """Return the query for all of a relation, if it is not a query already."""
     if isinstance(source, ast.Query):
         return source
     star = ast.Target(ast.Star((), source.at), None, source.at)
@@ -112,7 +113,7 @@ def bind_create_subscription(
     """Return the plan of CREATE SUBSCRIPTION."""
     with located(tree.name.at):
         name = planning.catalog.resolve_new(tree.name.name)
-    source = _query_of(tree.source)
+    source = query_of(tree.source)
     first = first_select(source)
     if first is not None and first.into is not None:
         raise SyntaxError_("SELECT ... INTO is not allowed here", position=tree.at + 1)

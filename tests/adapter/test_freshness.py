@@ -1,0 +1,373 @@
+"""EXPLAIN FRESHNESS: how fresh is what a query reads, and who holds it up."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foreshore.adapter.freshness import LATE_MS, Collection, freshness_of
+from foreshore.errors import DatabaseError
+from foreshore.ids import GlobalId
+from foreshore.sql.plan import FRESHNESS_DESC
+from tests.adapter.harness import House, told
+
+TROUBLED = Path(__file__).with_name("troubled_replica.py")
+Row = dict[str, str]
+
+
+def run(data_dir: Path, test: Callable[[House], Coroutine[Any, Any, None]]) -> None:
+    """Run a test in a house of its own; clusters made in it have troubled replicas."""
+
+    async def main() -> None:
+        house = House(data_dir)
+        await house.open()
+        house.environment.coordinator.compute._command = (
+            sys.executable,
+            "-P",
+            str(TROUBLED),
+            str(data_dir),
+        )
+        try:
+            await test(house)
+        finally:
+            await house.close()
+
+    asyncio.run(main())
+
+
+async def made(house: House, *statements: str) -> None:
+    for sql in statements:
+        assert "ERROR" not in (answer := await house.query("a", sql)), answer
+
+
+async def explained(house: House, of: str, session: str = "b") -> list[Row]:
+    """Return the rows of EXPLAIN FRESHNESS FOR `of`; it must not wait."""
+    async with asyncio.timeout(5):
+        answer = await house.query(session, f"EXPLAIN FRESHNESS FOR {of}")
+    lines = [line for line in answer.splitlines() if line not in ("T", "E")]
+    assert lines[-1] == f"EXPLAIN {len(lines) - 1}" or lines[-1] == "EXPLAIN", answer
+    names = FRESHNESS_DESC.names
+    return [dict(zip(names, line.split("|"), strict=True)) for line in lines[:-1]]
+
+
+async def when(house: House, of: str, holds: Callable[[dict[str, Row]], object]) -> dict[str, Row]:
+    """Return the rows by their objects' names, as soon as `holds` of them."""
+    async with asyncio.timeout(30):
+        while True:
+            found = {row["object"].split(".")[-1]: row for row in await explained(house, of)}
+            if holds(found):
+                return found
+            await asyncio.sleep(0.05)
+
+
+def culprits(rows: dict[str, Row]) -> dict[str, str]:
+    return {name: row["reason"] for name, row in rows.items() if row["culprit"] == "t"}
+
+
+def test_where_all_is_fresh_there_is_no_culprit(tmp_path: Path) -> None:
+    async def test(house: House) -> None:
+        await made(
+            house,
+            "CREATE TABLE t (k int)",
+            "CREATE MATERIALIZED VIEW m AS SELECT k, count(*) AS n FROM t GROUP BY k",
+            "CREATE VIEW v AS SELECT sum(n) AS s FROM m",
+            "CREATE INDEX i ON v (s)",
+            "SELECT * FROM v",
+        )
+        rows = await when(house, "INDEX i", lambda rows: not culprits(rows))
+        assert list(rows) == ["i", "m", "t"]  # what is read, then what that is made of
+        assert [row["object"] for row in rows.values()] == [
+            "foreshore.public.i",
+            "foreshore.public.m",
+            "foreshore.public.t",
+        ]
+        assert [row["type"] for row in rows.values()] == ["index", "materialized view", "table"]
+        assert [row["cluster"] for row in rows.values()] == ["quickstart", "quickstart", "NULL"]
+        assert {row["state"] for row in rows.values()} == {"running"}
+        assert {row["reason"] for row in rows.values()} == {"NULL"}
+        assert rows["t"]["oracle_lag"] == "00:00:00"
+        assert all(row["upper"].startswith("20") for row in rows.values())
+        # the index answers for the view, and for a query that it answers
+        assert list(await when(house, "VIEW v", bool)) == ["i", "m", "t"]
+        assert list(await when(house, "SELECT s + 1 FROM v", bool)) == ["i", "m", "t"]
+        assert list(await when(house, "SELECT * FROM m, t", bool)) == ["t", "m"]
+        assert list(await when(house, "MATERIALIZED VIEW m", bool)) == ["m", "t"]
+        assert list(await when(house, "TABLE t", bool)) == ["t"]
+        assert await explained(house, "SELECT 1") == []
+        assert await explained(house, "SELECT * FROM pg_class") == []
+
+    run(tmp_path, test)
+
+
+def test_a_cluster_without_a_replica_is_named(tmp_path: Path) -> None:
+    async def test(house: House) -> None:
+        await made(
+            house,
+            "CREATE TABLE t (k int)",
+            "CREATE CLUSTER \"Idle\" (SIZE 'embedded')",
+            'CREATE MATERIALIZED VIEW "Lower" IN CLUSTER "Idle" AS TABLE t',
+            'CREATE MATERIALIZED VIEW upper AS TABLE "Lower"',
+            "SELECT count(*) FROM upper",
+            'DROP CLUSTER REPLICA "Idle".r1',
+            "INSERT INTO t VALUES (1)",
+        )
+        rows = await when(
+            house,
+            "SELECT * FROM upper JOIN t USING (k)",
+            lambda rows: rows['"Lower"']["own_lag"] >= "00:00:01",
+        )
+        assert culprits(rows) == {'"Lower"': 'cluster "Idle" has no replica'}
+        assert rows['"Lower"']["state"] == "no replica"
+        assert rows["upper"]["state"] == "running"
+        assert rows["upper"]["reason"] == 'waits for foreshore.public."Lower"'
+        assert rows["upper"]["own_lag"] < "00:00:01" <= rows["upper"]["oracle_lag"]
+        assert rows["t"]["oracle_lag"] == "00:00:00"
+        # what is made of it now is not filled before, and has no replica either
+        await made(
+            house,
+            'CREATE MATERIALIZED VIEW late IN CLUSTER "Idle" AS TABLE t',
+            "CREATE MATERIALIZED VIEW over_late AS SELECT count(*) FROM late",
+        )
+        rows = await when(house, "MATERIALIZED VIEW over_late", culprits)
+        assert culprits(rows) == {"late": 'cluster "Idle" has no replica'}
+        assert {rows["late"][lag] for lag in ("upper", "wallclock_lag", "own_lag")} == {"NULL"}
+        assert rows["over_late"]["state"] == "waiting"
+        assert rows["over_late"]["reason"] == "waits for foreshore.public.late"
+        await made(house, "CREATE CLUSTER REPLICA \"Idle\".r2 (SIZE 'embedded')")
+        await when(house, "SELECT * FROM upper, over_late", lambda rows: not culprits(rows))
+
+    run(tmp_path, test)
+
+
+def test_a_view_that_is_being_filled_is_named(tmp_path: Path) -> None:
+    async def test(house: House) -> None:
+        (tmp_path / "hold").touch()
+        await made(
+            house,
+            "CREATE TABLE t (k int)",
+            "CREATE CLUSTER c (SIZE 'embedded')",
+            "CREATE MATERIALIZED VIEW m IN CLUSTER c AS TABLE t",
+            "CREATE MATERIALIZED VIEW next IN CLUSTER c AS SELECT k + 1 FROM t",
+        )
+        rows = await when(
+            house, "SELECT * FROM m, next", lambda rows: rows["m"]["state"] == "hydrating"
+        )
+        assert culprits(rows).keys() == {"m", "next"}
+        assert rows["m"]["reason"].startswith("it is being filled, for ")
+        assert rows["m"]["upper"] == "NULL"
+        assert rows["next"]["state"] == "pending"
+        (tmp_path / "hold").unlink()
+        await when(house, "SELECT * FROM m, next", lambda rows: not culprits(rows))
+
+    run(tmp_path, test)
+
+
+def test_a_dataflow_that_failed_is_named_with_its_error(tmp_path: Path) -> None:
+    async def test(house: House) -> None:
+        await made(
+            house,
+            "CREATE TABLE t (k int)",
+            "CREATE CLUSTER c (SIZE 'embedded')",
+            "CREATE MATERIALIZED VIEW m IN CLUSTER c AS TABLE t",
+            "SELECT * FROM m",
+        )
+        (tmp_path / "fail").touch()
+        await made(house, "INSERT INTO t VALUES (1)")
+        rows = await when(house, "TABLE m", culprits)
+        assert rows["m"]["state"] == "failed"
+        assert culprits(rows) == {
+            "m": "its dataflow failed, and is tried again: OSError: no more threads"
+        }
+        (tmp_path / "fail").unlink()
+        await when(
+            house,
+            "TABLE m",
+            lambda rows: rows["m"]["state"] == "running" and not culprits(rows),
+        )
+
+    run(tmp_path, test)
+
+
+def test_a_replica_that_does_not_come_up_is_named(tmp_path: Path) -> None:
+    async def test(house: House) -> None:
+        house.environment.coordinator.compute._command = (sys.executable, "-c", "raise SystemExit")
+        await made(
+            house,
+            "CREATE TABLE t (k int)",
+            "CREATE CLUSTER c (SIZE 'embedded')",
+            "CREATE MATERIALIZED VIEW m IN CLUSTER c AS TABLE t",
+        )
+        rows = await when(house, "TABLE m", lambda rows: "time" in culprits(rows).get("m", ""))
+        assert rows["m"]["state"] == "replica starting"
+        assert rows["m"]["reason"].startswith('replica "r1" is starting, for the ')
+
+    run(tmp_path, test)
+
+
+def test_a_disk_that_is_full_holds_up_the_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from foreshore.errors import OutOfDisk
+
+    async def test(house: House) -> None:
+        await made(house, "CREATE TABLE t (k int)")
+
+        async def no_room() -> int:
+            raise OutOfDisk("the log")
+
+        with monkeypatch.context() as full:
+            full.setattr(house.environment.coordinator.oracle, "write_ts", no_room)
+            rows = await when(house, "TABLE t", culprits)
+        assert rows["t"]["state"] == "not written"
+        assert rows["t"]["reason"] == (
+            "nothing is written: could not write the log: No space left on device"
+        )
+        await when(house, "TABLE t", lambda rows: rows["t"]["state"] == "running")
+
+    run(tmp_path, test)
+
+
+def test_a_block_sees_its_own_objects_and_reads_at_its_own_time_nevertheless(
+    tmp_path: Path,
+) -> None:
+    async def test(house: House) -> None:
+        await made(
+            house,
+            "CREATE TABLE t (k int)",
+            "CREATE CLUSTER c (SIZE 'embedded')",
+            "CREATE MATERIALIZED VIEW m IN CLUSTER c AS TABLE t",
+            "SELECT * FROM m",
+            "DROP CLUSTER REPLICA c.r1",
+            "BEGIN",
+        )
+        rows = {row["object"]: row for row in await explained(house, "TABLE m", "a")}
+        assert list(rows) == ["foreshore.public.m", "foreshore.public.t"]
+        # it has not chosen the time of the block, for which m would have to be waited for
+        await house.query("b", "INSERT INTO t VALUES (1)")
+        assert "1\nSELECT 1" in await house.query("a", "SELECT * FROM t")
+        await made(house, "COMMIT", "BEGIN", "CREATE TABLE own (k int)")
+        await made(house, "CREATE MATERIALIZED VIEW mine AS TABLE own")
+        (row,) = await explained(house, "MATERIALIZED VIEW mine", "a")
+        assert (row["object"], row["state"], row["culprit"], row["upper"]) == (
+            "foreshore.public.mine",
+            "uncommitted",
+            "f",
+            "NULL",
+        )
+        assert [row["state"] for row in await explained(house, "SELECT * FROM own, t", "a")] == [
+            "uncommitted",
+            "running",
+        ]
+        await made(house, "ROLLBACK")
+
+    run(tmp_path, test)
+
+
+def test_what_cannot_be_explained_is_refused(tmp_path: Path) -> None:
+    async def test(house: House) -> None:
+        await made(house, "CREATE TABLE t (k int)", "CREATE VIEW v AS TABLE t")
+        for of, error in (
+            ("MATERIALIZED VIEW nope", '42P01: materialized view "nope" does not exist'),
+            ("VIEW nope", '42P01: view "nope" does not exist'),
+            ("INDEX nope", '42704: index "nope" does not exist'),
+            ("TABLE nope", '42P01: relation "nope" does not exist'),
+            ("SELECT * FROM nope", '42P01: relation "nope" does not exist'),
+            ("MATERIALIZED VIEW v", '42809: "v" is not a materialized view'),
+            ("VIEW t", '42809: "t" is not a view'),
+            ("INDEX t", '42809: "t" is not an index'),
+            ("INSERT INTO t VALUES (1)", "0A000: EXPLAIN of anything but a query or a view"),
+            ("SELECT * FROM t AS OF 5", "0A000: EXPLAIN FRESHNESS of a query AS OF a time"),
+            ("VIEW v, t", '42601: syntax error at or near ","'),
+            ("SEQUENCE s", '42601: syntax error at or near "SEQUENCE"'),
+        ):
+            answer = await house.query("a", f"EXPLAIN FRESHNESS FOR {of}")
+            assert answer.startswith(f"ERROR {error}"), answer
+        answer = await house.query("a", "EXPLAIN FRESHNESS VIEW v")
+        assert answer.startswith('ERROR 42601: syntax error at or near "VIEW"')
+
+    run(tmp_path, test)
+
+
+def test_a_prepared_statement_says_its_columns_before_it_is_run(tmp_path: Path) -> None:
+    async def test(house: House) -> None:
+        await made(house, "CREATE TABLE t (k int)")
+        session = await house.session("p")
+        sql = "EXPLAIN FRESHNESS FOR SELECT * FROM t WHERE k = $1"
+        statement = await session.parse("p", sql, [])
+        assert statement.desc == FRESHNESS_DESC
+        assert [str(type) for type in statement.parameters] == ["integer"]
+        # made anew with the catalog, of the same columns
+        for view in (None, "CREATE MATERIALIZED VIEW m AS TABLE t", "CREATE INDEX i ON t (k)"):
+            await made(house, *([view] if view else []))
+            await session.bind("", "p", (1,), ())
+            lines = await told(await session.execute("", 0))
+            await session.sync()
+            assert lines[-1] == "EXPLAIN"
+            assert len(lines[-2].split("|")) == len(FRESHNESS_DESC.names)
+            assert lines[-2].startswith("foreshore.public.t|table|NULL|running|")
+        with pytest.raises(DatabaseError) as refused:
+            await session.parse("q", "EXPLAIN FRESHNESS FOR INDEX nope", [])
+        assert (refused.value.sqlstate, refused.value.position) == ("42704", 29)
+        await session.fail()
+
+    run(tmp_path, test)
+
+
+# --- which of them is the culprit
+
+
+def chain(*uppers: int | None, states: dict[int, str] | None = None) -> list[Collection]:
+    """Return collections c0, c1, ... of which each is made of the next; the last is a table."""
+    return [
+        Collection(
+            GlobalId(f"c{i}"),
+            (states or {}).get(i, "running"),  # type: ignore[arg-type]
+            upper,
+            frozenset({GlobalId(f"c{i + 1}")} if i + 1 < len(uppers) else ()),
+        )
+        for i, upper in enumerate(uppers)
+    ]
+
+
+NOW = 100_000
+
+
+def named(collections: list[Collection]) -> set[str]:
+    return {id for id, each in freshness_of(collections, NOW, NOW).items() if each.culprit}
+
+
+def test_who_adds_the_lag_is_the_culprit() -> None:
+    assert named(chain(99_990, 99_995, NOW)) == set()
+    assert named(chain(60_000, 60_010, NOW)) == {"c1"}
+    assert named(chain(60_000, 99_990, NOW)) == {"c0"}
+    assert named(chain(60_000, 80_000, NOW)) == {"c0", "c1"}
+    assert named(chain(60_000, 60_000, 60_000)) == {"c2"}
+    # less than matters at each place, but too much together
+    assert named(chain(98_900, 99_500, NOW)) == {"c0"}
+    assert named(chain(98_900, 99_400, NOW)) == {"c1"}
+
+
+def test_who_cannot_go_on_is_a_culprit_whatever_its_inputs_do() -> None:
+    assert named(chain(60_000, 60_000, NOW, states={0: "no replica", 1: "failed"})) == {"c0", "c1"}
+    assert named(chain(None, 60_000, NOW, states={0: "waiting"})) == {"c1"}
+    assert named(chain(None, None, NOW, states={0: "waiting", 1: "hydrating"})) == {"c1"}
+    assert named(chain(None, 99_990, NOW, states={0: "waiting"})) == {"c0"}
+    # what is not late yet is not to blame for anything
+    assert named(chain(99_990, 99_990, NOW, states={0: "no replica"})) == set()
+
+
+@given(st.lists(st.integers(0, 5 * LATE_MS), min_size=1, max_size=6))
+def test_the_lags_that_collections_add_make_up_the_lag(added: list[int]) -> None:
+    uppers = [NOW - sum(added[i:]) for i in range(len(added))]
+    found = freshness_of(chain(*uppers), NOW - 1, NOW)
+    assert [each.own_lag for each in found.values()] == added
+    assert found[GlobalId("c0")].wallclock_lag == found[GlobalId("c0")].oracle_lag == sum(added)
+    late = sum(added) >= LATE_MS
+    assert any(each.culprit for each in found.values()) == late
+    for each, own in zip(found.values(), added, strict=True):
+        assert not each.culprit or own >= LATE_MS or own == max(added)

@@ -1,0 +1,52 @@
+"""A replica whose troubles a test makes: by files that are there, or not, in a directory.
+
+hold    hydrations wait until it is gone
+fail    steps fail until it is gone
+"""
+
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+
+from foreshore.compute import instance
+from foreshore.compute.engine import Dataflow, Engine, Input, Output
+from foreshore.compute.protocol import DataflowDescription
+from foreshore.compute.replica import main
+from foreshore.ids import GlobalId
+
+
+def troubled(engine: Engine, directory: Path) -> Engine:
+    """Return the engine, in trouble."""
+    create = engine.create
+
+    def create_troubled(
+        description: DataflowDescription, schemas: Mapping[GlobalId, pa.Schema]
+    ) -> Dataflow:
+        dataflow = create(description, schemas)
+        hydrate, step = dataflow.hydrate, dataflow.step
+
+        def waiting(inputs: Mapping[GlobalId, Input]) -> Output:
+            while (directory / "hold").exists():
+                time.sleep(0.01)
+            return hydrate(inputs)
+
+        def failing(lower: int, upper: int, deltas: Mapping[GlobalId, pa.Table]) -> Output:
+            if (directory / "fail").exists():
+                raise OSError("no more threads")
+            return step(lower, upper, deltas)
+
+        dataflow.hydrate, dataflow.step = waiting, failing  # type: ignore[method-assign]
+        return dataflow
+
+    engine.create = create_troubled  # type: ignore[method-assign]
+    return engine
+
+
+if __name__ == "__main__":
+    directory = Path(sys.argv.pop(1))
+    duckdb = instance.ENGINES["embedded"]
+    instance.ENGINES["embedded"] = lambda options: troubled(duckdb(options), directory)
+    main()
