@@ -67,6 +67,30 @@ def test_what_is_appended_is_read_before_and_after_a_restart(tmp_path: Path) -> 
     run(main)
 
 
+def test_many_rows_are_compressed_in_the_log(tmp_path: Path) -> None:
+    updates = [((i, f"row {i % 7}"), 3, 1) for i in range(20_000)]
+
+    def logged() -> int:
+        return sum(path.stat().st_size for path in (tmp_path / "log").glob("*.log"))
+
+    async def main() -> None:
+        controller = await open_at(tmp_path)
+        read, _ = await controller.create(U1, ROWS)
+        before = logged()
+        appended = table(updates)
+        await put(controller, ShardWrite(U1, 0, 5, appended))
+        assert logged() - before < appended.nbytes // 3
+        await abandon(controller)
+
+        controller = await open_at(tmp_path)
+        snapshot = controller.snapshot(read, 4)
+        assert updates_of(snapshot.tail) == updates
+        snapshot.release()
+        await controller.close()
+
+    run(main)
+
+
 def test_an_append_that_does_not_fit_changes_nothing(tmp_path: Path) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path)
