@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from foreshore import blocking
 from foreshore.adapter.client import CopyIn, CopyOut
 from foreshore.adapter.numbering import numbered
 from foreshore.adapter.result import Selected, Taking
@@ -70,9 +69,7 @@ class _Target:
         session = self._session
         transaction = session.begin()
         if self._parts:
-            whole = pa.concat_tables(self._parts)
-            rows = await blocking.run(None, whole.combine_chunks)
-            await write_rows(session, self._plan.table, rows)
+            await write_rows(session, self._plan.table, pa.concat_tables(self._parts))
         self._parts = []
         if self._alone and not transaction.block:
             await session.commit()
