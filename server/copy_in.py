@@ -4,6 +4,10 @@ There are two readers of the same language. The *exact* one goes through a piece
 and value by value, as PostgreSQL does, and raises its errors with their line and column. The *bulk*
 one is Arrow's CSV reader; it is used for a piece of which a few cheap checks show that both would
 read the same, and where it finds anything wrong the exact one has the last word.
+
+What is fed is cut into pieces of whole records. The bulk reader looks at a piece and nothing else,
+so several may be read at once; `settled` takes them in their order, counts lines and knows how they
+end. So memory is bounded by the pieces on their way, and errors come in the order of the data.
 """
 
 import re
@@ -54,6 +58,15 @@ class Record:
     raw: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Bulk:
+    """What the bulk reader made of a piece: its records, and what to know of its lines."""
+
+    batch: pa.RecordBatch
+    newline: bytes | None  # how its lines end; None: it is one without an end
+    newlines_within: int  # that are in quotes
+
+
 def _csv_stop(quote: bytes, escape: bytes) -> re.Pattern[bytes]:
     """Return what matches all that matters in looking for the end of a csv record."""
     stops = [re.escape(quote), rb"\r\n|\n|\r"]
@@ -100,15 +113,45 @@ class CopyParser:
 
     def take(self, *, final: bool) -> pa.RecordBatch | None:
         """Return the whole records fed so far; if `final`, what is left is one too."""
+        piece = self.cut(final=final)
+        return self.settled(piece, self.in_bulk(piece))
+
+    def cut(self, *, final: bool) -> bytes:
+        """Return the next piece: the whole records fed so far, without the header."""
         if self.ended:
-            return None
+            return b""
         data = b"".join(self._rest)
         end = len(data) if final else self._end_of_records(data)
         self._rest = [data[end:]] if end < len(data) else []
         self._size = len(data) - end
         # A record that is longer than a piece: wait for twice as much before looking again.
         self._wanted = PIECE if end or not data else max(PIECE, 2 * len(data))
-        return self._parse(data[:end]) if end else None
+        piece = data[:end]
+        if self._header and piece:
+            self._header = False
+            _, skipped = next(self._records(piece), (None, 0))
+            piece = piece[skipped:]
+        return piece
+
+    def settled(self, piece: bytes, bulk: Bulk | None) -> pa.RecordBatch | None:
+        """Return the records of a piece, of which `bulk` is what `in_bulk` returned.
+
+        Pieces are settled in the order in which they were cut. Raises the error of the first record
+        that is wrong.
+        """
+        if self.ended or not piece:
+            return None
+        if bulk is None or (bulk.newline and self._newline not in (None, bulk.newline)):
+            return self._exactly(piece)
+        within = bulk.newlines_within
+        if within and self._newline is None:
+            # PostgreSQL counts newlines in quotes once it has seen how lines end, that is not in
+            # the first record.
+            first_end, _ = self._end_of_line(piece, 0, self._line)
+            within -= piece.count(b"\n", 0, first_end)
+        self._line += bulk.batch.num_rows + within
+        self._newline = self._newline or bulk.newline
+        return bulk.batch
 
     # --- pieces ---------------------------------------------------------------------------
 
@@ -118,7 +161,7 @@ class CopyParser:
         if self._csv:
             if self._escape != self._quote and self._escape in data:
                 return 0  # only reading in order can tell: the exact reader has it all at the end
-            quotes = data.count(self._quote, 0, end + 1)
+            quotes = _count(data, self._quote, end + 1)
             while quotes % 2:  # this newline is quoted
                 before = data.rfind(b"\n", 0, end)
                 quotes -= data.count(self._quote, before + 1, end)
@@ -128,24 +171,17 @@ class CopyParser:
             end = data.rfind(b"\n", 0, end)
         return end + 1
 
-    def _parse(self, data: bytes) -> pa.RecordBatch | None:
-        if self._header:
-            self._header = False
-            _, skipped = next(self._records(data), (None, 0))
-            data = data[skipped:]
-        batch = self._in_bulk(data) if data else None
-        return self._exactly(data) if batch is None and data else batch
-
     # --- in bulk --------------------------------------------------------------------------
 
-    def _in_bulk(self, data: bytes) -> pa.RecordBatch | None:
-        """Return the records of `data`, or None if the exact reader has to look at it."""
-        plain = self._plain(data)
+    def in_bulk(self, piece: bytes) -> Bulk | None:
+        """Return the records of a piece, or None if the exact reader has to look at it.
+
+        It depends on nothing else, so that threads may read several pieces at once.
+        """
+        plain = self._plain(piece) if piece else None
         if plain is None:
             return None
         quoted = self._csv and self._quote in plain
-        if not plain.endswith(b"\n"):
-            plain += b"\n"  # without it Arrow takes an empty last field for a quoted one
         try:
             table = pyarrow.csv.read_csv(
                 pa.py_buffer(plain),
@@ -160,7 +196,7 @@ class CopyParser:
                     double_quote=quoted,
                     escape_char=False,
                     newlines_in_values=quoted,
-                    ignore_empty_lines=False,
+                    ignore_empty_lines=True,
                 ),
                 convert_options=pyarrow.csv.ConvertOptions(
                     column_types={str(i): pa.string() for i in range(len(self._types))},
@@ -169,6 +205,9 @@ class CopyParser:
                     quoted_strings_can_be_null=False,
                 ),
             ).combine_chunks()
+            within = _count(plain, b"\n") - table.num_rows
+            if within and (plain.startswith(b"\n") or b"\n\n" in plain):
+                return None  # these may be empty lines, which Arrow has passed over
             columns = [
                 parse_column(self._unescaped(texts), type, self._zone)
                 for texts, type in zip(
@@ -177,46 +216,36 @@ class CopyParser:
             ]
         except (pa.ArrowInvalid, DatabaseError, UnicodeDecodeError):
             return None
-        self._line += table.num_rows + self._newlines_within(plain, table.num_rows)
-        if self._newline is None and b"\n" in data:
-            self._newline = b"\r\n" if b"\r\n" in data else b"\n"
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        newline = None if b"\n" not in piece else b"\n" if b"\r" not in piece else b"\r\n"
+        return Bulk(pa.RecordBatch.from_arrays(columns, schema=self._schema), newline, within)
 
     def _plain(self, data: bytes) -> bytes | None:
-        """Return `data` with plain newlines if the bulk reader would read it right."""
+        """Return `data` with plain newlines, one at its end, if Arrow would read it right."""
         if len(self._types) == 0 or b"\0" in data or data.startswith(b"\xef\xbb\xbf"):
             return None
         if len(self._delimiter) != 1 or len(data) > 2**30:
             return None
         if b"\r" in data:
-            if self._newline == b"\n" or data.count(b"\r") != data.count(b"\r\n"):
+            ends = data.count(b"\r\n")
+            if _count(data, b"\r") != ends or _count(data, b"\n") != ends:
                 return None
-            if data.count(b"\n") != data.count(b"\r\n") or (self._csv and self._quote in data):
+            if self._csv and self._quote in data:
                 return None
             data = data.replace(b"\r\n", b"\n")
-        elif b"\n" in data and self._newline not in (None, b"\n"):
-            return None
-        if data.startswith(b"\n") or b"\n\n" in data:
-            return None
-        if self._csv and b"\\" in data and (data.startswith(b"\\.") or b"\n\\." in data):
-            return None
+        if not data.endswith(b"\n"):
+            data += b"\n"  # without it Arrow takes an empty last field for a quoted one
         if not self._csv:
-            tricky = (b"\\" + self._delimiter, b"\\\n", b"\\\r", b"\\.")
-            return None if any(pair in data for pair in tricky) else data
-        if self._quote in data and not self._regularly_quoted(data):
+            return data if b"\\" not in data or self._regularly_escaped(data) else None
+        if b"\\" in data and (data.startswith(b"\\.") or b"\n\\." in data):
             return None
-        return data
+        return data if self._quote not in data or self._regularly_quoted(data) else None
 
-    def _newlines_within(self, data: bytes, records: int) -> int:
-        """Return how many newlines in quotes PostgreSQL counts as lines.
-
-        It counts them once it has seen how lines end, that is not in the first record.
-        """
-        within = data.count(b"\n") - records
-        if within and self._newline is None:
-            first_end, _ = self._end_of_line(data, 0, self._line)
-            within -= data.count(b"\n", 0, first_end)
-        return within
+    def _regularly_escaped(self, data: bytes) -> bool:
+        """Whether no backslash is before a delimiter, an end of line or a dot."""
+        octets = np.frombuffer(data, np.uint8)
+        tricky = np.zeros(256, np.bool_)
+        tricky[[self._delimiter[0], 10, 13, ord(".")]] = True
+        return not tricky[octets[np.flatnonzero(octets == ord("\\")) + 1]].any()
 
     def _regularly_quoted(self, data: bytes) -> bool:
         """Whether each quote opens a field at its start, closes one at its end, or is doubled."""
@@ -229,10 +258,8 @@ class CopyParser:
         borders = np.zeros(256, np.bool_)
         borders[[self._delimiter[0], 10, self._quote[0]]] = True
         opening, closing = at[0::2], at[1::2]
-        before = borders[octets[np.maximum(opening - 1, 0)]] | (opening == 0)
-        end = len(octets) - 1
-        after = borders[octets[np.minimum(closing + 1, end)]] | (closing == end)
-        return bool(before.all() and after.all())
+        # Before the first byte there is a border: the last one of `data`, a newline.
+        return bool(borders[octets[opening - 1]].all() and borders[octets[closing + 1]].all())
 
     def _unescaped(self, texts: pa.Array) -> pa.Array:
         if self._csv:
@@ -422,6 +449,11 @@ class CopyParser:
                 value += byte
             at += 1
         return fields
+
+
+def _count(data: bytes, byte: bytes, end: int | None = None) -> int:
+    """Return `data.count(byte, 0, end)`, in less time, and letting other threads run."""
+    return int(np.count_nonzero(np.frombuffer(data, np.uint8)[:end] == byte[0]))
 
 
 def _backslashes_before(data: bytes, end: int) -> int:

@@ -9,6 +9,7 @@ enough to know that all of it is plain: numbers without a letter, times of the f
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +38,7 @@ def _distinct(texts: pa.Array, type: SqlType, zone: str) -> pa.Array:
 
 
 Read = Callable[[pa.Array], pa.Array]
+Octets: TypeAlias = npt.NDArray[np.uint8]
 
 
 def _plainly(
@@ -60,7 +62,7 @@ def _plainly(
     return pc.replace_with_mask(values, others, _distinct(texts.filter(others), type, zone))
 
 
-def _octets(texts: pa.Array) -> npt.NDArray[np.uint8]:
+def _octets(texts: pa.Array) -> Octets:
     """Return the bytes of all texts, one after the other."""
     _, offsets, data = texts.buffers()
     if data is None:
@@ -79,9 +81,10 @@ def _is_number(texts: pa.Array, longest: int = 30) -> bool:
 
 
 def _is_like_the_first(texts: pa.Array, pattern: re.Pattern[str]) -> bool:
-    """Whether the first text matches `pattern` and all have digits where it does.
+    """Whether the first text matches `pattern`, of dates, and all have digits where it does.
 
-    And, of the same length, the same bytes elsewhere and in the pattern's group, if it has one.
+    And, of the same length, the same bytes elsewhere and in the pattern's group, if it has one. No
+    year is before 1000, so that none is the year 0000.
     """
     octets = _octets(texts)
     count = len(texts) - texts.null_count
@@ -89,15 +92,28 @@ def _is_like_the_first(texts: pa.Array, pattern: re.Pattern[str]) -> bool:
     lengths = pc.min_max(pc.binary_length(texts))
     if not count or rest or lengths["min"].as_py() != lengths["max"].as_py():
         return False
-    grid = octets.reshape(count, length)
-    first = pattern.fullmatch(grid[0].tobytes().decode(errors="replace"))
+    first = pattern.fullmatch(octets[:length].tobytes().decode(errors="replace"))
     if first is None:
         return False
-    low, high = grid[0].copy(), grid[0].copy()
+    low, high = octets[:length].copy(), octets[:length].copy()
     digits = (low >= ord("0")) & (low <= ord("9"))
     digits[first.start(1) if pattern.groups and first[1] else length :] = False
     low[digits], high[digits] = ord("0"), ord("9")
-    return bool(((grid >= low) & (grid <= high)).all())
+    low[0] = ord("1")
+    least, greatest = _extremes(octets, length)
+    return bool((least >= low).all() and (greatest <= high).all())
+
+
+def _extremes(octets: Octets, length: int) -> tuple[Octets, Octets]:
+    """Return the least and the greatest byte at each place of texts of so many bytes."""
+    together = 64 * length  # a row of several texts is long enough for NumPy to be fast
+    whole = len(octets) - len(octets) % together
+    least, greatest = octets[whole:].reshape(-1, length), octets[whole:].reshape(-1, length)
+    if whole:
+        grid = octets[:whole].reshape(-1, together)
+        least = np.concatenate((least, grid.min(axis=0).reshape(-1, length)))
+        greatest = np.concatenate((greatest, grid.max(axis=0).reshape(-1, length)))
+    return least.min(axis=0), greatest.max(axis=0)
 
 
 def _integer(texts: pa.Array, type: SqlType, zone: str) -> pa.Array:
@@ -147,7 +163,7 @@ def _limited(texts: pa.Array, type: SqlType, zone: str) -> pa.Array:
 
 
 def _date(texts: pa.Array, type: SqlType, zone: str) -> pa.Array:
-    sure = _is_like_the_first(texts, re.compile(_DATE)) and _is_anno_domini(texts)
+    sure = _is_like_the_first(texts, re.compile(_DATE))
     return _plainly(texts, _DATE, type, zone, lambda t: t.cast(pa.date32()), sure=sure)
 
 
@@ -158,7 +174,7 @@ def _timestamp(texts: pa.Array, type: SqlType, zone: str) -> pa.Array:
     def cast(texts: pa.Array) -> pa.Array:
         return texts.cast(pa.timestamp("us"))
 
-    sure = _is_like_the_first(texts, re.compile(_TIMESTAMP)) and _is_anno_domini(texts)
+    sure = _is_like_the_first(texts, re.compile(_TIMESTAMP))
     return _plainly(texts, _TIMESTAMP, type, zone, cast, sure=sure)
 
 
@@ -166,7 +182,7 @@ def _timestamptz(texts: pa.Array, type: SqlType, zone: str) -> pa.Array:
     if type.length is not None and type.length < 6:
         return _distinct(texts, type, zone)
     shape = re.compile(f"{_TIMESTAMP}({_UTC})")
-    if _is_like_the_first(texts, shape) and _is_anno_domini(texts):
+    if _is_like_the_first(texts, shape):
         with suppress(pa.ArrowInvalid):
             return texts.cast(pa.timestamp("us", "UTC"))
 
@@ -176,11 +192,6 @@ def _timestamptz(texts: pa.Array, type: SqlType, zone: str) -> pa.Array:
 
     suffix = f"{_UTC}?" if zone.upper() in ("UTC", "GMT") else _UTC
     return _plainly(texts, _TIMESTAMP + suffix, type, zone, cast)
-
-
-def _is_anno_domini(texts: pa.Array) -> bool:
-    """Whether no text, all being dates or times in their plain form, is of the year 0000."""
-    return bool(pc.min(texts).as_py() > "0001")
 
 
 _COLUMNS: dict[str, Callable[[pa.Array, SqlType, str], pa.Array]] = {

@@ -53,7 +53,7 @@ def read(
     """Return the rows as texts, or the error's fields; `data` arrives `step` bytes at a time."""
     parser = CopyParser(CopyIn("t", desc, options, FakeTarget(FakeClient())), "UTC")
     if not bulk:
-        parser._in_bulk = lambda data: None  # type: ignore[method-assign]
+        parser.in_bulk = lambda piece: None  # type: ignore[method-assign]
     rows: list[Any] = []
 
     def take(batch: pa.RecordBatch | None) -> None:
@@ -134,11 +134,19 @@ def test_what_was_copied_out_can_be_copied_in(
     assert read(desc, options, data, step, bulk=False) == wanted
 
 
-@example('"",', "csv", 1)
-@example("\\.\r1\n\t", "text", 2)
-@given(st.text('a1,"\\\n\r\t.', max_size=14), st.sampled_from(["text", "csv"]), st.integers(1, 15))
-def test_the_bulk_reader_and_the_exact_one_read_the_same(sent: str, format: str, step: int) -> None:
-    desc = desc_of(a=TEXT, b=TEXT)
+@example('"",', "csv", 1, 2)
+@example("\\.\r1\n\t", "text", 2, 2)
+@example('"\n"\n\n', "csv", 1, 1)
+@given(
+    st.text('a1,"\\\n\r\t.', max_size=14),
+    st.sampled_from(["text", "csv"]),
+    st.integers(1, 15),
+    st.integers(1, 2),
+)
+def test_the_bulk_reader_and_the_exact_one_read_the_same(
+    sent: str, format: str, step: int, columns: int
+) -> None:
+    desc = desc_of(**dict.fromkeys("ab"[:columns], TEXT))
     options = options_of({"format": format})
     data = sent.encode()
     in_bulk = read(desc, options, data, 1000, bulk=True)
