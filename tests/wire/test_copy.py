@@ -129,6 +129,36 @@ def test_bad_data_is_refused_with_its_place(copying: Served) -> None:
     assert len(copying.client.aborted) == 1
 
 
+def test_of_much_data_the_first_wrong_record_is_told(copying: Served) -> None:
+    """Though pieces are read at once, and later ones are wrong as well, or fine."""
+    line = b'7,"' + b"x" * 300 + b'\n"\n'
+    lines = [line] * 60_000
+    lines[40_000] = b"7,a,more\n"
+    lines[30_000] = b"z,a\n"
+    with psycopg.connect(copying.dsn(), autocommit=True) as connection:
+        with (
+            pytest.raises(psycopg.errors.InvalidTextRepresentation) as caught,
+            connection.cursor().copy("copy t from stdin csv") as copy,
+        ):
+            copy.write(b"".join(lines))
+        # PostgreSQL does not count the newline within the first record.
+        assert caught.value.diag.context == 'COPY t, line 60000, column a: "z"'
+        assert connection.execute("select 1").fetchall() == [(1,)]
+    assert copying.client.copied == []
+    assert len(copying.client.aborted) == 1
+
+
+def test_much_data_keeps_its_order(copying: Served) -> None:
+    rows = [(i, f"{i}\t" * 20) for i in range(100_000)]
+    with psycopg.connect(copying.dsn(), autocommit=True) as connection:
+        cursor = connection.cursor()
+        with cursor.copy("copy t from stdin csv") as copy:
+            copy.write("".join(f"{i},{text}\n" for i, text in rows))
+        assert cursor.statusmessage == "COPY 100000"
+    assert len(copying.client.copied) > 2
+    assert copied(copying) == rows
+
+
 def test_a_client_that_fails_its_copy_changes_nothing(copying: Served) -> None:
     with psycopg.connect(copying.dsn(), autocommit=True) as connection:
         with (
