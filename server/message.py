@@ -109,6 +109,9 @@ class Terminate(msgspec.Struct, frozen=True):
     """Good-bye."""
 
 
+COPY_DATA = 0x64  # its type
+
+
 class CopyData(msgspec.Struct, frozen=True):
     """A piece of COPY's data, cut anywhere."""
 
@@ -202,7 +205,7 @@ def parse_message(code: int, body: bytes) -> Message:
             case 0x48:  # H
                 _exactly(body, 0)
                 return FLUSH
-            case 0x64:  # d
+            case 0x64:  # d, COPY_DATA
                 return CopyData(body)
             case 0x63:  # c
                 _exactly(body, 0)

@@ -2,13 +2,17 @@
 
 A `MessageReader` is fed bytes as they arrive and gives the messages that are whole. It never makes
 room for more than has arrived, whatever a length says, and a length out of bounds is a
-FramingError, after which nothing more can be read. The first frame has no type; until `open`
-has said that the client is authenticated, frames are small.
+FramingError, after which nothing more can be read. Large CopyData, whose borders mean nothing,
+comes out in parts as it arrives, without being put together. The first frame has no type; until
+`open` has said that the client is authenticated, frames are small.
 """
 
+from collections import deque
 from struct import Struct
 
 from foreshore.server.message import (
+    COPY_DATA,
+    CopyData,
     FramingError,
     Message,
     Opening,
@@ -18,6 +22,7 @@ from foreshore.server.message import (
 
 STARTUP_LIMIT = 10_000
 LIMIT_BEFORE_LOGIN = 65_536
+IN_PARTS = 65_536  # from which on CopyData is not put together
 LIMIT = 0x3FFFFFFF  # PostgreSQL's bound on what it allocates at once
 
 _INT32 = Struct("!i")
@@ -29,9 +34,10 @@ class MessageReader:
     def __init__(self) -> None:
         self._data = b""
         self._at = 0
-        self._more: list[bytes] = []  # what has arrived after `_data`
+        self._more: deque[bytes] = deque()  # what has arrived after `_data`
         self._more_size = 0
         self._limit = LIMIT_BEFORE_LOGIN
+        self._left = 0  # bytes of a CopyData that comes in parts
 
     def feed(self, data: bytes) -> None:
         """Take bytes that have arrived."""
@@ -65,7 +71,9 @@ class MessageReader:
         return parse_opening(body)
 
     def next(self) -> Message | None:
-        """Return the next message once it is whole."""
+        """Return the next message once it is whole, or the next part of large CopyData."""
+        if self._left:
+            return self._part()
         at = self._at
         data = self._data
         if len(data) - at < 5:
@@ -77,12 +85,28 @@ class MessageReader:
             raise FramingError("invalid message length")
         end = at + 1 + length
         if len(data) < end:
+            if length > IN_PARTS and data[at] == COPY_DATA:
+                self._at, self._left = at + 5, length - 4
+                return self._part()
             if not self._has(length + 1):
                 return None
             at, data = self._at, self._data
             end = at + 1 + length
         self._at = end
         return parse_message(data[at], data[at + 5 : end])
+
+    def _part(self) -> CopyData | None:
+        """Return what is at hand of CopyData that has not all arrived."""
+        if self._at == len(self._data):
+            if not self._more:
+                return None
+            self._data, self._at = self._more.popleft(), 0
+            self._more_size -= len(self._data)
+        end = min(len(self._data), self._at + self._left)
+        part = self._data[self._at : end]  # of all of it, the same object
+        self._left -= end - self._at
+        self._at = end
+        return CopyData(part)
 
     def _has(self, size: int) -> bool:
         """Whether `size` bytes have arrived; they are then in one piece."""

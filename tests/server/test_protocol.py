@@ -62,6 +62,27 @@ def test_messages_are_the_same_in_whatever_pieces_they_come(
     assert read_all(b"".join(data for data, _ in parts), step) == [m for _, m in parts]
 
 
+@pytest.mark.parametrize("step", [1_000, 65_536, 200_000, 1_000_000])
+def test_large_copy_data_comes_in_parts_as_it_arrives(step: int) -> None:
+    bodies = [bytes([i]) * size for i, size in enumerate((3, 70_000, 200_000, 5, 65_536, 65_533))]
+    reader = MessageReader()
+    reader.open()
+    copied = b""
+    after: list[Message] = []
+    data = b"".join(framed(b"d", body) for body in bodies) + framed(b"c") + framed(b"S")
+    for at in range(0, len(data), step):
+        reader.feed(data[at : at + step])
+        while (received := reader.next()) is not None:
+            if isinstance(received, message.CopyData):
+                assert not after
+                copied += received.data
+            else:
+                after.append(received)
+        assert reader.buffered < 65_536 + 5  # no more than a message that is put together
+    assert copied == b"".join(bodies)
+    assert after == [message.COPY_DONE, message.SYNC]
+
+
 @given(st.binary(max_size=200), st.integers(1, 64))
 def test_any_bytes_are_messages_or_an_error(data: bytes, step: int) -> None:
     reader = MessageReader()
