@@ -35,6 +35,7 @@ DEFINITIONS = {
     "over_a_view": "SELECT c, count(*) AS groups FROM grouped GROUP BY c",
 }
 CLUSTERS = ("embedded", "spark")
+KEPT = "WITH (RETAIN HISTORY FOR '1 hour')"  # however slow the machine, a time stays readable
 
 
 @pytest.fixture
@@ -43,8 +44,8 @@ def connection(spark_server: Server) -> Iterator[psycopg.Connection[Any]]:
         opened.execute("CREATE CLUSTER embedded")
         opened.execute("CREATE SCHEMA views_equal")
         opened.execute("SET search_path = views_equal")
-        opened.execute("CREATE TABLE a (k int, v int, n text)")
-        opened.execute("CREATE TABLE b (k int, v int, n text)")
+        opened.execute("CREATE TABLE a (k int, v int, n text) " + KEPT)
+        opened.execute("CREATE TABLE b (k int, v int, n text) " + KEPT)
         yield opened
         opened.execute("SET search_path = public")
         opened.execute("DROP SCHEMA views_equal CASCADE")
@@ -86,7 +87,8 @@ def test_views_equal_their_definitions_on_both_engines(
         connection.execute(f"SET cluster = {cluster}".encode())
         for name, definition in DEFINITIONS.items():
             based = definition.replace("FROM grouped", f"FROM grouped_{cluster}")
-            connection.execute(f"CREATE MATERIALIZED VIEW {name}_{cluster} AS {based}".encode())
+            view = f"CREATE MATERIALIZED VIEW {name}_{cluster} {KEPT} AS {based}"
+            connection.execute(view.encode())
     seen = set()
     for step in range(1, STEPS + 1):
         change(connection, source)
