@@ -14,7 +14,8 @@ The rules of the conversation:
 - Cancelling the task that awaits a call (the client is gone) stops the work; `close` follows.
 - `simple` runs the statements of one Query message by PostgreSQL's rules of implicit transactions;
   what has to be durable for the last of them is so before its Completed is given.
-- In the extended protocol an implicit transaction ends with `sync`, which may raise.
+- In the extended protocol an implicit transaction ends with `sync`, which may raise; or, if it is
+  one statement that changes something, with that.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -90,8 +91,11 @@ class CopyTarget(Protocol):
         """Take more rows, in the columns of `CopyIn.desc`."""
         ...
 
-    async def finish(self) -> str:
-        """Complete the statement; return its tag. By the usual rules of transactions, no sooner."""
+    async def finish(self, *, last: bool) -> str:
+        """Complete the statement; return its tag. By the usual rules of transactions, no sooner.
+
+        `last` says that nothing else follows in its implicit transaction.
+        """
         ...
 
     async def abort(self, reason: str) -> None:
@@ -151,6 +155,11 @@ class Portal(Protocol):
     @property
     def desc(self) -> RelationDesc | None:
         """The columns of its rows; None if it gives none."""
+        ...
+
+    @property
+    def changes(self) -> bool:
+        """Whether it matters for it to know that it is the last before a Sync."""
         ...
 
     @property
@@ -215,8 +224,12 @@ class Session(Protocol):
         """Return the portal; raises InvalidCursorName."""
         ...
 
-    async def execute(self, portal: str, max_rows: int) -> Execution:
-        """Run the portal, or go on with it, for at most `max_rows` rows (0: all)."""
+    async def execute(self, portal: str, max_rows: int, *, last: bool = False) -> Execution:
+        """Run the portal, or go on with it, for at most `max_rows` rows (0: all).
+
+        `last` says that a Sync follows: if it is the first of its transaction, too, it is
+        committed before it gives anything, and so can be run again after a conflict.
+        """
         ...
 
     async def close_statement(self, name: str) -> None:

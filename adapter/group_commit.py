@@ -33,6 +33,7 @@ from foreshore.errors import (
     Fenced,
     InternalError,
     OutOfDisk,
+    TableAltered,
     UndefinedTable,
 )
 from foreshore.ids import GlobalId
@@ -289,7 +290,7 @@ class GroupCommit:
                 left.append(write)
                 self._wake.set()
             elif missing & self._altered:
-                write.done.set_exception(altered_meanwhile())
+                write.done.set_exception(TableAltered())
             elif missing:
                 gone = UndefinedTable(f"table {min(missing)} was dropped by another session")
                 write.done.set_exception(gone)
@@ -428,11 +429,6 @@ def timed(rows: pa.Table, time: Timestamp) -> pa.Table:
     return rows.add_column(
         position, TIME_FIELD, pa.repeat(pa.scalar(time, pa.int64()), rows.num_rows)
     )
-
-
-def altered_meanwhile() -> Conflict:
-    """Return what a transaction hears whose table is another collection by now."""
-    return Conflict("could not serialize access: a table was altered meanwhile")
 
 
 def joined(parts: Sequence[pa.Table]) -> pa.Table:

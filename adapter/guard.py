@@ -6,12 +6,12 @@ is what is looked at here.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from foreshore.adapter.group_commit import Write, altered_meanwhile
+from foreshore.adapter.group_commit import Write
 from foreshore.adapter.key_index import Earlier, Keyed, KeyIndexes
 from foreshore.adapter.violations import key_exists
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.state import State
-from foreshore.errors import DatabaseError
+from foreshore.errors import DatabaseError, TableAltered
 from foreshore.ids import GlobalId
 from foreshore.update import Timestamp
 
@@ -32,7 +32,7 @@ class ConstraintGuard:
         state, planned = self._catalog()
         for id, known in write.described.items():
             if planned.get(id) is not known:
-                return altered_meanwhile()
+                return TableAltered()
         if not write.keyed:
             return None
         found = self._keys.duplicate(write.keyed, write.checked, earlier)

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from foreshore.adapter.group_commit import GroupCommit, altered_meanwhile
-from foreshore.errors import Conflict
+from foreshore.adapter.group_commit import GroupCommit
+from foreshore.errors import Conflict, TableAltered
 from foreshore.ids import GlobalId
 
 Owner = object
@@ -59,6 +59,7 @@ class Locks:
         self._with_keys: dict[GlobalId, dict[Owner, int]] = {}  # how many keys of a table each has
         self._held: dict[Owner, set[KeyLock]] = {}
         self._waiting: list[_Request] = []
+        self._altering: dict[GlobalId, Owner] = {}  # those tables that are to become others
 
     async def acquire(self, tables: Iterable[GlobalId], owner: Owner) -> None:
         """Take all of `tables`, and close them to the plain writes of others.
@@ -69,6 +70,22 @@ class Locks:
         await self._acquire(wanted, frozenset(), owner)
         self._group.block(wanted, owner)
         await self._group.settled()
+
+    async def acquire_to_alter(self, table: GlobalId, owner: Owner) -> None:
+        """Take `table`, as `acquire` does, and let those who want to write it know why."""
+        await self.acquire((table,), owner)
+        self._altering[table] = owner
+
+    def alters_another(self, table: GlobalId, owner: Owner) -> bool:
+        """Whether somebody else than `owner` has `table` to alter it."""
+        return self._altering.get(table, owner) is not owner
+
+    async def acquire_beside(self, table: GlobalId, owner: Owner) -> None:
+        """Let nobody take all of `table`, and anybody write it: as if by a key of one's own.
+
+        Raises TableAltered if it became another while that was waited for.
+        """
+        await self.acquire_keys((KeyLock(table, "", id(owner)),), owner)
 
     async def acquire_keys(self, keys: Iterable[KeyLock], owner: Owner) -> None:
         """Take all of `keys`; raises Conflict 40P01 if that would wait for ever."""
@@ -97,6 +114,7 @@ class Locks:
         tables = [id for id, each in self._tables.items() if each is owner]
         for id in tables:
             del self._tables[id]
+            self._altering.pop(id, None)
         if tables:
             self._group.unblock(owner)
         for key in self._held.pop(owner, ()):
@@ -130,7 +148,7 @@ class Locks:
             self._wake()
             raise
         if any(id not in self._group for id in written):
-            raise altered_meanwhile()
+            raise TableAltered()
 
     def _before(self, request: _Request, place: int) -> Iterator[Owner]:
         """Yield those for whom `request`, at `place` of those who wait, has to wait."""

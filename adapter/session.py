@@ -3,13 +3,14 @@
 A statement outside of a block is a transaction of its own; several in one Query message, or between
 two Syncs, are one together, as in PostgreSQL. What a statement writes is kept in the transaction
 until it ends, so nothing is durable or visible before. A statement on its own that loses a race is
-run again, since nobody has seen anything of it.
+run again, since nobody has seen anything of it; so is the first of a longer transaction that meets
+ALTER TABLE.
 """
 
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from foreshore import blocking
@@ -40,15 +41,11 @@ from foreshore.errors import (
     ObjectNotInPrerequisiteState,
     QueryCanceled,
     SyntaxError_,
+    TableAltered,
 )
 from foreshore.ids import GlobalId, temporary_schema
 from foreshore.sql.parse import parse
-from foreshore.sql.plan import (
-    Commit,
-    Plan,
-    Rollback,
-    Savepoint,
-)
+from foreshore.sql.plan import Commit, CopyFrom, Plan, Rollback, Savepoint
 from foreshore.types import Datum, type_of_oid
 
 if TYPE_CHECKING:
@@ -216,10 +213,7 @@ class Session:
             raise
         self.transaction = None
         self.failed = False
-        transaction.release()
-        self.coordinator.sequences.forget_private(transaction.generations)
-        if transaction.locked:
-            self.coordinator.locks.release(transaction)
+        self._let_go(transaction)
         self.variables.commit()
         self._close_portals(keep_holdable=True)
 
@@ -256,15 +250,18 @@ class Session:
         )
         await self.coordinator.commit(write, change)
 
+    def _let_go(self, transaction: Transaction) -> None:
+        transaction.release()
+        self.coordinator.sequences.forget_private(transaction.generations)
+        if transaction.locked:
+            self.coordinator.locks.release(transaction)
+
     async def rollback(self) -> None:
         """Forget what the transaction did."""
         transaction, self.transaction = self.transaction, None
         self.failed = False
         if transaction is not None:
-            transaction.release()
-            self.coordinator.sequences.forget_private(transaction.generations)
-            if transaction.locked:
-                self.coordinator.locks.release(transaction)
+            self._let_go(transaction)
         self.variables.rollback()
         self._close_portals(keep_holdable=True)
 
@@ -325,27 +322,51 @@ class Session:
     async def _run(self, prepared: Prepared, args: Sequence[Datum], *, alone: bool) -> Outcome:
         """Run one statement; if it is `alone`, its transaction ends with it."""
         assert prepared.plan is not None
-        attempt = 1
-        retryable = alone and self.transaction_status == "I"
+
+        async def attempt() -> Outcome:
+            outcome = await sequence.run(self, prepared, args, alone=alone)
+            if alone and not isinstance(outcome, CopyIn):
+                await self.commit_implicit()
+            return outcome
+
+        return await self.attempted(attempt, prepared, alone=alone)
+
+    async def commit_implicit(self) -> None:
+        """Commit what the statement at hand has done, if its transaction is no block."""
+        if self._in_implicit() and self._effects():
+            await self.commit()
+
+    async def attempted(
+        self, attempt: Callable[[], Awaitable[R]], prepared: Prepared, *, alone: bool
+    ) -> R:
+        """Return what `attempt` gives, which runs `prepared` and tells nobody of it before.
+
+        When it is `alone` in its transaction and loses a race, it is planned and tried again, and
+        also when it is the first of a transaction and met ALTER TABLE. From then on no other can
+        come in between, so that there is an end to it.
+        """
+        is_first = self.begin().is_untouched
+        alone = alone and not self.begin().block
+        conflicts = 0
         while True:
+            transaction = self.begin()
+            told = len(self._notices)
             try:
                 with self.interrupts.running():
-                    outcome = await sequence.run(self, prepared, args, alone=alone)
-                    if (
-                        alone
-                        and self.transaction is not None
-                        and not self.transaction.block
-                        and not isinstance(outcome, CopyIn)
-                        and self.transaction.has_effects
-                    ):
-                        await self.commit()
-                return outcome
-            except Conflict:
-                if not retryable or attempt >= ATTEMPTS:
+                    return await attempt()
+            except TableAltered:
+                if not is_first:
                     raise
-                attempt += 1
-                await self.rollback()
-                self.planner.prepare(prepared)
+                transaction.met_alter = True
+            except Conflict:
+                conflicts += 1
+                if not alone or conflicts >= ATTEMPTS:
+                    raise
+            if self.transaction is transaction:
+                self._let_go(transaction)
+            self.transaction = transaction.anew()
+            del self._notices[told:]
+            self.planner.prepare(prepared)
 
     def _check_not_failed(self, plan: Plan | None) -> None:
         if self.failed and not isinstance(plan, Commit | Rollback | Savepoint):
@@ -361,7 +382,7 @@ class Session:
             self.statements.pop("", None)
         known = None if self.failed else self.planner.known(sql, parameter_oids)
         if known is not None:
-            known.name = name
+            known.name, known.relied_on = name, True
             self.statements[name] = known
             return known
         syntaxes = await self._in_passing(sql, parse, sql)
@@ -376,6 +397,7 @@ class Session:
                 raise InFailedSqlTransaction
             await self._in_passing(sql, self.planner.prepare, prepared)
             self.planner.remember(prepared, sql, parameter_oids)
+            prepared.relied_on = True
         self.statements[name] = prepared
         return prepared
 
@@ -422,8 +444,11 @@ class Session:
             raise InvalidCursorName(f'portal "{name}" does not exist')
         return portal
 
-    async def execute(self, portal: str, max_rows: int) -> Execution:
-        """Run the portal, or go on with it, for at most `max_rows` rows (0: all)."""
+    async def execute(self, portal: str, max_rows: int, *, last: bool = False) -> Execution:
+        """Run the portal, or go on with it, for at most `max_rows` rows (0: all).
+
+        The `last` before a Sync is all of its transaction, if it is the first, too.
+        """
         bound = self.portal(portal)
         prepared = bound.statement
         if prepared.syntax is None:
@@ -434,12 +459,15 @@ class Session:
         if bound.done:
             raise ObjectNotInPrerequisiteState(f'portal "{portal}" cannot be run')
         self._statement_begins(prepared.syntax.text)
+        is_first = self.transaction is None
         if not self.failed:
             self.begin()
             self.planner.prepare(prepared)
         bound.done = True
         self.is_one_of_several = False
-        outcome = await self._run(prepared, bound.args, alone=False)
+        # Whether a COPY is the last, whoever sends its rows says when they are there.
+        last = last or isinstance(prepared.plan, CopyFrom)
+        outcome = await self._run(prepared, bound.args, alone=is_first and last)
         match outcome:
             case Selected():
                 bound.result = outcome
@@ -503,8 +531,8 @@ class Session:
             if isinstance(outcome, CopyIn):
                 yield outcome
             else:
-                if last and self._in_implicit() and self._effects():
-                    await self.commit()
+                if last:
+                    await self.commit_implicit()
                 match outcome:
                     case Selected():
                         rows = Taking(outcome, 0, self.interrupts).rows()

@@ -115,19 +115,20 @@ class SessionPlanner:
             basis, tables_only=prepared.tables_only
         ):
             return
-        types = ParameterTypes(prepared.declared)
+        declared = prepared.parameters if prepared.relied_on else prepared.declared
+        types = ParameterTypes(declared)
         reader = self.reader(arranged=basis.arranged, inline_materialized=basis.inline)
         plan = plan_statement(prepared.syntax, reader, types, zone=self._session.time_zone)
         peek = self._peek_of(plan)
         ways = ("index",) if followed_by(plan) is not None else ("index", "bulk")
         if reader.left_out and (peek is None or peek.way not in ways):
-            types = ParameterTypes(prepared.declared)
+            types = ParameterTypes(declared)
             plan = plan_statement(
                 prepared.syntax, self.reader(), types, zone=self._session.time_zone
             )
             peek = self._peek_of(plan)
         desc = self._desc_of(plan)
-        if prepared.basis is not None and _shape(desc) != _shape(prepared.desc):
+        if prepared.relied_on and _shape(desc) != _shape(prepared.desc):
             raise FeatureNotSupported("cached plan must not change result type")
         prepared.plan, prepared.peek, prepared.desc, prepared.basis = plan, peek, desc, basis
         prepared.parameters = types.resolved()
@@ -172,7 +173,7 @@ class SessionPlanner:
     def peek_without_indexes(self, prepared: Prepared) -> PeekPlan:
         """Return how a statement is answered from shards alone, at times that no index knows."""
         assert prepared.syntax is not None
-        types = ParameterTypes(prepared.declared)
+        types = ParameterTypes(prepared.parameters)
         plan = plan_statement(prepared.syntax, self.reader(), types, zone=self._session.time_zone)
         query = followed_by(plan) or read_by(plan)
         assert query is not None, plan

@@ -16,8 +16,40 @@ from foreshore.adapter.values import Template
 from foreshore.catalog.state import Part
 from foreshore.ids import GlobalId
 from foreshore.sql.parse import Statement as Syntax
-from foreshore.sql.plan import Plan
+from foreshore.sql.plan import (
+    AlterSequence,
+    AlterTable,
+    Comment,
+    CreateCluster,
+    CreateClusterReplica,
+    CreateDatabase,
+    CreateIndex,
+    CreateMaterializedView,
+    CreateSchema,
+    CreateSequence,
+    CreateSubscription,
+    CreateTable,
+    CreateTableAs,
+    CreateView,
+    Delete,
+    Drop,
+    Execute,
+    Insert,
+    Merge,
+    Plan,
+    Rename,
+    Retain,
+    Truncate,
+    Update,
+)
 from foreshore.types import Datum, RelationDesc, SqlType
+
+CHANGES = (
+    Insert, Update, Delete, Merge, Truncate, Execute, AlterSequence, AlterTable, Comment,
+    CreateCluster, CreateClusterReplica, CreateDatabase, CreateIndex, CreateMaterializedView,
+    CreateSchema, CreateSequence, CreateSubscription, CreateTable, CreateTableAs, CreateView, Drop,
+    Rename, Retain,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +89,7 @@ class Prepared:
     peek: PeekPlan | None = None  # of a plan that reads, compiled
     template: Template | None = None  # of an INSERT of values, compiled
     rules: RowRules | None = None  # of the table that it is into, if it takes rows one by one
+    relied_on: bool = False  # a client knows its columns and parameters, and will use it again
     point: PointPlan | None = None  # of a statement about the row under one key, compiled
 
     @property
@@ -85,6 +118,11 @@ class BoundPortal:
     hold: bool = False
     cursor: bool = False
     desc: RelationDesc | None = field(default=None)
+
+    @property
+    def changes(self) -> bool:
+        """Whether running it may leave something to commit."""
+        return isinstance(self.statement.plan, CHANGES)
 
     def close(self) -> None:
         """Give up what is left of the result."""

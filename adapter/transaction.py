@@ -80,6 +80,24 @@ class Transaction:
     savepoints: list[Savepoint] = field(default_factory=list)
     generations: set[Generation] = field(default_factory=set)  # of sequences, begun here
 
+    met_alter: bool = False  # an earlier attempt at it met ALTER TABLE
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether it has read and changed nothing yet."""
+        return self.time is None and not self.writes and self.catalog is None
+
+    def anew(self) -> "Transaction":
+        """Return what it was before its first statement, which is to be tried again."""
+        return Transaction(
+            self.isolation,
+            self.read_only,
+            self.started,
+            self.block,
+            savepoints=self.savepoints,
+            met_alter=self.met_alter,
+        )
+
     @property
     def has_effects(self) -> bool:
         """Whether there is anything to commit."""

@@ -54,6 +54,13 @@ class Conflict(DatabaseError):
     sqlstate = "40001"
 
 
+class TableAltered(Conflict):
+    """A table has become another collection since the statement was planned."""
+
+    def __init__(self) -> None:
+        super().__init__("could not serialize access: a table was altered meanwhile")
+
+
 class Unavailable(DatabaseError):
     """Nothing is wrong with the statement; it cannot be carried out now."""
 

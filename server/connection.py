@@ -97,7 +97,7 @@ class Conversation:
             executions = self._session.simple(sql)
             try:
                 async for execution in executions:
-                    await self._give(execution, describe=True)
+                    await self._give(execution, simple=True)
             finally:
                 if (close := getattr(executions, "aclose", None)) is not None:
                     await close()
@@ -128,7 +128,11 @@ class Conversation:
                 wire.put(message.BIND_COMPLETE)
             case message.Execute(portal=portal, max_rows=max_rows):
                 bound = session.portal(portal)
-                await self._give(await session.execute(portal, max_rows), bound.formats)
+                # A statement that changes something is run when it is known whether more follows.
+                is_known = session.transaction_status != "I" or not bound.changes
+                last = not is_known and await wire.upcoming() == message.SYNC_TYPE
+                execution = await session.execute(portal, max_rows, last=last)
+                await self._give(execution, bound.formats)
             case message.Parse(name=name, sql=sql, parameter_oids=oids):
                 await session.parse(name, sql, oids)
                 wire.put(message.PARSE_COMPLETE)
@@ -176,13 +180,13 @@ class Conversation:
         return found[1]
 
     async def _give(
-        self, execution: Execution, formats: Sequence[int] = (), *, describe: bool = False
+        self, execution: Execution, formats: Sequence[int] = (), *, simple: bool = False
     ) -> None:
-        """Send what a statement gives."""
+        """Send what a statement gives; in the simple protocol, with its columns."""
         match execution:
             case Rows():
                 encoder = self._encoder(execution.desc, formats)
-                if describe:
+                if simple:
                     self._wire.put(encoder.description)
                 count = await self._rows(execution, encoder)
                 if execution.suspended():
@@ -198,9 +202,8 @@ class Conversation:
                     await copying.copy_out(self._wire, execution, self._session.time_zone)
                 )
             case CopyIn():
-                self._complete(
-                    await copying.copy_in(self._wire, execution, self._session.time_zone)
-                )
+                zone = self._session.time_zone
+                self._complete(await copying.copy_in(self._wire, execution, zone, simple=simple))
             case _:
                 assert_never(execution)
 

@@ -51,7 +51,7 @@ async def copy_out(wire: Wire, copy: CopyOut, zone: str) -> str:
     return copy.tag(count)
 
 
-async def copy_in(wire: Wire, copy: CopyIn, zone: str) -> str:
+async def copy_in(wire: Wire, copy: CopyIn, zone: str, *, simple: bool) -> str:
     """Receive the rows of `copy`; return its tag.
 
     Whatever goes wrong, the client's failing or leaving included, the target is told to forget the
@@ -71,7 +71,8 @@ async def copy_in(wire: Wire, copy: CopyIn, zone: str) -> str:
                     await intake.take(data)
                 case message.CopyDone():
                     await intake.finish()
-                    return await copy.target.finish()
+                    last = simple or await wire.upcoming() == message.SYNC_TYPE
+                    return await copy.target.finish(last=last)
                 case message.CopyFail(reason):
                     raise QueryCanceled(f"COPY from stdin failed: {reason}")
                 case message.Unreadable(error=error):

@@ -166,6 +166,7 @@ Message: TypeAlias = (
     | Unreadable
 )
 
+SYNC_TYPE = 0x53
 SYNC = Sync()
 FLUSH = Flush()
 TERMINATE = Terminate()
@@ -187,7 +188,7 @@ def parse_message(code: int, body: bytes) -> Message:
                 portal, at = _text(body, 0)
                 _exactly(body, at + 4)
                 return Execute(portal, max(0, _INT32.unpack_from(body, at)[0]))
-            case 0x53:  # S
+            case 0x53:  # S, SYNC_TYPE
                 _exactly(body, 0)
                 return SYNC
             case 0x51:  # Q

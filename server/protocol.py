@@ -108,6 +108,10 @@ class MessageReader:
         self._at = end
         return CopyData(part)
 
+    def upcoming(self) -> int | None:
+        """Return the type of the next message once it has begun to arrive."""
+        return self._data[self._at] if self._has(1) else None
+
     def _has(self, size: int) -> bool:
         """Whether `size` bytes have arrived; they are then in one piece."""
         if len(self._data) - self._at >= size:

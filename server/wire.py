@@ -104,6 +104,15 @@ class Wire(asyncio.Protocol):
         if self._gone and not self.reader.buffered:
             raise Gone
 
+    async def upcoming(self) -> int:
+        """Return the type of the next message, which has not to be there as a whole; raises Gone.
+
+        A client that has to be answered before it sends more says so by a message.
+        """
+        while (code := self.reader.upcoming()) is None:
+            await self.more()
+        return code
+
     def put(self, data: bytes) -> None:
         """Add to what will be sent."""
         self._out.append(data)

@@ -56,7 +56,7 @@ async def alter_table(session: "Session", plan: AlterTable) -> Completed:
     time = coordinator.oracle.read_ts()
     if id in coordinator.state.objects:
         transaction.locked = True
-        await coordinator.locks.acquire((id,), transaction)
+        await coordinator.locks.acquire_to_alter(id, transaction)
         await coordinator.keys.ready(id)
         time = coordinator.oracle.read_ts()
         transaction.described.setdefault(id, coordinator.catalog.planned[id])

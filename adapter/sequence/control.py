@@ -237,6 +237,7 @@ def prepare(session: "Session", plan: Prepare) -> Completed:
         raise SyntaxError_("PREPARE takes one statement")
     prepared = Prepared(plan.name, syntaxes[0], plan.parameters)
     session.planner.prepare(prepared)
+    prepared.relied_on = True
     session.statements[plan.name] = prepared
     return Completed("PREPARE")
 

@@ -99,7 +99,7 @@ async def run(
         case ExplainFreshness():
             return explain_freshness(session, prepared, plan)
         case CopyFrom():
-            return copy.copy_from(session, plan, alone=alone)
+            return copy.copy_from(session, prepared, plan, alone=alone)
         case CopyTo(source=source, options=options):
             selected = (
                 await select(session, prepared, source, args)

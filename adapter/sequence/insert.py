@@ -24,6 +24,7 @@ from foreshore.adapter.sequence.peek import counted, evaluate_here, filled, rows
 from foreshore.adapter.sequence.point import changed_by_key, insert_rows
 from foreshore.adapter.sequence.tables import (
     as_stored,
+    beside_alter,
     checked,
     count,
     require_writable,
@@ -54,6 +55,7 @@ async def insert(
 ) -> Outcome:
     """Run an INSERT."""
     require_writable(session, "INSERT", plan.table)
+    await beside_alter(session, plan.table)
     if prepared.template is None:
         rows = await written_rows(session, prepared, args, (plan.table,))
         rows = await with_numbers(session, rows, plan.over, args)

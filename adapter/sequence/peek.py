@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter.effects import calls_in, carried_out
-from foreshore.adapter.group_commit import altered_meanwhile
 from foreshore.adapter.introspection import builtin_rows
 from foreshore.adapter.local import evaluate_linear
 from foreshore.adapter.names import BUILTINS
@@ -42,6 +41,7 @@ from foreshore.errors import (
     DatabaseError,
     FeatureNotSupported,
     ObjectNotInPrerequisiteState,
+    TableAltered,
     UndefinedObject,
 )
 from foreshore.expr.ir import Finishing, Relation
@@ -174,7 +174,7 @@ async def _finished(
             and not read <= coordinator.holds.collections.keys()
         )
         if gone:  # while it was waited for: the next plan has what is there now
-            raise altered_meanwhile() from error
+            raise TableAltered() from error
         raise
     return one_batch(answer)
 
@@ -295,7 +295,7 @@ async def evaluate_here(
             own = tuple(with_time(part, time) for part in parts)
             if id not in coordinator.capabilities:
                 if not transaction.made(id):
-                    raise altered_meanwhile()
+                    raise TableAltered()
                 desc = session.planner.reader().planned[id].desc
                 inputs[id] = Input(desc.stored_schema(), (), own)
                 continue

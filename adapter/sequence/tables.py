@@ -69,6 +69,18 @@ def as_stored(session: "Session", id: GlobalId, rows: pa.Table) -> pa.Table:
     )
 
 
+async def beside_alter(session: "Session", id: GlobalId) -> None:
+    """Let a plain write of table `id`, which takes no locks, meet ALTER TABLE at most once.
+
+    It waits for who is altering the table, and for others to come it stands in the way until the
+    transaction ends. Raises TableAltered if the table became another.
+    """
+    transaction, locks = session.begin(), session.coordinator.locks
+    if transaction.met_alter or locks.alters_another(id, transaction):
+        transaction.locked = True
+        await locks.acquire_beside(id, transaction)
+
+
 def checked(session: "Session", id: GlobalId, rows: pa.Table) -> pa.Table:
     """Return new rows with `__diff` in the columns of table `id`.
 

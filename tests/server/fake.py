@@ -81,6 +81,10 @@ class FakePortal:
     def desc(self) -> RelationDesc | None:
         return self.statement.desc
 
+    @property
+    def changes(self) -> bool:
+        return False
+
 
 @dataclass
 class FakeClient:
@@ -149,7 +153,7 @@ class FakeTarget:
     async def write(self, batch: pa.RecordBatch) -> None:
         self.pending.append(batch)
 
-    async def finish(self) -> str:
+    async def finish(self, *, last: bool) -> str:
         self.client.copied.extend(self.pending)
         return f"COPY {sum(batch.num_rows for batch in self.pending)}"
 
@@ -267,7 +271,7 @@ class FakeSession:
                 raise InvalidCursorName(f'portal "{name}" does not exist')
             return self._portals[name]
 
-    async def execute(self, portal: str, max_rows: int) -> Execution:
+    async def execute(self, portal: str, max_rows: int, *, last: bool = False) -> Execution:
         found = self.portal(portal)
         with self._call():
             if found.batches is None:

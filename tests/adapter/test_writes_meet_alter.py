@@ -1,0 +1,149 @@
+"""Writes that meet ALTER TABLE: what waits for it, what is planned again, and what cannot be."""
+
+import asyncio
+from pathlib import Path
+
+from foreshore.errors import DatabaseError
+from foreshore.types import Datum
+from tests.adapter.harness import House, told, until
+
+REFUSED = "ERROR 40001: could not serialize access: a table was altered meanwhile"
+
+
+async def extended(house: House, name: str, statement: str, *args: Datum) -> str:
+    """Return what a prepared statement says when nothing but a Sync follows it."""
+    session = await house.session(name)
+    try:
+        await session.bind("", statement, args, ())
+        answer = await told(await session.execute("", 0, last=True))
+        await session.sync()
+    except DatabaseError as error:
+        await session.fail()
+        await session.sync()
+        return f"ERROR {error.sqlstate}: {error.message}"
+    return "\n".join(answer)
+
+
+async def waiting(house: House, count: int) -> None:
+    """Wait until so many statements wait for a lock."""
+    locks = house.environment.coordinator.locks
+    await until(lambda: len(locks._waiting) == count)
+
+
+def test_what_waits_is_planned_again_and_a_client_hears_what_postgresql_says(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("s", "CREATE TABLE t (id int PRIMARY KEY, a int, b int)")
+        for name, sql in (
+            ("named", "INSERT INTO t (id, a) VALUES ($1, $2)"),
+            ("all", "INSERT INTO t (id, a) VALUES ($1, $2) RETURNING *"),
+            ("gone", "INSERT INTO t (id, b) VALUES ($1, $2)"),
+        ):
+            await (await house.session(name)).parse(name, sql, ())
+        changed = "BEGIN; ALTER TABLE t DROP COLUMN b; ALTER TABLE t ADD COLUMN c int DEFAULT 9"
+        await house.query("s", changed)
+        writes = [
+            asyncio.ensure_future(each)
+            for each in (
+                extended(house, "named", "named", 1, 10),
+                extended(house, "all", "all", 2, 10),
+                extended(house, "gone", "gone", 3, 10),
+                house.query("simple", "INSERT INTO t VALUES (4, 10) RETURNING *", alone=False),
+                house.query("short", "INSERT INTO t VALUES (5, 1, 2)", alone=False),
+                house.query("block", "BEGIN; INSERT INTO t VALUES (6, 10)", alone=False),
+            )
+        ]
+        await waiting(house, len(writes))
+        await house.query("s", "COMMIT", alone=False)
+        assert await asyncio.gather(*writes) == [
+            "INSERT 0 1",
+            "ERROR 0A000: cached plan must not change result type",
+            'ERROR 42703: column "b" of relation "t" does not exist',
+            "4|10|9\nINSERT 0 1",
+            "INSERT 0 1",
+            "BEGIN\nINSERT 0 1\nT",
+        ]
+        assert await house.query("block", "COMMIT") == "COMMIT"
+        rows = await house.query("s", "SELECT * FROM t ORDER BY id")
+        assert rows == "1|10|9\n4|10|9\n5|1|2\n6|10|9\nSELECT 4"
+        await house.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_rolled_back_change_was_never_there(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("s", "CREATE TABLE t (a int, b int)")
+        await house.query("s", "BEGIN; ALTER TABLE t DROP COLUMN b")
+        write = asyncio.ensure_future(house.query("w", "INSERT INTO t VALUES (1, 2)", alone=False))
+        await waiting(house, 1)
+        await house.query("s", "ROLLBACK", alone=False)
+        assert await write == "INSERT 0 1"
+        assert await house.query("s", "SELECT * FROM t") == "1|2\nSELECT 1"
+        await house.close()
+
+    asyncio.run(scenario())
+
+
+def test_blocks_are_tried_again_only_at_their_first_statement(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("s", "CREATE TABLE t (a int); CREATE TABLE o (a int)")
+        await house.query("reader", "BEGIN; SELECT * FROM o")
+        await house.query("before", "BEGIN; INSERT INTO t VALUES (1)")
+        await house.query("set", "BEGIN; SET LOCAL search_path = public; SAVEPOINT p")
+        await house.query("s", "BEGIN; ALTER TABLE t ADD COLUMN b int DEFAULT 5")
+        writes = [
+            asyncio.ensure_future(house.query(name, f"INSERT INTO t VALUES ({n})", alone=False))
+            for n, name in enumerate(("reader", "set"), 2)
+        ]
+        await waiting(house, 2)
+        await house.query("s", "COMMIT", alone=False)
+        assert await asyncio.gather(*writes) == [f"{REFUSED}\nE", "INSERT 0 1\nT"]
+        assert await house.query("before", "COMMIT") == REFUSED
+        # Who has waited once stands in the way of the next.
+        again = asyncio.ensure_future(house.query("s", "ALTER TABLE t DROP COLUMN b", alone=False))
+        await waiting(house, 1)
+        shown = "SHOW search_path; ROLLBACK TO p; INSERT INTO t VALUES (4); COMMIT"
+        assert await house.query("set", shown, alone=False) == (
+            "public\nSHOW\nROLLBACK\nINSERT 0 1\nCOMMIT"
+        )
+        assert await again == "ALTER TABLE"
+        assert await house.query("s", "SELECT * FROM t") == "4\nSELECT 1"
+        await house.close()
+
+    asyncio.run(scenario())
+
+
+def test_there_is_an_end_to_it_however_often_the_table_is_altered(tmp_path: Path) -> None:
+    """Each time the write has been planned, the next ALTER TABLE has the table already."""
+
+    async def scenario() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("s", "CREATE TABLE t (a int PRIMARY KEY)")
+        names = [f"alter{i}" for i in range(30)]
+        await house.query("s", "BEGIN; ALTER TABLE t ADD COLUMN first int")
+        altered = [
+            asyncio.ensure_future(
+                house.query(name, f"ALTER TABLE t ADD COLUMN {name} int", alone=False)
+            )
+            for name in names
+        ]
+        await waiting(house, len(names))
+        write = asyncio.ensure_future(house.query("w", "INSERT INTO t VALUES (1)", alone=False))
+        await waiting(house, len(names) + 1)
+        await house.query("s", "COMMIT", alone=False)
+        assert await asyncio.gather(*altered) == ["ALTER TABLE"] * len(names)
+        assert await write == "INSERT 0 1"
+        found = await house.query("s", "SELECT count(*) FROM t")
+        assert found == "1\nSELECT 1"
+        await house.close()
+
+    asyncio.run(scenario())
