@@ -729,6 +729,31 @@ class SetDefault(Syntax):
     text_at: int
 
 
+class AddIdentity(Syntax):
+    """ALTER COLUMN ... ADD GENERATED ... AS IDENTITY."""
+
+    column: str
+    identity: Identity
+
+
+class SetIdentity(Syntax):
+    """ALTER COLUMN ... SET GENERATED (`always`, None where that is not said), SET option, RESTART.
+
+    `options` are those of the column's sequence.
+    """
+
+    column: str
+    always: bool | None
+    options: "SequenceOptions"
+
+
+class DropIdentity(Syntax):
+    """ALTER COLUMN ... DROP IDENTITY."""
+
+    column: str
+    if_exists: bool
+
+
 class RenameColumn(Syntax):
     """RENAME [COLUMN] name TO ..."""
 
@@ -758,6 +783,9 @@ TableAction: TypeAlias = (
     | RenameConstraint
     | SetNotNull
     | SetDefault
+    | AddIdentity
+    | SetIdentity
+    | DropIdentity
     | RenameColumn
     | AddColumn
     | DropColumn
@@ -765,7 +793,7 @@ TableAction: TypeAlias = (
 
 
 class AlterTableStatement(Syntax):
-    """ALTER TABLE, all but RENAME TO; the actions happen in order."""
+    """ALTER TABLE, all but RENAME TO; the actions happen in the order of their kinds."""
 
     name: TableRef
     actions: tuple[TableAction, ...]

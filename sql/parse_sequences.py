@@ -8,6 +8,15 @@ from foreshore.sql.lexer import NUMBER
 from foreshore.sql.parse_query import QueryParser
 
 _OPTIONS = ("as", "increment", "minvalue", "maxvalue", "start", "restart", "cache", "cycle")
+SET_OPTIONS = (*_OPTIONS, "no", "owned", "sequence")  # how an option may begin
+NOT_OF_IDENTITY = ("as", "restart", "owned by")  # options that an identity column cannot be SET
+
+
+def add_option(options: ast.SequenceOptions, name: str, value: Any, at: int) -> None:
+    """Add what is said at an offset to the options; raises if the same has been said before."""
+    if name in options.given:
+        raise SyntaxError_("conflicting or redundant options", position=at + 1)
+    options.given[name], options.at[name] = value, at
 
 
 class SequenceParser(QueryParser):
@@ -27,10 +36,7 @@ class SequenceParser(QueryParser):
             found = self._sequence_option()
             if found is None:
                 return options
-            name, value = found
-            if name in options.given:
-                raise SyntaxError_("conflicting or redundant options", position=at + 1)
-            options.given[name], options.at[name] = value, at
+            add_option(options, *found, at)
 
     def _sequence_option(self) -> tuple[str, Any] | None:
         if self.accept("owned"):

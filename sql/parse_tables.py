@@ -6,7 +6,7 @@ from foreshore.errors import SyntaxError_
 from foreshore.sql import ast
 from foreshore.sql.grammar.base import IS
 from foreshore.sql.lexer import NUMBER, QUOTED, STRING, WORD
-from foreshore.sql.parse_sequences import SequenceParser
+from foreshore.sql.parse_sequences import NOT_OF_IDENTITY, SET_OPTIONS, SequenceParser, add_option
 
 _CONSTRAINTS = frozenset(("primary", "unique", "check", "references", "foreign", "exclude"))
 
@@ -146,9 +146,7 @@ class TableParser(SequenceParser):
 
     def _identity(self) -> ast.Identity:
         """Parse `ALWAYS | BY DEFAULT AS IDENTITY [(options)]`."""
-        always = self.accept("always")
-        if not always:
-            self.expect("by", "default")
+        always = self._always()
         self.expect("as")
         if self.at_symbol("("):
             self.unsupported("a generated column")
@@ -158,6 +156,13 @@ class TableParser(SequenceParser):
             options = self._sequence_options()
             self.expect_symbol(")")
         return ast.Identity(always, options)
+
+    def _always(self) -> bool:
+        """Parse `ALWAYS | BY DEFAULT`."""
+        always = self.accept("always")
+        if not always:
+            self.expect("by", "default")
+        return always
 
     def _written(self, level: int = 0) -> tuple[ast.Expression, str]:
         """Parse an expression; return it and its text."""
@@ -253,20 +258,55 @@ class TableParser(SequenceParser):
             return ast.DropColumn(name, if_exists, cascade)
         if self.accept("alter"):
             self.accept("column")
-            column = self.name()
-            if self.accept("set", "not", "null"):
-                return ast.SetNotNull(column, True)
-            if self.accept("drop", "not", "null"):
-                return ast.SetNotNull(column, False)
-            if self.accept("drop", "default"):
-                return ast.SetDefault(column, None, "", 0)
-            if self.accept("set", "default"):
-                at = self.token.start
-                return ast.SetDefault(column, *self._written(), at)
-            self.unsupported(f"ALTER COLUMN ... {self.token.value.upper()}")
+            return self._column_action(self.name())
         if self.token.kind != WORD:
             self.fail()
         self.unsupported(f"ALTER TABLE ... {self.token.value.upper()}")
+
+    def _column_action(self, column: str) -> ast.TableAction:
+        """Parse what ALTER COLUMN does."""
+        if self.accept("set", "not", "null"):
+            return ast.SetNotNull(column, True)
+        if self.accept("drop", "not", "null"):
+            return ast.SetNotNull(column, False)
+        if self.accept("drop", "default"):
+            return ast.SetDefault(column, None, "", 0)
+        if self.accept("set", "default"):
+            at = self.token.start
+            return ast.SetDefault(column, *self._written(), at)
+        if self.accept("add"):
+            self.expect("generated")
+            return ast.AddIdentity(column, self._identity())
+        if self.accept("drop", "identity"):
+            return ast.DropIdentity(column, self.accept("if", "exists"))
+        if self.at_word("restart") or (
+            self.at_word("set") and self.peek(1).value in ("generated", *SET_OPTIONS)
+        ):
+            return self._set_identity(column)
+        self.unsupported(f"ALTER COLUMN ... {self.token.value.upper()}")
+
+    def _set_identity(self, column: str) -> ast.SetIdentity:
+        """Parse `SET GENERATED ... | SET option | RESTART [WITH n]`, as many as there are."""
+        generated: list[bool] = []
+        options = ast.SequenceOptions({}, {})
+        while self.at_word("set", "restart"):
+            is_set = self.accept("set")
+            at = self.token.start
+            if is_set and self.accept("generated"):
+                if generated:
+                    raise SyntaxError_("conflicting or redundant options")
+                generated.append(self._always())
+                continue
+            found = self._sequence_option()
+            if found is None:
+                self.fail()
+            if is_set and found[0] in NOT_OF_IDENTITY:
+                option = found[0].replace(" ", "_")
+                raise SyntaxError_(
+                    f'sequence option "{option}" not supported here', position=at + 1
+                )
+            add_option(options, *found, at)
+        return ast.SetIdentity(column, generated[0] if generated else None, options)
 
     # --- TRUNCATE
 

@@ -388,7 +388,8 @@ class AlterTable:
 
     `notices` are for the client. `columns` says of each column of the definition where in the table
     it was before, None of one that is new. `dropped` are the columns that go, each with whether
-    what uses it goes too.
+    what uses it goes too. `renumbered` is what becomes of the sequences of identity columns, and
+    `unnumbered` are those that go, as their columns stay and are none any longer.
     """
 
     table: GlobalId | None
@@ -396,6 +397,8 @@ class AlterTable:
     notices: tuple[str, ...]
     columns: tuple[int | None, ...] = ()
     dropped: tuple[tuple[int, bool], ...] = ()
+    renumbered: tuple[AlterSequence, ...] = ()
+    unnumbered: tuple[GlobalId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

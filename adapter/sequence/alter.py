@@ -6,6 +6,7 @@ What a plan has relied on may not be lost: views that are maintained have to go 
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace as replace_plan
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -14,9 +15,10 @@ from foreshore import blocking
 from foreshore.adapter.client import Completed
 from foreshore.adapter.definitions import plan_item, planned_table
 from foreshore.adapter.key_index import KeyIndex
-from foreshore.adapter.sequence.create import named_constraints, refuse_reserved
-from foreshore.adapter.sequence.drop import describe
+from foreshore.adapter.sequence.create import named_constraints, refuse_reserved, with_sequences
+from foreshore.adapter.sequence.drop import describe, forget_dropped
 from foreshore.adapter.sequence.durable import refuse_followed
+from foreshore.adapter.sequence.number_sequences import alter_sequence, undefault
 from foreshore.adapter.sequence.reshape import above, reshape
 from foreshore.adapter.sequence.tables import (
     committed_rows,
@@ -52,7 +54,6 @@ async def alter_table(session: "Session", plan: AlterTable) -> Completed:
     old = session.planner.reader().planned[id]
     refuse_reserved([n for n in plan.definition.desc.names if n not in old.desc.names])
     is_moved = list(plan.columns) != list(range(len(old.desc.names)))
-    new = planned_table(plan.definition, () if is_moved else old.desc.stored or old.desc.names)
     time = coordinator.oracle.read_ts()
     if id in coordinator.state.objects:
         transaction.locked = True
@@ -60,20 +61,28 @@ async def alter_table(session: "Session", plan: AlterTable) -> Completed:
         await coordinator.keys.ready(id)
         time = coordinator.oracle.read_ts()
         transaction.described.setdefault(id, coordinator.catalog.planned[id])
+    for sequence in plan.renumbered:
+        alter_sequence(session, sequence)
+    definition = plan.definition
+    if definition.sequences:
+        definition = with_sequences(session, id, definition)
+    new = planned_table(definition, () if is_moved else old.desc.stored or old.desc.names)
     _refuse_loss(session, change.state, table, old, new, plan.columns)
     more = gained(old, new, plan.columns)
     if is_moved or more:
         refuse_followed(session, table)
     is_made_here = id not in coordinator.state.objects
     if is_moved:
-        await reshape(session, plan, table, table.since if is_made_here else time, time)
+        since = table.since if is_made_here else time
+        await reshape(session, replace_plan(plan, definition=definition), table, since, time)
+        _drop_sequences(session, plan.unnumbered)
         return Completed("ALTER TABLE")
     change.alter_table(
         table,
-        plan.definition.sql,
-        named_constraints(plan.definition),
+        definition.sql,
+        named_constraints(definition),
         time if more and not is_made_here else table.since,
-        plan.definition.depends_on,
+        definition.depends_on,
         new.desc.stored,
     )
     transaction.planned[id] = new
@@ -87,7 +96,22 @@ async def alter_table(session: "Session", plan: AlterTable) -> Completed:
     for item in above(change.state, id):
         planned = session.planner.reader().planned
         transaction.planned[item.id] = plan_item(change.state, planned, item)
+    _drop_sequences(session, plan.unnumbered)
     return Completed("ALTER TABLE")
+
+
+def _drop_sequences(session: "Session", ids: Sequence[GlobalId]) -> None:
+    """Drop the sequences of columns that are no identity columns any longer."""
+    change = session.catalog_change()
+    if ids:
+        dropped = change.drop(
+            [change.state.item(id) for id in ids],
+            cascade=False,
+            describe=lambda each: describe(session, each),
+            noun=lambda each: describe(session, each),
+            undefault=lambda table, sequence: undefault(session, table, sequence, False),
+        )
+        forget_dropped(session, dropped)
 
 
 def _rename_columns(

@@ -21,7 +21,7 @@ from foreshore import blocking
 from foreshore.adapter.definitions import plan_item, planned_table
 from foreshore.adapter.local import negated, repeated, split_diffs
 from foreshore.adapter.numbering import FUNCTIONS, numbered
-from foreshore.adapter.sequence.create import named_constraints, with_sequences
+from foreshore.adapter.sequence.create import named_constraints
 from foreshore.adapter.sequence.drop import describe, forget_dropped
 from foreshore.adapter.sequence.number_sequences import undefault
 from foreshore.adapter.sequence.tables import committed_rows
@@ -65,8 +65,6 @@ async def reshape(
     ids = {table.id: change.allot_item()}
     for index in _indexes_of(change.state, planned, table.id):
         ids[index.id] = change.allot_item()
-    if definition.sequences:
-        definition = with_sequences(session, table.id, definition)
     _remember(session, table.id, old.desc, [at for at, _ in plan.dropped])
     change.alter_table(
         table,

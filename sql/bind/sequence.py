@@ -91,6 +91,10 @@ def altered_sequence(
     if item.kind != "sequence" or old is None:
         raise WrongObjectType(f'"{item.name.item}" is not a sequence')
     given = options.given
+    if "sequence name" in given:
+        raise SyntaxError_(
+            "invalid sequence option SEQUENCE NAME", position=options.at["sequence name"] + 1
+        )
     owner: tuple[GlobalId, str] | tuple[()] | None = None
     if "owned by" in given:
         owner = _owner(planning, item.name, given["owned by"]) or ()

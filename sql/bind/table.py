@@ -15,6 +15,7 @@ from foreshore.errors import (
     FeatureNotSupported,
     InvalidParameterValue,
     InvalidTableDefinition,
+    ObjectNotInPrerequisiteState,
     SyntaxError_,
     UndefinedColumn,
     UndefinedObject,
@@ -25,6 +26,7 @@ from foreshore.expr.ir import (
     Scalar,
 )
 from foreshore.expr.split import columns_used
+from foreshore.ids import GlobalId
 from foreshore.sql import ast
 from foreshore.sql.bind.column import (
     ColumnBinder,
@@ -34,13 +36,15 @@ from foreshore.sql.bind.column import (
 )
 from foreshore.sql.bind.ddl import retention
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
+from foreshore.sql.bind.sequence import altered_sequence, identity_sequence
 from foreshore.sql.catalog_reader import ItemView
 from foreshore.sql.column_names import column_refs, with_column_renamed
 from foreshore.sql.keywords import quote_identifier
 from foreshore.sql.lower_outer import has_subquery
-from foreshore.sql.plan import AlterTable, CreateTable, Name, Truncate
+from foreshore.sql.plan import AlterSequence, AlterTable, CreateTable, Name, Truncate
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.scope import Scope, Slot, Table
+from foreshore.sql.type_names import type_of_name
 from foreshore.types import ColumnType, RelationDesc, format_type
 
 _NOT_STORED = frozenset(("record", "void", "unknown", "int2vector", "oidvector", "char"))
@@ -288,19 +292,44 @@ def bind_alter_table(planning: Planning, statement: ast.AlterTableStatement) -> 
             raise
         return AlterTable(None, None, (f"{error.message}, skipping",))
     _require_table(item)
-    edit = _Edit(item)
-    for action in statement.actions:
+    edit = _Edit(planning, item)
+    for action in sorted(statement.actions, key=_pass):
         edit.apply(action)
     definition = _define(planning, item.name, edit.columns, edit.constraints)
     return AlterTable(
-        item.id, definition, tuple(edit.notices), tuple(edit.origins), tuple(edit.dropped)
+        item.id,
+        definition,
+        tuple(edit.notices),
+        tuple(edit.origins),
+        tuple(edit.dropped),
+        tuple(edit.renumbered),
+        tuple(edit.unnumbered),
     )
+
+
+def _pass(action: ast.TableAction) -> int:
+    """Return when among others an action happens; in PostgreSQL it is the same (AT_PASS_...)."""
+    match action:
+        case ast.DropColumn() | ast.DropConstraint() | ast.DropIdentity():
+            return 0
+        case ast.SetNotNull(not_null=False) | ast.SetDefault(default=None):
+            return 0
+        case ast.AddColumn():
+            return 1
+        case ast.SetNotNull():
+            return 2
+        case ast.AddConstraint(constraint=constraint) if constraint.kind != "check":
+            return 3
+        case ast.SetIdentity():
+            return 5
+        case _:
+            return 4
 
 
 class _Edit:
     """The definition of a table while ALTER TABLE's actions are applied to it."""
 
-    def __init__(self, item: ItemView) -> None:
+    def __init__(self, planning: Planning, item: ItemView) -> None:
         from foreshore.sql.parse import parse
 
         (statement,) = parse(item.create_sql)
@@ -308,12 +337,15 @@ class _Edit:
         assert isinstance(tree, ast.CreateTableStatement), tree
         for column in tree.columns:
             column.is_new = False
+        self._planning = planning
         self.name = item.name
         self.columns = list(tree.columns)
         self.origins: list[int | None] = list(range(len(self.columns)))  # where each was
         self.dropped: list[tuple[int, bool]] = []  # columns, and whether what uses them goes too
         self.constraints = list(tree.constraints)
         self.notices: list[str] = []
+        self.renumbered: list[AlterSequence] = []
+        self.unnumbered: list[GlobalId] = []
 
     def apply(self, action: ast.TableAction) -> None:
         match action:
@@ -340,16 +372,19 @@ class _Edit:
                 found = self._column(column)
                 if not not_null:
                     self._refuse_identity(found)
-                if not not_null and any(
-                    each.kind == "primary key" and column in dict(each.columns)
-                    for each in self.constraints
-                ):
+                if not not_null and self._is_in_primary_key(column):
                     raise InvalidTableDefinition(f'column "{column}" is in a primary key')
                 found.not_null = not_null
             case ast.SetDefault(column=column, default=default, text=text, text_at=text_at):
                 found = self._column(column)
-                self._refuse_identity(found)
+                self._refuse_identity(found, is_dropping=default is None)
                 found.default, found.default_text, found.default_at = default, text, text_at
+            case ast.AddIdentity():
+                self._add_identity(action)
+            case ast.SetIdentity():
+                self._set_identity(action)
+            case ast.DropIdentity():
+                self._drop_identity(action)
             case ast.RenameColumn(name=name, to=to):
                 self._rename(name, to)
             case ast.AddColumn():
@@ -384,6 +419,53 @@ class _Edit:
             each for each in self.constraints if action.name not in _columns_in(each)
         ]
 
+    def _add_identity(self, action: ast.AddIdentity) -> None:
+        found = self._column(action.column)
+        described = self._described(found.name)
+        identity_sequence(action.identity.options, type_of_name(found.type))  # raises
+        if not (found.not_null or self._is_in_primary_key(found.name)):
+            raise ObjectNotInPrerequisiteState(
+                f"{described} must be declared NOT NULL before identity can be added"
+            )
+        if found.identity is not None:
+            raise ObjectNotInPrerequisiteState(f"{described} is already an identity column")
+        if found.default is not None:
+            raise ObjectNotInPrerequisiteState(f"{described} already has a default value")
+        found.identity, found.is_new = action.identity, True
+
+    def _set_identity(self, action: ast.SetIdentity) -> None:
+        found = self._column(action.column)
+        if found.identity is None:
+            raise ObjectNotInPrerequisiteState(
+                f"{self._described(found.name)} is not an identity column"
+            )
+        if action.options.given:
+            if found.is_new:
+                raise FeatureNotSupported(
+                    "options of an identity column cannot be set by the ALTER TABLE that adds it"
+                )
+            plan = altered_sequence(self._planning, self._sequence(found), action.options)
+            self.renumbered.append(plan)
+        if action.always is not None:
+            found.identity.always = action.always
+
+    def _drop_identity(self, action: ast.DropIdentity) -> None:
+        found = self._column(action.column)
+        if found.identity is None:
+            message = f"{self._described(found.name)} is not an identity column"
+            if not action.if_exists:
+                raise ObjectNotInPrerequisiteState(message)
+            self.notices.append(f"{message}, skipping")
+            return
+        self.unnumbered.append(self._sequence(found).id)
+        found.identity = None
+
+    def _sequence(self, column: ast.ColumnDefinition) -> ItemView:
+        """Return the sequence that an identity column has already."""
+        assert column.identity is not None, column
+        named: ast.TableRef = column.identity.options.given["sequence name"]
+        return self._planning.catalog.resolve_item(named.name)
+
     def _rename(self, name: str, to: str) -> None:
         found = self._find_column(name)
         if found is None:
@@ -407,14 +489,24 @@ class _Edit:
             raise UndefinedColumn(self._no_column(name))
         return found
 
-    def _refuse_identity(self, column: ast.ColumnDefinition) -> None:
+    def _refuse_identity(self, column: ast.ColumnDefinition, *, is_dropping: bool = False) -> None:
         if column.identity is not None:
+            instead = "ALTER TABLE ... ALTER COLUMN ... DROP IDENTITY"
             raise SyntaxError_(
-                f'column "{column.name}" of relation "{self.name.item}" is an identity column'
+                f"{self._described(column.name)} is an identity column",
+                hint=f"Use {instead} instead." if is_dropping else None,
             )
 
+    def _is_in_primary_key(self, column: str) -> bool:
+        return any(
+            each.kind == "primary key" and column in dict(each.columns) for each in self.constraints
+        )
+
+    def _described(self, column: str) -> str:
+        return f'column "{column}" of relation "{self.name.item}"'
+
     def _no_column(self, name: str) -> str:
-        return f'column "{name}" of relation "{self.name.item}" does not exist'
+        return f"{self._described(name)} does not exist"
 
     def _find(self, name: str) -> ast.ConstraintDefinition | None:
         return next((each for each in self.constraints if each.name == name), None)
