@@ -203,6 +203,10 @@ class Session(Protocol):
         """Have `tell` called when there are notices that should not wait for an answer."""
         ...
 
+    def when_terminated(self, end: Callable[[], None]) -> None:
+        """Have `end` called when the session is to end at once, whatever its client does."""
+        ...
+
     async def parse(self, name: str, sql: str, parameter_oids: Sequence[int]) -> Statement:
         """Prepare a statement; `""` is the unnamed one, which is replaced. 0 is: infer the type."""
         ...

@@ -4,22 +4,35 @@
     current_setting(name [, missing_ok]) SHOW, as a function, where the name is an argument
     pg_sleep(seconds)                    the statement waits
     nextval(sequence), ...               numbers of sequences (`adapter/numbering.py`)
+    pg_cancel_backend(pid), ...          signals to sessions (`adapter/signals.py`)
 
 They stand in a query's plan as calls of volatile functions that no engine can run. Their arguments
-have to be constants; each call becomes a literal. Those of sequences may also be over the rows of a
-query: planning takes them out (`sql/bind/acting.py`), and they are carried out on its result.
+have to be constants; each call becomes a literal. Those of `BY_ROW` may also be over the rows of a
+query: planning takes them out (`sql/bind/acting.py`), and they are carried out on its result, row
+by row in its order.
 """
 
 import asyncio
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from foreshore.adapter import numbering
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foreshore.adapter import numbering, signals
+from foreshore.adapter.local import evaluate_linear, repeated, split_diffs
+from foreshore.adapter.substitute import Replace, fill_scalar
 from foreshore.errors import DataError, FeatureNotSupported, UndefinedObject
-from foreshore.expr.evaluate import constant, is_constant
+from foreshore.expr.datum import from_array
+from foreshore.expr.evaluate import constant, is_constant, outcome
+from foreshore.expr.functions.system import SET_CONFIG, SIGNALS
 from foreshore.expr.ir import (
     Call,
+    Column,
+    Get,
     Literal,
+    Map,
+    Project,
     Relation,
     Scalar,
     scalars_of,
@@ -27,15 +40,17 @@ from foreshore.expr.ir import (
     walk_relations,
     walk_scalars,
 )
-from foreshore.types import Datum
+from foreshore.ids import GlobalId
+from foreshore.types import INT8, ColumnType, Datum, arrow_type
 
 if TYPE_CHECKING:
     from foreshore.adapter.session import Session
 
-SET_CONFIG = "set_config(text,text,bool)"
 SETTINGS = ("current_setting(text)", "current_setting(text,bool)")
 SLEEP = "pg_sleep(float8)"
-ALL = (SET_CONFIG, *SETTINGS, SLEEP, *numbering.FUNCTIONS)
+BY_ROW = (*numbering.FUNCTIONS, *SIGNALS, SET_CONFIG)
+ALL = (*SETTINGS, SLEEP, *BY_ROW)
+_ROWS = GlobalId("t0")  # stands for the rows of the result
 
 
 def calls_in(relation: Relation) -> list[Call]:
@@ -58,14 +73,16 @@ async def carried_out(session: "Session", calls: Sequence[Call]) -> dict[Scalar,
     """Carry out `calls`, whose arguments are filled in; return what stands for each."""
     values: dict[Scalar, Literal] = {}
     for call in calls:
-        values[call] = Literal(await _value(session, call), type_of(call))
+        args = [_argument(arg) for arg in call.args]
+        values[call] = Literal(await _value(session, call, args), type_of(call))
     return values
 
 
-async def _value(session: "Session", call: Call) -> Datum:
-    args = [_argument(arg) for arg in call.args]
+async def _value(session: "Session", call: Call, args: Sequence[Datum]) -> Datum:
     if call.function in numbering.FUNCTIONS:
         return await numbering.value(session, call.function, args)
+    if call.function in SIGNALS:
+        return await signals.value(session, call.function, args)
     if call.function == SLEEP:
         if args[0] is not None:
             await asyncio.sleep(float(str(args[0])))
@@ -87,6 +104,77 @@ def setting(session: "Session", name: str, *, missing_ok: bool) -> str | None:
         if missing_ok:
             return None
         raise
+
+
+# --- for each row --------------------------------------------------------------------------
+
+
+async def carried_out_by_row(
+    session: "Session", rows: pa.Table, over: Sequence[Scalar], replace: Replace
+) -> pa.Table:
+    """Return `over` of each of `rows`, with `__diff`, with its calls carried out row by row."""
+    rows = repeated(rows)
+    columns, diffs = split_diffs(rows)
+    types = _types(over, len(columns))
+    scalars: list[Scalar] = []
+    added: list[ColumnType] = []
+    for scalar in over:
+        filled = fill_scalar(scalar, replace)
+        for call in _calls(filled):
+            columns.append(await _values(session, call, columns, rows.num_rows))
+            added.append(ColumnType(type_of(call)))
+            values: dict[Scalar, Scalar] = {call: Column(len(columns) - 1, type_of(call))}
+            filled = fill_scalar(filled, values.get)
+        scalars.append(filled)
+    fields = [pa.field(f"c{i}", column.type) for i, column in enumerate(columns)]
+    schema = pa.schema([*fields, rows.schema.field(rows.num_columns - 1)])
+    get = Get(_ROWS, (*types, *added))
+    outputs = tuple(range(len(columns), len(columns) + len(scalars)))
+    return evaluate_linear(
+        Project(Map(get, tuple(scalars)), outputs),
+        {_ROWS: pa.Table.from_arrays([*columns, diffs], schema=schema)},
+    )
+
+
+def _calls(scalar: Scalar) -> list[Call]:
+    """Return the calls in `scalar`, those first that are arguments of others."""
+    found = [each for each in walk_scalars(scalar) if isinstance(each, Call)]
+    return [each for each in reversed(found) if each.function in BY_ROW]
+
+
+def _types(over: Sequence[Scalar], width: int) -> list[ColumnType]:
+    """Return the types of the columns that `over` uses; of the others any will do."""
+    types = [ColumnType(INT8)] * width
+    for scalar in over:
+        for each in walk_scalars(scalar):
+            if isinstance(each, Column):
+                types[each.index] = ColumnType(each.type, each.nullable)
+    return types
+
+
+async def _values(
+    session: "Session", call: Call, columns: Sequence[pa.Array], count: int
+) -> pa.Array:
+    """Return the values of a call for each row."""
+    type = arrow_type(type_of(call))
+    if not count:
+        return pa.array([], type)
+    if call.function == "nextval":
+        (sequence, *_) = call.args
+        if isinstance(sequence, Literal) and sequence.value is not None:  # for all rows at once
+            item, definition = numbering.find(session, sequence.value)
+            return pa.array(await numbering.taken(session, item, definition, count))
+    args = []
+    for arg in call.args:
+        values, errors = outcome(arg, columns, count)
+        if errors is not None and errors.null_count < len(errors):
+            raise DataError.parse(pc.min(errors).as_py())
+        args.append(from_array(values, type_of(arg)))
+    found = [await _value(session, call, row) for row in zip(*args, strict=True)]
+    return pa.array(found, type)
+
+
+# --- arguments -----------------------------------------------------------------------------
 
 
 def _argument(arg: Scalar) -> Datum:

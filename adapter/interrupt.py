@@ -3,11 +3,12 @@
 While a statement runs inside `running`, `request` cancels its task at the point where it waits, and
 `running` turns that into the error that was asked for. Between statements a request means nothing,
 and inside `sheltered` (a commit on its way to the disk) it comes too late. A cancellation from
-elsewhere, as when the client is gone, passes through untouched.
+elsewhere, as when the client is gone, passes through untouched. What is to end the session itself,
+whatever it does, waits for the end of `sheltered` alone.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from foreshore.errors import DatabaseError
@@ -19,6 +20,8 @@ class Interrupts:
     def __init__(self) -> None:
         self._task: asyncio.Task[object] | None = None
         self._reason: DatabaseError | None = None
+        self._shelters = 0
+        self._after_shelter: list[Callable[[], None]] = []
         self.active = False  # whether a statement is under way, perhaps between two batches
 
     def request(self, reason: DatabaseError) -> None:
@@ -52,7 +55,8 @@ class Interrupts:
             if self._reason is None or task is None:
                 raise
             reason, self._reason = self._reason, None
-            task.uncancel()
+            if task.uncancel():  # it is to end altogether, too
+                raise
             raise reason from None
         finally:
             self._task = outer
@@ -61,10 +65,23 @@ class Interrupts:
     def sheltered(self) -> Iterator[None]:
         """Let no request interrupt the body."""
         outer, self._task = self._task, None
+        self._shelters += 1
         try:
             yield
         finally:
             self._task = outer
+            self._shelters -= 1
+            if not self._shelters:
+                waiting, self._after_shelter = self._after_shelter, []
+                for act in waiting:
+                    act()
+
+    def outside_of_shelter(self, act: Callable[[], None]) -> None:
+        """Have `act` called now, or as soon as the body of `sheltered` has been left."""
+        if self._shelters:
+            self._after_shelter.append(act)
+        else:
+            act()
 
     def check(self) -> None:
         """Raise if the statement was asked to end."""

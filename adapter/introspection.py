@@ -154,6 +154,9 @@ def world_of(session: "Session") -> World:
                 each.query,
                 each.connected_at,
                 each.peer or None,
+                each.transaction.started if each.transaction is not None else None,
+                each.query_at,
+                each.state_at,
             )
             for each in session.environment.sessions.values()
         ],

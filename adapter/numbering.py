@@ -1,55 +1,27 @@
-"""Calls of nextval and its kin: for one value, and for each row of a result.
-
-The rows of a result get their numbers in their order; a call whose sequence is the same for all of
-them takes all their numbers at once.
-"""
+"""Calls of nextval and its kin."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from foreshore.adapter.coordinator import generation_of
-from foreshore.adapter.local import evaluate_linear, repeated, split_diffs
 from foreshore.adapter.sequence.tables import require_writable
-from foreshore.adapter.substitute import Replace, fill_scalar
 from foreshore.adapter.variables import split_dotted
 from foreshore.catalog.builtin.relation import Builtin
 from foreshore.catalog.item import Item
 from foreshore.errors import (
-    DataError,
     NumericValueOutOfRange,
     ObjectNotInPrerequisiteState,
     UndefinedTable,
     WrongObjectType,
 )
-from foreshore.expr.datum import from_array
-from foreshore.expr.evaluate import outcome
-from foreshore.expr.ir import (
-    Call,
-    Column,
-    Get,
-    Literal,
-    Map,
-    Project,
-    Scalar,
-    type_of,
-    walk_scalars,
-)
-from foreshore.ids import GlobalId
 from foreshore.sequence import Numbers, Position
 from foreshore.sequence import Sequence as Definition
-from foreshore.types import INT8, ColumnType, Datum
+from foreshore.types import Datum
 
 if TYPE_CHECKING:
     from foreshore.adapter.session import Session
 
 FUNCTIONS = ("nextval", "currval", "lastval", "setval")
-_ROWS = GlobalId("t0")  # stands for the rows of the result
-
-
-# --- one value -----------------------------------------------------------------------------
 
 
 async def value(session: "Session", function: str, args: Sequence[Datum]) -> Datum:
@@ -112,70 +84,3 @@ async def taken(session: "Session", item: Item, sequence: Definition, count: int
     session.numbers[item.id] = int(found[-1])
     session.last_sequence = item.id
     return found
-
-
-# --- rows ----------------------------------------------------------------------------------
-
-
-async def numbered(
-    session: "Session", rows: pa.Table, over: Sequence[Scalar], replace: Replace
-) -> pa.Table:
-    """Return `over` of each of `rows`, with `__diff`, with its calls carried out row by row."""
-    rows = repeated(rows)
-    columns, diffs = split_diffs(rows)
-    types = _types(over, len(columns))
-    scalars: list[Scalar] = []
-    for scalar in over:
-        filled = fill_scalar(scalar, replace)
-        for call in _calls(filled):
-            columns.append(await _values(session, call, columns, rows.num_rows))
-            place = Column(len(columns) - 1, INT8)
-            values: dict[Scalar, Scalar] = {call: place}
-            filled = fill_scalar(filled, values.get)
-        scalars.append(filled)
-    fields = [pa.field(f"c{i}", column.type) for i, column in enumerate(columns)]
-    schema = pa.schema([*fields, rows.schema.field(rows.num_columns - 1)])
-    added = len(columns) - len(types)
-    get = Get(_ROWS, (*types, *[ColumnType(INT8)] * added))
-    outputs = tuple(range(len(columns), len(columns) + len(scalars)))
-    return evaluate_linear(
-        Project(Map(get, tuple(scalars)), outputs),
-        {_ROWS: pa.Table.from_arrays([*columns, diffs], schema=schema)},
-    )
-
-
-def _calls(scalar: Scalar) -> list[Call]:
-    """Return the calls in `scalar`, those first that are arguments of others."""
-    found = [each for each in walk_scalars(scalar) if isinstance(each, Call)]
-    return [each for each in reversed(found) if each.function in FUNCTIONS]
-
-
-def _types(over: Sequence[Scalar], width: int) -> list[ColumnType]:
-    """Return the types of the columns that `over` uses; of the others any will do."""
-    types = [ColumnType(INT8)] * width
-    for scalar in over:
-        for each in walk_scalars(scalar):
-            if isinstance(each, Column):
-                types[each.index] = ColumnType(each.type, each.nullable)
-    return types
-
-
-async def _values(
-    session: "Session", call: Call, columns: Sequence[pa.Array], count: int
-) -> pa.Array:
-    """Return the values of a call for each row."""
-    if not count:
-        return pa.array([], pa.int64())
-    sequence = call.args[0]
-    if call.function == "nextval" and isinstance(sequence, Literal) and sequence.value is not None:
-        item, definition = find(session, sequence.value)
-        return pa.array(await taken(session, item, definition, count))
-    args = []
-    for arg in call.args:
-        values, errors = outcome(arg, columns, count)
-        if errors is not None and errors.null_count < len(errors):
-            raise DataError.parse(pc.min(errors).as_py())
-        args.append(from_array(values, type_of(arg)))
-    return pa.array(
-        [await value(session, call.function, row) for row in zip(*args, strict=True)], pa.int64()
-    )

@@ -81,6 +81,8 @@ class Session:
         self.connected_at = connected_at
         self.peer = peer
         self.query = ""
+        self.query_at: int | None = None  # microseconds since 1970, as all times of activity
+        self.state_at = connected_at
         self.interrupts = Interrupts()
         self.planner = SessionPlanner(self)
         self.transaction: Transaction | None = None
@@ -93,6 +95,8 @@ class Session:
         self._streams: list[RowSource] = []  # of COPY; they end with the transaction
         self._notices: list[Notice] = []
         self._tell: Callable[[], None] = lambda: None
+        self._end: Callable[[], None] = lambda: None
+        self.closed = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._idle_since = 0.0
 
@@ -146,6 +150,10 @@ class Session:
     def when_noticed(self, tell: Callable[[], None]) -> None:
         """Have `tell` called when there are notices that should not wait for an answer."""
         self._tell = tell
+
+    def when_terminated(self, end: Callable[[], None]) -> None:
+        """Have `end` called when the session is to end at once, whatever its client does."""
+        self._end = end
 
     def notice(
         self,
@@ -299,8 +307,13 @@ class Session:
         """Let the statement that is under way end with `reason`."""
         self.interrupts.request(reason)
 
+    def terminate(self) -> None:
+        """Let the session end at once, but for a commit that is on its way."""
+        self.interrupts.outside_of_shelter(self._end)
+
     def _statement_begins(self, text: str) -> None:
         self.query = text
+        self.query_at = self.state_at = self.coordinator.clock.now() * 1000
         self.interrupts.begin()
         timeout = self.variables["statement_timeout"]
         if timeout != "0":
@@ -313,6 +326,8 @@ class Session:
             )
 
     def _statement_over(self) -> None:
+        if self.interrupts.active:
+            self.state_at = self.coordinator.clock.now() * 1000
         self.interrupts.end()
         self._idle_since = asyncio.get_running_loop().time()
         if self._timer is not None:
@@ -590,6 +605,7 @@ class Session:
             self._close_portals(keep_holdable=False)
             self.statements.clear()
             self.environment.forget(self)
+            self.closed.set()
 
 
 def _by_keys(parts: Sequence[Written], indexes: Mapping[str, KeyIndex]) -> list[Keyed]:

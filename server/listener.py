@@ -67,17 +67,25 @@ class Listener:
     async def _serve(self, wire: Wire) -> None:
         """Serve one connection to its end; whatever ends it ends here."""
         session: Session | None = None
+        terminated = False
+
+        def terminate() -> None:
+            nonlocal terminated
+            terminated = True
+            wire.cancel()
+
         try:
             async with asyncio.timeout(self.login_timeout):
                 session = await self._open(wire)
             if session is not None:
+                session.when_terminated(terminate)
                 await Conversation(wire, session).run()
         except Gone:
             pass
         except TimeoutError:
             logger.info("login timed out", extra={"peer": wire.peer})
         except asyncio.CancelledError:
-            if self._closing:
+            if self._closing or terminated:
                 stopped = AdminShutdown("terminating connection due to administrator command")
                 wire.put(message.error_response(stopped, fatal=True))
         except Exception as error:

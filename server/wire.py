@@ -145,7 +145,7 @@ class Wire(asyncio.Protocol):
         self._done = True
 
     def cancel(self) -> None:
-        """End the task; the server is going down."""
+        """End the task, whatever it does; its session is to end."""
         if not self._done:
             self._done = True
             self._task.cancel()

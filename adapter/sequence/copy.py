@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from foreshore.adapter.client import CopyIn, CopyOut
-from foreshore.adapter.numbering import numbered
+from foreshore.adapter.effects import carried_out_by_row
 from foreshore.adapter.result import Selected, Taking
 from foreshore.adapter.sequence.tables import (
     beside_alter,
@@ -136,7 +136,7 @@ class _Table:
         Raises what a broken NOT NULL or CHECK says.
         """
         if not self._plain:
-            came = await numbered(self._session, came, self._row, self._replace)
+            came = await carried_out_by_row(self._session, came, self._row, self._replace)
         return checked(self._session, self.plan.table, came)
 
 

@@ -13,9 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.adapter.client import Completed
-from foreshore.adapter.effects import calls_in, carried_out
+from foreshore.adapter.effects import calls_in, carried_out, carried_out_by_row
 from foreshore.adapter.local import evaluate_linear, is_linear, negated, split_diffs
-from foreshore.adapter.numbering import numbered
 from foreshore.adapter.point_plan import PointPlan
 from foreshore.adapter.result import BatchSource, Outcome, Selected
 from foreshore.adapter.sequence.by_key import locked_by_key
@@ -215,7 +214,9 @@ async def with_numbers(
     if not over:
         return rows
     now = session.coordinator.oracle.read_ts()
-    return await numbered(session, rows, over, filler(args, session.environment_values(now)))
+    return await carried_out_by_row(
+        session, rows, over, filler(args, session.environment_values(now))
+    )
 
 
 async def _returned(

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.adapter.effects import calls_in, carried_out
+from foreshore.adapter.effects import calls_in, carried_out, carried_out_by_row
 from foreshore.adapter.introspection import builtin_rows
 from foreshore.adapter.local import evaluate_linear
 from foreshore.adapter.names import BUILTINS
-from foreshore.adapter.numbering import numbered
 from foreshore.adapter.peek_plan import PeekPlan
 from foreshore.adapter.recursion import (
     Inputs,
@@ -81,7 +80,7 @@ async def rows_of(
     if not over:
         return rows
     replace = filler(args, session.environment_values(session.coordinator.oracle.read_ts()))
-    return expanded(await numbered(session, counted(rows), over, replace))
+    return expanded(await carried_out_by_row(session, counted(rows), over, replace))
 
 
 def counted(rows: pa.RecordBatch) -> pa.Table:

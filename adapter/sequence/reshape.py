@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter.definitions import plan_item, planned_table
+from foreshore.adapter.effects import BY_ROW, carried_out_by_row
 from foreshore.adapter.local import negated, repeated, split_diffs
-from foreshore.adapter.numbering import FUNCTIONS, numbered
 from foreshore.adapter.sequence.create import named_constraints
 from foreshore.adapter.sequence.drop import describe, forget_dropped
 from foreshore.adapter.sequence.number_sequences import undefault
@@ -268,7 +268,7 @@ async def _in_columns(
     given: dict[int, pa.Array] = {}
     for place, default in defaults.items():
         if place in counting:
-            numbers = await numbered(session, rows, (default,), replace)
+            numbers = await carried_out_by_row(session, rows, (default,), replace)
             given[place] = split_diffs(numbers)[0][0]
         else:
             value = constant(fill_scalar(default, replace))
@@ -282,4 +282,4 @@ async def _in_columns(
 
 
 def _takes_numbers(default: Scalar) -> bool:
-    return any(isinstance(e, Call) and e.function in FUNCTIONS for e in walk_scalars(default))
+    return any(isinstance(e, Call) and e.function in BY_ROW for e in walk_scalars(default))

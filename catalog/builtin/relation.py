@@ -55,6 +55,9 @@ class SessionRow:
     query: str
     connected_at: int  # microseconds since 1970
     address: str | None = None
+    transaction_at: int | None = None  # when the running transaction began
+    query_at: int | None = None  # when `query` did
+    state_at: int | None = None  # when `state` became what it is
 
 
 @dataclass(frozen=True, slots=True)

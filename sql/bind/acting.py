@@ -1,18 +1,20 @@
-"""Functions of sequences over rows: taken out of a query, and called when its rows are there.
+"""Functions that act, over rows: taken out of a query, and called when its rows are there.
 
     SELECT nextval('s') + x FROM t     the rows of   SELECT NULL, x FROM t
                                        then   (nextval('s') + #1)   for each of them, in their order
 
-No engine can give a number to each row once. So what is left to an engine has NULL in place of a
-column that calls such a function, and beside its columns what the call needs of the row; the
-adapter computes the column from that, row by row, in the order in which the client sees them. This
-is for calls in a select list, in what is inserted, and in defaults. Elsewhere they are refused when
-they are evaluated. Over one row without FROM nothing has to be taken out.
+No engine can give a number to each row once, or set something or signal a session for each. So
+what is left to an engine has NULL in place of a column that calls such a function, and beside its
+columns what the call needs of the row; the adapter computes the column from that, row by row, in
+the order in which the client sees them. This is for calls in a select list, in what is inserted,
+and in defaults. Elsewhere they are refused when they are evaluated. Over one row without FROM
+nothing has to be taken out.
 """
 
 from collections.abc import Sequence
 
 from foreshore.errors import FeatureNotSupported
+from foreshore.expr.functions.system import SET_CONFIG, SIGNALS
 from foreshore.expr.ir import (
     Call,
     Column,
@@ -34,12 +36,12 @@ from foreshore.sql.planning import Planning
 from foreshore.sql.rewrite import map_scalar
 from foreshore.types import INT8
 
+_ACTING = frozenset((*FUNCTIONS, *SIGNALS, SET_CONFIG))
+
 
 def acts(scalar: Scalar) -> bool:
-    """Whether `scalar` calls a function of sequences."""
-    return any(
-        isinstance(each, Call) and each.function in FUNCTIONS for each in walk_scalars(scalar)
-    )
+    """Whether `scalar` calls a function of sequences, or another that acts for each row."""
+    return any(isinstance(each, Call) and each.function in _ACTING for each in walk_scalars(scalar))
 
 
 def split_calls(relation: Relation) -> tuple[Relation, tuple[Scalar, ...]] | None:
@@ -90,10 +92,12 @@ def distinct_calls(planning: Planning, scalar: Scalar) -> Scalar:
 
 
 def refuse_order(keys: Sequence[Scalar], over: Sequence[Scalar]) -> None:
-    """Raise if rows are to be ordered by numbers that they get only when they are ordered."""
+    """Raise if rows are to be ordered by what is known only when they are ordered."""
     for key in keys:
         if any(isinstance(each, Column) and acts(over[each.index]) for each in walk_scalars(key)):
-            raise FeatureNotSupported("ORDER BY the numbers of a sequence is not supported")
+            raise FeatureNotSupported(
+                "ORDER BY what a function that acts gives for each row is not supported"
+            )
 
 
 def _flat(relation: Relation) -> tuple[Relation, tuple[Scalar, ...]] | None:

@@ -19,10 +19,13 @@ from foreshore.expr.functions.registry import (
     function_exists,
     resolve_aggregate,
     resolve_table,
+    scalar_function,
 )
+from foreshore.expr.functions.system import SIGNALS
 from foreshore.expr.functions.tables import is_table_function
 from foreshore.expr.ir import (
     Aggregate,
+    Call,
     Column,
     Environment,
     Literal,
@@ -147,7 +150,24 @@ def bind_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
         type = _type_called(name)
         if type is not None:
             return cast(binder.planning, args[0], type, expr.at)
-    return binder.call(name, args, expr.at, ats)
+    call = binder.call(name, args, expr.at, ats)
+    if isinstance(call, Call) and scalar_function(call.function).volatility == "volatile":
+        _refuse_where_kept(binder, name, call, expr.at)
+    return call
+
+
+def _refuse_where_kept(binder: ExpressionBinder, name: str, call: Call, at: int) -> None:
+    """Raise if what acts on sessions would do so by itself, or whenever somebody reads a view."""
+    if binder.planning.maintained:
+        where = "a view that is maintained"
+    elif binder.planning.in_view and call.function in SIGNALS:
+        where = "a view, an index or a constraint"
+    else:
+        return
+    raise FeatureNotSupported(
+        f"{name} cannot be used in {where}, because it acts on a session each time it is called",
+        position=at + 1,
+    )
 
 
 def _type_called(name: str) -> SqlType | None:

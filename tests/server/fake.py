@@ -199,6 +199,9 @@ class FakeSession:
     def when_noticed(self, tell: Callable[[], None]) -> None:
         self.tell = tell
 
+    def when_terminated(self, end: Callable[[], None]) -> None:
+        self.end = end
+
     def notices(self) -> list[Notice]:
         told, self.pending_notices = self.pending_notices, []
         return told

@@ -102,6 +102,7 @@ def _only_above(types: Signature, *args: pa.Array) -> Outcome:
     return pa.nulls(len(args[0]), pa.string()), pa.array([failed] * len(args[0]), pa.string())
 
 
+SET_CONFIG = "set_config(text,text,bool)"
 declare("set_config", "text text bool", "text", _only_above, fallible=True, volatility="volatile")
 for _args in ("text", "text bool"):
     declare("current_setting", _args, "text", _only_above, fallible=True, volatility="volatile")
@@ -122,6 +123,24 @@ for _key, _args in (
 ):
     hidden(_key, _args, "int8", _number_above, fallible=True, volatility="volatile")
 declare("pg_sleep", "float8", "void", _only_above, fallible=True, volatility="volatile")
+
+
+def _answer_above(types: Signature, *args: pa.Array) -> Outcome:
+    """Fail as `_only_above` does, of a function that says whether it did what it should."""
+    values, errors = _only_above(types, *args)
+    return values.cast(pa.bool_()), errors
+
+
+# Signals to sessions, one for each row.
+SIGNALS = (
+    "pg_cancel_backend(int4)",
+    "pg_terminate_backend(int4)",
+    "pg_terminate_backend(int4,int8)",
+)
+for _key in SIGNALS:
+    _name, _, _args = _key.removesuffix(")").partition("(")
+    _args = _args.replace(",", " ")
+    declare(_name, _args, "bool", _answer_above, fallible=True, volatility="volatile")
 
 
 # --- names and privileges, for the functions that ask the catalog ------------------------------

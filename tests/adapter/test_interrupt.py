@@ -1,0 +1,67 @@
+"""Interrupts: what a session hears, and when."""
+
+import asyncio
+
+import pytest
+
+from foreshore.adapter.interrupt import Interrupts
+from foreshore.errors import QueryCanceled
+
+
+def test_to_end_wins_over_to_be_cancelled() -> None:
+    """Both are asked for before the task can hear of either."""
+
+    async def main() -> None:
+        interrupts = Interrupts()
+        waiting = asyncio.Event()
+
+        async def statement() -> None:
+            interrupts.begin()
+            with interrupts.running():
+                waiting.set()
+                await asyncio.sleep(60)
+
+        for first in (True, False):
+            task = asyncio.create_task(statement())
+            await waiting.wait()
+            waiting.clear()
+            if first:
+                interrupts.request(QueryCanceled())
+                task.cancel()
+            else:
+                task.cancel()
+                interrupts.request(QueryCanceled())
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_statement_leaves_its_task_to_the_next() -> None:
+    async def main() -> None:
+        interrupts = Interrupts()
+        interrupts.begin()
+        asyncio.get_running_loop().call_soon(interrupts.request, QueryCanceled())
+        with pytest.raises(QueryCanceled), interrupts.running():
+            await asyncio.sleep(60)
+        task = asyncio.current_task()
+        assert task is not None
+        assert not task.cancelling()
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+
+
+def test_what_ends_a_session_lets_a_commit_through() -> None:
+    said: list[str] = []
+    interrupts = Interrupts()
+    interrupts.outside_of_shelter(lambda: said.append("at once"))
+    with interrupts.sheltered():
+        with interrupts.sheltered():
+            interrupts.outside_of_shelter(lambda: said.append("later"))
+        said.append("committed")
+    said.append("answered")
+    assert said == ["at once", "committed", "later", "answered"]
+    with interrupts.sheltered():
+        pass
+    assert len(said) == 4
