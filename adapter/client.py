@@ -211,6 +211,13 @@ class Session(Protocol):
         """Prepare a statement; `""` is the unnamed one, which is replaced. 0 is: infer the type."""
         ...
 
+    def told(self) -> None:
+        """Hear that the client is told the columns of what it has prepared; `sync` says so, too.
+
+        Until then they may turn out to be others when it is run: those of its `Rows`.
+        """
+        ...
+
     def statement(self, name: str) -> Statement:
         """Return the prepared statement; raises InvalidSqlStatementName."""
         ...

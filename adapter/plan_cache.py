@@ -50,6 +50,6 @@ class PlanCache:
         basis = prepared.basis
         if len(key.text) > LONGEST_TEXT or prepared.peek is None or basis is None or basis.inline:
             return
-        self._plans[key] = replace(prepared, name="", relied_on=False)
+        self._plans[key] = replace(prepared, name="", batch=None)
         if len(self._plans) > MOST_TEXTS:
             self._plans.popitem(last=False)

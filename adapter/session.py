@@ -89,6 +89,7 @@ class Session:
         self.failed = False
         self.is_one_of_several = False  # the statement at hand, in its Query message
         self.statements: dict[str, Prepared] = {}
+        self.batch = 0  # of messages, in the extended protocol: grows when the client is told more
         self.portals: dict[str, BoundPortal] = {}
         self.numbers: dict[GlobalId, int] = {}  # the last that each sequence gave: currval()
         self.last_sequence: GlobalId | None = None  # the one that gave the last: lastval()
@@ -348,7 +349,8 @@ class Session:
 
     async def commit_implicit(self) -> None:
         """Commit what the statement at hand has done, if its transaction is no block."""
-        if self._in_implicit() and self._effects():
+        transaction = self.transaction
+        if transaction is not None and not transaction.block and transaction.has_effects:
             await self.commit()
 
     async def attempted(
@@ -397,7 +399,7 @@ class Session:
             self.statements.pop("", None)
         known = None if self.failed else self.planner.known(sql, parameter_oids)
         if known is not None:
-            known.name, known.relied_on = name, True
+            known.name, known.batch = name, self.batch
             self.statements[name] = known
             return known
         syntaxes = await self._in_passing(sql, parse, sql)
@@ -407,14 +409,17 @@ class Session:
             prepared = Prepared(name, None)
         else:
             declared = tuple(type_of_oid(oid) if oid else None for oid in parameter_oids)
-            prepared = Prepared(name, syntaxes[0], declared)
+            prepared = Prepared(name, syntaxes[0], declared, batch=self.batch)
             if self.failed and not sequence.ends_transaction(syntaxes[0]):
                 raise InFailedSqlTransaction
             await self._in_passing(sql, self.planner.prepare, prepared)
             self.planner.remember(prepared, sql, parameter_oids)
-            prepared.relied_on = True
         self.statements[name] = prepared
         return prepared
+
+    def told(self) -> None:
+        """Hear that the client knows the columns of what it has prepared."""
+        self.batch += 1
 
     def statement(self, name: str) -> Prepared:
         """Return the prepared statement."""
@@ -437,6 +442,8 @@ class Session:
                 self._check_not_failed(prepared.plan)
             else:
                 self.planner.prepare(prepared)
+        if len(result_formats) > 1:  # one for each of the columns: they are known
+            self.told()
         old = self.portals.get(portal)
         if old is not None:
             if portal:
@@ -460,10 +467,7 @@ class Session:
         return portal
 
     async def execute(self, portal: str, max_rows: int, *, last: bool = False) -> Execution:
-        """Run the portal, or go on with it, for at most `max_rows` rows (0: all).
-
-        The `last` before a Sync is all of its transaction, if it is the first, too.
-        """
+        """Run the portal, or go on with it, for at most `max_rows` rows; `last` before a Sync."""
         bound = self.portal(portal)
         prepared = bound.statement
         if prepared.syntax is None:
@@ -509,6 +513,7 @@ class Session:
     async def sync(self) -> None:
         """End the implicit transaction, if there is one."""
         self._statement_over()
+        self.told()
         if self.transaction is not None and not self.transaction.block:
             await self.commit()
         elif self.transaction is None and self.portals:
@@ -572,9 +577,6 @@ class Session:
 
     def _in_implicit(self) -> bool:
         return self.transaction is not None and not self.transaction.block
-
-    def _effects(self) -> bool:
-        return self.transaction is not None and self.transaction.has_effects
 
     def expire(self, now: float) -> None:
         """Fail a block that has been idle for too long, and let go of all that it holds."""

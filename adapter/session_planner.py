@@ -115,7 +115,7 @@ class SessionPlanner:
             basis, tables_only=prepared.tables_only
         ):
             return
-        declared = prepared.parameters if prepared.relied_on else prepared.declared
+        declared = prepared.declared if prepared.basis is None else prepared.parameters
         types = ParameterTypes(declared)
         reader = self.reader(arranged=basis.arranged, inline_materialized=basis.inline)
         plan = plan_statement(prepared.syntax, reader, types, zone=self._session.time_zone)
@@ -128,7 +128,8 @@ class SessionPlanner:
             )
             peek = self._peek_of(plan)
         desc = self._desc_of(plan)
-        if prepared.relied_on and _shape(desc) != _shape(prepared.desc):
+        is_known = prepared.batch not in (None, self._session.batch)
+        if is_known and _shape(desc) != _shape(prepared.desc):
             raise FeatureNotSupported("cached plan must not change result type")
         prepared.plan, prepared.peek, prepared.desc, prepared.basis = plan, peek, desc, basis
         prepared.parameters = types.resolved()

@@ -89,7 +89,7 @@ class Prepared:
     peek: PeekPlan | None = None  # of a plan that reads, compiled
     template: Template | None = None  # of an INSERT of values, compiled
     rules: RowRules | None = None  # of the table that it is into, if it takes rows one by one
-    relied_on: bool = False  # a client knows its columns and parameters, and will use it again
+    batch: int | None = None  # of messages that it came in; from the next on its columns are known
     point: PointPlan | None = None  # of a statement about the row under one key, compiled
 
     @property

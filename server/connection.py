@@ -15,6 +15,7 @@ from foreshore.adapter.client import (
     CopyOut,
     EmptyQuery,
     Execution,
+    Portal,
     Rows,
     Session,
 )
@@ -44,6 +45,7 @@ class Conversation:
         self._session = session
         self._skipping = False  # after an error in the extended protocol, until Sync
         self._encoders: dict[tuple[int, tuple[int, ...]], tuple[RelationDesc, RowEncoder]] = {}
+        self._owed: Portal | None = None  # described with what it gives: its Execute comes next
         session.when_noticed(self._tell)
 
     async def run(self) -> None:
@@ -87,7 +89,7 @@ class Conversation:
                             await self._extended(received)
                         except Exception as error:
                             await self._failed(error)
-                            self._skipping = True
+                            self._skipping, self._owed = True, None
                             self._wire.flush()  # a Flush that follows will be skipped
 
     # --- simple query ---------------------------------------------------------------------
@@ -128,21 +130,31 @@ class Conversation:
                 wire.put(message.BIND_COMPLETE)
             case message.Execute(portal=portal, max_rows=max_rows):
                 bound = session.portal(portal)
-                # A statement that changes something is run when it is known whether more follows.
-                is_known = session.transaction_status != "I" or not bound.changes
-                last = not is_known and await wire.upcoming() == message.SYNC_TYPE
+                owed, self._owed = self._owed, None
+                if owed is not None and owed is not bound:
+                    session.told()
+                    self._describe(owed.desc, owed.formats)
+                # What changes something is run when it is known whether more follows.
+                last = self._may_be_alone(bound) and await wire.upcoming() == message.SYNC_TYPE
                 execution = await session.execute(portal, max_rows, last=last)
-                await self._give(execution, bound.formats)
+                if owed is bound and not isinstance(execution, Rows):
+                    wire.put(message.NO_DATA)
+                await self._give(execution, bound.formats, describe=owed is bound)
             case message.Parse(name=name, sql=sql, parameter_oids=oids):
                 await session.parse(name, sql, oids)
                 wire.put(message.PARSE_COMPLETE)
             case message.Describe(kind="S", name=name):
                 statement = session.statement(name)
+                session.told()
                 wire.put(message.parameter_description(list(map(oid_of, statement.parameters))))
                 self._describe(statement.desc, ())
             case message.Describe(name=name):
                 found = session.portal(name)
-                self._describe(found.desc, found.formats)
+                if self._may_be_alone(found) and await wire.upcoming() == message.EXECUTE_TYPE:
+                    self._owed = found  # a table may be another when it has been run
+                else:
+                    session.told()
+                    self._describe(found.desc, found.formats)
             case message.Close(kind="S", name=name):
                 await session.close_statement(name)
                 wire.put(message.CLOSE_COMPLETE)
@@ -153,6 +165,10 @@ class Conversation:
                 wire.flush()
             case _:
                 assert_never(received)
+
+    def _may_be_alone(self, portal: Portal) -> bool:
+        """Whether running the portal may be all of a transaction that changes something."""
+        return portal.changes and self._session.transaction_status == "I"
 
     async def _sync(self) -> None:
         try:
@@ -180,13 +196,18 @@ class Conversation:
         return found[1]
 
     async def _give(
-        self, execution: Execution, formats: Sequence[int] = (), *, simple: bool = False
+        self,
+        execution: Execution,
+        formats: Sequence[int] = (),
+        *,
+        describe: bool = True,
+        simple: bool = False,
     ) -> None:
-        """Send what a statement gives; in the simple protocol, with its columns."""
+        """Send what a statement gives: its columns, if it is to `describe` them, and its rows."""
         match execution:
             case Rows():
                 encoder = self._encoder(execution.desc, formats)
-                if simple:
+                if describe:
                     self._wire.put(encoder.description)
                 count = await self._rows(execution, encoder)
                 if execution.suspended():

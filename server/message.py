@@ -166,6 +166,7 @@ Message: TypeAlias = (
     | Unreadable
 )
 
+EXECUTE_TYPE = 0x45
 SYNC_TYPE = 0x53
 SYNC = Sync()
 FLUSH = Flush()
@@ -184,7 +185,7 @@ def parse_message(code: int, body: bytes) -> Message:
         match code:
             case 0x42:  # B
                 return _parse_bind(body)
-            case 0x45:  # E
+            case 0x45:  # E, EXECUTE_TYPE
                 portal, at = _text(body, 0)
                 _exactly(body, at + 4)
                 return Execute(portal, max(0, _INT32.unpack_from(body, at)[0]))

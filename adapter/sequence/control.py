@@ -237,7 +237,7 @@ def prepare(session: "Session", plan: Prepare) -> Completed:
         raise SyntaxError_("PREPARE takes one statement")
     prepared = Prepared(plan.name, syntaxes[0], plan.parameters)
     session.planner.prepare(prepared)
-    prepared.relied_on = True
+    prepared.batch = -1  # its columns are known from here on
     session.statements[plan.name] = prepared
     return Completed("PREPARE")
 

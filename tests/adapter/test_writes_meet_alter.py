@@ -40,9 +40,13 @@ def test_what_waits_is_planned_again_and_a_client_hears_what_postgresql_says(
         for name, sql in (
             ("named", "INSERT INTO t (id, a) VALUES ($1, $2)"),
             ("all", "INSERT INTO t (id, a) VALUES ($1, $2) RETURNING *"),
+            ("once", "INSERT INTO t (id, a) VALUES ($1, $2) RETURNING *"),
             ("gone", "INSERT INTO t (id, b) VALUES ($1, $2)"),
         ):
-            await (await house.session(name)).parse(name, sql, ())
+            session = await house.session(name)
+            await session.parse(name, sql, ())
+            if name != "once":
+                session.told()
         changed = "BEGIN; ALTER TABLE t DROP COLUMN b; ALTER TABLE t ADD COLUMN c int DEFAULT 9"
         await house.query("s", changed)
         writes = [
@@ -50,6 +54,7 @@ def test_what_waits_is_planned_again_and_a_client_hears_what_postgresql_says(
             for each in (
                 extended(house, "named", "named", 1, 10),
                 extended(house, "all", "all", 2, 10),
+                extended(house, "once", "once", 7, 10),
                 extended(house, "gone", "gone", 3, 10),
                 house.query("simple", "INSERT INTO t VALUES (4, 10) RETURNING *", alone=False),
                 house.query("short", "INSERT INTO t VALUES (5, 1, 2)", alone=False),
@@ -61,6 +66,7 @@ def test_what_waits_is_planned_again_and_a_client_hears_what_postgresql_says(
         assert await asyncio.gather(*writes) == [
             "INSERT 0 1",
             "ERROR 0A000: cached plan must not change result type",
+            "7|10|9\nINSERT 0 1",
             'ERROR 42703: column "b" of relation "t" does not exist',
             "4|10|9\nINSERT 0 1",
             "INSERT 0 1",
@@ -68,7 +74,7 @@ def test_what_waits_is_planned_again_and_a_client_hears_what_postgresql_says(
         ]
         assert await house.query("block", "COMMIT") == "COMMIT"
         rows = await house.query("s", "SELECT * FROM t ORDER BY id")
-        assert rows == "1|10|9\n4|10|9\n5|1|2\n6|10|9\nSELECT 4"
+        assert rows == "1|10|9\n4|10|9\n5|1|2\n6|10|9\n7|10|9\nSELECT 5"
         await house.close()
 
     asyncio.run(scenario())

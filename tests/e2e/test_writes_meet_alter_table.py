@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import asyncpg
 import psycopg
+import pytest
 
 from tests.harness import Server
 
@@ -70,6 +71,19 @@ async def piped(url: str, w: int) -> AsyncIterator[Write]:
     await connection.close()
 
 
+async def returning_all(url: str, w: int) -> AsyncIterator[Write]:
+    """Write by Parse, Bind, Describe, Execute, each time anew: the columns are those of then."""
+    connection = await psycopg.AsyncConnection.connect(url, autocommit=True, prepare_threshold=None)
+
+    async def write(n: int) -> None:
+        sql = "INSERT INTO t (w, n) VALUES (%s, %s) RETURNING *"
+        row = await (await connection.execute(sql, (w, n))).fetchone()
+        assert row in ((w, n), (w, n, 7))
+
+    yield write
+    await connection.close()
+
+
 async def copied_by_query(url: str, w: int) -> AsyncIterator[Write]:
     connection = await asyncpg.connect(url)
 
@@ -111,8 +125,8 @@ async def in_blocks(url: str, w: int) -> AsyncIterator[Write]:
 
 
 WRITERS: list[Writer] = [
-    prepared, prepared, prepared_and_returning, simple, simple, piped, copied_by_query,
-    copied_by_execute, in_blocks,
+    prepared, prepared, prepared_and_returning, returning_all, simple, simple, piped,
+    copied_by_query, copied_by_execute, in_blocks,
 ]  # fmt: skip
 
 CHANGES = [
@@ -178,3 +192,25 @@ def test_no_write_by_itself_is_lost_or_refused(server: Server) -> None:
         await setup.close()
 
     asyncio.run(scenario())
+
+
+def test_a_copy_goes_on_into_the_table_as_it_was_altered(server: Server) -> None:
+    with server.connect() as copying, server.connect() as altering:
+        altering.execute("CREATE TABLE copied (a int, b int)")
+
+        def copy_while(change: str, *row: int) -> None:
+            with copying.cursor() as cursor, cursor.copy("COPY copied FROM STDIN") as copy:
+                copy.write_row(row)
+                altering.execute(change.encode())
+
+        copy_while("ALTER TABLE copied ADD COLUMN c int DEFAULT 9", 1, 2)
+        copy_while(
+            "ALTER TABLE copied DROP COLUMN c, ADD COLUMN c int, ADD COLUMN d serial", 3, 4, 5
+        )
+        gone = 'column "b" of relation "copied" does not exist'
+        with pytest.raises(psycopg.errors.UndefinedColumn, match=gone):
+            copy_while("ALTER TABLE copied DROP COLUMN b", 6, 7, 8, 9)
+        with pytest.raises(psycopg.errors.CheckViolation):
+            copy_while("ALTER TABLE copied ADD CHECK (a < 10)", 10, 11, 12)
+        rows = altering.execute("SELECT a, c, d FROM copied ORDER BY a").fetchall()
+        assert rows == [(1, None, 1), (3, 5, 2)]

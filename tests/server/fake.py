@@ -268,6 +268,9 @@ class FakeSession:
             self._portals[portal] = FakePortal(found, args, result_formats)
             return self._portals[portal]
 
+    def told(self) -> None:
+        pass
+
     def portal(self, name: str) -> FakePortal:
         with self._call():
             if name not in self._portals:
