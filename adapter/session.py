@@ -10,11 +10,12 @@ ALTER TABLE.
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from foreshore import blocking
 from foreshore.adapter import temporary
+from foreshore.adapter.attempts import attempted
 from foreshore.adapter.client import Completed, CopyIn, CopyOut, EmptyQuery, Execution, Notice
 from foreshore.adapter.coordinator import CatalogChange, Coordinator
 from foreshore.adapter.environment_values import EnvironmentValues
@@ -32,7 +33,6 @@ from foreshore.adapter.variables import Variables, milliseconds
 from foreshore.catalog.item import Role
 from foreshore.catalog.transaction import Transaction as CatalogTransaction
 from foreshore.errors import (
-    Conflict,
     DatabaseError,
     DuplicatePreparedStatement,
     InFailedSqlTransaction,
@@ -41,7 +41,6 @@ from foreshore.errors import (
     ObjectNotInPrerequisiteState,
     QueryCanceled,
     SyntaxError_,
-    TableAltered,
 )
 from foreshore.ids import GlobalId, temporary_schema
 from foreshore.sql.parse import parse
@@ -53,7 +52,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-ATTEMPTS = 10
 LONG_TEXT = 16_384  # characters: some ten milliseconds of parsing
 
 P = ParamSpec("P")
@@ -265,6 +263,13 @@ class Session:
         if transaction.locked:
             self.coordinator.locks.release(transaction)
 
+    def begin_again(self, transaction: Transaction) -> None:
+        """Undo the first statement of a transaction, or find it undone, to try it again."""
+        if self.transaction is transaction:
+            self._let_go(transaction)
+        self.transaction = transaction.anew()
+        self._notices.clear()
+
     async def rollback(self) -> None:
         """Forget what the transaction did."""
         transaction, self.transaction = self.transaction, None
@@ -345,45 +350,13 @@ class Session:
                 await self.commit_implicit()
             return outcome
 
-        return await self.attempted(attempt, prepared, alone=alone)
+        return await attempted(self, attempt, prepared, alone=alone)
 
     async def commit_implicit(self) -> None:
         """Commit what the statement at hand has done, if its transaction is no block."""
         transaction = self.transaction
         if transaction is not None and not transaction.block and transaction.has_effects:
             await self.commit()
-
-    async def attempted(
-        self, attempt: Callable[[], Awaitable[R]], prepared: Prepared, *, alone: bool
-    ) -> R:
-        """Return what `attempt` gives, which runs `prepared` and tells nobody of it before.
-
-        When it is `alone` in its transaction and loses a race, it is planned and tried again, and
-        also when it is the first of a transaction and met ALTER TABLE. From then on no other can
-        come in between, so that there is an end to it.
-        """
-        is_first = self.begin().is_untouched
-        alone = alone and not self.begin().block
-        conflicts = 0
-        while True:
-            transaction = self.begin()
-            told = len(self._notices)
-            try:
-                with self.interrupts.running():
-                    return await attempt()
-            except TableAltered:
-                if not is_first:
-                    raise
-                transaction.met_alter = True
-            except Conflict:
-                conflicts += 1
-                if not alone or conflicts >= ATTEMPTS:
-                    raise
-            if self.transaction is transaction:
-                self._let_go(transaction)
-            self.transaction = transaction.anew()
-            del self._notices[told:]
-            self.planner.prepare(prepared)
 
     def _check_not_failed(self, plan: Plan | None) -> None:
         if self.failed and not isinstance(plan, Commit | Rollback | Savepoint):

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from foreshore.adapter.attempts import attempted
 from foreshore.adapter.client import CopyIn, CopyOut
 from foreshore.adapter.effects import carried_out_by_row
 from foreshore.adapter.result import Selected, Taking
@@ -69,7 +70,7 @@ class _Target:
     async def finish(self, *, last: bool) -> str:
         """Complete the statement; `last` says that nothing follows in its implicit transaction."""
         alone = self._alone and last
-        await self._session.attempted(lambda: self._write(alone), self._prepared, alone=alone)
+        await attempted(self._session, lambda: self._write(alone), self._prepared, alone=alone)
         return f"COPY {sum(part.num_rows for part in self._came)}"
 
     async def _write(self, alone: bool) -> None:
