@@ -150,21 +150,33 @@ def encode_updates(updates: pa.Table) -> list[pa.Buffer]:
     batches = updates.to_batches()
     if len(batches) > 1 and updates.num_rows < ROWS_IN_PLACE * len(batches):
         batches = updates.combine_chunks().to_batches()
+    compressor = _Compressor()
     return [
-        _compressed(batch) if batch.num_rows >= ROWS_COMPRESSED else batch.serialize()
+        compressor.message(batch) if batch.num_rows >= ROWS_COMPRESSED else batch.serialize()
         for batch in batches
         if batch.num_rows
     ]
 
 
-def _compressed(batch: pa.RecordBatch) -> pa.Buffer:
-    """Return the batch as a message whose buffers are compressed, where that makes them smaller."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema, options=_LZ4) as stream:
-        stream.write_batch(batch)  # behind the schema, which goes out first
-        end = sink.tell()
-    start = len(encode_schema(batch.schema))
-    return sink.getvalue().slice(start, end - start)
+class _Compressor:
+    """Makes messages of compressed buffers, in one place in memory: new memory costs as much."""
+
+    def __init__(self) -> None:
+        self._place = pa.py_buffer(b"")
+
+    def message(self, batch: pa.RecordBatch) -> pa.Buffer:
+        """Return the batch as a message."""
+        start = len(encode_schema(batch.schema))  # which goes out first
+        plain = pa.ipc.get_record_batch_size(batch)
+        buffers = sum(len(column.buffers()) for column in batch.columns)
+        bound = start + plain + plain // 64 + 256 * (buffers + 1)  # what LZ4 may add is less
+        if self._place.size < bound:
+            self._place = pa.allocate_buffer(bound)
+        sink = pa.FixedSizeBufferWriter(self._place)
+        with pa.ipc.new_stream(sink, batch.schema, options=_LZ4) as stream:
+            stream.write_batch(batch)
+            end = sink.tell()
+        return pa.py_buffer(self._place.slice(start, end - start).to_pybytes())
 
 
 def encode_group(group: Iterable[Event | Sequence[ShardWrite]]) -> list[Any]:
