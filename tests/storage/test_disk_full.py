@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import threading
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterator, Sized
 from pathlib import Path
@@ -61,10 +62,11 @@ def refuse(connection: psycopg.Connection[Any], statement: str) -> None:
 
 
 def copy(connection: psycopg.Connection[Any], rows: int) -> None:
-    """Copy rows of a thousand bytes into the table."""
+    """Copy rows of a thousand bytes, which nothing makes smaller, into the table."""
+    texts = [b64encode(random.randbytes(750)).decode() for _ in range(1000)]
     with connection.cursor() as cursor, cursor.copy("COPY kept FROM STDIN") as into:
         for start in range(0, rows, 1000):
-            into.write("".join(f"{-i}\t{'z' * 1000}\n" for i in range(start, start + 1000)))
+            into.write("".join(f"{-i}\t{text}\n" for i, text in enumerate(texts, start)))
 
 
 def more_than(found: Sized, number: int) -> Callable[[], bool]:
