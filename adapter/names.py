@@ -6,9 +6,13 @@ database, along one search path. What is in the system's schemas is found withou
 Binding puts a view's definition in where the view is named. A reader that is told of `arranged`
 relations gives those without: a query of nothing but such a view can be answered from its index.
 Whether that was done shows in `left_out`, so that whoever cannot use it plans again without.
+
+Nothing that is maintained knows what a transaction has written. A reader that is told which
+relations it sees otherwise than others (`own`) gives the definitions of what comes from them, down
+to tables.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from foreshore.adapter.variables import split_list
@@ -25,7 +29,8 @@ from foreshore.errors import (
     InvalidTableDefinition,
     UndefinedTable,
 )
-from foreshore.expr.ir import Get, Literal, Map, Project, Relation
+from foreshore.expr.ir import Get, Literal, Map, Project, Relation, sources_of
+from foreshore.expr.share import put_in, share
 from foreshore.ids import GlobalId, is_temporary
 from foreshore.sql.catalog_reader import ItemView
 from foreshore.sql.full_names import renamed
@@ -50,9 +55,10 @@ class SessionCatalog:
     database: str
     search_path: tuple[str, ...]
     arranged: frozenset[GlobalId] = frozenset()
-    inline_materialized: bool = False
+    own: Callable[[GlobalId], bool] | None = None
     left_out: set[GlobalId] = field(default_factory=set)
     temporary: str = ""  # the session's own temporary schema, which need not be there yet
+    _own_definitions: dict[GlobalId, Relation | None] = field(default_factory=dict)
 
     def resolve_item(self, parts: tuple[str, ...]) -> ItemView:
         """Return what `[[database.]schema.]item` names."""
@@ -163,14 +169,35 @@ class SessionCatalog:
                 if found.id in self.arranged:
                     self.left_out.add(found.id)
                     return ItemView(found.id, "view", name, planned.desc, oid=found.oid)
-                return ItemView(
-                    found.id, "view", name, planned.desc, planned.definition, oid=found.oid
-                )
+                definition = self._own_definition(found.id) or planned.definition
+                return ItemView(found.id, "view", name, planned.desc, definition, oid=found.oid)
             case "materialized view":
-                definition = planned.definition if self.inline_materialized else None
+                definition = self._own_definition(found.id)
                 return ItemView(
                     found.id, "materialized view", name, planned.desc, definition, oid=found.oid
                 )
+
+    def _own_definition(self, id: GlobalId) -> Relation | None:
+        """Return what `id` is made of, if the transaction sees it otherwise than others do.
+
+        What is below and seen otherwise is put in, so the plan grows with the number of relations
+        below, however often each is used.
+        """
+        planned = self.planned.get(id)
+        if self.own is None or planned is None or planned.definition is None:
+            return None
+        if id not in self._own_definitions:
+            definition = planned.definition
+            sources = sources_of(definition)
+            below = {
+                each: found for each in sources if (found := self._own_definition(each)) is not None
+            }
+            if below:
+                self._own_definitions[id] = share(put_in(definition, below))
+            else:
+                is_own = self.own(id) or any(map(self.own, sources))
+                self._own_definitions[id] = definition if is_own else None
+        return self._own_definitions[id]
 
     def resolve_new(self, parts: tuple[str, ...], *, temporary: bool = False) -> Name:
         """Return the full name under which a new item would be created, `temporary` or not.

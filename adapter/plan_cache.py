@@ -48,7 +48,12 @@ class PlanCache:
     def put(self, key: PlanKey, prepared: Prepared) -> None:
         """Keep what has just been planned, if it may be planned the same for another session."""
         basis = prepared.basis
-        if len(key.text) > LONGEST_TEXT or prepared.peek is None or basis is None or basis.inline:
+        if (
+            len(key.text) > LONGEST_TEXT
+            or prepared.peek is None
+            or basis is None
+            or basis.own is not None
+        ):
             return
         self._plans[key] = replace(prepared, name="", batch=None)
         if len(self._plans) > MOST_TEXTS:

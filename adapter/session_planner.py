@@ -5,6 +5,7 @@ plan makes use of the indexes there are; it is made anew when what it rests on i
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from foreshore.adapter.coordinator import Coordinator
@@ -65,10 +66,11 @@ class SessionPlanner:
             return transaction.catalog.state
         return self._coordinator.state
 
-    def reader(
-        self, *, arranged: frozenset[GlobalId] = frozenset(), inline_materialized: bool = False
-    ) -> SessionCatalog:
-        """Return the catalog as the running transaction sees it."""
+    def reader(self, basis: Basis | None = None) -> SessionCatalog:
+        """Return the catalog as the running transaction sees it.
+
+        Its views are for a plan that rests on `basis`; without one they are as defined.
+        """
         transaction = self._session.transaction
         planned = self._coordinator.catalog.planned
         if transaction is not None and transaction.catalog is not None:
@@ -78,8 +80,8 @@ class SessionPlanner:
             planned,
             self._session.database,
             self.search_path(),
-            arranged,
-            inline_materialized,
+            basis.arranged if basis is not None else _NOTHING,
+            self._is_own if basis is not None and basis.own is not None else None,
             temporary=self._session.temporary_schema,
         )
 
@@ -103,8 +105,13 @@ class SessionPlanner:
         transaction, version = self._session.transaction, self._session.variables.version
         seen = self.state.seen_with(self._session.temporary_schema)
         if transaction is not None and transaction.has_effects:
-            return Basis(seen, version, _NOTHING, True)
+            return Basis(seen, version, _NOTHING, frozenset(transaction.writes))
         return Basis(seen, version, self._coordinator.arranged(self._session.cluster))
+
+    def _is_own(self, id: GlobalId) -> bool:
+        """Whether the running transaction has written to `id`, or made it."""
+        transaction = self._session.transaction
+        return transaction is not None and transaction.reads_own_writes((id,))
 
     def prepare(self, prepared: Prepared) -> None:
         """Make the plan of a statement, or keep the one it has if that is still good."""
@@ -117,7 +124,7 @@ class SessionPlanner:
             return
         declared = prepared.declared if prepared.basis is None else prepared.parameters
         types = ParameterTypes(declared)
-        reader = self.reader(arranged=basis.arranged, inline_materialized=basis.inline)
+        reader = self.reader(basis)
         plan = plan_statement(prepared.syntax, reader, types, zone=self._session.time_zone)
         peek = self._peek_of(plan)
         ways = ("index",) if followed_by(plan) is not None else ("index", "bulk")
@@ -165,6 +172,8 @@ class SessionPlanner:
         return () if id in self._coordinator.capabilities else self._indexes(id)
 
     def _indexes(self, id: GlobalId) -> Sequence[IndexOn]:
+        if self._is_own(id):  # no index knows
+            return ()
         planned = self._coordinator.catalog.planned
         return [
             IndexOn(item.id, planned[item.id].key)
@@ -175,7 +184,8 @@ class SessionPlanner:
         """Return how a statement is answered from shards alone, at times that no index knows."""
         assert prepared.syntax is not None
         types = ParameterTypes(prepared.parameters)
-        plan = plan_statement(prepared.syntax, self.reader(), types, zone=self._session.time_zone)
+        reader = self.reader(replace(self.basis(), arranged=_NOTHING))
+        plan = plan_statement(prepared.syntax, reader, types, zone=self._session.time_zone)
         query = followed_by(plan) or read_by(plan)
         assert query is not None, plan
         return plan_peek(query, lambda id: [], self._keys_of)

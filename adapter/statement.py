@@ -59,9 +59,8 @@ class Basis:
     seen: tuple[Part, Part | None]  # of the catalog: other sessions' temporary objects are not
     variables: int  # the session's version of them
     arranged: frozenset[GlobalId]
-    inline: bool = (
-        False  # whether the transaction sees its own changes: maintained views are put in
-    )
+    # What the transaction has written to, if it has changed anything: it sees that otherwise.
+    own: frozenset[GlobalId] | None = None
 
     def is_still(self, other: "Basis", *, tables_only: bool = False) -> bool:
         """Whether a plan from this basis is good on `other`.
@@ -71,7 +70,7 @@ class Basis:
         return (
             self.seen == other.seen
             and self.variables == other.variables
-            and (tables_only or (self.arranged is other.arranged and self.inline == other.inline))
+            and (tables_only or (self.arranged is other.arranged and self.own == other.own))
         )
 
 

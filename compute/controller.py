@@ -556,16 +556,23 @@ class ComputeController:
                 await asyncio.shield(dataflow.created)
         for id in request.imports:
             await self.wait_upper(id, request.as_of)
-        # only now, as one that has just been created is not maintained before it is waited for
-        for writer in self._sinks_below([*request.imports, *indexes]):
-            if writer.errors.upper is None and self._exporters[writer.id].cluster.replicas:
-                await writer.errors.known()
-            error = writer.errors.at(request.as_of)
-            if error is not None:
-                raise DataError.parse(error)
+        await self.check_errors([*request.imports, *indexes], request.as_of)
         self._check_alive(owner)
         reads = [(self._capabilities(id), request.as_of) for id in request.imports]
         return await self._peeks.ask(owner, request, self._all_snapshots(reads))
+
+    async def check_errors(self, ids: Iterable[GlobalId], time: Timestamp) -> None:
+        """Raise DataError if a materialized view has an error at `time`, of which `ids` are made.
+
+        They have to be known at that time: a view that has just been created is not maintained
+        before it is waited for.
+        """
+        for writer in self._sinks_below(ids):
+            if writer.errors.upper is None and self._exporters[writer.id].cluster.replicas:
+                await writer.errors.known()
+            error = writer.errors.at(time)
+            if error is not None:
+                raise DataError.parse(error)
 
     def _all_snapshots(self, reads: Iterable[tuple[ReadCapability, Timestamp]]) -> list[Snapshot]:
         """Return snapshots as of times; if one cannot be had, those before it are released."""

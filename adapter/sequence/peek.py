@@ -259,7 +259,7 @@ async def own_rows(
 ) -> tuple[pa.Table, Finishing]:
     """Return the rows of a query that sees what its transaction has written; and its finishing.
 
-    Nothing that is maintained knows of it; the plan is over tables only (`Basis.inline`).
+    Nothing that is maintained knows of it; the plan has its definitions (`Basis.own`).
     """
     time = read_time(session, peek.shards, None, args)
     relation, finishing, replace = filled(session, peek, args, time)
@@ -282,8 +282,13 @@ async def evaluate_here(
         id: Input(rows.schema, (), (as_updates(rows, 0),)) for id, rows in (given or {}).items()
     }
     snapshots = []
+    read = collections_of(block) - inputs.keys()
+    stored = read & coordinator.capabilities.keys()
+    for id in stored:
+        await coordinator.wait_readable(id, time)
+    await coordinator.compute.check_errors(stored, time)
     try:
-        for id in collections_of(block) - inputs.keys():
+        for id in read:
             if id in BUILTINS:
                 rows = builtin_rows(session, BUILTINS[id])
                 inputs[id] = Input(rows.schema, (), (as_updates(rows, 0),))
@@ -298,7 +303,6 @@ async def evaluate_here(
                 desc = session.planner.reader().planned[id].desc
                 inputs[id] = Input(desc.stored_schema(), (), own)
                 continue
-            await coordinator.wait_readable(id, time)
             snapshot = coordinator.storage.snapshot(coordinator.capabilities[id][0], time)
             snapshots.append(snapshot)
             inputs[id] = Input(snapshot.schema, (), (*snapshot.tail, *own))
@@ -306,14 +310,14 @@ async def evaluate_here(
 
         def evaluate_on_thread(relation: Relation, inputs: Inputs) -> pa.Table:
             with ExitStack() as reading:
-                stored = {
+                files = {
                     snapshot.id: replace(
                         inputs[snapshot.id], files=reading.enter_context(snapshot.paths())
                     )
                     for snapshot in snapshots
                 }
                 return coordinator.engine.evaluate(
-                    relation, {**inputs, **stored}, time, cancellation, MAX_RESULT_BYTES
+                    relation, {**inputs, **files}, time, cancellation, MAX_RESULT_BYTES
                 )
 
         try:

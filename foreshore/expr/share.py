@@ -8,7 +8,7 @@ row, is not worth the name and stays where it is; so does a product without a co
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 
 from foreshore.expr.ir import (
@@ -25,6 +25,7 @@ from foreshore.expr.ir import (
     inputs_of,
     with_inputs,
 )
+from foreshore.ids import GlobalId
 
 DEEP = 20_000  # frames; plans are as deep as their text is long, and Python allows 1000
 
@@ -67,6 +68,16 @@ def share_all(
             built = LocalGet(number, columns_of(built))
         done[id(node)] = built
     return bindings, [done[id(root)] for root in roots]
+
+
+def put_in(relation: Relation, definitions: Mapping[GlobalId, Relation]) -> Relation:
+    """Return `relation` with definitions in place of the collections that it reads.
+
+    Each is one object wherever it stands; `share` makes it one Let.
+    """
+    if isinstance(relation, Get):
+        return definitions.get(relation.id, relation)
+    return with_inputs(relation, tuple(put_in(each, definitions) for each in inputs_of(relation)))
 
 
 class _Interner:

@@ -1,0 +1,133 @@
+"""A transaction sees what it has written through whatever stands on it, indexes included."""
+
+import asyncio
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+
+from foreshore.expr.ir import Filter, Get, Relation, Union, columns_of, walk_relations
+from foreshore.expr.share import put_in, share
+from foreshore.ids import GlobalId
+from foreshore.types import INT4, ColumnType
+from tests.adapter.harness import House, until
+
+BASE = """
+CREATE TABLE base (a int PRIMARY KEY, v int);
+CREATE TABLE other (a int, v int);
+INSERT INTO base VALUES (1, 1), (2, 2);
+INSERT INTO other VALUES (1, 5), (2, 5);
+CREATE INDEX base_v ON base (v);
+CREATE MATERIALIZED VIEW one AS SELECT sum(v) s FROM base;
+CREATE MATERIALIZED VIEW two AS SELECT s * 10 t FROM one;
+CREATE MATERIALIZED VIEW diamond AS SELECT l.t + r.t u, one.s FROM two l, two r, one;
+CREATE VIEW plain AS SELECT * FROM diamond;
+CREATE INDEX plain_u ON plain (u);
+CREATE MATERIALIZED VIEW aside AS SELECT sum(v) x FROM other;
+CREATE MATERIALIZED VIEW wrong AS SELECT 1 / (v - 5) q FROM other
+"""
+
+
+@pytest.fixture(scope="module")
+def filled(runner: asyncio.Runner, house: House) -> House:
+    async def fill() -> None:
+        for statement in BASE.split(";"):
+            assert "ERROR" not in await house.query("own", statement)
+        coordinator = house.environment.coordinator
+        indexes = [item.id for item in coordinator.state.items() if item.on is not None]
+        assert len(indexes) == 2
+        await until(lambda: all(map(coordinator.is_hydrated, indexes)))
+
+    runner.run(fill())
+    return house
+
+
+def said(runner: asyncio.Runner, house: House, statements: Sequence[str]) -> list[str]:
+    """Return what each statement gives, of rows what comes before the tag; then roll back."""
+
+    async def say() -> list[str]:
+        answers = [await house.query("own", each) for each in statements]
+        await house.query("own", "ROLLBACK")
+        return [each.split("\nSELECT")[0] for each in answers]
+
+    return runner.run(say())
+
+
+READS = (
+    "SELECT s FROM one",
+    "SELECT t FROM two",
+    "SELECT u, s FROM diamond",
+    "SELECT * FROM plain",
+)
+
+
+def test_through_chains_and_diamonds(runner: asyncio.Runner, filled: House) -> None:
+    assert said(runner, filled, READS) == ["3", "30", "60|3", "60|3"]
+    written = ["BEGIN", "INSERT INTO base VALUES (3, 100)", *READS]
+    assert said(runner, filled, written)[2:] == ["103", "1030", "2060|103", "2060|103"]
+
+
+def test_truncate_and_back_to_a_savepoint(runner: asyncio.Runner, filled: House) -> None:
+    first = ["BEGIN", "INSERT INTO base VALUES (3, 100)", "SAVEPOINT x", "TRUNCATE base"]
+    answers = said(runner, filled, [*first, *READS, "ROLLBACK TO x", *READS])
+    assert answers[4:8] == ["NULL", "NULL", "NULL|NULL", "NULL|NULL"]
+    assert answers[9:] == ["103", "1030", "2060|103", "2060|103"]
+
+
+def test_through_an_indexed_view(runner: asyncio.Runner, filled: House) -> None:
+    by_key = ["SELECT * FROM plain WHERE u = 60", "SELECT * FROM plain WHERE u = 2060"]
+    answers = said(runner, filled, ["BEGIN", "INSERT INTO base VALUES (3, 100)", *by_key])
+    assert answers[2:] == ["SELECT 0\nT", "2060|103"]
+
+
+def test_by_the_key_of_an_index_on_the_table(runner: asyncio.Runner, filled: House) -> None:
+    answers = said(
+        runner,
+        filled,
+        [
+            "BEGIN",
+            "INSERT INTO base VALUES (3, 100)",
+            "SELECT a FROM base WHERE v = 2",
+            "UPDATE base SET v = 7 WHERE v = 2",
+            "SELECT * FROM base ORDER BY a",
+            "DELETE FROM base WHERE v = 7",
+            "SELECT * FROM base ORDER BY a",
+        ],
+    )
+    assert answers[2:] == ["2", "UPDATE 1\nT", "1|1\n2|7\n3|100", "DELETE 1\nT", "1|1\n3|100"]
+
+
+def test_beside_what_it_has_not_written(runner: asyncio.Runner, filled: House) -> None:
+    read = "SELECT two.t, aside.x FROM two, aside"
+    first = ["BEGIN", "INSERT INTO base VALUES (3, 100)", read]
+    more = ["INSERT INTO other SELECT 3, t FROM two", read]
+    answers = said(runner, filled, [*first, *more])
+    assert [answers[2], answers[4]] == ["1030|10", "1030|1040"]
+
+
+def test_views_that_it_makes_itself(runner: asyncio.Runner, filled: House) -> None:
+    mine = "CREATE MATERIALIZED VIEW mine AS SELECT t + 1 w FROM two"
+    answers = said(runner, filled, ["BEGIN", mine, "SELECT w FROM mine"])
+    assert answers[2] == "31"
+
+
+def test_errors_of_a_view_that_is_read_here(runner: asyncio.Runner, filled: House) -> None:
+    """Such a view's shard has only the rows that could be computed."""
+    error = "ERROR 22012: division by zero"
+    beside_own = ["BEGIN", "INSERT INTO base VALUES (3, 100)", "SELECT q, s FROM wrong, one"]
+    assert said(runner, filled, beside_own)[2] == f"{error}\nE"
+    beside_system = "SELECT q FROM wrong WHERE EXISTS (SELECT 1 FROM mz_catalog.mz_tables)"
+    assert said(runner, filled, [beside_system]) == [error]
+
+
+def test_a_tower_of_diamonds_grows_by_floors() -> None:
+    column = ColumnType(INT4)
+    floors = [GlobalId(f"f{floor}") for floor in range(40)]
+    definitions: dict[GlobalId, Relation] = {floors[0]: Get(GlobalId("u1"), (column,))}
+    for lower, floor in pairwise(floors):
+        below = Get(lower, (column,))
+        both = share(Union((Filter(below, ()), below)))
+        definitions[floor] = share(put_in(both, definitions))
+    top = definitions[floors[-1]]
+    assert columns_of(top) == (column,)
+    assert sum(1 for _ in walk_relations(top)) < 400
