@@ -17,7 +17,6 @@ that a small one does not fail for a large one, and those for which there is non
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -232,13 +231,15 @@ class GroupCommit:
 
         An append that failed is the end, unless it is known to be for want of room.
         """
+        loop = asyncio.get_running_loop()
         try:
             while not self._closing:
                 if not self._wake.is_set():
-                    with suppress(TimeoutError):  # nothing is written: advance
-                        # (asyncio.wait_for may swallow a cancellation that meets the event)
-                        async with asyncio.timeout(IDLE_ADVANCE_MS / 1000):
-                            await self._wake.wait()
+                    idle = loop.call_later(IDLE_ADVANCE_MS / 1000, self._wake.set)
+                    try:
+                        await self._wake.wait()
+                    finally:
+                        idle.cancel()
                 self._wake.clear()
                 self._settled.clear()
                 try:
