@@ -29,8 +29,8 @@ from foreshore.expr.ir import (
     inputs_of,
 )
 from foreshore.expr.pointwise import Cell, compiled
-from foreshore.types import ColumnType, Datum, RelationDesc, arrow_type
-from foreshore.update import DIFF_FIELD, TIME_FIELD, Timestamp
+from foreshore.types import INT8, ColumnType, Datum, RelationDesc, arrow_type
+from foreshore.update import DIFF_FIELD, Timestamp, update_schema
 
 MOST_ROWS = 256
 
@@ -60,7 +60,7 @@ class Values:
         """Return the rows with `__diff`, in the columns of a table's shard."""
         if self._table is None:
             columns = columns_of_rows(self.rows, self.desc.columns)
-            diffs = pa.array(self.diffs, pa.int64())
+            diffs = to_array(self.diffs, INT8)
             schema = _stored_schema(self.desc).append(DIFF_FIELD)
             self._table = pa.Table.from_arrays([*columns, diffs], schema=schema)
         return self._table
@@ -69,17 +69,24 @@ class Values:
 def updates_at(parts: Sequence[Values], time: Timestamp) -> pa.Table:
     """Return all rows of `parts`, which are of one table, as updates at `time`."""
     desc = parts[0].desc
-    rows = list(chain.from_iterable(part.rows for part in parts))
-    diffs = pa.array(list(chain.from_iterable(part.diffs for part in parts)), pa.int64())
-    times = pa.array([time] * len(rows), pa.int64())
-    schema = _stored_schema(desc).append(TIME_FIELD).append(DIFF_FIELD)
+    if len(parts) == 1:
+        rows, diffs = parts[0].rows, parts[0].diffs
+    else:
+        rows = list(chain.from_iterable([part.rows for part in parts]))
+        diffs = list(chain.from_iterable([part.diffs for part in parts]))
     columns = columns_of_rows(rows, desc.columns)
-    return pa.Table.from_arrays([*columns, times, diffs], schema=schema)
+    columns += [to_array([time] * len(rows), INT8), to_array(diffs, INT8)]
+    return pa.Table.from_arrays(columns, schema=_updates_schema(desc))
 
 
 @lru_cache(1024)
 def _stored_schema(desc: RelationDesc) -> pa.Schema:
     return desc.stored_schema()
+
+
+@lru_cache(1024)
+def _updates_schema(desc: RelationDesc) -> pa.Schema:
+    return update_schema(desc.stored_schema())
 
 
 def columns_of_rows(rows: Sequence[Row], types: Sequence[ColumnType]) -> list[pa.Array]:

@@ -1,9 +1,21 @@
 """Data to columns."""
 
+import pyarrow as pa
 import pytest
 
-from foreshore.expr.datum import from_array, repeat
-from foreshore.types import BOOL, FLOAT8, INT4, INTERVAL, NUMERIC, TEXT, Datum, SqlType, array_of
+from foreshore.expr.datum import from_array, repeat, to_array
+from foreshore.types import (
+    BOOL,
+    FLOAT8,
+    INT4,
+    INTERVAL,
+    NUMERIC,
+    TEXT,
+    Datum,
+    SqlType,
+    array_of,
+    arrow_type,
+)
 
 
 @pytest.mark.parametrize(
@@ -24,3 +36,20 @@ from foreshore.types import BOOL, FLOAT8, INT4, INTERVAL, NUMERIC, TEXT, Datum, 
 def test_any_value_is_repeated_any_number_of_times(datum: Datum, type: SqlType, rows: int) -> None:
     assert from_array(repeat(None, type, rows), type) == [None] * rows
     assert from_array(repeat(datum, type, rows), type) == [datum] * rows
+
+
+@pytest.mark.parametrize("name", ["int2", "int4", "int8", "date", "time", "timestamp"])
+@pytest.mark.parametrize("nulls", [False, True])
+def test_integers_of_any_width_come_back_from_a_column(name: str, nulls: bool) -> None:
+    type = SqlType(name)
+    width = arrow_type(type).bit_width
+    ends: list[Datum] = [0, 1, 86_399] if name == "time" else [-(2 ** (width - 1)), 0, 1, -1]
+    data = [*ends, None] if nulls else ends
+    column = to_array(data, type)
+    column.validate(full=True)
+    assert column.type == arrow_type(type)
+    assert column.null_count == nulls
+    assert from_array(column, type) == data
+    assert from_array(to_array([], type), type) == []
+    with pytest.raises((OverflowError, pa.ArrowInvalid)):
+        to_array([2 ** (width - 1)], type)
