@@ -140,6 +140,7 @@ class SessionPlanner:
             raise FeatureNotSupported("cached plan must not change result type")
         prepared.plan, prepared.peek, prepared.desc, prepared.basis = plan, peek, desc, basis
         prepared.parameters = types.resolved()
+        prepared.takes_names = any(each.name.startswith("reg") for each in prepared.parameters)
         self._compile(prepared, reader.planned)
 
     @staticmethod

@@ -82,6 +82,7 @@ class Prepared:
     syntax: Syntax | None
     declared: tuple[SqlType | None, ...] = ()
     parameters: tuple[SqlType, ...] = ()
+    takes_names: bool = False  # of objects, as arguments of a reg* type
     desc: RelationDesc | None = None
     plan: Plan | None = None
     basis: Basis | None = None

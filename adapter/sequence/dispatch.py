@@ -250,9 +250,9 @@ def resolved_args(
     session: "Session", prepared: "Prepared", args: Sequence[Datum]
 ) -> Sequence[Datum]:
     """Return the arguments with names of objects looked up, where reg* types came as text."""
-    types = prepared.parameters
-    if not any(type.name.startswith("reg") for type in types):
+    if not prepared.takes_names:
         return args
+    types = prepared.parameters
     return [
         _object_id(session, value, type.name)
         if isinstance(value, str) and type.name.startswith("reg")

@@ -44,6 +44,8 @@ def planned_table(session: "Session", id: GlobalId) -> Planned:
 def require_writable(session: "Session", what: str, table: GlobalId) -> None:
     """Raise if the transaction is read-only, unless the table is the session's own."""
     transaction = session.begin()
+    if not transaction.read_only:
+        return
     item = session.planner.state.get(table)
     temporary = isinstance(item, Item) and item.temporary
     if not temporary or isinstance(transaction.isolation, BoundedStaleness):
