@@ -414,11 +414,14 @@ class Coordinator:
             self.holds.follow(item.id, sources_of(self.relation_of(item)))
 
     def look_after(self, item: Item, since: Timestamp) -> None:
-        """Hold the item's collection, and what it is made of."""
+        """Hold the item's collection, and what it is made of.
+
+        What will never change is known for all times to come, and yet is read at the present one.
+        """
         self.holds.add(
             item.id,
             since,
-            lambda: self.upper(item.id),
+            lambda: min(self.upper(item.id), self.oracle.read_ts() + 1),
             sources_of(self.relation_of(item)),
             lag_ms=item.retain_ms or None,
             durable=item.type != "index",

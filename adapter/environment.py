@@ -57,7 +57,7 @@ from foreshore.storage.consensus import Consensus
 from foreshore.storage.controller import StorageController
 from foreshore.storage.epoch import Register
 from foreshore.storage.epoch import State as RegisterState
-from foreshore.update import Timestamp
+from foreshore.update import EMPTY, Timestamp
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +121,8 @@ class Environment:
         if not storage.exists(CATALOG_SHARD):
             await storage.create(CATALOG_SHARD, ROW_SCHEMA)
         capabilities = await storage.acquire_capabilities(storage.ids())
-        at_least = max(storage.upper(id) for id in storage.ids())
+        uppers = map(storage.upper, storage.ids())
+        at_least = max(upper for upper in uppers if upper != EMPTY)  # never, of what is constant
         oracle = await TimestampOracle.open(
             clock, ConsensusReservation(storage.consensus, storage.epoch), at_least
         )

@@ -64,7 +64,7 @@ from foreshore.storage.controller import (
     Snapshot,
     StorageController,
 )
-from foreshore.update import Timestamp, encode_schema
+from foreshore.update import EMPTY, Timestamp, encode_schema
 
 logger = logging.getLogger(__name__)
 
@@ -466,7 +466,9 @@ class ComputeController:
                 shards = [shard, *dataflow.holds]
                 # one that is dropped takes the dataflow with it, in a moment
                 if all(map(self._storage.exists, shards)) and writer.corrected:
-                    history.allow_compaction(shard, min(map(self._storage.upper, shards)) - 1)
+                    upper = min(map(self._storage.upper, shards))
+                    if upper != EMPTY:  # else it is complete, and begins as of any time
+                        history.allow_compaction(shard, upper - 1)
             for id, subscription in dataflow.subscriptions.items():
                 history.allow_compaction(id, subscription.since)
             for id, subscription in dataflow.followed.items():

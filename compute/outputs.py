@@ -21,7 +21,7 @@ from foreshore.compute.inputs import conform, times_of
 from foreshore.errors import DatabaseError, DataError, InternalError, OutOfDisk, Unavailable
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import Appended, ShardWrite, StorageController, UpperMismatch
-from foreshore.update import Timestamp, update_schema
+from foreshore.update import EMPTY, Timestamp, update_schema
 
 logger = logging.getLogger(__name__)
 
@@ -122,8 +122,12 @@ class SinkWriter:
 
     @property
     def corrected(self) -> bool:
-        """Whether what the shard holds is known to be right: what is wrong is corrected first."""
-        return self._storage.upper(self.id) > self._found
+        """Whether what the shard holds is known to be right: what is wrong is corrected first.
+
+        A shard that is complete is right for good: nothing can be appended any more.
+        """
+        upper = self._storage.upper(self.id)
+        return upper > self._found or upper == EMPTY
 
     def put(self, lower: Timestamp, upper: Timestamp, rows: pa.Table) -> None:
         """Take the updates in [lower, upper) from some replica."""

@@ -197,6 +197,44 @@ def test_lags_say_who_is_behind_whom(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def test_what_never_changes_can_be_read_beside_what_does(tmp_path: Path) -> None:
+    async def main() -> None:
+        house = House(tmp_path, lag_ms=10)
+        await house.open()
+        for sql in (
+            "CREATE TABLE t (k int)",
+            "INSERT INTO t VALUES (1)",
+            "CREATE MATERIALIZED VIEW one AS SELECT 1 AS k",
+            "CREATE VIEW two AS VALUES (1), (2)",
+            "CREATE INDEX by_column ON two (column1)",
+            "SELECT * FROM one",
+        ):
+            assert "ERROR" not in await house.query("a", sql), sql
+        for again in (False, True):
+            if again:  # what it was allowed to forget is forgotten for good
+                await house.close()
+                await house.open()
+            coordinator = house.environment.coordinator
+            await until(lambda it=coordinator: all(map(it.is_hydrated, it.as_ofs)))  # type: ignore[misc]
+            await coordinator.allow_compaction()
+            now = coordinator.oracle.read_ts()
+            assert all(coordinator.holds.since(id) <= now for id in coordinator.as_ofs)
+            async with asyncio.timeout(20):
+                answer = await house.query("a", "SELECT * FROM one JOIN t USING (k)")
+                assert answer == "1\nSELECT 1"
+                answer = await house.query("a", "SELECT * FROM two JOIN t ON k = column1")
+                assert answer == "1|1\nSELECT 1"
+                answer = await house.query("a", "BEGIN; TABLE t; TABLE one; TABLE two; COMMIT")
+                assert answer == "BEGIN\n1\nSELECT 1\n1\nSELECT 1\n1\n2\nSELECT 2\nCOMMIT"
+        assert "ERROR" not in await house.query(
+            "a", "CREATE MATERIALIZED VIEW above AS SELECT * FROM one JOIN t USING (k)"
+        )
+        assert await house.query("a", "TABLE above") == "1\nSELECT 1"
+        await house.close()
+
+    asyncio.run(main())
+
+
 def test_an_index_holds_the_history_that_it_would_be_built_again_from() -> None:
     holds = ReadHolds(lag_ms=10)
     holds.add(U1, 0, lambda: 1001)
