@@ -25,7 +25,7 @@ from foreshore.adapter.substitute import Replace, fill_scalar
 from foreshore.errors import DataError, FeatureNotSupported, UndefinedObject
 from foreshore.expr.datum import from_array
 from foreshore.expr.evaluate import constant, is_constant, outcome
-from foreshore.expr.functions.system import SET_CONFIG, SIGNALS
+from foreshore.expr.functions.system import SET_CONFIG, SIGNALS, SLEEP
 from foreshore.expr.ir import (
     Call,
     Column,
@@ -47,9 +47,8 @@ if TYPE_CHECKING:
     from foreshore.adapter.session import Session
 
 SETTINGS = ("current_setting(text)", "current_setting(text,bool)")
-SLEEP = "pg_sleep(float8)"
-BY_ROW = (*numbering.FUNCTIONS, *SIGNALS, SET_CONFIG)
-ALL = (*SETTINGS, SLEEP, *BY_ROW)
+BY_ROW = (*numbering.FUNCTIONS, *SIGNALS, SET_CONFIG, SLEEP)
+ALL = (*SETTINGS, *BY_ROW)
 _ROWS = GlobalId("t0")  # stands for the rows of the result
 
 

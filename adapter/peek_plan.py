@@ -18,7 +18,7 @@ from typing import Literal as OneOf
 
 from foreshore.adapter.effects import calls_in
 from foreshore.adapter.local import is_linear
-from foreshore.adapter.recursion import collections_of, filled_block, relations_of
+from foreshore.adapter.recursion import collections_of, filled_block
 from foreshore.adapter.substitute import Replace, environment_names, is_open
 from foreshore.constraint import Unique
 from foreshore.expr.ir import (
@@ -110,9 +110,9 @@ def plan_peek(
     changes = frozenset(each.id for each in query.changes)
     read = collections_of(block)
     sources = read - changes
-    environment = frozenset().union(*map(environment_names, relations_of(block)))
+    environment = frozenset().union(*map(environment_names, block.relations()))
     lookup = key = None
-    acts = any(map(calls_in, relations_of(block)))
+    acts = any(map(calls_in, block.relations()))
     way: Way
     if query.recursions:
         way = "local"
@@ -134,9 +134,7 @@ def plan_peek(
         sources | {each.of for each in query.changes},
         shards,
         way,
-        any(map(is_open, relations_of(block)))
-        or query.limit is not None
-        or query.offset is not None,
+        any(map(is_open, block.relations())) or query.limit is not None or query.offset is not None,
         bool(shards) or bool(changes) or "mz_now" in environment,
         acts,
         lookup,

@@ -22,17 +22,9 @@ Inputs = Mapping[GlobalId, Input]
 Evaluate = Callable[[Relation, Inputs], Awaitable[pa.Table]]  # rows with `__diff`, consolidated
 
 
-def relations_of(block: Block) -> Iterator[Relation]:
-    """Yield all relations of `block`, those of its recursions included."""
-    yield block.relation
-    for each in block.recursions:
-        yield from relations_of(each.base)
-        yield from relations_of(each.step)
-
-
 def collections_of(block: Block) -> frozenset[GlobalId]:
     """Return the collections that `block` reads, without the results of its recursions."""
-    return frozenset().union(*map(sources_of, relations_of(block))) - frozenset(_results(block))
+    return frozenset().union(*map(sources_of, block.relations())) - frozenset(_results(block))
 
 
 def _results(block: Block) -> Iterator[GlobalId]:

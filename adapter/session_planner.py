@@ -158,7 +158,9 @@ class SessionPlanner:
             prepared.template = template_of(peek.relation, calls)
             if prepared.template is not None:
                 prepared.rules = rules_of(planned[plan.table])
-        elif isinstance(plan, Select | Update | Delete) and peek is not None:
+        elif peek is not None and (
+            isinstance(plan, Select | Delete) or (isinstance(plan, Update) and not plan.over)
+        ):
             prepared.point = plan_point(peek, planned)
 
     def _peek_of(self, plan: Plan) -> PeekPlan | None:

@@ -5,6 +5,7 @@ and pure: it names collections by `GlobalId`, holds lowered and optimised relati
 `Parameter` and `Environment` scalars that the adapter replaces when it runs it.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal as OneOf
 from typing import TypeAlias
@@ -93,6 +94,13 @@ class Block:
 
     relation: Relation
     recursions: "tuple[Recursion, ...]" = ()
+
+    def relations(self) -> Iterator[Relation]:
+        """Yield all its relations, those of its recursions included."""
+        yield self.relation
+        for each in self.recursions:
+            yield from each.base.relations()
+            yield from each.step.relations()
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +260,7 @@ class Update:
     table: GlobalId
     selection: Relation
     returning: Query | None  # over LocalGet(0), the new rows
+    over: tuple[Scalar, ...] = ()  # what those columns are over `selection`, as in Query
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +281,7 @@ class Merge:
     table: GlobalId
     selection: Relation
     actions: tuple[OneOf["update", "delete", "insert"], ...]
+    over: tuple[Scalar, ...] = ()  # what those columns are over `selection`, as in Query
 
 
 @dataclass(frozen=True, slots=True)

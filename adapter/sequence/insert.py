@@ -95,6 +95,7 @@ async def update(
         if changed is not None:
             return await _written(session, "UPDATE", plan.returning, changed[1], args)
     both = await written_rows(session, prepared, args, (plan.table,), locking=True)
+    both = await with_numbers(session, both, plan.over, args)
     columns, diffs = split_diffs(both)
     width = len(table_desc(session, plan.table).names)
     old = as_stored(session, plan.table, _rows(columns[:width], diffs))
@@ -146,6 +147,7 @@ async def merge(
     """Run a MERGE."""
     require_writable(session, "MERGE", plan.table)
     both = await written_rows(session, prepared, args, (plan.table,), locking=True)
+    both = await with_numbers(session, both, plan.over, args)
     (action, count, *columns), diffs = split_diffs(both)
     width = len(columns) // 2
     old, new = columns[:width], columns[width:]

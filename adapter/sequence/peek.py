@@ -18,7 +18,6 @@ from foreshore.adapter.recursion import (
     collections_of,
     evaluate_block,
     filled_block,
-    relations_of,
 )
 from foreshore.adapter.result import BatchSource, Selected
 from foreshore.adapter.sequence.by_key import by_key, finishing_of, literal_keys
@@ -122,7 +121,7 @@ async def _finished(
     given = {each.id: await changes(session, each, args, time) for each in peek.query.changes}
     relation, finishing, replace = filled(session, peek, args, time)
     if peek.acts:
-        relations = relations_of(peek.block(relation, replace))
+        relations = peek.block(relation, replace).relations()
         calls = dict.fromkeys(call for each in relations for call in calls_in(each))
         values = await carried_out(session, list(calls))
         relation, finishing, replace = filled(session, peek, args, time)  # of what is set now

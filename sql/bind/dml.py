@@ -150,10 +150,7 @@ def bind_insert(planning: Planning, statement: ast.InsertStatement) -> Insert:
         if statement.ctes:
             query = ast.Query(query, query.at, statement.ctes)
         source = _source(planning, item, positions, statement, query)
-    split = split_calls(source)
-    over: tuple[Scalar, ...] = ()
-    if split is not None:
-        source, over = split
+    source, over = split_calls(source) or (source, ())
     relation = lowered(source)
     return Insert(
         item.id,
@@ -435,13 +432,15 @@ def bind_update(planning: Planning, statement: ast.UpdateStatement) -> Update:
         Map(relation, new),
         (*range(width), *range(all_columns, all_columns + width)),
     )
+    selection, over = split_calls(relation) or (relation, ())
     if statement.from_:
-        once = TopK(relation, tuple(range(width)), (), Literal(1, INT8), None)
-        relation = _beside_rows(item, once)
+        once = TopK(selection, tuple(range(width)), (), Literal(1, INT8), None)
+        selection = _beside_rows(item, once)
     return Update(
         item.id,
-        lowered(relation),
+        lowered(selection),
         _returning(planning, item, statement.table, statement.returning),
+        over,
     )
 
 

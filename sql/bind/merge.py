@@ -27,6 +27,7 @@ from foreshore.expr.ir import (
 )
 from foreshore.expr.split import is_not_null, is_null
 from foreshore.sql import ast
+from foreshore.sql.bind.acting import split_calls
 from foreshore.sql.bind.dml import (
     assigned_columns,
     default_of,
@@ -155,7 +156,8 @@ def _acting(
             *range(start + width + 2, start + 2 * width + 2),
         ),
     )
-    return Merge(item.id, lowered(relation), tuple(actions))
+    selection, over = split_calls(relation) or (relation, ())
+    return Merge(item.id, lowered(selection), tuple(actions), over)
 
 
 def _inserted(

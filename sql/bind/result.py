@@ -12,7 +12,7 @@ from foreshore.expr.ir import (
     columns_of,
 )
 from foreshore.expr.split import columns_used
-from foreshore.sql.bind.acting import refuse_order, split_calls
+from foreshore.sql.bind.acting import Staying, refuse_order, split_calls
 from foreshore.sql.bind.bound_query import BoundQuery, plain_relation
 from foreshore.sql.lower import lower, lower_block
 from foreshore.sql.optimize.pipeline import optimize
@@ -22,13 +22,19 @@ from foreshore.types import RelationDesc
 
 
 def lowered(relation: Relation) -> Relation:
-    """Return a bound relation as engines take it."""
-    return optimize(lower(relation))
+    """Return a bound relation as engines take it; raises if it calls what would have to act."""
+    staying = Staying.within(relation)
+    found = optimize(lower(relation))
+    staying.refuse_left_out((found,))
+    return found
 
 
 def lowered_block(relation: Relation) -> Block:
-    """Return a bound relation as engines take it, with its recursions."""
-    return _optimized(lower_block(relation))
+    """Return a bound relation as engines take it, with its recursions; raises as `lowered`."""
+    staying = Staying.within(relation)
+    block = _optimized(lower_block(relation))
+    staying.refuse_left_out(block.relations())
+    return block
 
 
 def _optimized(block: Block) -> Block:

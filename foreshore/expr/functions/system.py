@@ -122,6 +122,7 @@ for _key, _args in (
     ("setval", "regclass int8 bool int8"),
 ):
     hidden(_key, _args, "int8", _number_above, fallible=True, volatility="volatile")
+SLEEP = "pg_sleep(float8)"
 declare("pg_sleep", "float8", "void", _only_above, fallible=True, volatility="volatile")
 
 
