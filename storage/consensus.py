@@ -137,10 +137,24 @@ def checked(key: str, seqno: int, data: bytes, checksum: int | None) -> Versione
     return Versioned(seqno, data)
 
 
+def verify(connection: sqlite3.Connection, name: str) -> None:
+    """Raise DataCorrupted unless the database and each version in it are as they were written."""
+    for (message,) in connection.execute("PRAGMA integrity_check"):
+        if message != "ok":
+            raise DataCorrupted(f'"{name}" is damaged: {message}')
+    for row in connection.execute("SELECT key, seqno, data, checksum FROM version"):
+        checked(*row)
+
+
 class SqliteConsensus:
     """Versions in an SQLite database, shared by the processes of one machine.
 
-    The connection lives on a thread of its own. A commit is durable when it returns.
+    The connection lives on a thread of its own. A commit is durable when it returns, and then in
+    the database's own file: the journal beside it is a rollback journal, with which nothing is lost
+    but a commit that nobody was told of. Of a write-ahead journal SQLite takes what precedes the
+    first damage, so that consensus would go back to earlier states without a word.
+
+    Raises DataCorrupted if the database is not as it was written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -149,12 +163,24 @@ class SqliteConsensus:
             self._connection = self._executor.submit(self._open, path).result()
         except sqlite3.OperationalError as error:
             raise _fault(error, f'could not open consensus "{path}"') from error
+        except sqlite3.DatabaseError as error:
+            raise DataCorrupted(f'"{path.name}" is damaged: {error}') from error
 
-    @staticmethod
-    def _open(path: Path) -> sqlite3.Connection:
+    @classmethod
+    def _open(cls, path: Path) -> sqlite3.Connection:
         path.parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(path, timeout=10, isolation_level=None)
-        connection.execute("PRAGMA journal_mode = WAL")
+        try:
+            cls._prepare(connection)
+            verify(connection, path.name)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @staticmethod
+    def _prepare(connection: sqlite3.Connection) -> None:
+        connection.execute("PRAGMA journal_mode = TRUNCATE")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(
             "CREATE TABLE IF NOT EXISTS version (key TEXT NOT NULL, seqno INTEGER NOT NULL,"
@@ -163,7 +189,6 @@ class SqliteConsensus:
         columns = [name for _, name, *_ in connection.execute("PRAGMA table_info(version)")]
         if "checksum" not in columns:  # written before there were checksums
             connection.execute("ALTER TABLE version ADD COLUMN checksum INTEGER")
-        return connection
 
     async def head(self, key: str) -> Versioned | None:
         rows = await self._query(LAST, key)

@@ -44,7 +44,7 @@ from foreshore.storage.capability import (
 )
 from foreshore.storage.compacter import Compacter
 from foreshore.storage.consensus import Consensus, open_consensus
-from foreshore.storage.epoch import take_epoch
+from foreshore.storage.epoch import FENCE, check_epoch, take_epoch
 from foreshore.storage.expiry import TICK_SECONDS, Expiry
 from foreshore.storage.fault import DiskFull
 from foreshore.storage.identity import identify
@@ -189,9 +189,11 @@ class StorageController(ShardReader):
     ) -> Self:
         """Open the database that these services hold.
 
-        Raises ObjectNotInPrerequisiteState if they are not of one database.
+        Raises ObjectNotInPrerequisiteState if they are not of one database, and DataCorrupted if
+        they do not fit together. It has changed nothing then.
         """
         await identify(consensus, blob, FileBlob(data_dir / "log"))
+        await check_epoch(consensus, data_dir / "log" / FENCE)
         controller = cls(data_dir, blob, consensus, await take_epoch(consensus), clock, config)
         try:
             await controller._recover()

@@ -6,7 +6,9 @@ it has replaced, having committed states without it first. So whoever misses one
 if a state still names it, something is amiss.
 """
 
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -88,15 +90,22 @@ def decode_states(heads: Mapping[str, Versioned]) -> States:
 def read_heads(data_dir: Path) -> dict[str, Versioned]:
     """Return the last version of each key of the SQLite consensus, all as of one moment."""
     rows = _query(data_dir, "SELECT key, max(seqno), * FROM version GROUP BY key")
-    # A directory that no server has opened since has no column of checksums.
-    return {key: checked(key, seqno, data, *more) for key, seqno, _, _, data, *more in rows}
+    return {
+        key: checked(key, seqno, data, *(checksum or [None]))
+        for key, seqno, _, _, data, *checksum in rows
+    }
 
 
 def check_consensus(data_dir: Path) -> None:
-    """Raise DataCorrupted if SQLite finds anything amiss in its database."""
+    """Raise DataCorrupted if SQLite's database is not as it was written, older versions included.
+
+    A directory that no server has opened since there are checksums has no column of them.
+    """
     for (message,) in _query(data_dir, "PRAGMA integrity_check"):
         if message != "ok":
             raise DataCorrupted(f'"{CONSENSUS_FILE}" is damaged: {message}')
+    for key, seqno, data, *checksum in _query(data_dir, "SELECT * FROM version"):
+        checked(key, seqno, data, *(checksum or [None]))
 
 
 def _query(data_dir: Path, sql: str) -> list[tuple[Any, ...]]:
@@ -105,18 +114,26 @@ def _query(data_dir: Path, sql: str) -> list[tuple[Any, ...]]:
         if (data_dir / "log").is_dir():
             raise DataCorrupted(f'"{path.name}" is missing')
         raise UndefinedFile(f'"{data_dir}" is not a data directory: there is no "{path.name}"')
-    journal = Path(f"{path}-wal")
-    while True:
-        # Without a journal nobody has it open, and SQLite need not make files beside it.
-        alone = not journal.exists()
-        mode = "mode=ro&immutable=1" if alone else "mode=ro"
+    try:
         try:
-            with closing(sqlite3.connect(f"{path.as_uri()}?{mode}", uri=True)) as connection:
-                rows = connection.execute(sql).fetchall()
-        except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise DataCorrupted(f'"{path.name}" is not readable: {error}') from error
-        if not (alone and journal.exists()):
-            return rows
+            return _ask(path, sql)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
+                raise
+        # A kill in the middle of a commit left a journal, by which whoever opens the database to
+        # write takes the commit back: here a copy of both.
+        with tempfile.TemporaryDirectory() as place:
+            for each in (path, path.with_name(f"{path.name}-journal")):
+                shutil.copy(each, place)
+            return _ask(Path(place) / path.name, sql, "rw")
+    except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
+        raise DataCorrupted(f'"{path.name}" is not readable: {error}') from error
+
+
+def _ask(path: Path, sql: str, mode: str = "ro") -> list[tuple[Any, ...]]:
+    uri = f"{path.as_uri()}?mode={mode}"
+    with closing(sqlite3.connect(uri, uri=True, timeout=10)) as connection:
+        return connection.execute(sql).fetchall()
 
 
 def _decode(heads: Mapping[str, Versioned], key: str, form: type[S]) -> S | None:

@@ -23,7 +23,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from foreshore.errors import Fenced
+from foreshore import blocking
+from foreshore.errors import DataCorrupted, Fenced
 from foreshore.failpoint import reached
 from foreshore.storage.blob import sync_directory
 from foreshore.storage.consensus import Committed, Consensus, Mismatch
@@ -32,6 +33,7 @@ from foreshore.storage.fault import Determinate, DiskFull, Indeterminate
 logger = logging.getLogger(__name__)
 
 EPOCH_KEY = "epoch"
+FENCE = "fence"  # the file of it, beside the segments of the log
 ATTEMPTS = 5
 PAUSE_SECONDS = 0.05
 PATIENCE_SECONDS = 60.0
@@ -112,6 +114,11 @@ class Register(Generic[S]):
                 logger.warning("consensus is out", extra={"key": self.key}, exc_info=error)
             await asyncio.sleep(RETRY_SECONDS)
 
+    async def settle(self) -> None:
+        """Make the change of which it is not known whether it took place, if there is one."""
+        if self._unknown is not None:
+            await self.change_with_patience(self._decoder.decode(self._unknown))
+
     async def _try(self, new: S) -> bool:
         data = msgspec.json.encode(new)
         fault: Determinate | Indeterminate | None = None
@@ -161,6 +168,30 @@ class EpochState(State, frozen=True, kw_only=True):
     """
 
     taker: str = ""  # of those taken before there were takers
+
+
+async def check_epoch(consensus: Consensus, fence: Path) -> None:
+    """Raise DataCorrupted if the fence is of an epoch that consensus knows nothing of.
+
+    One was taken before the fence was raised to it, so consensus has gone back to earlier states,
+    or the fence is damaged.
+    """
+    raised = await blocking.run(None, read_fence, fence)
+    last = await Register(consensus, EPOCH_KEY, EpochState).read()
+    if raised > (last.epoch if last else 0):
+        raise DataCorrupted(
+            f'"{fence.parent.name}/{fence.name}" is of epoch {raised}, and consensus knows of'
+            f" {last.epoch if last else 'none'}: one of them is damaged"
+        )
+
+
+def read_fence(path: Path) -> int:
+    """Return the epoch that has raised the fence last; 0 if none has."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return 0
+    return int(_FENCE.unpack(data)[0]) if len(data) == _FENCE.size else 0
 
 
 async def take_epoch(consensus: Consensus) -> int:

@@ -29,13 +29,14 @@ from foreshore.storage.directory import (
     look,
     read_log,
 )
+from foreshore.storage.epoch import FENCE
 from foreshore.storage.identity import NAME
 from foreshore.storage.record import Grant
 from foreshore.storage.replay import replay
 from foreshore.storage.segment import Contents, segment_name
 from foreshore.storage.shard import Shard
 from foreshore.storage.trace import Batch, TraceState
-from foreshore.storage.wal import SegmentInfo
+from foreshore.storage.wal import SegmentInfo, check_stranger, strangers
 from foreshore.update import Timestamp, decode_schema, row_schema
 
 
@@ -129,6 +130,7 @@ class _Inspector:
             return found
         self._fence(states)
         log = self._log(states)
+        self._strangers(states)
         for trace in states.traces.values():
             for batch in trace.batches:
                 self._batch(batch, trace)
@@ -164,6 +166,14 @@ class _Inspector:
                 )
             )
         return log
+
+    def _strangers(self, states: States) -> None:
+        """See that the log's directory has no segment that consensus has forgotten."""
+        for path in strangers(self._dir / "log", states.log.segments, states.epoch + 1):
+            try:
+                check_stranger(path, states.log.segments)
+            except DataCorrupted as error:
+                self._damage(f"log/{path.name}", error)
 
     def _batch(self, batch: Batch, trace: TraceState) -> None:
         file = f"blob/{batch.key}"
@@ -238,24 +248,26 @@ class _Inspector:
 
     def _fence(self, states: States) -> None:
         """See that the fence stands between the last segment's epoch and the last one taken."""
-        if not states.log.segments:
+        if not states.log.segments and not (self._dir / "log" / FENCE).exists():
             return
         try:
-            data = (self._dir / "log" / "fence").read_bytes()
+            data = (self._dir / "log" / FENCE).read_bytes()
         except OSError as error:
-            self._damage("log/fence", DataCorrupted(f'"fence" is not readable: {error.strerror}'))
+            self._damage(
+                f"log/{FENCE}", DataCorrupted(f'"fence" is not readable: {error.strerror}')
+            )
             return
-        least = states.log.segments[-1].epoch
+        least = states.log.segments[-1].epoch if states.log.segments else 1
         if len(data) != 8 or not least <= int.from_bytes(data, "little") <= states.epoch:
             message = f'"fence" is {data.hex()}, which is no epoch from {least} to {states.epoch}'
-            self._damage("log/fence", DataCorrupted(message, offset=0))
+            self._damage(f"log/{FENCE}", DataCorrupted(message, offset=0))
 
     def _files(self) -> set[str]:
         return {
             path.relative_to(self._dir).as_posix()
             for folder in ("blob", "log", "scratch")
             for path in (self._dir / folder).rglob("*")
-            if path.is_file() and path.name not in ("fence", NAME) and ".scratch" not in path.parts
+            if path.is_file() and path.name not in (FENCE, NAME) and ".scratch" not in path.parts
         }
 
 

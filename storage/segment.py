@@ -164,6 +164,24 @@ def read_segment(path: Path, number: int, epoch: int, sealed: tuple[int, int] | 
     return _scan(path, data, number, epoch)
 
 
+def goes_on(path: Path) -> bool:
+    """Return whether the segment has more than its opening, or the beginning of one.
+
+    Raises DataCorrupted if it is no segment. Only its first headers are read.
+    """
+    with path.open("rb") as file:
+        data = memoryview(file.read(2 * HEADER))
+        size = os.fstat(file.fileno()).st_size
+    if len(data) < 2 * HEADER:
+        return False
+    number, _, epoch = path.stem.partition("-")
+    _check_file_header(path, data, int(number), int(epoch))
+    _, _, _, length, _, own = _RECORD.unpack(data[HEADER:])
+    if own != zlib.crc32(data[HEADER:-4]):
+        raise _damaged(path, HEADER, "has a record header with a wrong checksum")
+    return size > 2 * HEADER + int(length) + -int(length) % 8
+
+
 def _scan(path: Path, data: memoryview, number: int, epoch: int) -> Contents:
     _check_file_header(path, data, number, epoch)
     offset, size = HEADER, len(data)

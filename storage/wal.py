@@ -28,11 +28,11 @@ from pathlib import Path
 import msgspec
 
 from foreshore import blocking
-from foreshore.errors import DatabaseError, Unavailable, is_disk_full
+from foreshore.errors import DatabaseError, DataCorrupted, Unavailable, is_disk_full
 from foreshore.failpoint import reached
 from foreshore.storage.blob import sync_directory
 from foreshore.storage.consensus import Consensus
-from foreshore.storage.epoch import Fence, Register, State
+from foreshore.storage.epoch import FENCE, Fence, Register, State
 from foreshore.storage.fault import DiskFull, writing
 from foreshore.storage.record import (
     Closing,
@@ -42,7 +42,14 @@ from foreshore.storage.record import (
     encode_group,
     encode_statement,
 )
-from foreshore.storage.segment import Contents, Kind, SegmentWriter, read_segment, segment_name
+from foreshore.storage.segment import (
+    Contents,
+    Kind,
+    SegmentWriter,
+    goes_on,
+    read_segment,
+    segment_name,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -162,7 +169,9 @@ class Wal:
         if not self._directory.is_dir():
             self._directory.mkdir(parents=True)
             sync_directory(self._directory.parent)
-        self._fence = Fence(self._directory / "fence", self.epoch)
+        self._fence = Fence(self._directory / FENCE, self.epoch)
+        for path in strangers(self._directory, state.segments, self.epoch):
+            check_stranger(path, state.segments)
         return [
             (
                 info,
@@ -341,6 +350,7 @@ class Wal:
         if self._before is None:
             return
         async with self._changing:
+            await self._register.settle()
             present = {info.number for info in self.segments}
             kept = tuple(info for info in self._before if info.number in present)
             listed = (*kept, SegmentInfo(self.number, self.epoch))
@@ -364,6 +374,7 @@ class Wal:
         async with self._changing:
             assert through < self.segments[-1].number, (through, self.segments)
             gone = [info for info in self.segments if info.number <= through]
+            await self._register.settle()
             kept = tuple(info for info in self.segments if info.number > through)
             if not gone:
                 return
@@ -377,11 +388,8 @@ class Wal:
 
     def _remove_strangers(self) -> None:
         """Remove what earlier epochs left behind and the log does not list."""
-        listed = {segment_name(info.number, info.epoch) for info in self.segments}
-        for path in self._directory.glob("*-*.log"):
-            epoch = int(path.stem.partition("-")[2])
-            if path.name not in listed and epoch < self.epoch:
-                path.unlink(missing_ok=True)
+        for path in strangers(self._directory, self.segments, self.epoch):
+            path.unlink(missing_ok=True)
 
     def _fail(self, failure: DatabaseError) -> None:
         logger.error("the log has failed, nothing more is written", exc_info=failure)
@@ -399,6 +407,32 @@ class Wal:
         if self._fence is not None:
             self._fence.close()
         self._executor.shutdown(wait=True)
+
+
+def strangers(directory: Path, listed: Sequence[SegmentInfo], epoch: int) -> list[Path]:
+    """Return the segments in the log's directory, begun before `epoch`, that are not listed."""
+    names = {segment_name(info.number, info.epoch) for info in listed}
+    return [
+        path
+        for path in directory.glob("*-*.log")
+        if path.name not in names and _numbers(path)[1] < epoch
+    ]
+
+
+def check_stranger(path: Path, listed: Sequence[SegmentInfo]) -> None:
+    """Raise DataCorrupted if the segment must have been listed once, and was never removed.
+
+    A segment is listed before more than its opening is written to it, and the log is removed from
+    its beginning on. So consensus has gone back to earlier states.
+    """
+    if (not listed or _numbers(path)[0] >= listed[0].number) and goes_on(path):
+        raise DataCorrupted(f'the log has "{path.name}", of which consensus knows nothing')
+
+
+def _numbers(path: Path) -> tuple[int, int]:
+    """Return the number and the epoch of a segment's file."""
+    number, _, epoch = path.stem.partition("-")
+    return int(number), int(epoch)
 
 
 def _tell(done: asyncio.Future[None] | None, error: DatabaseError | None = None) -> None:

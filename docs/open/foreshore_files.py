@@ -8,6 +8,7 @@ the names in the catalog and to lay down the end of the log as one more Parquet 
 import argparse
 import base64
 import json
+import shutil
 import sqlite3
 import struct
 import tempfile
@@ -71,17 +72,24 @@ def reading(data_dir: Path, name: str, as_of: int | None, read: Callable[..., An
 def states(data_dir: Path) -> States:
     """Return the last version of every state, all as of one moment."""
     path = data_dir.absolute() / "consensus.sqlite"
-    wal = Path(f"{path}-wal")
-    while True:
-        alone = not wal.exists()  # no server runs: SQLite needs to make no file beside it
-        mode = "mode=ro&immutable=1" if alone else "mode=ro"
-        with closing(sqlite3.connect(f"{path.as_uri()}?{mode}", uri=True)) as connection:
-            heads = connection.execute("SELECT key, max(seqno), data FROM version GROUP BY key")
-            found = {
-                key: json.loads(data) for key, _, data in heads if key.partition("/")[0] in STATES
-            }
-        if not (alone and wal.exists()):
-            return found
+    try:
+        return ask(path)
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
+            raise
+    # A kill left the journal of a commit. By it SQLite takes the commit back, here in a copy.
+    with tempfile.TemporaryDirectory() as place:
+        for each in (path, path.with_name(f"{path.name}-journal")):
+            shutil.copy(each, place)
+        return ask(Path(place) / path.name, "rw")
+
+
+def ask(path: Path, mode: str = "ro") -> States:
+    """Return the last version of every state in the SQLite database."""
+    uri = f"{path.as_uri()}?mode={mode}"
+    with closing(sqlite3.connect(uri, uri=True, timeout=10)) as connection:
+        heads = connection.execute("SELECT key, max(seqno), data FROM version GROUP BY key")
+        return {key: json.loads(data) for key, _, data in heads if key.partition("/")[0] in STATES}
 
 
 def named(data_dir: Path, found: States) -> set[str]:

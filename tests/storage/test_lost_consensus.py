@@ -1,0 +1,169 @@
+"""Consensus that was damaged, or went back to an earlier state: refused, and nothing is deleted."""
+
+import asyncio
+import random
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from foreshore.errors import DatabaseError, DataCorrupted
+from foreshore.storage.consensus import SqliteConsensus
+from foreshore.storage.directory import check_consensus, read_heads
+from tests.storage.harness import (
+    ROWS,
+    U1,
+    abandon,
+    open_at,
+    put,
+    reader,
+    run,
+    write,
+)
+
+TIMES = 40
+DATABASE = "consensus.sqlite"
+
+
+async def fill(directory: Path, past: Path) -> None:
+    """Make a database with several segments and batches, in two epochs, and leave it as a kill.
+
+    In `past` consensus is left as it was at each time.
+    """
+    for times in (range(TIMES // 2), range(TIMES // 2, TIMES)):
+        controller = await open_at(directory, segment_records=6)
+        if not controller.exists(U1):
+            await controller.create(U1, ROWS)
+        for time in times:
+            await put(controller, write(U1, time, time + 1, ((time, "x" * 50), time, 1)))
+            if time % 8 == 0:
+                await controller.settle()  # what is sealed so far is in batches
+            shutil.copy(directory / DATABASE, past / f"{time:04}")
+        await abandon(controller)
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Return a database as a kill left it, and the directory of earlier states of consensus."""
+    place = tmp_path_factory.mktemp("filled")
+    (place / "past").mkdir()
+    asyncio.run(fill(place / "data", place / "past"))
+    return place / "data", place / "past"
+
+
+async def contents(directory: Path) -> list[tuple[int, str]]:
+    """Open the database and return the rows that it holds, leaving it as a kill does."""
+    controller = await open_at(directory, compacting=False)
+    try:
+        snapshot = controller.snapshot(await reader(controller, U1), TIMES - 1)
+        rows = (await snapshot.rows()).to_pylist()
+        snapshot.release()
+        return [(row["k"], row["v"]) for row in rows]
+    finally:
+        await abandon(controller)
+
+
+def data_of(directory: Path) -> set[str]:
+    return {
+        path.relative_to(directory).as_posix()
+        for pattern in ("*.log", "*.parquet")
+        for path in directory.rglob(pattern)
+    }
+
+
+async def refused(directory: Path) -> bool:
+    """See that each of two starts gives everything or refuses; return whether the last did."""
+    there = data_of(directory)
+    for _ in range(2):
+        try:
+            found = await contents(directory)
+        except DatabaseError:
+            assert there <= data_of(directory), "a start that was refused has deleted data"
+            outcome = True
+        else:
+            assert found == [(time, "x" * 50) for time in range(TIMES)]
+            outcome = False
+    return outcome
+
+
+def test_a_bit_of_consensus_that_is_changed_loses_nothing(
+    filled: tuple[Path, Path], tmp_path: Path
+) -> None:
+    async def main() -> None:
+        source = random.Random(5)
+        size = (filled[0] / DATABASE).stat().st_size
+        outcomes = set()
+        for number in range(25):
+            directory = tmp_path / str(number)
+            shutil.copytree(filled[0], directory)
+            data = bytearray((directory / DATABASE).read_bytes())
+            data[source.randrange(size)] ^= 1 << source.randrange(8)
+            (directory / DATABASE).write_bytes(data)
+            outcomes.add(await refused(directory))
+            shutil.rmtree(directory)
+        assert outcomes == {True, False}  # there are bytes that mean nothing
+
+    run(main)
+
+
+def test_consensus_that_went_back_is_refused_or_loses_nothing(
+    filled: tuple[Path, Path], tmp_path: Path
+) -> None:
+    async def main() -> None:
+        outcomes = []
+        for earlier in sorted(filled[1].iterdir()):
+            directory = tmp_path / earlier.name
+            shutil.copytree(filled[0], directory)
+            shutil.copy(earlier, directory / DATABASE)
+            outcomes.append(await refused(directory))
+        assert all(outcomes[: TIMES // 2])  # of another epoch
+        assert not outcomes[-1]
+
+    run(main)
+
+
+def test_consensus_that_was_cut_or_emptied_is_refused(
+    filled: tuple[Path, Path], tmp_path: Path
+) -> None:
+    async def main() -> None:
+        for length in (0, 50, 4096, 10_000):
+            directory = tmp_path / str(length)
+            shutil.copytree(filled[0], directory)
+            with (directory / DATABASE).open("r+b") as file:
+                file.truncate(length)
+            assert await refused(directory), length
+
+    run(main)
+
+
+def test_the_journal_of_a_commit_that_was_killed_takes_it_back(tmp_path: Path) -> None:
+    path, copies = tmp_path / DATABASE, tmp_path / "killed"
+    copies.mkdir()
+
+    async def main() -> None:
+        consensus = SqliteConsensus(path)
+        for number in range(200):
+            await consensus.compare_and_set(f"k{number:03}", None, b"x" * 2_000)
+        await consensus.close()
+
+    run(main)
+    with sqlite3.connect(path, isolation_level=None) as connection:
+        connection.execute("PRAGMA journal_mode = TRUNCATE")
+        connection.execute("PRAGMA cache_size = 2")  # so that pages are written before the commit
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("UPDATE version SET data = zeroblob(2000)")
+        for each in (path, Path(f"{path}-journal")):
+            shutil.copy(each, copies)
+    connection.close()
+    before = {each.name: each.read_bytes() for each in copies.iterdir()}
+    check_consensus(copies)
+    assert {head.data for head in read_heads(copies).values()} == {b"x" * 2_000}
+    assert {each.name: each.read_bytes() for each in copies.iterdir()} == before
+    journal = copies / f"{DATABASE}-journal"
+    for damaged in (b"no journal", b""):
+        journal.write_bytes(damaged)
+        with pytest.raises(DataCorrupted):
+            check_consensus(copies)
+        with pytest.raises(DataCorrupted):
+            SqliteConsensus(copies / DATABASE)
