@@ -26,6 +26,9 @@ TIMESTAMP_MINUS_INFINITY = -(2**63)
 _POSIX_ZONE = re.compile(r"(?:<[^>]*>|[A-Za-z]{3,})([+-]?)(\d{1,2})(?::?(\d\d))?(?::(\d\d))?\Z")
 _OFFSET_ZONE = re.compile(r"([+-])?(\d{1,2})(?::?(\d\d))?\Z")
 _EPOCH = datetime(1970, 1, 1)
+_UTC_NAMES = frozenset(
+    ("UTC", "GMT", "Z", "ZULU", "UCT", "UNIVERSAL", "ETC/UTC", "ETC/UCT", "ETC/GMT")
+)
 
 
 def days_from_civil(year: int, month: int, day: int) -> int:
@@ -60,7 +63,7 @@ def zone_named(name: str) -> tzinfo:
 
     Raises InvalidParameterValue `time zone "x" not recognized`.
     """
-    if name.upper() in ("UTC", "GMT", "Z", "ZULU"):
+    if name.upper() in _UTC_NAMES:
         return UTC
     if (match := _OFFSET_ZONE.match(name)) is not None:
         sign, hours, minutes = match.groups()
@@ -75,7 +78,7 @@ def zone_named(name: str) -> tzinfo:
         sign, hours, minutes, seconds = match.groups()
         west = timedelta(hours=int(hours), minutes=int(minutes or 0), seconds=int(seconds or 0))
         if west < timedelta(hours=24):  # POSIX counts westwards
-            return timezone(west if sign == "-" else -west)
+            return timezone(west if sign == "-" else -west) if west else UTC
     raise InvalidParameterValue(f'time zone "{name}" not recognized')
 
 

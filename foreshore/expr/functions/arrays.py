@@ -262,7 +262,11 @@ def series_type(types: tuple[SqlType, ...], literals: Literals) -> SqlType:
     return array_of(numeric_of_scale(scale, trim=any(t.trim for t in types)))
 
 
-def _moments(first: int, last: int, step: tuple[int, int, int]) -> tuple[int, ...]:
+def moments(
+    first: int, last: int, step: tuple[int, int, int], next: Callable[..., int] | None = None
+) -> tuple[int, ...]:
+    """Return the series of timestamps; `next` is `later`, or what it is in a zone."""
+    after = later if next is None else next
     months, days, micros = step
     size = (months * 30 + days) * DAY + micros
     if size == 0:
@@ -275,11 +279,12 @@ def _moments(first: int, last: int, step: tuple[int, int, int]) -> tuple[int, ..
         out.append(at)
         if len(out) > MAX_ROWS:
             _too_many(len(out))
-        at = _later(at, months, days, micros)
+        at = after(at, months, days, micros)
     return tuple(out)
 
 
-def _later(at: int, months: int, days: int, micros: int) -> int:
+def later(at: int, months: int, days: int, micros: int) -> int:
+    """Return the timestamp months, days and microseconds later."""
     whole, rest = divmod(at, DAY)
     if months:
         year, month, day = calendar.civil_from_days(whole)
@@ -395,7 +400,7 @@ declare_table(
 )
 for _t in ("timestamp", "timestamptz"):
     declare_table(
-        "generate_series", f"{_t} {_t} interval", f"{_t}[]", data_rows(_moments), fallible=True
+        "generate_series", f"{_t} {_t} interval", f"{_t}[]", data_rows(moments), fallible=True
     )
 declare_table("unnest", "anyarray", _first_of_list, _same_array)
 declare_table("generate_subscripts", "anyarray int4", "int4[]", data_rows(_subscripts))

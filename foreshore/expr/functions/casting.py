@@ -474,6 +474,26 @@ _declare_text_casts()
 # --- arrays ----------------------------------------------------------------------------------
 
 
+def with_elements(a: pa.Array, values: pa.Array, errors: pa.Array | None, type: SqlType) -> Outcome:
+    """Return arrays of `type` with the lengths of `a`, of `values` one after the other.
+
+    An array fails as the first of its elements that does, of which `errors` tells.
+    """
+    lengths = pc.list_value_length(a)
+    offsets = np.concatenate(([0], np.cumsum(lengths.fill_null(0).to_numpy())))
+    starts = pa.array(offsets.astype(np.int32), mask=np.append(_nulls(a), False))
+    result = pa.ListArray.from_arrays(starts, values, type=arrow_type(type))
+    if errors is None:
+        return result
+    failed: list[str | None] = [None] * len(a)
+    parents = pc.list_parent_indices(a)
+    for parent, error in zip(parents.to_pylist(), errors.to_pylist(), strict=True):
+        if error is not None and failed[parent] is None:
+            failed[parent] = error
+    texts = pa.array(failed, pa.string())
+    return pc.if_else(texts.is_null(), result, pa.scalar(None, result.type)), texts
+
+
 def _cast_array(context: Any) -> Kernel:
     def kernel(types: Signature, a: pa.Array) -> Outcome:
         source, target = types.args[0].element, types.result.element
@@ -481,24 +501,12 @@ def _cast_array(context: Any) -> Kernel:
         assert target is not None, types
         step = resolve_cast(source, target, context)
         assert step is not None, types
-        parents = pc.list_parent_indices(a)
         function = BY_KEY[step.key]
         items = pc.list_flatten(a)
         values, errors = apply(function, Signature((source,), step.result), [items])
         if values.type != arrow_type(target):
             values = values.cast(arrow_type(target))
-        lengths = pc.list_value_length(a)
-        offsets = np.concatenate(([0], np.cumsum(lengths.fill_null(0).to_numpy())))
-        starts = pa.array(offsets.astype(np.int32), mask=np.append(_nulls(a), False))
-        result = pa.ListArray.from_arrays(starts, values, type=arrow_type(types.result))
-        if errors is None:
-            return result
-        failed: list[str | None] = [None] * len(a)
-        for parent, error in zip(parents.to_pylist(), errors.to_pylist(), strict=True):
-            if error is not None and failed[parent] is None:
-                failed[parent] = error
-        texts = pa.array(failed, pa.string())
-        return pc.if_else(texts.is_null(), result, pa.scalar(None, result.type)), texts
+        return with_elements(a, values, errors, types.result)
 
     return kernel
 

@@ -1,4 +1,8 @@
-"""Dates and times: arithmetic, conversion, construction, zones. The session's zone is UTC."""
+"""Dates and times: arithmetic, conversion, construction.
+
+What PostgreSQL does in the session's time zone is done in UTC: a session's zone is an argument of
+the functions in `zones.py`, which binding calls in place of these.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -34,7 +38,6 @@ from foreshore.expr.functions.temporal import (
     SECOND,
     TIMESTAMP_RANGE,
     Interval,
-    add_months,
     column,
     data_rows,
     faulty,
@@ -44,7 +47,7 @@ from foreshore.expr.functions.temporal import (
     is_infinite,
     is_infinite_date,
     nulls,
-    zone_of,
+    shifted,
 )
 from foreshore.types import arrow_type
 
@@ -61,24 +64,11 @@ def _shift_stamps(sign: int) -> Kernel:
             values = _stamps_of_dates(values)[0]
         mask, infinite = nulls(a, b), is_infinite(values)
         base = np.where(infinite, 0, values)
-        out, outside = _shifted(base, months * sign, days * sign, micros * sign)
+        out, outside = shifted(base, months * sign, days * sign, micros * sign)
         out = np.where(infinite, values, out)
         return faulty(types, out, mask, outside & ~infinite, TIMESTAMP_RANGE)
 
     return kernel
-
-
-def _shifted(base: Any, months: Any, days: Any, micros: Any) -> tuple[Any, Any]:
-    whole, rest = base // DAY, base % DAY
-    if months.any():
-        whole = np.where(months == 0, whole, add_months(whole, months))
-    whole = whole + days
-    # In floats to see what int64 would lose; exact where it is near enough to matter.
-    rough = whole.astype(np.float64) * DAY + rest + micros.astype(np.float64)
-    outside = (rough < LEAST - 1e6) | (rough > 9.2233720e18)
-    with np.errstate(all="ignore"):
-        out = whole * DAY + rest + micros
-    return out, outside | (out < LEAST)
 
 
 def _stamps_of_dates(days: Any) -> tuple[Any, Any]:
@@ -209,7 +199,18 @@ def _age(a: int, b: int) -> Interval:
     """Return the interval from b to a in years, months, days and time, each field of one sign."""
     if a in (LOWEST, HIGHEST) or b in (LOWEST, HIGHEST):
         raise fail("22008", "cannot subtract infinite timestamps")
-    later, earlier = (a, b) if a >= b else (b, a)
+    if a >= b:
+        return span(a, b)
+    months, days, micros = span(b, a)
+    return -months, -days, -micros
+
+
+def span(later: int, earlier: int) -> Interval:
+    """Return months, days and microseconds between two local times, by the calendar.
+
+    Where a change of clocks makes the later moment's local time the earlier one, the months are
+    what PostgreSQL's are, negative.
+    """
     (y1, m1, d1), t1 = calendar.civil_from_days(later // DAY), later % DAY
     (y2, m2, d2), t2 = calendar.civil_from_days(earlier // DAY), earlier % DAY
     micros, days, months = t1 - t2, d1 - d2, (y1 - y2) * 12 + m1 - m2
@@ -218,7 +219,7 @@ def _age(a: int, b: int) -> Interval:
     while days < 0:
         days += calendar.days_in_month(y2, m2)  # borrowed from the month of the earlier one
         months -= 1
-    return (months, days, micros) if a >= b else (-months, -days, -micros)
+    return months, days, micros
 
 
 # --- construction, zones -----------------------------------------------------------------------
@@ -263,22 +264,6 @@ def _to_timestamp(seconds: float) -> int:
     return int(micros) + 946_684_800 * SECOND
 
 
-def _at_zone(zone_name: str, micros: int) -> int:
-    """Return the local time of a timestamptz."""
-    if micros in (LOWEST, HIGHEST):
-        return micros
-    zone = zone_of(zone_name)
-    return micros + calendar.utc_offset(zone, micros) * SECOND
-
-
-def _of_zone(zone_name: str, micros: int) -> int:
-    """Return the timestamptz of a local time."""
-    if micros in (LOWEST, HIGHEST):
-        return micros
-    zone = zone_of(zone_name)
-    return micros - calendar.local_offset(zone, micros) * SECOND
-
-
 def _interval_zone(sign: int) -> Callable[[Interval, int], int]:
     def compute(zone: Interval, micros: int) -> int:
         if zone[0] or zone[1]:
@@ -286,10 +271,6 @@ def _interval_zone(sign: int) -> Callable[[Interval, int], int]:
         return micros if micros in (LOWEST, HIGHEST) else micros + sign * zone[2]
 
     return compute
-
-
-def _zone(convert: Callable[[str, int], int]) -> Kernel:
-    return data_rows(convert)
 
 
 def _millis(types: Signature, a: pa.Array) -> Outcome:
@@ -435,8 +416,6 @@ declare(
     fallible=True,
 )
 declare("to_timestamp", "float8", "timestamptz", data_rows(_to_timestamp), fallible=True)
-declare("timezone", "text timestamptz", "timestamp", _zone(_at_zone), fallible=True)
-declare("timezone", "text timestamp", "timestamptz", _zone(_of_zone), fallible=True)
 declare(
     "timezone", "interval timestamptz", "timestamp", data_rows(_interval_zone(1)), fallible=True
 )

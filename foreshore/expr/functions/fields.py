@@ -1,20 +1,16 @@
 """Fields of dates, times and intervals: EXTRACT, date_part and date_trunc."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from foreshore import calendar
 from foreshore.errors import data_error
-from foreshore.expr.datum import from_array
 from foreshore.expr.functions.decimals import pack, text_where
 from foreshore.expr.functions.function import (
     NO_LITERAL,
-    Kernel,
     Literals,
     Outcome,
     Renderer,
@@ -22,14 +18,13 @@ from foreshore.expr.functions.function import (
     declare,
     quoted_literal,
 )
-from foreshore.expr.functions.rows import Failure, collect, fail, only_value
+from foreshore.expr.functions.rows import Failure, fail
 from foreshore.expr.functions.temporal import (
     DAY,
-    HIGHEST,
     HOUR,
-    LOWEST,
     MINUTE,
     SECOND,
+    by_first,
     civil,
     column,
     from_civil,
@@ -40,7 +35,6 @@ from foreshore.expr.functions.temporal import (
     is_infinite_date,
     iso_week,
     nulls,
-    zone_of,
 )
 from foreshore.types import SqlType, arrow_type, numeric_of_scale
 
@@ -81,6 +75,8 @@ TRUNCATIONS = frozenset(
         "millennium",
     ]
 )
+# Units of a day or more: what is left of a time when cut to one is a midnight.
+TRUNCATED_DAYS = TRUNCATIONS - {"microseconds", "milliseconds", "second", "minute", "hour"}
 _CLOCK = {"second": SECOND, "minute": MINUTE, "hour": HOUR, "milliseconds": 1000, "microseconds": 1}
 
 
@@ -101,19 +97,8 @@ def _unknown_unit(unit: str, type: SqlType, *, known: bool) -> Failure:
     return fail("22023", f'unit "{unit}" not recognized for type {display(type)}')
 
 
-KNOWN_UNITS = TRUNCATIONS | frozenset(
-    [
-        "dow",
-        "isodow",
-        "doy",
-        "isoyear",
-        "epoch",
-        "julian",
-        "timezone",
-        "timezone_hour",
-        "timezone_minute",
-    ]
-)
+OFFSET_FIELDS = frozenset(["timezone", "timezone_hour", "timezone_minute"])
+KNOWN_UNITS = TRUNCATIONS | OFFSET_FIELDS | {"dow", "isodow", "doy", "isoyear", "epoch", "julian"}
 
 
 def _truncate_days(unit: str, days: Any) -> Any:
@@ -145,7 +130,8 @@ def _truncate_days(unit: str, days: Any) -> Any:
     return from_civil(start, one, one)
 
 
-def _truncate(unit: str, values: Any) -> Any:
+def truncated(unit: str, values: Any) -> Any:
+    """Return timestamps cut to the unit, one of `TRUNCATIONS`."""
     infinite = is_infinite(values)
     safe = np.where(infinite, 0, values)
     if unit in _CLOCK:
@@ -155,73 +141,21 @@ def _truncate(unit: str, values: Any) -> Any:
     return np.where(infinite, values, out)
 
 
-def _by_unit(one: Callable[..., Outcome]) -> Kernel:
-    """Return the kernel of a function whose first argument is a unit, mostly one for all rows."""
-
-    def kernel(types: Signature, units: pa.Array, a: pa.Array, *rest: pa.Array) -> Outcome:
-        arrow = arrow_type(types.result)
-        single = only_value(units)
-        if single is not None:
-            return _try_unit(one, types, single, a, *rest)
-        pieces: list[pa.Array] = [pa.nulls(1, arrow)]
-        failures: list[pa.Array] = [pa.nulls(1, pa.string())]
-        places = np.zeros(len(a), dtype=np.int64)  # where each row is in the pieces; 0 is NULL
-        size = 1
-        for unit in units.unique().to_pylist():
-            if unit is None:
-                continue
-            same = pc.equal(units, unit).fill_null(False).to_numpy(zero_copy_only=False)
-            where = np.flatnonzero(same)
-            taken = [x.take(pa.array(where)) for x in (a, *rest)]
-            outcome = _try_unit(one, types, unit, *taken)
-            got, failed = outcome if isinstance(outcome, tuple) else (outcome, None)
-            places[where] = size + np.arange(len(where))
-            size += len(where)
-            pieces.append(got)
-            failures.append(pa.nulls(len(where), pa.string()) if failed is None else failed)
-        order = pa.array(places)
-        return pa.concat_arrays(pieces).take(order), pa.concat_arrays(failures).take(order)
-
-    return kernel
-
-
-def _try_unit(one: Any, types: Signature, unit: str, *arrays: pa.Array) -> Outcome:
-    try:
-        return one(types, unit, *arrays)
-    except Failure as failure:
-        count = len(arrays[0])
-        return pa.nulls(count, arrow_type(types.result)), pa.array([failure.text] * count)
+def truncation(name: str, type: SqlType) -> str:
+    """Return the unit called `name`, to which times of `type` can be cut; raises Failure."""
+    unit = unit_of(name)
+    if unit not in TRUNCATIONS:
+        raise _unknown_unit(name.lower(), type, known=unit.startswith("timezone"))
+    return unit
 
 
 def _date_trunc(types: Signature, name: str, a: pa.Array) -> Outcome:
-    unit = unit_of(name)
-    type = types.args[1]
-    if unit not in TRUNCATIONS:
-        raise _unknown_unit(name.lower(), type, known=unit.startswith("timezone"))
-    return column(_truncate(unit, integers(a)), arrow_type(types.result), nulls(a))
-
-
-def _date_trunc_zone(types: Signature, name: str, a: pa.Array, zones: pa.Array) -> Outcome:
-    unit = unit_of(name)
-    if unit not in TRUNCATIONS:
-        raise _unknown_unit(name.lower(), types.args[1], known=unit.startswith("timezone"))
-
-    def compute(micros: int, zone_name: str) -> int:
-        if micros in (LOWEST, HIGHEST):
-            return micros
-        zone = zone_of(zone_name)
-        local = micros + calendar.utc_offset(zone, micros) * SECOND
-        cut = int(_truncate(unit, np.array([local], dtype=np.int64))[0])
-        return cut - calendar.local_offset(zone, cut) * SECOND
-
-    data = zip(from_array(a, types.args[1]), zones.to_pylist(), strict=True)
-    return collect(types, compute, data)
+    unit = truncation(name, types.args[1])
+    return column(truncated(unit, integers(a)), arrow_type(types.result), nulls(a))
 
 
 def _trunc_interval(types: Signature, name: str, a: pa.Array) -> Outcome:
-    unit = unit_of(name)
-    if unit not in TRUNCATIONS:
-        raise _unknown_unit(name.lower(), types.args[1], known=unit.startswith("timezone"))
+    unit = truncation(name, types.args[1])
     if unit == "week":
         raise fail("0A000", f'unit "{name.lower()}" not supported for type interval')
     spans = {
@@ -247,18 +181,7 @@ def _trunc_interval(types: Signature, name: str, a: pa.Array) -> Outcome:
 FIELD_SCALES = {"second": 6, "epoch": 6, "milliseconds": 3, "julian": 20}
 # Fields that an infinite time has: infinity itself, which no numeric of ours is.
 _UNBOUNDED = frozenset(["year", "decade", "century", "millennium", "epoch", "julian", "isoyear"])
-_NOT_OF_DATE = frozenset(
-    [
-        "microseconds",
-        "milliseconds",
-        "second",
-        "minute",
-        "hour",
-        "timezone",
-        "timezone_hour",
-        "timezone_minute",
-    ]
-)
+_NOT_OF_DATE = OFFSET_FIELDS | {"microseconds", "milliseconds", "second", "minute", "hour"}
 
 
 def _bc(year: Any) -> Any:
@@ -313,7 +236,21 @@ def _clock_field(unit: str, micros: Any) -> Any:
             return None
 
 
-def _field_units(types: Signature, unit: str, name: str, a: pa.Array) -> tuple[Any, int, Any]:
+def _offset_field(unit: str, seconds: Any) -> Any:
+    """Return a field of offsets from UTC, all of one sign."""
+    sign, size = np.sign(seconds), np.abs(seconds)
+    match unit:
+        case "timezone_hour":
+            return sign * (size // 3600)
+        case "timezone_minute":
+            return sign * (size // 60 % 60)
+        case _:
+            return seconds
+
+
+def _field_units(
+    types: Signature, unit: str, name: str, a: pa.Array, offsets: Any
+) -> tuple[Any, int, Any]:
     """Return a field's values as integers, their scale, and which of them are infinite."""
     type = types.args[1]
     values = integers(a)
@@ -342,7 +279,8 @@ def _field_units(types: Signature, unit: str, name: str, a: pa.Array) -> tuple[A
     if unit.startswith("timezone"):
         if type.name != "timestamptz":
             raise _unknown_unit(name.lower(), type, known=True)
-        return np.zeros_like(safe), 0, infinite
+        return _offset_field(unit, offsets // SECOND + np.zeros_like(safe)), 0, infinite
+    safe = safe + offsets
     if unit == "julian":
         units = [round(Fraction(m, DAY) * 10**20 + 2_440_588 * 10**20) for m in safe.tolist()]
         return np.array(units, dtype=object), 20, infinite
@@ -354,7 +292,9 @@ def _field_units(types: Signature, unit: str, name: str, a: pa.Array) -> tuple[A
     return field, scale, infinite
 
 
-def _field_of_interval(types: Signature, unit: str, name: str, a: pa.Array) -> tuple[Any, int, Any]:
+def _field_of_interval(
+    types: Signature, unit: str, name: str, a: pa.Array, offsets: Any
+) -> tuple[Any, int, Any]:
     months, days, micros = interval_fields(a)
 
     def whole(x: Any, by: int) -> Any:
@@ -395,10 +335,10 @@ def _field_of_interval(types: Signature, unit: str, name: str, a: pa.Array) -> t
             raise _unknown_unit(name.lower(), types.args[1], known=known)
 
 
-def _field(types: Signature, name: str, a: pa.Array) -> tuple[Any, int, Any, Any]:
+def _field(types: Signature, name: str, a: pa.Array, offsets: Any) -> tuple[Any, int, Any, Any]:
     unit = unit_of(name)
     compute = _field_of_interval if types.args[1].name == "interval" else _field_units
-    values, scale, infinite = compute(types, unit, name, a)
+    values, scale, infinite = compute(types, unit, name, a, offsets)
     mask = nulls(a)
     if mask is not None:
         infinite = infinite & ~mask
@@ -410,8 +350,9 @@ def _field(types: Signature, name: str, a: pa.Array) -> tuple[Any, int, Any, Any
 _INFINITE = data_error("0A000", "the numeric value Infinity is not supported")
 
 
-def _extract(types: Signature, name: str, a: pa.Array) -> Outcome:
-    values, scale, missing, failing = _field(types, name, a)
+def extract(types: Signature, name: str, a: pa.Array, offsets: Any = 0) -> Outcome:
+    """Return EXTRACT of one unit; `offsets` are the zone's of moments, in microseconds east."""
+    values, scale, missing, failing = _field(types, name, a, offsets)
     target = types.result.scale or 0
     values = np.where(missing, 0, values)
     if scale < target:
@@ -424,8 +365,9 @@ def _extract(types: Signature, name: str, a: pa.Array) -> Outcome:
     return result, text_where(failing, _INFINITE)
 
 
-def _date_part(types: Signature, name: str, a: pa.Array) -> Outcome:
-    values, scale, missing, failing = _field(types, name, a)
+def date_part(types: Signature, name: str, a: pa.Array, offsets: Any = 0) -> Outcome:
+    """Return date_part of one unit, as `extract`."""
+    values, scale, missing, failing = _field(types, name, a, offsets)
     if types.args[1].name in STAMPS or types.args[1].name == "date":
         signs = integers(a) > 0
         out = np.array([v / 10**scale for v in values.tolist()], dtype=np.float64)
@@ -536,22 +478,19 @@ for _t in STAMPS:
         "date_trunc",
         f"text {_t}",
         _t,
-        _by_unit(_date_trunc),
+        by_first(_date_trunc),
         fallible=True,
         duckdb=_date_trunc_sql,
         spark=_date_trunc_sql,
     )
-declare(
-    "date_trunc", "text timestamptz text", "timestamptz", _by_unit(_date_trunc_zone), fallible=True
-)
-declare("date_trunc", "text interval", "interval", _by_unit(_trunc_interval), fallible=True)
+declare("date_trunc", "text interval", "interval", by_first(_trunc_interval), fallible=True)
 for _t in ("timestamp", "timestamptz", "date", "time", "interval"):
     _render = _extract_sql if _t in ("timestamp", "timestamptz", "date") else None
     declare(
         "extract",
         f"text {_t}",
         extract_type,
-        _by_unit(_extract),
+        by_first(extract),
         fallible=True,
         duckdb=_render,
         spark=_render,
@@ -560,7 +499,7 @@ for _t in ("timestamp", "timestamptz", "date", "time", "interval"):
         "date_part",
         f"text {_t}",
         "float8",
-        _by_unit(_date_part),
+        by_first(date_part),
         fallible=True,
         duckdb=_render,
         spark=_render,

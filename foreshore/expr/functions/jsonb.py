@@ -1,5 +1,6 @@
 """jsonb: operators and functions over documents kept as canonical text."""
 
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -342,33 +343,41 @@ def to_json(array: pa.Array, type: SqlType) -> list[Any]:
                 for t in text_of(array, type)
             ]
         case "timestamp" | "timestamptz":
-            # ISO 8601, with the zone's minutes.
             return [
-                MISSING if d is None else _iso(format_text(d, type), type)
+                MISSING if d is None else iso_text(format_text(d, type))
                 for d in from_array(array, type)
             ]
         case _:
             return [MISSING if t is None else t for t in text_of(array, type)]
 
 
-def _iso(text: str, type: SqlType) -> str:
+_WHOLE_HOURS = re.compile(r"[+-]\d\d\Z")
+
+
+def iso_text(text: str) -> str:
+    """Return the text of a timestamp as JSON has it: ISO 8601, with the zone's minutes."""
     if "infinity" in text:
         return text
-    text = text.replace(" ", "T", 1)
-    if type.name == "timestamptz":
-        body, _, era = text.partition(" ")
-        return body + ":00" + (" " + era if era else "")
-    return text
+    body, _, era = text.replace(" ", "T", 1).partition(" ")
+    minutes = ":00" if _WHOLE_HOURS.search(body) else ""
+    return body + minutes + (" " + era if era else "")
 
 
 def _to_jsonb(types: Signature, a: pa.Array) -> Outcome:
     return pa.array([_as_json(v) for v in to_json(a, types.args[0])], pa.string())
 
 
+def _keys(array: pa.Array, type: SqlType) -> list[str | None]:
+    texts = text_of(array, type)
+    if type.name in ("timestamp", "timestamptz"):
+        return [None if text is None else iso_text(text) for text in texts]
+    return texts
+
+
 def _build_object(types: Signature, *arrays: pa.Array) -> Outcome:
     columns = []
     for i, (array, type) in enumerate(zip(arrays, types.args, strict=True)):
-        columns.append(text_of(array, type) if i % 2 == 0 else to_json(array, type))
+        columns.append(_keys(array, type) if i % 2 == 0 else to_json(array, type))
     rows = len(arrays[0])
     if len(arrays) % 2:
         text = data_error("22023", "argument list must have even number of elements")

@@ -49,6 +49,7 @@ _FAMILIES = (
     "pattern",
     "jsonb",
     "arrays",
+    "zones",
     "system",
 )
 

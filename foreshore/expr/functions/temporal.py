@@ -6,17 +6,20 @@ of the integer and pass through everything untouched.
 
 import re
 from collections.abc import Callable
+from datetime import UTC, timedelta, timezone, tzinfo
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from foreshore import calendar
-from foreshore.errors import data_error
+from foreshore.datetime_text import ABBREVIATIONS
+from foreshore.errors import DatabaseError, data_error
 from foreshore.expr.datum import from_array
 from foreshore.expr.functions.decimals import text_where
 from foreshore.expr.functions.function import Kernel, Outcome, Signature
-from foreshore.expr.functions.rows import Failure, collect
+from foreshore.expr.functions.rows import Failure, collect, only_value
 from foreshore.types import SqlType, arrow_type
 
 DAY = 86_400_000_000
@@ -112,6 +115,20 @@ def add_months(days: Ints, months: Ints) -> Ints:
     return from_civil(year, month, np.minimum(day, month_lengths(year, month)))
 
 
+def shifted(base: Ints, months: Ints, days: Ints, micros: Ints) -> tuple[Ints, Any]:
+    """Return timestamps moved by months, days and microseconds, and which left their range."""
+    whole, rest = base // DAY, base % DAY
+    if months.any():
+        whole = np.where(months == 0, whole, add_months(whole, months))
+    whole = whole + days
+    # In floats to see what int64 would lose; exact where it is near enough to matter.
+    rough = whole.astype(np.float64) * DAY + rest + micros.astype(np.float64)
+    outside = (rough < LEAST - 1e6) | (rough > 9.2233720e18)
+    with np.errstate(all="ignore"):
+        out = whole * DAY + rest + micros
+    return out, outside | (out < LEAST)
+
+
 def iso_week(days: Ints) -> tuple[Ints, Ints]:
     """Return the ISO years and weeks."""
     monday = days - (days + 3) % 7
@@ -135,6 +152,50 @@ def data_rows(compute: Callable[..., Any]) -> Kernel:
         return collect(types, compute, zip(*data, strict=True))
 
     return kernel
+
+
+def by_first(one: Callable[..., Outcome]) -> Kernel:
+    """Return the kernel of a function whose first argument is mostly one text for all rows.
+
+    `one(types, text, *arrays)` does it for rows with the same text, over the other arguments; a
+    `Failure` or a `DatabaseError` fails all of them.
+    """
+
+    def kernel(types: Signature, texts: pa.Array, *arrays: pa.Array) -> Outcome:
+        arrow = arrow_type(types.result)
+        single = only_value(texts)
+        if single is not None:
+            return _tried(one, types, single, *arrays)
+        pieces: list[pa.Array] = [pa.nulls(1, arrow)]
+        failures: list[pa.Array] = [pa.nulls(1, pa.string())]
+        places = np.zeros(len(texts), dtype=np.int64)  # where each row is in them; 0 is NULL
+        size = 1
+        for text in texts.unique().to_pylist():
+            if text is None:
+                continue
+            same = pc.equal(texts, text).fill_null(False).to_numpy(zero_copy_only=False)
+            where = np.flatnonzero(same)
+            outcome = _tried(one, types, text, *(x.take(pa.array(where)) for x in arrays))
+            got, failed = outcome if isinstance(outcome, tuple) else (outcome, None)
+            places[where] = size + np.arange(len(where))
+            size += len(where)
+            pieces.append(got)
+            failures.append(pa.nulls(len(where), pa.string()) if failed is None else failed)
+        order = pa.array(places)
+        return pa.concat_arrays(pieces).take(order), pa.concat_arrays(failures).take(order)
+
+    return kernel
+
+
+def _tried(one: Any, types: Signature, text: str, *arrays: pa.Array) -> Outcome:
+    try:
+        return one(types, text, *arrays)
+    except Failure as failure:
+        error = failure.text
+    except DatabaseError as fault:
+        error = data_error(fault.sqlstate, fault.message)
+    count = len(arrays[0])
+    return pa.nulls(count, arrow_type(types.result)), pa.array([error] * count)
 
 
 def faulty(types: Signature, values: Any, mask: Any, outside: Any, text: str) -> Outcome:
@@ -180,9 +241,19 @@ def intervals(months: Any, days: Any, micros: Any, mask: Any = None) -> pa.Array
     return pa.StructArray.from_arrays(fields, fields=list(arrow), mask=nothing)
 
 
-def zone_of(name: str) -> Any:
-    """Return the zone of AT TIME ZONE, where a bare offset counts westwards, as POSIX has it."""
-    offset = re.match(r"([+-]?)(\d.*)", name.strip())
+def zone_of(name: str) -> tzinfo:
+    """Return the zone of AT TIME ZONE; raises InvalidParameterValue.
+
+    Abbreviations go first, and a bare offset counts westwards, as POSIX has it. Behind a colon,
+    also POSIX's, stands what SET TIME ZONE takes: the zone `:CET` has summer time, `CET` has none.
+    """
+    name = name.strip()
+    if name.startswith(":"):
+        return calendar.zone_named(name[1:])
+    hours = ABBREVIATIONS.get(name.lower())
+    if hours is not None:
+        return timezone(timedelta(hours=hours)) if hours else UTC
+    offset = re.match(r"([+-]?)(\d.*)", name)
     if offset is not None:
         name = ("+" if offset[1] == "-" else "-") + offset[2]
     return calendar.zone_named(name)
