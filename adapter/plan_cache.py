@@ -2,8 +2,9 @@
 
 Clients of the simple protocol, and drivers that prepare nothing by name, send the same text again
 and again. A plan depends on the text, the types declared for its parameters and, of the session,
-on the database, search path, time zone and cluster: these are the key. It also depends on what the
-session sees of the catalog and on what is maintained, which are compared when it is looked up.
+on the database, search path and cluster: these are the key, and the time zone where the plan
+depends on it. It also depends on what the session sees of the catalog and on what is maintained,
+which are compared when it is looked up.
 """
 
 from collections import OrderedDict
@@ -23,8 +24,8 @@ class PlanKey:
     parameter_oids: tuple[int, ...]
     database: str
     search_path: tuple[str, ...]
-    time_zone: str
     cluster: str
+    time_zone: str | None  # None: good in all
 
 
 class PlanCache:
@@ -35,6 +36,8 @@ class PlanCache:
 
     def get(self, key: PlanKey, basis: Basis) -> Prepared | None:
         """Return a statement for a session to keep, planned; None if none is good on `basis`."""
+        everywhere = replace(key, time_zone=None)
+        key = everywhere if everywhere in self._plans else key
         known = self._plans.get(key)
         if known is None:
             return None
@@ -55,6 +58,8 @@ class PlanCache:
             or basis.own is not None
         ):
             return
+        if not prepared.zone_matters:
+            key = replace(key, time_zone=None)
         self._plans[key] = replace(prepared, name="", batch=None)
         if len(self._plans) > MOST_TEXTS:
             self._plans.popitem(last=False)

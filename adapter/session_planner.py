@@ -42,6 +42,7 @@ from foreshore.sql.plan import (
 )
 from foreshore.sql.planner import plan_statement
 from foreshore.sql.planning import ParameterTypes
+from foreshore.sql.session_zone import SessionZone
 from foreshore.types import RelationDesc
 
 if TYPE_CHECKING:
@@ -123,16 +124,14 @@ class SessionPlanner:
         ):
             return
         declared = prepared.declared if prepared.basis is None else prepared.parameters
-        types = ParameterTypes(declared)
+        types, zone = ParameterTypes(declared), SessionZone(self._session.time_zone)
         reader = self.reader(basis)
-        plan = plan_statement(prepared.syntax, reader, types, zone=self._session.time_zone)
+        plan = plan_statement(prepared.syntax, reader, types, zone=zone)
         peek = self._peek_of(plan)
         ways = ("index",) if followed_by(plan) is not None else ("index", "bulk")
         if reader.left_out and (peek is None or peek.way not in ways):
             types = ParameterTypes(declared)
-            plan = plan_statement(
-                prepared.syntax, self.reader(), types, zone=self._session.time_zone
-            )
+            plan = plan_statement(prepared.syntax, self.reader(), types, zone=zone)
             peek = self._peek_of(plan)
         desc = self._desc_of(plan)
         is_known = prepared.batch not in (None, self._session.batch)
@@ -141,6 +140,7 @@ class SessionPlanner:
         prepared.plan, prepared.peek, prepared.desc, prepared.basis = plan, peek, desc, basis
         prepared.parameters = types.resolved()
         prepared.takes_names = any(each.name.startswith("reg") for each in prepared.parameters)
+        prepared.zone_matters = zone.matters
         self._compile(prepared, reader.planned)
 
     @staticmethod
@@ -227,8 +227,8 @@ class SessionPlanner:
             tuple(parameter_oids),
             session.database,
             self.search_path(),
-            session.time_zone,
             session.cluster,
+            session.time_zone,
         )
 
 

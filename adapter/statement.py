@@ -91,6 +91,7 @@ class Prepared:
     rules: RowRules | None = None  # of the table that it is into, if it takes rows one by one
     batch: int | None = None  # of messages that it came in; from the next on its columns are known
     point: PointPlan | None = None  # of a statement about the row under one key, compiled
+    zone_matters: bool = False  # whether the plan depends on the session's time zone
 
     @property
     def is_empty(self) -> bool:

@@ -12,6 +12,7 @@ from foreshore.errors import CannotCoerce, DataError, DatatypeMismatch
 from foreshore.expr.functions.registry import (
     Context,
     numeric_of_text,
+    resolve,
     resolve_cast,
     select_common_type,
     without_modifiers,
@@ -20,6 +21,8 @@ from foreshore.expr.ir import Call, Environment, Literal, Parameter, Scalar, typ
 from foreshore.sql.planning import Planning, located
 from foreshore.text import INTEGERS, REG_NAMES, parse_text
 from foreshore.types import (
+    DATE,
+    INT4,
     NUMERIC,
     TEXT,
     TIMESTAMPTZ,
@@ -95,7 +98,7 @@ def coerce(
             return folded
     if resolved.key == "relabel" and resolved.result == source:
         return scalar
-    return Call(resolved.key, (scalar,), resolved.result)
+    return planning.zone.applied(Call(resolved.key, (scalar,), resolved.result))
 
 
 def _fold(literal: Literal, target: SqlType) -> Literal | None:
@@ -135,23 +138,16 @@ def literal_of(planning: Planning, text: str, target: SqlType, context: Context,
     elif target == NUMERIC and context == "implicit":
         target = numeric_of_text(text)
     with located(at):
-        return Literal(parse_text(text, target, zone=planning.zone), target)
+        return Literal(planning.zone.read(text, target), target)
 
 
 def _moment(planning: Planning, word: str, target: SqlType, at: int) -> Scalar:
     """Return `now`, `today`, ... as what it is when the statement runs."""
-    from foreshore.expr.functions.registry import resolve
-
     scalar: Scalar = Environment("now", TIMESTAMPTZ)
     if word != "now":
-        for name, arg in (("date", SqlType("date")), ("+", SqlType("int4"))):
-            if name == "date":
-                cast = resolve_cast(TIMESTAMPTZ, arg, "explicit")
-                assert cast is not None
-                scalar = Call(cast.key, (scalar,), cast.result)
-            else:
-                found = resolve("+", (type_of(scalar), arg))
-                scalar = Call(found.key, (scalar, Literal(_DAYS[word], arg)), found.result)
+        scalar = cast(planning, scalar, DATE, at)
+        found = resolve("+", (DATE, INT4))
+        scalar = Call(found.key, (scalar, Literal(_DAYS[word], INT4)), found.result)
     result = coerce(planning, scalar, target, "explicit", at)
     assert result is not None
     return result

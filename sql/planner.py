@@ -63,6 +63,7 @@ from foreshore.sql.plan import (
 )
 from foreshore.sql.planning import ParameterTypes, Planning, located
 from foreshore.sql.scope import Scope
+from foreshore.sql.session_zone import SessionZone
 from foreshore.sql.type_names import type_of_name
 from foreshore.text import format_text, parse_text
 from foreshore.types import (
@@ -73,6 +74,14 @@ from foreshore.types import (
     SqlType,
 )
 
+# Statements whose expressions are kept, and evaluated whoever caused it.
+_KEPT = (
+    ast.CreateTableStatement,
+    ast.AlterTableStatement,
+    ast.CreateViewStatement,
+    ast.CreateIndexStatement,
+    ast.CreateSubscriptionStatement,
+)
 _ZONE_LIMIT = 16 * 3_600_000_000  # microseconds from UTC
 # What a variable is called by those who show it.
 _SHOWN_NAMES = {"timezone": "TimeZone", "datestyle": "DateStyle", "intervalstyle": "IntervalStyle"}
@@ -83,18 +92,23 @@ def plan_statement(
     catalog: CatalogReader,
     parameters: ParameterTypes | Sequence[SqlType | None] = (),
     *,
-    zone: str = "UTC",
+    zone: SessionZone | str = "UTC",
     defined: bool = False,
 ) -> Plan:
     """Return what `statement` means.
 
     `parameters` are the types declared for `$1`, `$2`, ..., None or unknown for those to be
     inferred; given as `ParameterTypes`, it has all of them afterwards (`resolved`). `zone` is the
-    session's time zone, in which constants of type timestamptz are read. `defined` says that the
-    statement is one that the catalog keeps: the sequences of its columns are there already.
+    session's time zone; given as a `SessionZone`, it says afterwards whether the plan depends on
+    it. What the catalog keeps does not: it is bound in UTC. `defined` says that the statement is
+    one that the catalog has kept: the sequences of its columns are there already.
     """
     if not isinstance(parameters, ParameterTypes):
         parameters = ParameterTypes(parameters)
+    if isinstance(statement.ast, _KEPT):
+        zone = "UTC"
+    if not isinstance(zone, SessionZone):
+        zone = SessionZone(zone)
     planning = Planning(catalog, statement.whole, parameters, zone, defined=defined)
     try:
         return _plan(planning, statement.ast)
@@ -310,7 +324,7 @@ def _explain(planning: Planning, tree: ast.ExplainStatement) -> Explain | Explai
             bound = bind_query(planning, query, None)
             finished = finished_query(bound)
         case ast.CreateViewStatement(query=query):
-            planning.in_view = True
+            planning.in_view, planning.zone = True, SessionZone()
             bound, as_of = bind_query(planning, query, None), None
             finished = plain_query(bound)
         case _:

@@ -9,6 +9,7 @@ from foreshore.errors import DatabaseError, IndeterminateDatatype, UndefinedPara
 from foreshore.expr.ir import Parameter
 from foreshore.ids import GlobalId
 from foreshore.sql.catalog_reader import CatalogReader
+from foreshore.sql.session_zone import SessionZone
 from foreshore.types import NUMERIC, UNKNOWN, ColumnType, SqlType, array_of
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Planning:
     catalog: CatalogReader
     text: str  # all of the text that offsets count in
     parameters: ParameterTypes = field(default_factory=ParameterTypes)
-    zone: str = "UTC"
+    zone: SessionZone = field(default_factory=SessionZone)
     depends_on: set[GlobalId] = field(default_factory=set)
     # (start, end, what) for each name that is written qualified in the catalog
     qualified: list[tuple[int, int, str]] = field(default_factory=list)

@@ -37,6 +37,7 @@ from foreshore.sql.plan import (
     SetVariable,
     ShowVariable,
 )
+from foreshore.sql.session_zone import SessionZone
 from foreshore.text import parse_text
 from foreshore.types import Datum, SqlType
 
@@ -276,7 +277,8 @@ def _argument(session: "Session", number: int, arg: Scalar, type: SqlType) -> Da
         raise DatatypeMismatch(
             f"parameter ${number} of type {source} cannot be coerced to the expected type {type}"
         )
-    return value_of(session, Call(cast.key, (arg,), cast.result), (), 0)
+    call = SessionZone(session.time_zone).applied(Call(cast.key, (arg,), cast.result))
+    return value_of(session, call, (), 0)
 
 
 def deallocate(session: "Session", plan: Deallocate) -> Outcome:

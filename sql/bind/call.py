@@ -143,7 +143,8 @@ def bind_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
         literals = tuple(a.value if isinstance(a, Literal) else NO_LITERAL for a in args)
         with located(expr.at):
             found = resolve_table(name, tuple(map(type_of, args)), literals)
-        return binder.add_set(found, binder.coerced(args, found.arg_types, ats), expr.at)
+        args = binder.coerced(args, found.arg_types, ats)
+        return binder.add_set(*binder.planning.zone.applied_to_set(found, args), expr.at)
     if expr.variadic:
         raise FeatureNotSupported("VARIADIC is not supported", position=expr.at + 1)
     if not function_exists(name) and len(args) == 1:
@@ -286,7 +287,7 @@ def _aggregate(binder: ExpressionBinder, name: str, expr: ast.FunctionCall) -> S
         gathered.add(
             Aggregate(
                 core.function,
-                tuple(filled(arg, args) for arg in core.args),
+                tuple(binder.planning.zone.applied_within(filled(a, args)) for a in core.args),
                 core.type,
                 expr.distinct,
                 condition,

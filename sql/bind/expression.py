@@ -238,7 +238,8 @@ class ExpressionBinder:
         with located(at):
             found = resolve(name, types, literals)
         places = ats or (at,) * len(args)
-        return Call(found.key, self.coerced(args, found.arg_types, places), found.result)
+        call = Call(found.key, self.coerced(args, found.arg_types, places), found.result)
+        return self.planning.zone.applied(call)
 
     def coerced(
         self, args: Sequence[Scalar], targets: Sequence[SqlType], ats: Sequence[int]

@@ -260,6 +260,7 @@ def _table_function(
     with located(call.at):
         found = resolve_table(name, tuple(map(type_of, args)), literals)
     args = binder.coerced(args, found.arg_types, ats)
+    found, args = binder.planning.zone.applied_to_set(found, args)
     names = found.names
     if len(names) == 1:
         # A column that the function itself names keeps that name under an alias.

@@ -102,3 +102,27 @@ def test_a_statement_with_parameters_is_no_query_message(
 
     runner.run(prepare())
     assert runner.run(house.query("a", "SELECT $1::int")).startswith("ERROR 42P02")
+
+
+def test_only_what_depends_on_the_zone_is_planned_for_each(
+    runner: asyncio.Runner, house: House, planned: list[str]
+) -> None:
+    def ask(name: str, sql: str) -> str:
+        return last(runner.run(house.query(name, sql)))
+
+    ask("here", "CREATE TABLE shown (at timestamptz)")
+    ask("here", "INSERT INTO shown VALUES ('2013-03-10 03:00+00')")
+    ask("there", "SET TIME ZONE 'America/New_York'")
+    everywhere, local = "SELECT count(*) FROM shown", "SELECT at::date FROM shown"
+    since = "SELECT count(*) FROM shown WHERE at >= '2013-03-09 20:00'"
+    planned.clear()
+    for _ in range(2):
+        assert (ask("here", everywhere), ask("there", everywhere)) == ("1", "1")
+        assert (ask("here", local), ask("there", local)) == ("2013-03-10", "2013-03-09")
+        assert (ask("there", since), ask("here", since)) == ("1", "1")
+    assert sorted(planned) == sorted([everywhere, local, local, since, since])
+    ask("there", "SET TIME ZONE UTC")
+    assert ask("there", local) == "2013-03-10"
+    ask("there", "PREPARE kept AS SELECT at::date FROM shown")
+    ask("there", "SET TIME ZONE -4")
+    assert ask("there", "EXECUTE kept") == "2013-03-09"

@@ -1,0 +1,253 @@
+"""The session's time zone: written into the plan where what is called depends on it.
+
+The functions of a plan are the same for every session, and take a timestamptz to be shown and read
+in UTC. PostgreSQL's ask the session. So, where a call does and the session's zone is another one,
+binding puts in its place what says so with the zone as a constant:
+
+    at::date             cast(timestamp,date)(timezone('Europe/Berlin', at))
+    at + '1 day'         add(text,timestamptz,interval)('Europe/Berlin', at, ...)
+    at::text             timestamptz_text('Europe/Berlin', at)
+
+`_RULES` has every such call by its key. A plan made where `SessionZone.matters` remained False is
+good in every zone.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC
+
+from foreshore.calendar import zone_named
+from foreshore.datetime_text import ABBREVIATIONS
+from foreshore.expr.functions.casts import STRINGS
+from foreshore.expr.functions.fields import KNOWN_UNITS, OFFSET_FIELDS, unit_of
+from foreshore.expr.functions.registry import Context, ResolvedTable, resolve_cast
+from foreshore.expr.ir import Call, Column, Literal, Scalar, type_of
+from foreshore.text import parse_text
+from foreshore.types import TEXT, TIMESTAMP, TIMESTAMPTZ, Datum, SqlType, array_of
+
+_ANOTHER = "<+01>-01"
+
+
+@dataclass
+class SessionZone:
+    """The zone a statement is planned in, and whether the plan depends on it."""
+
+    name: str = "UTC"
+    matters: bool = False
+
+    def applied(self, call: Call) -> Scalar:
+        """Return what `call`, which takes the zone to be UTC, is in this one."""
+        if not any(map(has_moments, (*map(type_of, call.args), call.type))):
+            return call
+        rule = _RULES.get(call.function.replace("_total(", "("))
+        if rule is None:
+            return call
+        result = rule(_Zone(self.name), call)
+        if result is call:
+            return call
+        self.matters = True
+        return call if self.is_utc else result
+
+    def applied_within(self, scalar: Scalar) -> Scalar:
+        """Return `scalar`, of nested calls, with each of them as it is in this zone."""
+        if not isinstance(scalar, Call):
+            return scalar
+        args = tuple(map(self.applied_within, scalar.args))
+        return self.applied(Call(scalar.function, args, scalar.type))
+
+    def applied_to_set(
+        self, found: ResolvedTable, args: tuple[Scalar, ...]
+    ) -> tuple[ResolvedTable, tuple[Scalar, ...]]:
+        """Return what a table function over its coerced arguments is in this zone."""
+        call = Call(found.key, args, found.result)
+        result = self.applied(call)
+        if result is call:
+            return found, args
+        assert isinstance(result, Call), result
+        assert len(found.outputs) == 1, found  # the element, whose column follows the arguments
+        outputs = (Column(len(result.args), found.element.type),)
+        return replace(found, key=result.function, outputs=outputs), result.args
+
+    def read(self, text: str, type: SqlType) -> Datum:
+        """Return the datum that a constant is as a `type`; raises DataError."""
+        value = parse_text(text, type, zone=self.name)
+        if has_moments(type) and not self.matters:
+            # The text may say its own zone; if not, what it means differs between any two.
+            self.matters = parse_text(text, type) != parse_text(text, type, zone=_ANOTHER)
+        return value
+
+    @property
+    def is_utc(self) -> bool:
+        """Whether the zone is always at UTC."""
+        return zone_named(self.name) is UTC
+
+
+def has_moments(type: SqlType) -> bool:
+    """Whether values of `type` are timestamptz, or arrays of them."""
+    return (type.element or type).name == "timestamptz"
+
+
+class _Zone:
+    """Calls that take a zone, of the zone `name`."""
+
+    def __init__(self, name: str) -> None:
+        # Not what AT TIME ZONE calls an abbreviation, see `temporal.zone_of`.
+        self.literal = Literal(f":{name}" if name.lower() in ABBREVIATIONS else name, TEXT)
+
+    def call(self, stem: str, args: tuple[Scalar, ...], result: SqlType) -> Call:
+        """Return the call that takes the zone before `args`."""
+        types = ",".join(_bare(type_of(arg)) for arg in args)
+        return Call(f"{stem}(text,{types})", (self.literal, *args), result)
+
+    def local(self, moment: Scalar) -> Scalar:
+        """Return the local time of a moment, of moments the local times."""
+        return self.call("timezone", (moment,), _of_kind(type_of(moment), TIMESTAMP))
+
+    def moment(self, local: Scalar) -> Scalar:
+        """Return the moment of a local time."""
+        return self.call("timezone", (local,), _of_kind(type_of(local), TIMESTAMPTZ))
+
+    def text(self, scalar: Scalar, form: str = "timestamptz_text") -> Scalar:
+        """Return the text of a moment or moments, anything else as it is."""
+        type = type_of(scalar)
+        return self.call(form, (scalar,), _of_kind(type, TEXT)) if has_moments(type) else scalar
+
+
+Rule = Callable[[_Zone, Call], Scalar]
+
+
+def _bare(type: SqlType) -> str:
+    """Return the type as keys have it."""
+    return f"{type.element.name}[]" if type.element is not None else type.name
+
+
+def _of_kind(type: SqlType, element: SqlType) -> SqlType:
+    """Return `element`, or arrays of it where `type` is of arrays."""
+    return array_of(element) if type.element is not None else element
+
+
+def _as(scalar: Scalar, target: SqlType, context: Context = "explicit") -> Scalar:
+    """Return a cast in which no zone has a part."""
+    if type_of(scalar) == target:
+        return scalar
+    found = resolve_cast(type_of(scalar), target, context)
+    assert found is not None, (scalar, target)
+    return Call(found.key, (scalar,), target)
+
+
+# --- casts -------------------------------------------------------------------------------------
+
+
+def _cast(zone: _Zone, call: Call) -> Scalar:
+    (arg,) = call.args
+    source, target = type_of(arg), call.type
+    context: Context = "assignment" if call.function.startswith("assign") else "explicit"
+    name, other = ((type.element or type).name for type in (source, target))
+    if name == "timestamptz" and other in ("timestamp", "date", "time"):
+        return _as(zone.local(arg), target, context)
+    if name == "timestamptz" and other in STRINGS:
+        return _as(zone.text(arg), target, context)
+    if other == "timestamptz" and name in ("timestamp", "date"):
+        return _as(zone.moment(_as(arg, _of_kind(source, TIMESTAMP))), target, context)
+    if other == "timestamptz" and name in STRINGS:
+        return zone.call("timestamptz_of_text", (_as(arg, _of_kind(target, TEXT)),), target)
+    return call
+
+
+# --- functions ---------------------------------------------------------------------------------
+
+
+def _with_zone(zone: _Zone, call: Call) -> Scalar:
+    """Let the form that takes a zone do it."""
+    return zone.call(call.function.partition("(")[0].removesuffix("_total"), call.args, call.type)
+
+
+def _later(zone: _Zone, call: Call) -> Scalar:
+    interval, moment = call.args
+    return zone.call("add", (moment, interval), call.type)
+
+
+def _trunc(zone: _Zone, call: Call) -> Scalar:
+    key = "date_trunc(text,timestamptz,text)"
+    return Call(key, (*call.args, zone.literal), call.type)
+
+
+def _field(zone: _Zone, call: Call) -> Scalar:
+    """Return a field of the local time, but for those that ask for the moment or the zone."""
+    unit, moment = call.args
+    if isinstance(unit, Literal):
+        name = unit_of(unit.value or "")
+        if name == "epoch":
+            return call
+        if name in KNOWN_UNITS - OFFSET_FIELDS:
+            key = call.function.replace("timestamptz", "timestamp")
+            return Call(key, (unit, zone.local(moment)), call.type)
+    return _with_zone(zone, call)
+
+
+def _to_char(zone: _Zone, call: Call) -> Scalar:
+    moment, template = call.args
+    return Call("to_char(timestamp,text)", (zone.local(moment), template), call.type)
+
+
+def _read(zone: _Zone, call: Call) -> Scalar:
+    """Take what the call gives in UTC for a local time."""
+    return zone.moment(Call("cast(timestamptz,timestamp)", (call,), TIMESTAMP))
+
+
+def _shown(form: str) -> Rule:
+    """Return the rule of functions that take values of any type and show them."""
+
+    def rule(zone: _Zone, call: Call) -> Scalar:
+        args = tuple(zone.text(arg, form) for arg in call.args)
+        return Call(call.function, args, call.type)
+
+    return rule
+
+
+_RULES: dict[str, Rule] = {
+    **dict.fromkeys(
+        (
+            *(f"cast(timestamptz,{other})" for other in ("timestamp", "date", "time", *STRINGS)),
+            *(f"cast({other},timestamptz)" for other in ("timestamp", "date", *STRINGS)),
+            *(f"cast(anyarray,{other})" for other in STRINGS),
+            *(f"cast({other},anyarray)" for other in STRINGS),
+            *(f"assign({type},{o})" for type in ("timestamptz", "anyarray") for o in STRINGS),
+            "cast_array(anyarray)",
+            "assign_array(anyarray)",
+        ),
+        _cast,
+    ),
+    **dict.fromkeys(
+        (
+            "add(timestamptz,interval)",
+            "subtract(timestamptz,interval)",
+            "age(timestamptz,timestamptz)",
+            "generate_series(timestamptz,timestamptz,interval)",
+        ),
+        _with_zone,
+    ),
+    "add(interval,timestamptz)": _later,
+    "date_trunc(text,timestamptz)": _trunc,
+    "extract(text,timestamptz)": _field,
+    "date_part(text,timestamptz)": _field,
+    "to_char(timestamptz,text)": _to_char,
+    "to_timestamp(text,text)": _read,
+    "make_timestamptz(int4,int4,int4,int4,int4,float8)": _read,
+    **dict.fromkeys(
+        (
+            "format(text,any)",
+            "concat(any)",
+            "concat_ws(text,any)",
+            "concatenate(text,anynonarray)",
+            "concatenate(anynonarray,text)",
+            "array_to_string(anyarray,text)",
+            "array_to_string(anyarray,text,text)",
+        ),
+        _shown("timestamptz_text"),
+    ),
+    **dict.fromkeys(
+        ("to_jsonb(anyelement)", "jsonb_build_object(any)", "jsonb_build_array(any)"),
+        _shown("timestamptz_json_text"),
+    ),
+}

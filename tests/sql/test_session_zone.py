@@ -1,0 +1,121 @@
+"""What a session asks of a timestamptz is what Python's `zoneinfo` says of its zone."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foreshore import calendar
+from foreshore.sql.parse import parse
+from foreshore.sql.plan import Select
+from foreshore.sql.planner import plan_statement
+from foreshore.sql.session_zone import SessionZone
+from tests.sql.catalog import TABLES, builtin_catalog
+from tests.zones import EPOCH, local_of, micros_of, moment_of, moments, zones
+
+CATALOG = builtin_catalog(TABLES)
+
+
+def answer(sql: str, zone: str) -> Any:
+    """Return the one value of a query of constants, in a session of that zone."""
+    (statement,) = parse(sql)
+    plan = plan_statement(statement, CATALOG, zone=zone)
+    assert isinstance(plan, Select)
+    return plan.query.relation.rows[0][0][0]  # type: ignore[union-attr]
+
+
+def plus(months: int, days: int) -> Callable[[datetime], datetime]:
+    def later(at: datetime) -> datetime:
+        year, month = divmod(at.year * 12 + at.month - 1 + months, 12)
+        day = min(at.day, calendar.days_in_month(year, month + 1))
+        return at.replace(year=year, month=month + 1, day=day) + timedelta(days=days)
+
+    return later
+
+
+@settings(deadline=None)
+@given(zones, moments, st.integers(-14, 14), st.integers(-40, 40), st.integers(-50, 50))
+def test_what_a_session_asks_is_asked_of_its_zone(
+    name: str, at: datetime, months: int, days: int, hours: int
+) -> None:
+    zone = ZoneInfo(name)
+    local = local_of(zone, at)
+    here = f"timestamptz '{at.isoformat()}+00'"
+    there = f"timestamp '{at.isoformat()}'"
+    offset = (local - at) // timedelta(seconds=1)
+
+    def moment(local: datetime) -> int:
+        return micros_of(moment_of(zone, local))
+
+    assert answer(f"SELECT {here}::timestamp", name) == micros_of(local)
+    assert answer(f"SELECT {there}::timestamptz", name) == moment(at)
+    assert answer(f"SELECT timestamptz '{at.isoformat()}'", name) == moment(at)
+    assert answer(f"SELECT ('' || '{at.isoformat()}')::timestamptz", name) == moment(at)
+    assert answer(f"SELECT {here}::date", name) == (local - EPOCH).days
+    assert answer(f"SELECT date '{at.date()}'::timestamptz", name) == moment(
+        datetime.combine(at.date(), datetime.min.time())
+    )
+    assert answer(f"SELECT {here}::text::timestamptz", name) == micros_of(at)
+    assert answer(f"SELECT date_part('minute', {here})", name) == local.minute
+    assert answer(f"SELECT date_part('timezone', {here})", name) == offset
+    assert answer(f"SELECT date_part('epoch', {here})", name) == micros_of(at) / 10**6
+    assert answer(f"SELECT date_trunc('day', {here})", name) == moment(
+        local.replace(hour=0, minute=0, second=0, microsecond=0)
+    )
+    # What is shorter than a day stays on its side of a change.
+    hour = local.replace(minute=0, second=0, microsecond=0)
+    cut = micros_of(hour) - offset * 1_000_000
+    assert answer(f"SELECT date_trunc('hour', {here})", name) == cut
+    later = moment_of(zone, plus(months, 0)(local)) if months else at
+    later = moment_of(zone, plus(0, days)(local_of(zone, later))) if days else later
+    span = f"interval '{months} mons {days} days {hours} hours'"
+    expected = micros_of(later + timedelta(hours=hours))
+    assert answer(f"SELECT {here} + {span}", name) == expected
+    assert answer(f"SELECT {here} - -({span})", name) == expected
+    assert answer(f"SELECT make_timestamptz({at.year}, {at.month}, {at.day}, 2, 30, 0)", name) == (
+        moment(datetime(at.year, at.month, at.day, 2, 30))
+    )
+
+
+@settings(deadline=None)
+@given(zones, moments)
+def test_one_zone_is_the_other_ones_shift(name: str, at: datetime) -> None:
+    """What depends on no zone but the session's agrees with AT TIME ZONE said outright."""
+    here = f"timestamptz '{at.isoformat()}+00'"
+    said = f"{here} AT TIME ZONE ':{name}'"
+    for shown in ("{}::date", "extract(doy FROM {})", "to_char({}, 'HH24:MI:SS')", "{}::time"):
+        asked = answer(f"SELECT {shown.format(here)}", name)
+        assert asked == answer(f"SELECT {shown.format(f'({said})')}", "UTC")
+
+
+@pytest.mark.parametrize(
+    ("sql", "matters"),
+    [
+        ("SELECT timestamptz '2013-03-10'", True),
+        ("SELECT timestamptz '2013-03-10 00:00+01'", False),
+        ("SELECT timestamptz 'infinity'", False),
+        ("SELECT now(), date '2013-03-10', interval '1 day' + timestamp '2013-03-10'", False),
+        (
+            "SELECT now() > $1::timestamptz, date_part('epoch', now()), extract(epoch FROM now())",
+            False,
+        ),
+        ("SELECT now() - interval '1 day'", True),
+        ("SELECT current_date", True),
+        ("SELECT now() < current_date - 7", True),
+        ("SELECT extract(hour FROM now())", True),
+        ("SELECT 'now'::timestamptz", False),
+        ("SELECT 'today'::timestamptz", True),
+        ("SELECT jsonb_agg(now())", True),
+        ("SELECT now() || ''", True),
+    ],
+)
+@pytest.mark.parametrize("name", ["UTC", "Europe/Berlin"])
+def test_planning_tells_whether_the_zone_matters(sql: str, matters: bool, name: str) -> None:
+    zone = SessionZone(name)
+    (statement,) = parse(sql)
+    plan_statement(statement, CATALOG, zone=zone)
+    assert zone.matters == matters
