@@ -8,7 +8,7 @@ binding puts in its place what says so with the zone as a constant:
     at + '1 day'         add(text,timestamptz,interval)('Europe/Berlin', at, ...)
     at::text             timestamptz_text('Europe/Berlin', at)
 
-`_RULES` has every such call by its key. A plan made where `SessionZone.matters` remained False is
+`RULES` has every such call by its key. A plan made where `SessionZone.matters` remained False is
 good in every zone.
 """
 
@@ -19,7 +19,7 @@ from datetime import UTC
 from foreshore.calendar import zone_named
 from foreshore.datetime_text import ABBREVIATIONS
 from foreshore.expr.functions.casts import STRINGS
-from foreshore.expr.functions.fields import KNOWN_UNITS, OFFSET_FIELDS, unit_of
+from foreshore.expr.functions.fields import unit_of
 from foreshore.expr.functions.registry import Context, ResolvedTable, resolve_cast
 from foreshore.expr.ir import Call, Column, Literal, Scalar, type_of
 from foreshore.text import parse_text
@@ -39,7 +39,7 @@ class SessionZone:
         """Return what `call`, which takes the zone to be UTC, is in this one."""
         if not any(map(has_moments, (*map(type_of, call.args), call.type))):
             return call
-        rule = _RULES.get(call.function.replace("_total(", "("))
+        rule = RULES.get(call.function.replace("_total(", "("))
         if rule is None:
             return call
         result = rule(_Zone(self.name), call)
@@ -173,15 +173,9 @@ def _trunc(zone: _Zone, call: Call) -> Scalar:
 
 
 def _field(zone: _Zone, call: Call) -> Scalar:
-    """Return a field of the local time, but for those that ask for the moment or the zone."""
-    unit, moment = call.args
-    if isinstance(unit, Literal):
-        name = unit_of(unit.value or "")
-        if name == "epoch":
-            return call
-        if name in KNOWN_UNITS - OFFSET_FIELDS:
-            key = call.function.replace("timestamptz", "timestamp")
-            return Call(key, (unit, zone.local(moment)), call.type)
+    unit = call.args[0]
+    if isinstance(unit, Literal) and unit_of(unit.value or "") == "epoch":
+        return call
     return _with_zone(zone, call)
 
 
@@ -205,14 +199,15 @@ def _shown(form: str) -> Rule:
     return rule
 
 
-_RULES: dict[str, Rule] = {
+RULES: dict[str, Rule] = {
     **dict.fromkeys(
         (
             *(f"cast(timestamptz,{other})" for other in ("timestamp", "date", "time", *STRINGS)),
             *(f"cast({other},timestamptz)" for other in ("timestamp", "date", *STRINGS)),
             *(f"cast(anyarray,{other})" for other in STRINGS),
             *(f"cast({other},anyarray)" for other in STRINGS),
-            *(f"assign({type},{o})" for type in ("timestamptz", "anyarray") for o in STRINGS),
+            *(f"assign(timestamptz,{other})" for other in ("varchar", "bpchar")),
+            *(f"assign(anyarray,{other})" for other in ("varchar", "bpchar")),
             "cast_array(anyarray)",
             "assign_array(anyarray)",
         ),

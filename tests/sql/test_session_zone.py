@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foreshore import calendar
+from foreshore.expr.functions.function import BY_KEY
 from foreshore.sql.parse import parse
 from foreshore.sql.plan import Select
 from foreshore.sql.planner import plan_statement
-from foreshore.sql.session_zone import SessionZone
+from foreshore.sql.session_zone import RULES, SessionZone
 from tests.sql.catalog import TABLES, builtin_catalog
 from tests.zones import EPOCH, local_of, micros_of, moment_of, moments, zones
 
@@ -119,3 +120,47 @@ def test_planning_tells_whether_the_zone_matters(sql: str, matters: bool, name: 
     (statement,) = parse(sql)
     plan_statement(statement, CATALOG, zone=zone)
     assert zone.matters == matters
+
+
+# What is the same in every zone, or takes it as an argument.
+INDEPENDENT = {
+    "subtract(timestamptz,timestamptz)",
+    "isfinite(timestamptz)",
+    "cast(timestamptz,timestamptz)",
+    "cast(timestamptz,mz_timestamp)",
+    "cast(mz_timestamp,timestamptz)",
+    "to_timestamp(float8)",
+    "timezone(interval,timestamptz)",
+    "timezone(interval,timestamp)",
+    "date_trunc(text,timestamptz,text)",
+}
+# What the rules put in the others' place.
+ZONED = (
+    *("timezone(text,", "timestamptz_", "add(text,", "subtract(text,", "age(text,"),
+    *("generate_series(text,", "extract(text,text,", "date_part(text,text,"),
+)
+# Of any type, and giving no text, document or other type of it.
+INDEPENDENT_OF_ANY = {
+    *("eq", "ne", "lt", "le", "gt", "ge", "is_distinct", "is_not_distinct", "order_bytes"),
+    *(f"{each}_{of}" for each in ("eq", "ne", "lt", "le", "gt", "ge") for of in ("any", "all")),
+    *("coalesce", "nullif", "greatest", "least", "is_null", "is_not_null", "relabel", "array"),
+    *("of_integer", "pg_typeof", "array_subscript", "array_slice", "array_length", "array_upper"),
+    *("array_lower", "array_ndims", "cardinality", "array_contains", "array_contained"),
+    *("array_overlaps", "array_append", "array_prepend", "array_cat", "array_remove"),
+    *("array_replace", "array_position", "array_positions", "unnest", "generate_subscripts"),
+}
+
+
+def test_each_function_of_moments_has_a_rule_or_needs_none() -> None:
+    """Who adds a function says here whether it depends on the session's zone."""
+    assert set(RULES) <= set(BY_KEY)
+    told = INDEPENDENT | set(RULES)
+    for total, function in BY_KEY.items():
+        key = total.replace("_total(", "(")
+        types = (*function.args, function.result)
+        if key.startswith(ZONED):
+            continue
+        if any(str(type).startswith("timestamptz") for type in types):
+            assert key in told, key
+        elif any(str(type).startswith("any") for type in function.args):
+            assert key in told or key.partition("(")[0] in INDEPENDENT_OF_ANY, key

@@ -11,7 +11,7 @@ only the rows of the other days are asked one by one.
 
 from collections.abc import Callable
 from datetime import timezone, tzinfo
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -70,14 +70,18 @@ def _offsets(offset: Callable[[tzinfo, int], int], zone: tzinfo, micros: Ints) -
     if isinstance(zone, timezone):
         return np.full(len(micros), offset(zone, 0) * SECOND, dtype=np.int64)
     days, place = np.unique(micros // DAY, return_inverse=True)
-    first, last = (
-        np.array([offset(zone, day * DAY) for day in ends.tolist()], dtype=np.int64)
-        for ends in (days, days + 1)
-    )
+    ends = np.array([_ends(offset, zone, day) for day in days.tolist()], dtype=np.int64)
+    first, last = ends.reshape(-1, 2).T
     out = first[place]
     changing = np.flatnonzero((first != last)[place])
     out[changing] = [offset(zone, at) for at in micros[changing].tolist()]
     return np.asarray(out * SECOND)
+
+
+@lru_cache(32_768)
+def _ends(offset: Callable[[tzinfo, int], int], zone: tzinfo, day: int) -> tuple[int, int]:
+    """Return the offsets at both ends of a day; engines call kernels with a few rows at a time."""
+    return offset(zone, day * DAY), offset(zone, (day + 1) * DAY)
 
 
 def _moved(values: Ints, by: Ints) -> tuple[Ints, Any]:
