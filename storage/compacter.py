@@ -9,7 +9,8 @@ size follows the distinct rows that live, not the updates there were.
 
 The order of steps is what makes it safe to die between any two: a file is stored before a state
 names it, and removed only after a state that does not name it was surely committed. A segment goes
-when states name all that it held. Files that no state names are removed at the next start.
+when states name all that it held. Files that no state names are removed at the next start. All
+go through `garbage.py`, which keeps them as long as somebody reads them by a lease file.
 """
 
 import asyncio
@@ -34,6 +35,7 @@ from foreshore.storage.consensus import Consensus
 from foreshore.storage.consolidate import consolidate, merge, out_of_room
 from foreshore.storage.epoch import Register
 from foreshore.storage.fault import Determinate, DiskFull, Indeterminate
+from foreshore.storage.garbage import Garbage
 from foreshore.storage.lease import Leases
 from foreshore.storage.local_files import LocalFiles
 from foreshore.storage.shard import Shard
@@ -75,6 +77,7 @@ class Compacter:
         self,
         blob: Blob,
         files: LocalFiles,
+        garbage: Garbage,
         consensus: Consensus,
         epoch: int,
         scratch: Path,
@@ -85,6 +88,7 @@ class Compacter:
         self.full: DiskFull | None = None  # why it is stuck, if so
         self._blob = blob
         self._files = files
+        self._garbage = garbage
         self._consensus = consensus
         self._epoch = epoch
         self._scratch = scratch
@@ -118,11 +122,11 @@ class Compacter:
             self._registers[id_of(key)] = register
             traces[id_of(key)] = state
         batches = [batch for state in traces.values() for batch in state.batches]
-        await blocking.run(self._executor, self._check_and_clean, batches)
+        await self._garbage.collect(await blocking.run(self._executor, self._check, batches))
         return traces
 
-    def _check_and_clean(self, batches: list[Batch]) -> None:
-        """Find the files that states name, and remove those of earlier epochs that none does.
+    def _check(self, batches: list[Batch]) -> list[str]:
+        """Find the files that states name; return those of earlier epochs that none does.
 
         What is in them is checked when they are read.
         """
@@ -140,11 +144,8 @@ class Compacter:
                     f'batch "{batch.key}" has {size} bytes instead of {batch.bytes}'
                 )
         named = {batch.key for batch in batches}
-        for key in sizes:
-            form = _KEY.fullmatch(key)
-            if key not in named and form and int(form["epoch"]) < self._epoch:
-                logger.info("unreferenced file removed", extra={"file": key})
-                self._blob.delete(key)
+        forms = {key: form for key in sizes if (form := _KEY.fullmatch(key)) and key not in named}
+        return [f"blob/{key}" for key, form in forms.items() if int(form["epoch"]) < self._epoch]
 
     def drop(self, id: GlobalId) -> None:
         """Record in consensus that the shard is gone, and free its files."""
@@ -363,19 +364,10 @@ class Compacter:
                 return
 
     def _delete(self, keys: list[str]) -> None:
-        task = asyncio.get_running_loop().create_task(self._delete_files(keys))
+        collecting = self._garbage.collect([f"blob/{key}" for key in keys])
+        task = asyncio.get_running_loop().create_task(collecting)
         self._deleting.add(task)
         task.add_done_callback(self._deleting.discard)
-
-    async def _delete_files(self, keys: list[str]) -> None:
-        for key in keys:
-            try:
-                await blocking.run(None, self._blob.delete, key)
-                reached("batch.deleted")
-                await blocking.run(None, self._files.forget, key)
-            except (Determinate, Indeterminate) as error:
-                # It stays until the next start, which removes what no state names.
-                logger.warning("file not deleted", extra={"file": key}, exc_info=error)
 
 
 def _full(error: BaseException) -> DiskFull | None:

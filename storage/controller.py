@@ -47,6 +47,7 @@ from foreshore.storage.consensus import Consensus, open_consensus
 from foreshore.storage.epoch import FENCE, check_epoch, take_epoch
 from foreshore.storage.expiry import TICK_SECONDS, Expiry
 from foreshore.storage.fault import DiskFull
+from foreshore.storage.garbage import Garbage
 from foreshore.storage.identity import identify
 from foreshore.storage.listen import Listen, ListenEvent
 from foreshore.storage.local_files import LocalFiles
@@ -132,16 +133,25 @@ class StorageController(ShardReader):
         shards: dict[GlobalId, Shard] = {}
         self._creating: set[GlobalId] = set()
         self._dropped: set[GlobalId] = set()
+        self._files = LocalFiles(blob, data_dir / "cache")
+        self._garbage = Garbage(data_dir, blob, self._files, clock)
         self._wal = Wal(
             data_dir / "log",
             consensus,
+            self._garbage,
             epoch,
             segment_bytes=config.segment_bytes,
             segment_records=config.segment_records,
         )
-        self._files = LocalFiles(blob, data_dir / "cache")
         self._compacter = Compacter(
-            blob, self._files, consensus, epoch, data_dir / "scratch", shards, self._wal
+            blob,
+            self._files,
+            self._garbage,
+            consensus,
+            epoch,
+            data_dir / "scratch",
+            shards,
+            self._wal,
         )
         super().__init__(shards, self._files, self._compacter.leases)
         self._config = config
@@ -216,6 +226,7 @@ class StorageController(ShardReader):
             for grant in shard.capabilities.grants:
                 self._watch(shard.id, grant)
         await self._wal.start(self._opening())
+        await blocking.run(None, self._garbage.prepare)
         logger.info("storage opened", extra={"epoch": self.epoch, "shards": len(self._shards)})
         loop = asyncio.get_running_loop()
         self._tasks.append(
@@ -223,6 +234,7 @@ class StorageController(ShardReader):
                 self._wal.run(self._riders.entries, self._opening, self._compacter.wake)
             )
         )
+        self._tasks.append(loop.create_task(self._garbage.run()))
         if self._config.compacting:
             self._tasks.append(loop.create_task(self._compacter.run()))
 
@@ -240,6 +252,7 @@ class StorageController(ShardReader):
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
         self._compacter.close()
+        self._garbage.close()
         self._wal.close()
         async with AsyncExitStack() as closing:
             closing.push_async_callback(self._consensus.close)

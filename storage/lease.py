@@ -1,7 +1,8 @@
 """Leases: which files somebody is reading, so that none is deleted under their eyes.
 
-A file that no state names any more is condemned, and deleted as soon as no lease names it. Leases
-live in memory: after a restart nobody reads, and whatever no state names is deleted at once.
+A file that no state names any more is condemned, and deleted as soon as no lease names it. These
+live in memory, being this environment's own: after a restart nobody reads by them. Who reads the
+files from outside has a lease file, which `garbage.py` looks at before it deletes.
 """
 
 from collections import Counter

@@ -34,6 +34,7 @@ from foreshore.storage.blob import sync_directory
 from foreshore.storage.consensus import Consensus
 from foreshore.storage.epoch import FENCE, Fence, Register, State
 from foreshore.storage.fault import DiskFull, writing
+from foreshore.storage.garbage import Garbage
 from foreshore.storage.record import (
     Closing,
     Event,
@@ -106,6 +107,7 @@ class Wal:
         self,
         directory: Path,
         consensus: Consensus,
+        garbage: Garbage,
         epoch: int,
         *,
         segment_bytes: int = SEGMENT_BYTES,
@@ -116,6 +118,7 @@ class Wal:
         self.waits_for_room = False
         self._complain_at = 0.0
         self._directory = directory
+        self._garbage = garbage
         self._register = Register(consensus, LOG_KEY, LogState)
         self._segment_bytes = segment_bytes
         self._segment_records = segment_records
@@ -195,7 +198,7 @@ class Wal:
         self._before = self.segments
         await self._list()
         reached("segment.listed")
-        await blocking.run(self._executor, self._remove_strangers)
+        await self._garbage.collect(await blocking.run(self._executor, self._strangers))
 
     def append(self, entry: Entry) -> None:
         """Have the entry made durable with the next record."""
@@ -380,16 +383,12 @@ class Wal:
                 return
             await self._register.change(LogState(epoch=self.epoch, segments=kept))
             reached("segment.unlisted")
-            await blocking.run(None, self._unlink, gone)
+        await self._garbage.collect(f"log/{segment_name(i.number, i.epoch)}" for i in gone)
 
-    def _unlink(self, segments: list[SegmentInfo]) -> None:
-        for info in segments:
-            (self._directory / segment_name(info.number, info.epoch)).unlink(missing_ok=True)
-
-    def _remove_strangers(self) -> None:
-        """Remove what earlier epochs left behind and the log does not list."""
-        for path in strangers(self._directory, self.segments, self.epoch):
-            path.unlink(missing_ok=True)
+    def _strangers(self) -> list[str]:
+        """Return what earlier epochs left behind and the log does not list."""
+        found = strangers(self._directory, self.segments, self.epoch)
+        return [f"log/{path.name}" for path in found]
 
     def _fail(self, failure: DatabaseError) -> None:
         logger.error("the log has failed, nothing more is written", exc_info=failure)
