@@ -1,21 +1,26 @@
 """What a collection consists of in a Foreshore data directory: its files, found as format.md says.
 
-The directory is only read, and the server may run or not. No lease keeps files while they are read,
-so `reading` begins again where the compacter has taken one away meanwhile. Needs pyarrow, to read
-the names in the catalog and to lay down the end of the log as one more Parquet file.
+The server may run or not. A lease, a file beside the data, keeps what is read from being deleted;
+nothing else is written. Where none can be taken `reading` begins again when the compacter has taken
+a file away meanwhile. Needs pyarrow, to read the names in the catalog and to lay down the end of
+the log as one more Parquet file.
 """
 
 import argparse
 import base64
 import json
+import os
 import shutil
 import sqlite3
 import struct
+import sys
 import tempfile
+import threading
+import uuid
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -26,6 +31,7 @@ import pyarrow.parquet as pq
 
 States = dict[str, dict[str, Any]]
 STATES = ("log", "shard")  # those that say where the data is
+LEASE_MS = 60_000
 
 
 class Unreadable(Exception):
@@ -44,29 +50,75 @@ class Shard:
     messages: list[memoryview] = field(default_factory=list)  # Arrow record batches without schema
 
 
-def reading(data_dir: Path, name: str, as_of: int | None, read: Callable[..., Any]) -> Any:
+def reading(
+    data_dir: Path, name: str, as_of: int | None, read: Callable[..., Any], *, lease: bool = True
+) -> Any:
     """Return `read(files, as_of)` for the collection; `as_of` None is its last readable time.
 
     `read` must be done with the Parquet files when it returns: the rows as of `as_of` are what the
-    updates with `__time <= as_of` add up to.
+    updates with `__time <= as_of` add up to. It is called again only if a file that it was to read
+    has been taken away, which does not happen while a lease is held.
     """
     while True:
-        before = states(data_dir)
-        try:
-            shards = log(data_dir, before)
-            shard = shards.get(resolve(shards, name))
-            if shard is None:
-                raise Unreadable(f"{name} has no shard")
-            time = shard.upper - 1 if as_of is None else as_of
-            if not shard.since <= time < shard.upper:
-                raise Unreadable(f"{name} is readable from {shard.since} and before {shard.upper}")
-            with tempfile.TemporaryDirectory() as place:
-                found = read([*shard.files, *tail_file(shard, Path(place))], time)
-            if states(data_dir)["log"]["epoch"] == before["log"]["epoch"]:
-                return found  # else the end of the log may be one that its next owner cut off
-        except Exception:
-            if named(data_dir, before) <= named(data_dir, states(data_dir)):
-                raise  # nothing was taken away, so that was no file missing on account of it
+        with leased(data_dir) if lease else nullcontext() as hold:
+            before = states(data_dir)  # the lease comes first
+            try:
+                shards = log(data_dir, before)
+                if states(data_dir)["log"]["epoch"] != before["log"]["epoch"]:
+                    continue  # its next owner may have cut off what was read of the log's end
+                shard = shards.get(resolve(shards, name))
+                if shard is None:
+                    raise Unreadable(f"{name} has no shard")
+                if hold is not None:
+                    hold([Path(file).relative_to(data_dir).as_posix() for file in shard.files])
+                time = shard.upper - 1 if as_of is None else as_of
+                if not shard.since <= time < shard.upper:
+                    bounds = f"from {shard.since} and before {shard.upper}"
+                    raise Unreadable(f"{name} is readable {bounds}")
+                with tempfile.TemporaryDirectory() as place:
+                    return read([*shard.files, *tail_file(shard, Path(place))], time)
+            except Exception:
+                missing = {file for file in named(data_dir, before) if not Path(file).exists()}
+                if missing <= named(data_dir, states(data_dir)):
+                    raise  # nothing was taken away, so it failed on account of something else
+
+
+@contextmanager
+def leased(data_dir: Path) -> Iterator[Callable[[list[str]], None]]:
+    """Hold all files for the length of a block; called with some, what it gives holds only those.
+
+    Who may not write there holds nothing, nor does who stood still for longer than `LEASE_MS`.
+    """
+    path = data_dir / "leases" / f"{uuid.uuid4()}.json"
+    unfinished = path.with_name(f".{path.name}")
+    holder = f"{Path(sys.argv[0]).name}, process {os.getpid()}"
+    done = threading.Event()
+
+    def content(holds: list[str]) -> str:
+        return json.dumps({"holds": holds, "lease_ms": LEASE_MS, "holder": holder})
+
+    def renew() -> None:
+        with suppress(OSError):  # the lease has ended, or never was
+            while not done.wait(LEASE_MS / 3_000):
+                os.utime(path)
+
+    def hold(holds: list[str]) -> None:
+        with suppress(OSError), path.open("r+") as file:  # else it holds more, or has ended
+            file.truncate()
+            file.write(content(holds))
+
+    with suppress(OSError):
+        unfinished.write_text(content(["blob", "log"]))
+        unfinished.rename(path)
+    renewing = threading.Thread(target=renew, daemon=True)
+    renewing.start()
+    try:
+        yield hold
+    finally:
+        done.set()
+        renewing.join()
+        with suppress(OSError):  # it is gone
+            path.unlink()
 
 
 def states(data_dir: Path) -> States:
@@ -268,9 +320,11 @@ def main(read: Callable[[list[str], int], pa.Table]) -> None:
     parser.add_argument("name", help="[[database.]schema.]name, or an id such as u7")
     parser.add_argument("--as-of", type=int, help="milliseconds since 1970")
     parser.add_argument("--output", type=Path, help="a Parquet file to write")
+    parser.add_argument("--no-lease", action="store_true", help="write nothing into DATA_DIR")
     arguments = parser.parse_args()
     try:
-        rows = reading(arguments.data_dir, arguments.name, arguments.as_of, read)
+        lease = not arguments.no_lease
+        rows = reading(arguments.data_dir, arguments.name, arguments.as_of, read, lease=lease)
     except Unreadable as error:
         parser.exit(1, f"{error}\n")
     if arguments.output:
