@@ -18,7 +18,10 @@ from foreshore.storage.batch import read_batch
 from foreshore.storage.consolidate import consolidate
 from foreshore.storage.directory import batch_files
 from foreshore.storage.inspection import Inspection, ShardReport
+from foreshore.storage.lease_file import DIRECTORY, LeaseFile, holding
 from foreshore.update import EMPTY, MAX_TIMESTAMP, Timestamp
+
+MAX_SHOWN = 8  # paths that a lease holds, in text
 
 
 def names_of(data_dir: Path, found: Inspection) -> dict[str, str]:
@@ -64,6 +67,7 @@ def as_json(found: Inspection, names: dict[str, str]) -> dict[str, Any]:
             for segment in found.segments
         ],
         "collections": [_shard(shard, names) for shard in found.shards],
+        "leases": [_lease(lease) for lease in found.leases],
         "unreferenced": found.unreferenced,
         "damages": [
             {"file": damage.file, "offset": damage.offset, "message": damage.message}
@@ -101,6 +105,16 @@ def _shard(shard: ShardReport, names: dict[str, str]) -> dict[str, Any]:
     }
 
 
+def _lease(lease: LeaseFile) -> dict[str, Any]:
+    return {
+        "file": f"{DIRECTORY}/{lease.name}",
+        "holder": lease.holder,
+        "holds": list(lease.holds),
+        "ends": lease.renewed + lease.lease_ms,
+        "amiss": lease.amiss,
+    }
+
+
 def as_text(found: Inspection, names: dict[str, str]) -> Iterator[str]:
     """Yield lines that say what was found, the damage last."""
     shown = as_json(found, names)
@@ -132,8 +146,16 @@ def as_text(found: Inspection, names: dict[str, str]) -> Iterator[str]:
             )
         for grant in shard["capabilities"]:
             yield f"    {grant['mode']} capability {grant['token']} at {_time(grant['frontier'])}"
+    for lease in shown["leases"]:
+        holder = f"of {lease['holder']!r}" if lease["amiss"] is None else "that is not readable"
+        yield f"lease {lease['file']!r} {holder}, until {_time(lease['ends'])} unless renewed"
+        for path in lease["holds"][:MAX_SHOWN]:
+            yield f"    holds {path!r}"
+        if len(lease["holds"]) > MAX_SHOWN:
+            yield f"    and {len(lease['holds']) - MAX_SHOWN} more"
+    holds = holding(found.leases)
     for file in found.unreferenced:
-        yield f"not named by any state: {file}"
+        yield f"not named by any state: {file}{', held by a lease' if holds(file) else ''}"
     for damage in found.damages:
         at = "" if damage.offset is None else f", offset {damage.offset}"
         yield f"DAMAGED {damage.file}{at}: {damage.message}"

@@ -2,8 +2,8 @@
 
 The server may run meanwhile or not. What `look` returns are the states in consensus as of one
 moment. Files that they name may be gone by the time they are read, since the compacter removes what
-it has replaced, having committed states without it first. So whoever misses one looks again: only
-if a state still names it, something is amiss.
+it has replaced, having committed states without it first, and nobody here takes a lease. So whoever
+misses one looks again: only if a state still names it, something is amiss.
 """
 
 import shutil

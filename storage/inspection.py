@@ -17,6 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from foreshore.clock import SystemClock
 from foreshore.errors import DatabaseError, DataCorrupted
 from foreshore.ids import GlobalId
 from foreshore.storage.batch import read_batch
@@ -31,6 +32,7 @@ from foreshore.storage.directory import (
 )
 from foreshore.storage.epoch import FENCE
 from foreshore.storage.identity import NAME
+from foreshore.storage.lease_file import DIRECTORY, LeaseFile, find_leases
 from foreshore.storage.record import Grant
 from foreshore.storage.replay import replay
 from foreshore.storage.segment import Contents, segment_name
@@ -82,7 +84,8 @@ class Inspection:
     states: States | None = None
     segments: list[SegmentReport] = field(default_factory=list)
     shards: list[ShardReport] = field(default_factory=list)
-    unreferenced: list[str] = field(default_factory=list)  # files that nothing names; no damage
+    leases: list[LeaseFile] = field(default_factory=list)  # those that live
+    unreferenced: list[str] = field(default_factory=list)  # files that no state names; no damage
     damages: list[Damage] = field(default_factory=list)
     recovered: dict[GlobalId, Shard] = field(default_factory=dict)  # to read contents from
 
@@ -122,6 +125,7 @@ class _Inspector:
 
     def inspect(self) -> Inspection:
         found = self._found
+        self._leases()
         try:
             check_consensus(self._dir)
             states = found.states = look(self._dir)
@@ -145,6 +149,13 @@ class _Inspector:
         if offset is None:
             offset = getattr(error, "offset", None)
         self._found.damages.append(Damage(file, offset, message))
+
+    def _leases(self) -> None:
+        now = SystemClock().now()
+        try:
+            self._found.leases = [each for each in find_leases(self._dir) if each.lives(now)]
+        except OSError as error:
+            self._damage(DIRECTORY, DataCorrupted(f"leases are not readable: {error.strerror}"))
 
     def _log(self, states: States) -> list[tuple[SegmentInfo, Contents]]:
         log = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import shutil
@@ -65,6 +66,36 @@ def test_what_there_is_is_shown(filled: Path) -> None:
     assert not shown["damages"]
     assert not shown["unreferenced"]
     assert {p: p.read_bytes() for p in filled.rglob("*") if p.is_file()} == before
+
+
+def test_leases_that_live_are_shown_and_what_only_they_keep(filled: Path, tmp_path: Path) -> None:
+    directory = tmp_path / "copy"
+    shutil.copytree(filled, directory)
+    (directory / "blob" / "u9").mkdir()
+    for name in ("kept", "left"):
+        (directory / "blob" / "u9" / f"{name}.parquet").write_bytes(b"")
+    form = {"holds": ["blob/u9/kept.parquet", *map(str, range(20))], "lease_ms": 60_000}
+    (directory / "leases" / "one").write_text(json.dumps({**form, "holder": "somebody"}))
+    (directory / "leases" / "ended").write_text(json.dumps(form))
+    os.utime(directory / "leases" / "ended", (0, 0))
+    shown = json.loads(command(directory, "--json").output)
+    (lease,) = shown["leases"]
+    assert (lease["file"], lease["holder"], lease["holds"], lease["amiss"]) == (
+        *("leases/one", "somebody", form["holds"]),
+        None,
+    )
+    assert lease["ends"] == (directory / "leases" / "one").stat().st_mtime_ns // 10**6 + 60_000
+    result = command(directory)
+    assert result.exit_code == 0, result.output
+    assert "lease 'leases/one' of 'somebody', until " in result.output
+    assert "\n    and 13 more\n" in result.output
+    assert "not named by any state: blob/u9/kept.parquet, held by a lease\n" in result.output
+    assert "not named by any state: blob/u9/left.parquet\n" in result.output
+    (directory / "leases" / "one").write_bytes(b"torn")
+    result = command(directory)
+    assert result.exit_code == 0, result.output
+    assert "lease 'leases/one' that is not readable, until " in result.output
+    assert "not named by any state: blob/u9/left.parquet, held by a lease\n" in result.output
 
 
 def kinds(directory: Path) -> dict[str, Path]:
