@@ -136,7 +136,9 @@ class SessionPlanner:
         desc = self._desc_of(plan)
         is_known = prepared.batch not in (None, self._session.batch)
         if is_known and _shape(desc) != _shape(prepared.desc):
-            raise FeatureNotSupported("cached plan must not change result type")
+            raise FeatureNotSupported(
+                "cached plan must not change result type", routine="RevalidateCachedQuery"
+            )
         prepared.plan, prepared.peek, prepared.desc, prepared.basis = plan, peek, desc, basis
         prepared.parameters = types.resolved()
         prepared.takes_names = any(each.name.startswith("reg") for each in prepared.parameters)

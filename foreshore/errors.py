@@ -31,6 +31,7 @@ class DatabaseError(Exception):
         position: int | None = None,
         where: str | None = None,
         about: Mapping[Subject, str] | None = None,
+        routine: str | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -42,6 +43,7 @@ class DatabaseError(Exception):
         )
         self.where = where  # the CONTEXT in which it happened
         self.about = about or {}  # the names of the objects that it is about
+        self.routine = routine  # PostgreSQL's that reports it, where clients go by that
 
 
 class UserError(DatabaseError):

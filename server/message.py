@@ -439,6 +439,7 @@ def error_response(error: DatabaseError, *, fatal: bool = False) -> bytes:
         "H": error.hint,
         "P": None if error.position is None else str(error.position),
         "W": error.where,
+        "R": error.routine,
         **{_SUBJECTS[subject]: name for subject, name in error.about.items()},
     }
     return frame(b"E", _fields(fields))
