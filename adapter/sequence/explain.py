@@ -10,8 +10,14 @@ from foreshore import blocking
 from foreshore.adapter.peek_plan import IndexLookup, KeyLookup, PeekPlan
 from foreshore.adapter.result import BatchSource, Selected
 from foreshore.adapter.sequence.by_key import literal_keys
-from foreshore.adapter.sequence.peek import collections_read, filled
+from foreshore.adapter.sequence.peek import (
+    collections_read,
+    filled,
+    peek_at,
+    refuse_past_of_system,
+)
 from foreshore.adapter.sequence.times import choose
+from foreshore.adapter.timestamp_selection import Selection
 from foreshore.catalog.item import Cluster
 from foreshore.compute.cluster import engine_of
 from foreshore.expr.explain import explain_scalar
@@ -31,9 +37,11 @@ async def explain(
 ) -> Selected:
     """Run an EXPLAIN."""
     assert prepared.peek is not None
+    refuse_past_of_system(prepared.peek, plan.as_of)
     match plan.stage:
         case "timestamp":
-            text = _timestamp(session, prepared.peek, plan, args)
+            peek = peek_at(session, prepared, args, plan.as_of)
+            text = _timestamp(session, peek, plan, args)
         case "physical":
             text = await _physical(session, prepared.peek, plan, args)
         case "optimized" if prepared.peek.key is not None:
@@ -103,7 +111,14 @@ def _where(session: "Session", id: str) -> str:
 
 
 def _timestamp(session: "Session", peek: PeekPlan, plan: Explain, args: Sequence[Datum]) -> str:
-    chosen = choose(session, sorted(collections_read(session, peek)), plan.as_of, args)
+    coordinator, transaction = session.coordinator, session.begin()
+    ids = sorted(collections_read(session, peek) & coordinator.holds.collections.keys())
+    if plan.as_of is None and transaction.time is not None:
+        intervals = {id: coordinator.interval(id) for id in ids}
+        read_ts = coordinator.oracle.read_ts()
+        chosen = Selection(transaction.time, read_ts, transaction.isolation, intervals)
+    else:
+        chosen = choose(session, ids, plan.as_of, args)
     lines = [
         f"                query timestamp: {chosen.time:>13}",
         f"          oracle read timestamp: {chosen.read_ts:>13}",

@@ -98,13 +98,13 @@ async def _finished(
     coordinator = session.coordinator
     peek = prepared.peek
     assert peek is not None
+    refuse_past_of_system(peek, as_of)
     await wait_for(session, as_of, args)
     if peek.key is not None:
         found = await by_key(session, peek, args, as_of)
         if found is not None:
             return finish(expanded(*found), found[1])
-    if _is_before_indexes(session, peek, args, as_of):
-        peek = session.planner.peek_without_indexes(prepared)
+    peek = peek_at(session, prepared, args, as_of)
     if as_of is None and transaction.reads_own_writes(tables_below(session, peek.sources)):
         if peek.query.changes:
             raise FeatureNotSupported(
@@ -175,6 +175,27 @@ async def _finished(
             raise TableAltered() from error
         raise
     return one_batch(answer)
+
+
+def refuse_past_of_system(peek: PeekPlan, as_of: AsOf | None) -> None:
+    """Raise FeatureNotSupported if a query AS OF a time reads what is known of the present only."""
+    system = sorted(BUILTINS.keys() & peek.sources)
+    if as_of is not None and system:
+        relation = BUILTINS[system[0]]
+        raise FeatureNotSupported(
+            f'system relation "{relation.schema}.{relation.name}" cannot be read AS OF a time',
+            detail="System relations have no history.",
+        )
+
+
+def peek_at(
+    session: "Session", prepared: "Prepared", args: Sequence[Datum], as_of: AsOf | None
+) -> PeekPlan:
+    """Return how a statement's query is answered at the time at which it reads."""
+    assert prepared.peek is not None
+    if _is_before_indexes(session, prepared.peek, args, as_of):
+        return session.planner.peek_without_indexes(prepared)
+    return prepared.peek
 
 
 def _is_before_indexes(
