@@ -10,7 +10,7 @@ ALTER TABLE.
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from foreshore import blocking
@@ -286,8 +286,13 @@ class Session:
     def _close_portals(self, *, keep_holdable: bool) -> None:
         while self._streams:
             self._streams.pop().close()
+        kept = [each for each in self.portals.values() if keep_holdable and each.hold]
+        self.close_portals(kept)
+
+    def close_portals(self, kept: Collection[BoundPortal] = ()) -> None:
+        """Close all portals and cursors but those `kept`."""
         for name, portal in list(self.portals.items()):
-            if not (keep_holdable and portal.hold):
+            if portal not in kept:
                 portal.close()
                 del self.portals[name]
 

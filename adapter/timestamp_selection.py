@@ -107,6 +107,16 @@ def isolation_of(level: str) -> Isolation:
     return "serializable" if level == "serializable" else "strict serializable"
 
 
+def standard_level(level: str) -> str:
+    """Return the SQL standard's name of what transaction_isolation guarantees.
+
+    Strict serializable is more than the standard has a name for; what is read with bounded
+    staleness is serializable, as it was a moment ago.
+    """
+    is_standard = level != "strict serializable" and not level.startswith(BOUNDED_STALENESS)
+    return level if is_standard else "serializable"
+
+
 def _too_stale(chosen: Selection, bound: int) -> DatabaseError:
     last = min(chosen.inputs, key=lambda id: chosen.inputs[id].upper)
     return DatabaseError(

@@ -7,9 +7,9 @@ nothing it has read has changed in between; otherwise nothing happens and the cl
 conflict.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -26,6 +26,9 @@ from foreshore.compute.arrange.run import Updates
 from foreshore.errors import InvalidSavepoint, ReadOnlySqlTransaction
 from foreshore.ids import GlobalId
 from foreshore.update import Timestamp
+
+if TYPE_CHECKING:
+    from foreshore.adapter.statement import BoundPortal
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,7 @@ class Savepoint:
     catalog: State | None  # as the transaction had changed it
     planned: dict[GlobalId, Planned]
     variables: tuple[dict[str, str], dict[str, str]]
+    portals: "Collection[BoundPortal]"  # those that were open
 
 
 @dataclass(eq=False, slots=True)
@@ -80,6 +84,7 @@ class Transaction:
     savepoints: list[Savepoint] = field(default_factory=list)
     generations: set[Generation] = field(default_factory=set)  # of sequences, begun here
 
+    queried: bool = False  # its isolation is settled, and that it only reads
     met_alter: bool = False  # an earlier attempt at it met ALTER TABLE
 
     @property
@@ -95,6 +100,7 @@ class Transaction:
             self.started,
             self.block,
             savepoints=self.savepoints,
+            queried=self.queried,
             met_alter=self.met_alter,
         )
 
@@ -153,7 +159,12 @@ class Transaction:
         """Whether a user's item is new in this transaction, so that nobody else knows it."""
         return self.catalog is not None and self.catalog.base.get(id) is None
 
-    def save(self, name: str, variables: tuple[dict[str, str], dict[str, str]]) -> None:
+    def save(
+        self,
+        name: str,
+        variables: tuple[dict[str, str], dict[str, str]],
+        portals: "Collection[BoundPortal]",
+    ) -> None:
         """Set a savepoint."""
         self.savepoints.append(
             Savepoint(
@@ -162,6 +173,7 @@ class Transaction:
                 None if self.catalog is None else self.catalog.state,
                 dict(self.planned),
                 variables,
+                portals,
             )
         )
 

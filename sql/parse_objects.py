@@ -285,7 +285,7 @@ class ObjectParser(TableParser, SubscribeParser):
         if self.accept("time", "zone"):
             return ast.ShowVariableStatement("timezone")
         if self.accept("transaction", "isolation", "level"):
-            return ast.ShowVariableStatement("transaction_isolation")
+            return ast.ShowVariableStatement("transaction isolation level")
         if self.accept("session", "authorization"):
             return ast.ShowVariableStatement("session_authorization")
         parts = [self.label()]

@@ -84,7 +84,12 @@ _KEPT = (
 )
 _ZONE_LIMIT = 16 * 3_600_000_000  # microseconds from UTC
 # What a variable is called by those who show it.
-_SHOWN_NAMES = {"timezone": "TimeZone", "datestyle": "DateStyle", "intervalstyle": "IntervalStyle"}
+_SHOWN_NAMES = {
+    "timezone": "TimeZone",
+    "datestyle": "DateStyle",
+    "intervalstyle": "IntervalStyle",
+    "transaction isolation level": "transaction_isolation",
+}
 
 
 def plan_statement(

@@ -9,7 +9,7 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.result import BatchSource, Outcome, Selected
 from foreshore.adapter.sequence.times import value_of
 from foreshore.adapter.statement import Prepared
-from foreshore.adapter.timestamp_selection import BoundedStaleness, isolation_of
+from foreshore.adapter.timestamp_selection import BoundedStaleness, isolation_of, standard_level
 from foreshore.errors import (
     ActiveSqlTransaction,
     DatatypeMismatch,
@@ -100,14 +100,17 @@ def savepoint(session: "Session", plan: Savepoint) -> Completed:
         case "savepoint":
             if session.failed:
                 raise InFailedSqlTransaction
-            transaction.save(plan.name, session.variables.mark())
+            portals = frozenset(session.portals.values())
+            transaction.save(plan.name, session.variables.mark(), portals)
         case "release":
             if session.failed:
                 raise InFailedSqlTransaction
             del transaction.savepoints[transaction.find_savepoint(plan.name) :]
         case "rollback to":
             place = transaction.find_savepoint(plan.name)
-            session.variables.return_to(transaction.return_to(place).variables)
+            savepoint = transaction.return_to(place)
+            session.variables.return_to(savepoint.variables)
+            session.close_portals(savepoint.portals)
             session.failed = False
             return Completed("ROLLBACK")
     return Completed(plan.kind.upper())
@@ -136,7 +139,7 @@ def set_transaction(session: "Session", plan: SetTransaction) -> Completed:
 def _characteristics(session: "Session", read_only: bool | None, isolation: str | None) -> None:
     transaction = session.begin()
     if isolation is not None:
-        if transaction.time is not None:
+        if transaction.queried:
             raise ActiveSqlTransaction(
                 "SET TRANSACTION ISOLATION LEVEL must be called before any query"
             )
@@ -147,7 +150,7 @@ def _characteristics(session: "Session", read_only: bool | None, isolation: str 
     if read_only is not None:
         if not read_only and isinstance(transaction.isolation, BoundedStaleness):
             raise InvalidParameterValue("a transaction of bounded staleness only reads")
-        if not read_only and transaction.read_only and transaction.time is not None:
+        if not read_only and transaction.read_only and transaction.queried:
             raise ActiveSqlTransaction("transaction read-write mode must be set before any query")
         session.variables.set("transaction_read_only", ("on" if read_only else "off",), local=True)
         transaction.read_only = read_only
@@ -199,7 +202,10 @@ def show_variable(session: "Session", plan: ShowVariable) -> Selected:
         rows = list(session.variables.show_all())
         columns = [pa.array([row[i] for row in rows], pa.string()) for i in range(3)]
     else:
-        columns = [pa.array([session.variables.show(plan.name)], pa.string())]
+        value = session.variables.show(plan.name)
+        if plan.name == "transaction isolation level":  # as the standard and drivers ask for it
+            value = standard_level(value)
+        columns = [pa.array([value], pa.string())]
     batch = pa.RecordBatch.from_arrays(columns, names=[f"c{i}" for i in range(len(columns))])
     return Selected(plan.desc, BatchSource(batch), "SHOW")
 
@@ -211,9 +217,7 @@ async def discard(session: "Session", plan: Discard) -> Completed:
             if session.is_one_of_several or session.begin().block:
                 raise ActiveSqlTransaction("DISCARD ALL cannot run inside a transaction block")
             session.statements.clear()
-            for portal in session.portals.values():
-                portal.close()
-            session.portals.clear()
+            session.close_portals()
             session.variables.reset_all()
         else:
             for prepared in session.statements.values():

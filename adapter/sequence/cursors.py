@@ -99,10 +99,7 @@ async def fetch(session: "Session", plan: Fetch) -> Outcome:
 def close(session: "Session", plan: CloseCursor) -> Completed:
     """Run CLOSE."""
     if plan.name is None:
-        for name, portal in list(session.portals.items()):
-            if portal.cursor:
-                portal.close()
-                del session.portals[name]
+        session.close_portals([each for each in session.portals.values() if not each.cursor])
         return Completed("CLOSE CURSOR ALL")
     if plan.name not in session.portals:
         raise InvalidCursorName(f'cursor "{plan.name}" does not exist')

@@ -75,12 +75,21 @@ if TYPE_CHECKING:
     from foreshore.adapter.statement import Prepared
 
 
+# What may come before a transaction's isolation is settled; all else counts as a query.
+NO_QUERY = (
+    Begin, Commit, Rollback, Savepoint, SetTransaction, SetVariable, ShowVariable, ResetVariable,
+    Fetch, Unlisten,
+)  # fmt: skip
+
+
 async def run(
     session: "Session", prepared: "Prepared", args: Sequence[Datum], *, alone: bool
 ) -> Outcome:
     """Carry out a planned statement; `alone` says that its transaction is its own."""
     plan = prepared.plan
     assert plan is not None
+    if not isinstance(plan, NO_QUERY):
+        session.begin().queried = True
     match plan:
         case Select():
             return await select(session, prepared, plan, args)

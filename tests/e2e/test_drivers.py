@@ -118,3 +118,35 @@ def test_sqlalchemy_reflects_and_queries(server: Server) -> None:
     ):
         assert each == []
     engine.dispose()
+
+
+def test_asyncpg_prepares_anew_what_has_other_columns_now(server: Server) -> None:
+    async def scenario() -> None:
+        connection = await asyncpg.connect(server.url)
+        await connection.execute("CREATE TABLE widened (a int PRIMARY KEY)")
+        await connection.execute("INSERT INTO widened VALUES (1)")
+        query = "SELECT * FROM widened WHERE a = $1"
+        assert tuple(await connection.fetchrow(query, 1)) == (1,)
+        with server.connect() as elsewhere:
+            elsewhere.execute("ALTER TABLE widened ADD COLUMN b int")
+        assert tuple(await connection.fetchrow(query, 1)) == (1, None)
+        await connection.close()
+
+    asyncio.run(scenario())
+
+
+def test_sqlalchemy_sets_isolation_levels_and_takes_them_back(server: Server) -> None:
+    engine = sa.create_engine(server.url.replace("postgres://", "postgresql+psycopg://"))
+    with engine.connect() as connection:
+        assert connection.default_isolation_level == "SERIALIZABLE"
+        assert connection.get_isolation_level() == "SERIALIZABLE"
+        alone = connection.execution_options(isolation_level="AUTOCOMMIT")
+        alone.execute(sa.text("CREATE TABLE committed_alone (i int)"))
+        alone.execute(sa.text("INSERT INTO committed_alone VALUES (1)"))
+    for level in ("AUTOCOMMIT", "SERIALIZABLE", "READ COMMITTED"):
+        with engine.connect().execution_options(isolation_level=level) as connection:
+            read = connection.execute(sa.text("SELECT i FROM committed_alone"))
+            assert read.scalars().all() == [1]
+            if level != "AUTOCOMMIT":
+                assert connection.get_isolation_level() == level
+    engine.dispose()
