@@ -59,7 +59,7 @@ RETRY_SECONDS = 1.0
 MAX_RETRY_SECONDS = 60.0
 MAX_RETRY_SECONDS_FULL = 10.0  # somebody is about to make room
 GROWTH = 2  # a batch has at least so many times the rows of those behind it
-WORTH_SEALING = 8 << 20  # bytes of sealed segments
+WORTH_SEALING = 8 << 20  # bytes of sealed segments, or of what is in memory of them
 MANY = 8  # sealed segments
 ROWS_OF_A_FILE = 1_000  # a file costs about as much as so many rows, even without any
 WORTH_REWRITING = 10_000  # loose updates
@@ -259,8 +259,13 @@ class Compacter:
         """
         sealed = self._wal.segments[:-1]
         asked, self._asked = self._asked, False
-        much = sum(segment.length or 0 for segment in sealed) >= WORTH_SEALING
-        return sealed[-1].number if sealed and (asked or much or len(sealed) >= MANY) else None
+        if not sealed:
+            return None
+        through = sealed[-1].number
+        logged = sum(segment.length or 0 for segment in sealed)
+        held = sum(shard.tail_bytes(through) for shard in self._shards.values())
+        much = max(logged, held) >= WORTH_SEALING
+        return through if asked or much or len(sealed) >= MANY else None
 
     async def _bury(self, id: GlobalId) -> None:
         register = self._registers.get(id) or Register(self._consensus, key_of(id), TraceState)

@@ -143,14 +143,13 @@ _decode_events = msgspec.msgpack.Decoder(tuple[Event, ...]).decode
 _decode_opening = msgspec.msgpack.Decoder(Opening).decode
 
 
-def encode_updates(updates: pa.Table) -> list[pa.Buffer]:
+def _encode_updates(updates: pa.Table, compressor: "_Compressor") -> list[pa.Buffer]:
     """Return the rows of the table as messages of Arrow's IPC format."""
     if updates.num_rows == 0:
         return []
     batches = updates.to_batches()
     if len(batches) > 1 and updates.num_rows < ROWS_IN_PLACE * len(batches):
         batches = updates.combine_chunks().to_batches()
-    compressor = _Compressor()
     return [
         compressor.message(batch) if batch.num_rows >= ROWS_COMPRESSED else batch.serialize()
         for batch in batches
@@ -162,6 +161,7 @@ class _Compressor:
     """Makes messages of compressed buffers, in one place in memory: new memory costs as much."""
 
     def __init__(self) -> None:
+        self.saved = 0  # bytes
         self._place = pa.py_buffer(b"")
 
     def message(self, batch: pa.RecordBatch) -> pa.Buffer:
@@ -176,11 +176,16 @@ class _Compressor:
         with pa.ipc.new_stream(sink, batch.schema, options=_LZ4) as stream:
             stream.write_batch(batch)
             end = sink.tell()
+        self.saved += max(0, plain - (end - start))
         return pa.py_buffer(self._place.slice(start, end - start).to_pybytes())
 
 
-def encode_group(group: Iterable[Event | Sequence[ShardWrite]]) -> list[Any]:
-    """Return the payload of a group, as buffers that follow one another."""
+def encode_group(group: Iterable[Event | Sequence[ShardWrite]]) -> tuple[list[Any], int]:
+    """Return the payload of a group, as buffers that follow one another.
+
+    And how many bytes compression has spared it.
+    """
+    compressor = _Compressor()
     events: list[Event] = []
     messages: list[pa.Buffer] = []
     for entry in group:
@@ -189,12 +194,12 @@ def encode_group(group: Iterable[Event | Sequence[ShardWrite]]) -> list[Any]:
             continue
         writes = []
         for write in entry:
-            batches = encode_updates(write.updates)
+            batches = _encode_updates(write.updates, compressor)
             messages += batches
             sizes = tuple(batch.size for batch in batches)
             writes.append(Write(write.id, write.lower, write.upper, sizes))
         events.append(Appended(tuple(writes)))
-    return [_framed(_encode(events)), *messages]
+    return [_framed(_encode(events)), *messages], compressor.saved
 
 
 def decode_group(payload: memoryview) -> tuple[tuple[Event, ...], memoryview]:

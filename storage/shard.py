@@ -9,6 +9,7 @@ and is being made durable. A reader sees up to `upper`, a writer appends at `res
 
 from collections import deque
 from dataclasses import dataclass
+from math import inf
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -120,8 +121,11 @@ class Shard:
 
     def size_bytes(self) -> int:
         """Return the bytes of its batches' files, and in memory of its updates in none yet."""
-        tail = sum(int(part.updates.nbytes) for part in self.tail)
-        return tail + sum(batch.bytes for batch in self.batches)
+        return self.tail_bytes() + sum(batch.bytes for batch in self.batches)
+
+    def tail_bytes(self, through: float = inf) -> int:
+        """Return the bytes in memory of its updates in no batch, up to segment `through`."""
+        return sum(int(part.updates.nbytes) for part in self.tail if part.segment <= through)
 
     def update_since(self) -> None:
         """Let since follow the meet of the read capabilities."""

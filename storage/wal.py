@@ -125,6 +125,7 @@ class Wal:
         self._executor = ThreadPoolExecutor(1, "log")
         self._fence: Fence | None = None
         self._segment: SegmentWriter | None = None
+        self._saved = 0  # bytes that compression has spared it
         self._before: tuple[SegmentInfo, ...] | None = None  # it, while no state lists it
         self._pending: list[Entry] = []
         self._wake = asyncio.Event()
@@ -302,14 +303,17 @@ class Wal:
     def _write(self, contents: list[Event | Sequence[ShardWrite]]) -> None:
         assert self._segment is not None
         assert self._fence is not None
-        self._segment.write(Kind.GROUP, encode_group(contents))
+        payload, saved = encode_group(contents)
+        self._segment.write(Kind.GROUP, payload)
+        self._saved += saved
         reached("log.synced")
         self._fence.check()
 
     def _full(self) -> bool:
         assert self._segment is not None
+        # Uncompressed, as its updates are in memory until they are in batches.
         return (
-            self._segment.length >= self._segment_bytes
+            self._segment.length + self._saved >= self._segment_bytes
             or self._segment.records >= self._segment_records
         )
 
@@ -333,6 +337,7 @@ class Wal:
             await blocking.run(self._executor, follower.discard)
             raise
         self._segment = follower
+        self._saved = 0
         await self._list()
         return True
 

@@ -13,7 +13,9 @@ import pytest
 from tests.harness import ObjectStore, Server, until
 
 ROWS = 300_000  # of 150 bytes: more than a segment of the log
-FILL = f"INSERT INTO kept SELECT i, repeat('x', 120) FROM generate_series(1, {ROWS}) AS i"
+FILL = (
+    f"INSERT INTO kept SELECT i, 'x' || repeat(md5(i::text), 4) FROM generate_series(1, {ROWS}) i"
+)
 
 _names = count(1)
 

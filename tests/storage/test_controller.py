@@ -91,6 +91,27 @@ def test_many_rows_are_compressed_in_the_log(tmp_path: Path) -> None:
     run(main)
 
 
+def test_what_is_small_in_the_log_and_large_in_memory_becomes_a_batch(tmp_path: Path) -> None:
+    count = 300_000
+    columns = [pa.repeat(pa.scalar(value), count) for value in (7, "the same", 3, 1)]
+
+    async def main() -> None:
+        controller = await open_compacting(tmp_path, segment_bytes=4 << 20)
+        read, _ = await controller.create(U1, ROWS)
+        await put(controller, ShardWrite(U1, 0, 5, pa.table(columns, schema=update_schema(ROWS))))
+        assert sum(path.stat().st_size for path in (tmp_path / "log").glob("*.log")) < 2 << 20
+        async with asyncio.timeout(60):
+            while controller._shards[U1].tail:
+                await controller._compacter.progress()
+        snapshot = controller.snapshot(read, 4)
+        assert [batch.rows for batch in controller._shards[U1].batches] == [1]
+        assert (await snapshot.rows())["__diff"].to_pylist() == [count]
+        snapshot.release()
+        await controller.close()
+
+    run(main)
+
+
 def test_an_append_that_does_not_fit_changes_nothing(tmp_path: Path) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path)
