@@ -6,19 +6,26 @@
 
 All three are linearizable, also across restarts: a range of times is durable before any is given
 out, and a restart begins where the range ended. Times follow the clock when they can and never go
-back when it does; how far they may lead it is bounded, and a writer beyond the bound waits. Ranges
-are short, since a restart that comes at once leads the clock by what was left of the last one.
+back when it does. Writers may take more times than the clock lets pass; how far they lead it by
+that is bounded, and a writer beyond the bound waits. A clock that was set back is no lead of
+theirs: until it has caught up each write takes the next time, and nobody waits. Ranges are short,
+since a restart that comes at once leads the clock by what was left of the last one.
 """
 
 import asyncio
+import logging
 from typing import Protocol
 
 from foreshore.clock import Clock
 from foreshore.failpoint import reached
 from foreshore.update import Timestamp
 
+logger = logging.getLogger(__name__)
+
 RESERVED_MS = 1_000
 MAX_LEAD_MS = 10_000
+LOOK_SECONDS = 0.1  # at the clock, by who waits for it
+SET_BACK_MS = 2_000  # from which on it is told
 
 
 class Reservation(Protocol):
@@ -42,6 +49,9 @@ class TimestampOracle:
         self._end = end  # times before it are reserved
         self._last = end  # the last time given out by either method
         self._read = end
+        self._seen = clock.now()
+        self._steady = max(end, self._seen)  # a clock that stands still where the other goes back
+        self._told = False
         self._reserving = asyncio.Lock()
 
     @classmethod
@@ -56,7 +66,7 @@ class TimestampOracle:
     async def write_ts(self) -> Timestamp:
         """Return a time later than all returned before."""
         while (excess := self.lead_ms() - MAX_LEAD_MS) > 0:  # noqa: ASYNC110 - the clock ends it
-            await asyncio.sleep(excess / 1000)
+            await asyncio.sleep(min(excess / 1000, LOOK_SECONDS))
         time = self._next()
         while time >= self._end:
             await self._reserve(time)
@@ -67,7 +77,7 @@ class TimestampOracle:
     def try_write_ts(self) -> Timestamp | None:
         """Return what `write_ts` would if that needs no waiting, else None."""
         time = self._next()
-        if time >= self._end or self.lead_ms() > MAX_LEAD_MS:
+        if time >= self._end or self._last - self._steady > MAX_LEAD_MS:
             return None
         self._last = time
         return time
@@ -82,11 +92,26 @@ class TimestampOracle:
         self._read = max(self._read, time)
 
     def lead_ms(self) -> int:
-        """Return how far the times are ahead of the clock."""
-        return max(0, self._last - self._clock.now())
+        """Return by how much more than has passed the times have grown."""
+        self._look()
+        return max(0, self._last - self._steady)
+
+    def _look(self) -> Timestamp:
+        """Return the clock's time, and add what has passed by it to what has passed in all."""
+        now = self._clock.now()
+        self._steady = max(now, self._steady + max(0, now - self._seen))
+        self._seen = now
+        if (self._steady - now > SET_BACK_MS) is not self._told:
+            self._told = not self._told
+            behind = {"behind_ms": self._steady - now}
+            if self._told:
+                logger.warning("the clock is behind times that were given out", extra=behind)
+            else:
+                logger.info("the clock has caught up", extra=behind)
+        return now
 
     def _next(self) -> Timestamp:
-        return max(self._clock.now(), self._last + 1)
+        return max(self._look(), self._last + 1)
 
     async def _reserve(self, time: Timestamp) -> None:
         async with self._reserving:

@@ -5,7 +5,7 @@ import asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foreshore.adapter.oracle import RESERVED_MS, TimestampOracle
+from foreshore.adapter.oracle import MAX_LEAD_MS, RESERVED_MS, TimestampOracle
 from foreshore.clock import ManualClock
 
 
@@ -64,6 +64,47 @@ def test_times_never_go_back(steps: list[tuple[str, int]]) -> None:
                     oracle = await TimestampOracle.open(clock, memory)
                 case _:
                     clock.time += by
+
+    asyncio.run(play())
+
+
+def test_a_clock_that_is_set_back_holds_nobody_up() -> None:
+    async def play() -> None:
+        clock, memory = ManualClock(100_000), Memory()
+        oracle = await TimestampOracle.open(clock, memory)
+        clock.advance(3_600_000)  # set wrong
+        last = await oracle.write_ts()
+        clock.advance(-3_600_000)  # and right again
+        for _ in range(2 * MAX_LEAD_MS):
+            clock.advance(1)
+            async with asyncio.timeout(1):
+                time = await oracle.write_ts()
+            assert time == last + 1
+            last = time
+        oracle = await TimestampOracle.open(clock, memory)
+        async with asyncio.timeout(1):
+            last = await oracle.write_ts()
+        assert last == memory.end - RESERVED_MS
+        clock.advance(3_700_000)  # it has caught up
+        assert await oracle.write_ts() == clock.now()
+
+    asyncio.run(play())
+
+
+def test_who_takes_more_times_than_pass_waits_for_the_clock() -> None:
+    async def play() -> None:
+        clock = ManualClock(100_000)
+        oracle = await TimestampOracle.open(clock, Memory())
+        for _ in range(MAX_LEAD_MS + 2):
+            await oracle.write_ts()
+        assert oracle.lead_ms() > MAX_LEAD_MS
+        assert oracle.try_write_ts() is None
+        waiting = asyncio.create_task(oracle.write_ts())
+        await asyncio.sleep(0.01)
+        assert not waiting.done()
+        clock.advance(1_000)
+        async with asyncio.timeout(10):  # it looks again by itself
+            assert await waiting > 100_000
 
     asyncio.run(play())
 
