@@ -13,9 +13,11 @@ by row in its order.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -40,6 +42,8 @@ from foreshore.expr.ir import (
     walk_relations,
     walk_scalars,
 )
+from foreshore.expr.lazily import conditions
+from foreshore.expr.pointwise import Cell, compiled
 from foreshore.ids import GlobalId
 from foreshore.types import INT8, ColumnType, Datum, arrow_type
 
@@ -115,30 +119,104 @@ async def carried_out_by_row(
     rows = repeated(rows)
     columns, diffs = split_diffs(rows)
     types = _types(over, len(columns))
-    scalars: list[Scalar] = []
-    added: list[ColumnType] = []
-    for scalar in over:
-        filled = fill_scalar(scalar, replace)
-        for call in _calls(filled):
-            columns.append(await _values(session, call, columns, rows.num_rows))
-            added.append(ColumnType(type_of(call)))
-            values: dict[Scalar, Scalar] = {call: Column(len(columns) - 1, type_of(call))}
-            filled = fill_scalar(filled, values.get)
-        scalars.append(filled)
+    filled = [fill_scalar(scalar, replace) for scalar in over]
+    due = {
+        call: _due(places, columns, rows.num_rows)
+        for call, places in conditions(filled, _acts).items()
+        if isinstance(call, Call)
+    }
+    found = _numbered(session, due) if all(map(_is_drawn, due)) else _by_row(session, due, columns)
+    places: dict[Scalar, Scalar] = {
+        call: Column(len(columns) + i, type_of(call)) for i, call in enumerate(due)
+    }
+    scalars = tuple(fill_scalar(scalar, places.get) for scalar in filled)
+    columns = [*columns, *await found]
     fields = [pa.field(f"c{i}", column.type) for i, column in enumerate(columns)]
     schema = pa.schema([*fields, rows.schema.field(rows.num_columns - 1)])
-    get = Get(_ROWS, (*types, *added))
+    get = Get(_ROWS, (*types, *(ColumnType(type_of(call)) for call in due)))
     outputs = tuple(range(len(columns), len(columns) + len(scalars)))
     return evaluate_linear(
-        Project(Map(get, tuple(scalars)), outputs),
+        Project(Map(get, scalars), outputs),
         {_ROWS: pa.Table.from_arrays([*columns, diffs], schema=schema)},
     )
 
 
-def _calls(scalar: Scalar) -> list[Call]:
-    """Return the calls in `scalar`, those first that are arguments of others."""
-    found = [each for each in walk_scalars(scalar) if isinstance(each, Call)]
-    return [each for each in reversed(found) if each.function in BY_ROW]
+Due = Mapping[
+    Call, npt.NDArray[np.bool_]
+]  # for which rows each call is made, those of others first
+
+
+def _acts(scalar: Scalar) -> bool:
+    return isinstance(scalar, Call) and scalar.function in BY_ROW
+
+
+def _due(
+    places: Sequence[Scalar], columns: Sequence[pa.Array], count: int
+) -> npt.NDArray[np.bool_]:
+    """Return for which of the rows one of the conditions is TRUE."""
+    due = np.zeros(count, np.bool_)
+    for place in places:
+        values, errors = outcome(place, columns, count)
+        if errors is not None and errors.null_count < len(errors):
+            raise DataError.parse(pc.min(errors).as_py())
+        due |= values.fill_null(False).to_numpy(zero_copy_only=False)
+    return due
+
+
+def _is_drawn(call: Call) -> bool:
+    """Whether `call` is nextval of a sequence that is the same for all rows."""
+    return (
+        call.function == "nextval"
+        and isinstance(call.args[0], Literal)
+        and call.args[0].value is not None
+    )
+
+
+async def _numbered(session: "Session", due: Due) -> list[pa.Array]:
+    """Return the numbers of each call: a sequence is asked once, and serves row by row."""
+    found: dict[Call, pa.Array] = {}
+    by_sequence: dict[Scalar, list[Call]] = {}
+    for call in due:
+        by_sequence[call.args[0]] = [*by_sequence.pop(call.args[0], []), call]
+    for named, calls in by_sequence.items():
+        assert isinstance(named, Literal), named
+        drawn = np.stack([due[call] for call in calls], axis=1)
+        total = int(drawn.sum())
+        numbers = np.zeros(drawn.shape, np.int64)
+        if total:
+            item, definition = numbering.find(session, named.value)
+            numbers[drawn] = await numbering.taken(session, item, definition, total)
+        for i, call in enumerate(calls):
+            found[call] = pa.array(numbers[:, i], mask=~drawn[:, i])
+    return [found[call] for call in due]
+
+
+async def _by_row(session: "Session", due: Due, columns: Sequence[pa.Array]) -> list[pa.Array]:
+    """Return what each call gives for each row, made row by row: one may see what another did."""
+    places: dict[Scalar, Scalar] = {}
+    arguments: list[list[Cell]] = []
+    for call in due:
+        filled = [fill_scalar(arg, places.get) for arg in call.args]
+        arguments.append([compiled(arg) for arg in filled])
+        places[call] = Column(len(columns) + len(places), type_of(call))
+    used = {
+        each.index: from_array(columns[each.index], each.type)
+        for call in due
+        for each in walk_scalars(call)
+        if isinstance(each, Column)
+    }
+    found: list[list[Datum]] = [[] for _ in due]
+    for i in range(len(next(iter(due.values()), ()))):
+        row: list[Datum] = [used[k][i] if k in used else None for k in range(len(columns))]
+        for call, cells, values in zip(due, arguments, found, strict=True):
+            value: Datum = None
+            if due[call][i]:
+                value = await _value(session, call, [cell(row) for cell in cells])
+            row.append(value)
+            values.append(value)
+    return [
+        pa.array(values, arrow_type(type_of(call))) for call, values in zip(due, found, strict=True)
+    ]
 
 
 def _types(over: Sequence[Scalar], width: int) -> list[ColumnType]:
@@ -149,28 +227,6 @@ def _types(over: Sequence[Scalar], width: int) -> list[ColumnType]:
             if isinstance(each, Column):
                 types[each.index] = ColumnType(each.type, each.nullable)
     return types
-
-
-async def _values(
-    session: "Session", call: Call, columns: Sequence[pa.Array], count: int
-) -> pa.Array:
-    """Return the values of a call for each row."""
-    type = arrow_type(type_of(call))
-    if not count:
-        return pa.array([], type)
-    if call.function == "nextval":
-        (sequence, *_) = call.args
-        if isinstance(sequence, Literal) and sequence.value is not None:  # for all rows at once
-            item, definition = numbering.find(session, sequence.value)
-            return pa.array(await numbering.taken(session, item, definition, count))
-    args = []
-    for arg in call.args:
-        values, errors = outcome(arg, columns, count)
-        if errors is not None and errors.null_count < len(errors):
-            raise DataError.parse(pc.min(errors).as_py())
-        args.append(from_array(values, type_of(arg)))
-    found = [await _value(session, call, row) for row in zip(*args, strict=True)]
-    return pa.array(found, type)
 
 
 # --- arguments -----------------------------------------------------------------------------

@@ -143,7 +143,8 @@ class Query:
     offset: Scalar | None = None
     recursions: tuple[Recursion, ...] = ()  # what `relation` reads besides collections
     changes: tuple[Changes, ...] = ()  # and this, too
-    # What the columns of `desc` are over the finished rows, if functions act on the session there.
+    # What the columns of `desc` are over the finished rows, if functions act on the session there;
+    # then what is called for what it does alone.
     over: tuple[Scalar, ...] = ()
 
 

@@ -75,11 +75,12 @@ async def rows_of(
     """Return the finished rows of a statement's query."""
     rows = await _finished(session, prepared, args, as_of)
     assert prepared.peek is not None
-    over = prepared.peek.query.over
-    if not over:
+    query = prepared.peek.query
+    if not query.over:
         return rows
     replace = filler(args, session.environment_values(session.coordinator.oracle.read_ts()))
-    return expanded(await carried_out_by_row(session, counted(rows), over, replace))
+    called = await carried_out_by_row(session, counted(rows), query.over, replace)
+    return expanded(called.select([*range(len(query.desc.columns)), called.num_columns - 1]))
 
 
 def counted(rows: pa.RecordBatch) -> pa.Table:

@@ -18,10 +18,13 @@ from dataclasses import dataclass, field
 from foreshore.errors import FeatureNotSupported
 from foreshore.expr.functions.system import SET_CONFIG, SIGNALS, SLEEP
 from foreshore.expr.ir import (
+    TRUE,
     AnySubquery,
     Call,
+    Case,
     Column,
     Constant,
+    Environment,
     Exists,
     Join,
     JoinOn,
@@ -33,6 +36,8 @@ from foreshore.expr.ir import (
     Relation,
     Scalar,
     ScalarSubquery,
+    TopK,
+    Union,
     columns_of,
     inputs_of,
     operands_of,
@@ -40,14 +45,17 @@ from foreshore.expr.ir import (
     type_of,
     walk_relations,
     walk_scalars,
+    with_inputs,
     with_operands,
 )
+from foreshore.expr.lazily import conditions
 from foreshore.expr.share import allow_depth
+from foreshore.expr.split import columns_used
 from foreshore.sql.bind.sequence import FUNCTIONS
 from foreshore.sql.lower_outer import Scopes, has_subquery
 from foreshore.sql.planning import Planning
 from foreshore.sql.rewrite import map_scalar
-from foreshore.types import INT8
+from foreshore.types import BOOL, INT4, INT8
 
 # By their keys; those that only read what the session knows may stay anywhere.
 _ACTING = frozenset((*FUNCTIONS, *SIGNALS, SET_CONFIG, SLEEP))
@@ -59,36 +67,83 @@ def acts(scalar: Scalar) -> bool:
     return any(isinstance(each, Call) and each.function in _ACTING for each in walk_scalars(scalar))
 
 
-def split_calls(relation: Relation) -> tuple[Relation, tuple[Scalar, ...]] | None:
-    """Return what to compute first, and the columns of `relation` over that; None: all at once."""
-    flat = _flat(relation)
-    if flat is None:
-        return None
-    input, outputs = flat
+def split_calls(
+    relation: Relation, shown: Sequence[int] | None = None
+) -> tuple[Relation, tuple[Scalar, ...]] | None:
+    """Return what to compute first, and the columns of `relation` over that; None: all at once.
+
+    `shown` are the columns that are asked for, if not all are; others are for what they do.
+    """
+    allow_depth()
+    input, outputs = _flat(relation)
     if not any(map(acts, outputs)):
         return None
-    if input == Join(()) and not any(map(has_subquery, outputs)):
+    hidden = [output for i, output in enumerate(outputs) if shown is not None and i not in shown]
+    if _is_at_once(input, outputs) and not any(map(acts, hidden)):
         return None
-    below: list[Scalar] = [
-        Literal(None, type_of(output)) if acts(output) else output for output in outputs
-    ]
-    over: list[Scalar] = []
-    for i, output in enumerate(outputs):
-        over.append(hoisted(output, below) if acts(output) else _column(below, i))
+    for call, places in conditions(outputs, _is_acting).items():
+        if any(map(acts, places)):
+            assert isinstance(call, Call), call
+            raise FeatureNotSupported(
+                f"whether {_name(call)}() is called cannot depend on another such call"
+            )
+    return _settled(input, outputs)
+
+
+def _is_acting(scalar: Scalar) -> bool:
+    return isinstance(scalar, Call) and scalar.function in _ACTING
+
+
+def _is_at_once(input: Relation, outputs: Sequence[Scalar]) -> bool:
+    """Whether all calls in `outputs` are to be made, once, with arguments that are known."""
+    return (
+        input == Join(())
+        and not any(map(has_subquery, outputs))
+        and all(TRUE in places for places in conditions(outputs, _is_acting).values())
+    )
+
+
+def _settled(input: Relation, outputs: Sequence[Scalar]) -> tuple[Relation, tuple[Scalar, ...]]:
+    """Return `input` with what needs no calls, column for column, and `outputs` over that."""
+    below, over = _hoisted_all(outputs)
+    return _computed(input, below), over
+
+
+def _computed(input: Relation, scalars: Sequence[Scalar]) -> Relation:
+    """Return just `scalars` over `input`."""
     width = len(columns_of(input))
-    places = tuple(range(width, width + len(below)))
-    return Project(Map(input, tuple(below)), places), tuple(over)
+    places = tuple(range(width, width + len(scalars)))
+    return Project(Map(input, tuple(scalars)), places)
 
 
-def hoisted(scalar: Scalar, below: list[Scalar]) -> Scalar:
-    """Return `scalar` over `below`, to which what it needs of the row is added."""
-    if isinstance(scalar, Literal):
-        return scalar
-    if not acts(scalar):
-        if scalar not in below:
-            below.append(scalar)
-        return _column(below, below.index(scalar))
-    return with_operands(scalar, tuple(hoisted(each, below) for each in operands_of(scalar)))
+def _hoisted_all(outputs: Sequence[Scalar]) -> tuple[list[Scalar], tuple[Scalar, ...]]:
+    """Return `outputs` with NULL where they act, and what they need; and them over that."""
+    below = [Literal(None, type_of(output)) if acts(output) else output for output in outputs]
+    over = [
+        _hoisted(output, below) if acts(output) else _column(below, i)
+        for i, output in enumerate(outputs)
+    ]
+    return below, tuple(over)
+
+
+def _hoisted(scalar: Scalar, below: list[Scalar]) -> Scalar:
+    """Return `scalar` over `below`, to which the columns and subqueries in it are added.
+
+    The rest stays together, so that what Case leaves out is not computed and does not fail.
+    """
+    match scalar:
+        case AnySubquery() if acts(scalar):
+            raise FeatureNotSupported(
+                "a function that acts cannot be compared with the rows of a subquery"
+            )
+        case Column() | Environment() | Exists() | ScalarSubquery() | AnySubquery():
+            if scalar not in below:
+                below.append(scalar)
+            return _column(below, below.index(scalar))
+        case _:
+            return with_operands(
+                scalar, tuple(_hoisted(each, below) for each in operands_of(scalar))
+            )
 
 
 def _column(scalars: Sequence[Scalar], place: int) -> Column:
@@ -136,8 +191,8 @@ class Staying:
                 raise FeatureNotSupported(
                     f"{_name(call)}() cannot be called for each row here",
                     detail="It is called for the rows of a result: in a select list without "
-                    "DISTINCT, set operations or aggregates around it, in what is inserted, and "
-                    "in defaults.",
+                    "DISTINCT, set operations or aggregates around it, in what is written, and in "
+                    "defaults.",
                 )
         return staying
 
@@ -213,24 +268,76 @@ def _is_one_row(relation: Relation) -> bool:
 # --- columns over what is computed first ---------------------------------------------------
 
 
-def _flat(relation: Relation) -> tuple[Relation, tuple[Scalar, ...]] | None:
-    """Return `relation` as scalars over the first of its inputs that only computes no columns."""
-    chain: list[Map | Project] = []
-    while isinstance(relation, Map | Project):
-        chain.append(relation)
-        relation = relation.input
-    if not chain:
-        return None
-    outputs: tuple[Scalar, ...] = tuple(
+Flat = tuple[Relation, tuple[Scalar, ...]]
+
+
+def _flat(relation: Relation) -> Flat:
+    """Return columns that act as scalars over a relation that does not, as far as they can be."""
+    match relation:
+        case Map(input=input, scalars=scalars):
+            input, outputs = _flat(input)
+            for scalar in scalars:
+                outputs = (*outputs, _put_in(scalar, outputs))
+            return input, outputs
+        case Project(input=input, outputs=places):
+            input, outputs = _flat(input)
+            kept = tuple(outputs[i] for i in places)
+            if conditions(outputs, _is_acting).keys() == conditions(kept, _is_acting).keys():
+                return input, kept
+        case Let(number=number, value=value, body=body):
+            input, outputs = _flat(body)
+            if any(map(acts, outputs)):
+                input, outputs = _settled(input, outputs)
+                return Let(number, value, input), outputs
+        case TopK(group_key=(), input=input, order_key=keys):
+            input, outputs = _flat(input)
+            used = {i for key in keys for i in columns_used(key.expr)}
+            if any(map(acts, outputs)) and not any(acts(outputs[i]) for i in used):
+                input, outputs = _settled(input, outputs)
+                return with_inputs(relation, (input,)), outputs
+        case Union(inputs=inputs):
+            branches = [_flat(each) for each in inputs]
+            if any(any(map(acts, each[1])) and not _is_at_once(*each) for each in branches):
+                return _together(branches)
+    return relation, tuple(
         Column(i, column.type, column.nullable) for i, column in enumerate(columns_of(relation))
     )
-    for node in reversed(chain):
-        if isinstance(node, Project):
-            outputs = tuple(outputs[i] for i in node.outputs)
-            continue
-        for scalar in node.scalars:
-            outputs = (*outputs, _put_in(scalar, outputs))
-    return relation, outputs
+
+
+def _together(branches: Sequence[Flat]) -> Flat:
+    """Return the sum of `branches`: beside its columns the number of the branch, and its needs."""
+    width = len(branches[0][1])
+    parts = [_hoisted_all(outputs) for _, outputs in branches]
+    branch = Column(width, INT4)
+    needs = [scalar for below, _ in parts for scalar in below[width:]]
+    relations: list[Relation] = []
+    overs: list[list[Scalar]] = []
+    start = 0  # of the branch's own in `needs`
+    for i, ((input, _), (below, over)) in enumerate(zip(branches, parts, strict=True)):
+        own = below[width:]
+        others: list[Scalar] = [Literal(None, type_of(scalar)) for scalar in needs]
+        others[start : start + len(own)] = own
+        relations.append(_computed(input, (*below[:width], Literal(i, INT4), *others)))
+        places = [_column(below, place) for place in range(width)]
+        places += [
+            Column(width + 1 + start + place, type_of(scalar)) for place, scalar in enumerate(own)
+        ]
+        overs.append([_put_in(scalar, places) for scalar in over])
+        start += len(own)
+    outputs = tuple(
+        Case(
+            tuple(
+                (Call("eq", (branch, Literal(i, INT4)), BOOL), over[column])
+                for i, over in enumerate(overs)
+            ),
+            Literal(None, type_of(overs[0][column])),
+            type_of(overs[0][column]),
+        )
+        if any(acts(over[column]) for over in overs)
+        else overs[0][column]
+        for column in range(width)
+    )
+    return Union(tuple(relations)), outputs
 
 
 def _put_in(scalar: Scalar, values: Sequence[Scalar]) -> Scalar:

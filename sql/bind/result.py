@@ -12,7 +12,7 @@ from foreshore.expr.ir import (
     columns_of,
 )
 from foreshore.expr.split import columns_used
-from foreshore.sql.bind.acting import Staying, refuse_order, split_calls
+from foreshore.sql.bind.acting import Staying, acts, refuse_order, split_calls
 from foreshore.sql.bind.bound_query import BoundQuery, plain_relation
 from foreshore.sql.lower import lower, lower_block
 from foreshore.sql.optimize.pipeline import optimize
@@ -49,7 +49,7 @@ def _optimized(block: Block) -> Block:
 
 def finished_query(bound: BoundQuery) -> Query:
     """Return the query with ORDER BY and LIMIT left to be done with its result."""
-    split = split_calls(bound.relation)
+    split = split_calls(bound.relation, bound.project)
     if split is None:
         return _finished(bound)
     relation, over = split
@@ -65,7 +65,8 @@ def finished_query(bound: BoundQuery) -> Query:
     )
     columns = columns_of(bound.relation)
     desc = RelationDesc(bound.names, tuple(columns[i] for i in bound.project))
-    return replace(query, desc=desc, over=tuple(over[i] for i in bound.project))
+    hidden = (i for i in range(len(over)) if i not in bound.project and acts(over[i]))
+    return replace(query, desc=desc, over=tuple(over[i] for i in (*bound.project, *hidden)))
 
 
 def _finished(bound: BoundQuery) -> Query:
