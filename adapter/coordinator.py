@@ -564,8 +564,9 @@ class Coordinator:
 
     async def allow_compaction(self) -> None:
         """Let storage and compute forget what nobody needs."""
-        written = self.subscriptions.written  # each move leaves an update of what was before
-        if written > self.capabilities[CATALOG_SHARD][0].frontier:
+        # Nobody reads how the catalog was, and each change leaves updates of what was before.
+        written = self.group.changed(CATALOG_SHARD)
+        if self.capabilities[CATALOG_SHARD][0].frontier < written <= self.oracle.read_ts():
             await self.downgrade(CATALOG_SHARD, written)
         for id, since in self.holds.due().items():
             if id in self.capabilities:

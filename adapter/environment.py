@@ -118,9 +118,10 @@ class Environment:
         lag_ms: int = DEFAULT_LAG_MS,
     ) -> "Environment":
         """Bring the database in `storage` up: its catalog, times, clusters and dataflows."""
-        if not storage.exists(CATALOG_SHARD):
-            await storage.create(CATALOG_SHARD, ROW_SCHEMA)
-        capabilities = await storage.acquire_capabilities(storage.ids())
+        if storage.exists(CATALOG_SHARD):
+            capabilities = await storage.acquire_capabilities(storage.ids())
+        else:
+            capabilities = {CATALOG_SHARD: await storage.create(CATALOG_SHARD, ROW_SCHEMA)}
         uppers = map(storage.upper, storage.ids())
         at_least = max(upper for upper in uppers if upper != EMPTY)  # never, of what is constant
         oracle = await TimestampOracle.open(

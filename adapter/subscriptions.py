@@ -34,7 +34,6 @@ class Subscriptions:
         group: GroupCommit,
         sources_of: Callable[[GlobalId], Iterable[GlobalId]],
     ) -> None:
-        self.written: Timestamp = 0  # when the last position was written
         self._holds = holds
         self._group = group
         self._sources_of = sources_of
@@ -123,7 +122,6 @@ class Subscriptions:
         def applied(time: Timestamp) -> None:
             begun = {id: row for id, row in self._rows.items() if id not in old}
             self._rows = {**new, **begun}
-            self.written = time
             for id in asked.keys() & self._positions.keys() & new.keys():
                 self._stand(id, new[id])
 
