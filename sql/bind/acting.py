@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from foreshore.errors import FeatureNotSupported
+from foreshore.expr.evaluate import constant, is_constant
 from foreshore.expr.functions.system import SET_CONFIG, SIGNALS, SLEEP
 from foreshore.expr.ir import (
     TRUE,
@@ -223,7 +224,8 @@ class Staying:
             for each in walk_scalars(scalar):
                 match each:
                     case Call(function=function) if function in _ACTING - _READING:
-                        self.calls.append((each, here))
+                        if function == SET_CONFIG or not any(map(_is_null, each.args)):
+                            self.calls.append((each, here))
                     case (
                         Exists(relation=inner)
                         | ScalarSubquery(relation=inner)
@@ -251,6 +253,11 @@ def _name(call: Call) -> str:
 def _mark(call: Call) -> tuple[str, Scalar | None]:
     """Return what tells `call` from others whatever becomes of its other arguments."""
     return call.function, call.args[-1] if call.function in FUNCTIONS else None
+
+
+def _is_null(arg: Scalar) -> bool:
+    """Whether an argument is known to be NULL, for which a call does nothing."""
+    return is_constant(arg) and constant(arg) == Literal(None, type_of(arg))
 
 
 def _is_one_row(relation: Relation) -> bool:
