@@ -24,6 +24,7 @@ from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
+from foreshore.errors import DatabaseError
 from foreshore.sql.plan import CopyOptions as CopyOptions
 from foreshore.types import Datum, RelationDesc, SqlType
 
@@ -203,8 +204,8 @@ class Session(Protocol):
         """Have `tell` called when there are notices that should not wait for an answer."""
         ...
 
-    def when_terminated(self, end: Callable[[], None]) -> None:
-        """Have `end` called when the session is to end at once, whatever its client does."""
+    def when_terminated(self, end: Callable[[DatabaseError], None]) -> None:
+        """Have `end` called, with the reason, when the session is to end whatever happens."""
         ...
 
     async def parse(self, name: str, sql: str, parameter_oids: Sequence[int]) -> Statement:

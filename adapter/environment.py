@@ -279,7 +279,7 @@ class Environment:
         await blocking.run(None, self.coordinator.engine.close)
 
     async def _run_expiry(self) -> None:
-        """Fail blocks that have been idle for too long, until cancelled."""
+        """End what has been idle for too long, until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(1)

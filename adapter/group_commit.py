@@ -31,6 +31,7 @@ from foreshore.errors import (
     DatabaseError,
     Fenced,
     InternalError,
+    LockNotAvailable,
     OutOfDisk,
     TableAltered,
     UndefinedTable,
@@ -72,7 +73,7 @@ class Reads:
     keys: frozenset[tuple[GlobalId, str, int]] = frozenset()
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class Write:
     """What one transaction writes, without a time, for each shard: rows with `__diff`, or values.
 
@@ -85,6 +86,7 @@ class Write:
     at: Callable[[Timestamp], Mapping[GlobalId, pa.Table]] | None = None
     applied: Callable[[Timestamp], None] | None = None
     owner: object = None  # of blocked tables
+    lock_timeout_ms: int = 0  # how long it waits for others who block its tables; 0: without end
     keyed: dict[GlobalId, list[Keyed]] = field(default_factory=dict)  # `rows`, by key
     checked: Timestamp = 0  # the last time at which the constraints were known to hold
     described: Mapping[GlobalId, object] = field(default_factory=dict)  # the tables as it knew them
@@ -192,14 +194,33 @@ class GroupCommit:
     async def write(self, write: Write) -> Timestamp:
         """Await that `write` is durable and visible; return its time.
 
-        Raises Conflict if what it read has changed. When cancelled, the write may still happen.
+        Raises Conflict if what it read has changed, LockNotAvailable if others block its tables
+        for too long. When cancelled, the write may still happen.
         """
         if self._failed is not None:
             raise _stopped(self._failed)
         write.done = asyncio.get_running_loop().create_future()
         self._pending.append(write)
         self._wake.set()
-        return await write.done
+        if not write.lock_timeout_ms:
+            return await write.done
+        timer = asyncio.get_running_loop().call_later(
+            write.lock_timeout_ms / 1000, self._give_up, write
+        )
+        try:
+            return await write.done
+        finally:
+            timer.cancel()
+
+    def _give_up(self, write: Write) -> None:
+        """Refuse a write that waits for those who block its tables."""
+        if write in self._pending and self._is_blocked(write):
+            self._pending.remove(write)
+            if not write.done.done():
+                write.done.set_exception(LockNotAvailable())
+
+    def _is_blocked(self, write: Write) -> bool:
+        return any(self._blocked.get(id, write.owner) is not write.owner for id in write.rows)
 
     async def reached(self, time: Timestamp) -> None:
         """Wait until reads at `time` see all writes up to it; the clock has come to it already."""
@@ -250,7 +271,7 @@ class GroupCommit:
                     self._tell_not_reached(error)
                 finally:
                     self._settled.set()
-            self._stop(AdminShutdown("terminating connection due to administrator command"))
+            self._stop(AdminShutdown())
         except asyncio.CancelledError as error:
             self._stop(error)
             raise
@@ -295,7 +316,7 @@ class GroupCommit:
             elif missing:
                 gone = UndefinedTable(f"table {min(missing)} was dropped by another session")
                 write.done.set_exception(gone)
-            elif any(self._blocked.get(id, write.owner) is not write.owner for id in ids):
+            elif self._is_blocked(write):
                 left.append(write)
             elif write.reads is not None and not self._holds(write.reads, touched, earlier):
                 group.refuse(write, Conflict("could not serialize access due to concurrent update"))

@@ -15,13 +15,17 @@ closed to plain writes, too (`GroupCommit.block`).
 import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from foreshore.adapter.group_commit import GroupCommit
-from foreshore.errors import Conflict, TableAltered
+from foreshore.errors import Conflict, LockNotAvailable, TableAltered
 from foreshore.ids import GlobalId
 
-Owner = object
+
+class Owner(Protocol):
+    """Whoever takes locks, by identity."""
+
+    lock_timeout_ms: int  # how long it waits for one at most; 0: without end
 
 
 class KeyLock(NamedTuple):
@@ -64,7 +68,7 @@ class Locks:
     async def acquire(self, tables: Iterable[GlobalId], owner: Owner) -> None:
         """Take all of `tables`, and close them to the plain writes of others.
 
-        Raises Conflict 40P01 if that would wait for ever.
+        Raises Conflict 40P01 if that would wait for ever, LockNotAvailable if for too long.
         """
         wanted = frozenset(tables)
         await self._acquire(wanted, frozenset(), owner)
@@ -88,7 +92,7 @@ class Locks:
         await self.acquire_keys((KeyLock(table, "", id(owner)),), owner)
 
     async def acquire_keys(self, keys: Iterable[KeyLock], owner: Owner) -> None:
-        """Take all of `keys`; raises Conflict 40P01 if that would wait for ever."""
+        """Take all of `keys`; raises as `acquire` does."""
         await self._acquire(frozenset(), frozenset(keys), owner)
 
     def try_keys(self, keys: Iterable[KeyLock], owner: Owner) -> bool:
@@ -139,13 +143,16 @@ class Locks:
             raise Conflict("deadlock detected", sqlstate="40P01")
         self._waiting.append(request)
         try:
-            await request.granted
-        except BaseException:
+            async with asyncio.timeout(owner.lock_timeout_ms / 1000 or None):
+                await request.granted
+        except BaseException as error:
             if request in self._waiting:
                 self._waiting.remove(request)
             elif request.granted.done() and not request.granted.cancelled():
                 self.release(owner)  # what it has just got; it ends with this anyway
             self._wake()
+            if isinstance(error, TimeoutError):
+                raise LockNotAvailable from None
             raise
         if any(id not in self._group for id in written):
             raise TableAltered()

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from foreshore import blocking
@@ -35,6 +36,7 @@ from foreshore.catalog.transaction import Transaction as CatalogTransaction
 from foreshore.errors import (
     DatabaseError,
     DuplicatePreparedStatement,
+    IdleSessionTimeout,
     InFailedSqlTransaction,
     InvalidCursorName,
     InvalidSqlStatementName,
@@ -94,10 +96,10 @@ class Session:
         self._streams: list[RowSource] = []  # of COPY; they end with the transaction
         self._notices: list[Notice] = []
         self._tell: Callable[[], None] = lambda: None
-        self._end: Callable[[], None] = lambda: None
+        self._end: Callable[[DatabaseError], None] = lambda _: None
         self.closed = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
-        self._idle_since = 0.0
+        self._idle_since = asyncio.get_running_loop().time()
 
     # --- what the client sees ------------------------------------------------------------------
 
@@ -150,7 +152,7 @@ class Session:
         """Have `tell` called when there are notices that should not wait for an answer."""
         self._tell = tell
 
-    def when_terminated(self, end: Callable[[], None]) -> None:
+    def when_terminated(self, end: Callable[[DatabaseError], None]) -> None:
         """Have `end` called when the session is to end at once, whatever its client does."""
         self._end = end
 
@@ -250,6 +252,7 @@ class Session:
             {id: [part.content for part in parts] for id, parts in transaction.writes.items()},
             reads,
             owner=transaction,
+            lock_timeout_ms=transaction.lock_timeout_ms,
             keyed=keyed,
             checked=transaction.checked or 0,
             described=transaction.described,
@@ -304,8 +307,10 @@ class Session:
             await self.rollback()
             return
         self.failed = True
-        if transaction.savepoints:  # it may go on from one of them
-            return
+        if not transaction.savepoints:  # else it may go on from one of them
+            self._give_up(transaction)
+
+    def _give_up(self, transaction: Transaction) -> None:
         transaction.forget()
         if transaction.locked:
             transaction.locked = False
@@ -318,9 +323,9 @@ class Session:
         """Let the statement that is under way end with `reason`."""
         self.interrupts.request(reason)
 
-    def terminate(self) -> None:
-        """Let the session end at once, but for a commit that is on its way."""
-        self.interrupts.outside_of_shelter(self._end)
+    def terminate(self, reason: DatabaseError) -> None:
+        """Let the session end at once with `reason`, but for a commit that is on its way."""
+        self.interrupts.outside_of_shelter(partial(self._end, reason))
 
     def _statement_begins(self, text: str) -> None:
         self.query = text
@@ -557,19 +562,20 @@ class Session:
         return self.transaction is not None and not self.transaction.block
 
     def expire(self, now: float) -> None:
-        """Fail a block that has been idle for too long, and let go of all that it holds."""
+        """End a session, or fail a block, that has been idle for too long."""
         transaction = self.transaction
-        timeout = milliseconds(self.variables["idle_in_transaction_session_timeout"])
-        if transaction is None or not transaction.block or self.failed or not timeout:
+        kind = "session" if transaction is None else "in_transaction_session"
+        timeout = milliseconds(self.variables[f"idle_{kind}_timeout"])
+        idle = not self.interrupts.active and now - self._idle_since >= (timeout or 0) / 1000
+        if not timeout or not idle:
             return
-        if self.interrupts.active or now - self._idle_since < timeout / 1000:
+        if transaction is None:
+            self.terminate(IdleSessionTimeout())
+            return
+        if not transaction.block or self.failed:
             return
         self.failed = True
-        transaction.forget()
-        if transaction.locked:
-            transaction.locked = False
-            self.coordinator.locks.release(transaction)
-        self._close_portals(keep_holdable=True)
+        self._give_up(transaction)
         self.notice(
             "the transaction was ended by idle_in_transaction_session_timeout",
             severity="WARNING",

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from foreshore.errors import NumericValueOutOfRange, QueryCanceled
+from foreshore.errors import AdminShutdown, NumericValueOutOfRange, QueryCanceled
 from foreshore.types import Datum
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ async def value(session: "Session", function: str, args: Sequence[Datum]) -> boo
             raise QueryCanceled
         target.interrupt(QueryCanceled())
         return True
-    target.terminate()
+    target.terminate(AdminShutdown())
     if target is session:
         await asyncio.sleep(0)  # which is where it ends
     if timeout_ms:

@@ -85,6 +85,7 @@ class Transaction:
     generations: set[Generation] = field(default_factory=set)  # of sequences, begun here
 
     queried: bool = False  # its isolation is settled, and that it only reads
+    lock_timeout_ms: int = 0  # of the statement at hand; 0: without end
     met_alter: bool = False  # an earlier attempt at it met ALTER TABLE
 
     @property
@@ -101,6 +102,7 @@ class Transaction:
             self.block,
             savepoints=self.savepoints,
             queried=self.queried,
+            lock_timeout_ms=self.lock_timeout_ms,
             met_alter=self.met_alter,
         )
 

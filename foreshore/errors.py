@@ -327,6 +327,13 @@ class CantChangeRuntimeParam(UserError):
     sqlstate = "55P02"
 
 
+class LockNotAvailable(Unavailable):
+    sqlstate = "55P03"
+
+    def __init__(self) -> None:
+        super().__init__("canceling statement due to lock timeout")
+
+
 class ProtocolViolation(DatabaseError):
     """Bytes that are no message of the protocol, or one that has no place here."""
 
@@ -364,6 +371,18 @@ class QueryCanceled(Unavailable):
 
 class AdminShutdown(Unavailable):
     sqlstate = "57P01"
+
+    def __init__(
+        self, message: str = "terminating connection due to administrator command"
+    ) -> None:
+        super().__init__(message)
+
+
+class IdleSessionTimeout(Unavailable):
+    sqlstate = "57P05"
+
+    def __init__(self) -> None:
+        super().__init__("terminating connection due to idle-session timeout")
 
 
 class Fenced(Unavailable):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from foreshore.adapter.client import Client, Session, Startup
 from foreshore.errors import (
     AdminShutdown,
+    DatabaseError,
     FeatureNotSupported,
     InvalidAuthorization,
     TooManyConnections,
@@ -67,11 +68,11 @@ class Listener:
     async def _serve(self, wire: Wire) -> None:
         """Serve one connection to its end; whatever ends it ends here."""
         session: Session | None = None
-        terminated = False
+        reason: DatabaseError | None = None  # why the session is to end
 
-        def terminate() -> None:
-            nonlocal terminated
-            terminated = True
+        def terminate(why: DatabaseError) -> None:
+            nonlocal reason
+            reason = why
             wire.cancel()
 
         try:
@@ -85,9 +86,10 @@ class Listener:
         except TimeoutError:
             logger.info("login timed out", extra={"peer": wire.peer})
         except asyncio.CancelledError:
-            if self._closing or terminated:
-                stopped = AdminShutdown("terminating connection due to administrator command")
-                wire.put(message.error_response(stopped, fatal=True))
+            if self._closing:
+                reason = AdminShutdown()
+            if reason is not None:
+                wire.put(message.error_response(reason, fatal=True))
         except Exception as error:
             wire.put(message.error_response(client_error(error), fatal=True))
         finally:

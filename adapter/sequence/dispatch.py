@@ -16,7 +16,7 @@ from foreshore.adapter.sequence.number_sequences import alter_sequence
 from foreshore.adapter.sequence.peek import select
 from foreshore.adapter.sequence.subscribe import subscribe
 from foreshore.adapter.sequence.truncate import truncate
-from foreshore.adapter.variables import split_dotted
+from foreshore.adapter.variables import milliseconds, split_dotted
 from foreshore.errors import FeatureNotSupported, InvalidTextRepresentation
 from foreshore.sql.parse import Statement as Syntax
 from foreshore.sql.plan import (
@@ -88,8 +88,10 @@ async def run(
     """Carry out a planned statement; `alone` says that its transaction is its own."""
     plan = prepared.plan
     assert plan is not None
+    transaction = session.begin()
+    transaction.lock_timeout_ms = milliseconds(session.variables["lock_timeout"]) or 0
     if not isinstance(plan, NO_QUERY):
-        session.begin().queried = True
+        transaction.queried = True
     match plan:
         case Select():
             return await select(session, prepared, plan, args)

@@ -177,3 +177,44 @@ def test_a_block_that_is_left_alone_gives_its_keys_up(tmp_path: Path) -> None:
         await house.close()
 
     asyncio.run(play())
+
+
+def test_who_waits_for_a_lock_longer_than_it_wants_to(tmp_path: Path) -> None:
+    """For keys, for whole tables, and at the commit for whoever blocks the table."""
+    late = "ERROR 55P03: canceling statement due to lock timeout"
+
+    async def play() -> None:
+        house = House(tmp_path)
+        await house.open()
+        try:
+            for table in ("t", "u"):
+                await house.query("s", f"CREATE TABLE {table} (id int PRIMARY KEY, n int)")
+                await house.query("s", f"INSERT INTO {table} VALUES (1, 0), (2, 0)")
+            await house.query("a", "BEGIN; UPDATE t SET n = 1 WHERE id = 1; TRUNCATE u")
+            await house.query("s", "SET lock_timeout = '50ms'")
+            for statement in (
+                "UPDATE t SET n = 2 WHERE id = 1",
+                "UPDATE t SET n = 2",
+                "ALTER TABLE u ADD COLUMN m int",
+                "INSERT INTO u VALUES (3, 0)",
+            ):
+                assert await house.query("s", statement) == late, statement
+            first = "BEGIN; UPDATE t SET n = 2 WHERE id = 2; SAVEPOINT p"
+            assert "ERROR" not in await house.query("s", first)
+            assert await house.query("s", "DELETE FROM t WHERE id = 1") == f"{late}\nE"
+            assert await house.query("s", "ROLLBACK TO p; COMMIT") == "ROLLBACK\nCOMMIT"
+            await house.query("s", "SET lock_timeout = 0")
+            waiting = asyncio.create_task(
+                house.query("s", "INSERT INTO u VALUES (3, 0)", alone=False)
+            )
+            await asyncio.sleep(0.2)
+            assert not waiting.done()
+            await house.query("a", "COMMIT", alone=False)
+            assert await waiting == "INSERT 0 1"
+            found = await house.query("s", "SELECT id, n FROM t ORDER BY id")
+            assert found == "1|1\n2|2\nSELECT 2"
+            assert await house.query("s", "SELECT id FROM u") == "3\nSELECT 1"
+        finally:
+            await house.close()
+
+    asyncio.run(play())

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -372,3 +373,21 @@ def test_stopping_and_starting_keeps_all(data_dir: Path) -> None:
         assert connection.execute("SELECT count(*), sum(i) FROM kept").fetchall() == [
             (1000, 500500)
         ]
+
+
+def test_an_idle_session_is_ended_and_a_block_or_a_long_statement_is_none(server: Server) -> None:
+    with server.connect() as idle, server.connect() as block, server.connect() as busy:
+        for connection in (idle, block, busy):
+            connection.execute("SET idle_session_timeout = '1s'")
+        block.execute("BEGIN")
+        text = "SELECT count(*) FROM generate_series(1, 3) AS g(i)"
+        ends = time.monotonic() + 3
+        while time.monotonic() < ends:
+            assert busy.execute(text).fetchone() == (3,)
+            time.sleep(0.1)
+        assert block.execute(text).fetchone() == (3,)
+        with pytest.raises(psycopg.OperationalError) as ended:
+            idle.execute(text)
+        assert ended.value.sqlstate == "57P05"
+        assert "terminating connection due to idle-session timeout" in str(ended.value)
+        assert idle.closed

@@ -25,6 +25,7 @@ from foreshore.adapter.client import (
     Startup,
 )
 from foreshore.errors import (
+    DatabaseError,
     DuplicatePreparedStatement,
     InFailedSqlTransaction,
     InvalidCursorName,
@@ -199,7 +200,7 @@ class FakeSession:
     def when_noticed(self, tell: Callable[[], None]) -> None:
         self.tell = tell
 
-    def when_terminated(self, end: Callable[[], None]) -> None:
+    def when_terminated(self, end: Callable[[DatabaseError], None]) -> None:
         self.end = end
 
     def notices(self) -> list[Notice]:
