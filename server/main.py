@@ -40,6 +40,7 @@ from foreshore.server.auth import Authenticator
 from foreshore.server.http.app import HttpServer
 from foreshore.server.listener import Listener
 from foreshore.server.ports import bind
+from foreshore.server.turn import Turn
 from foreshore.storage.backup import back_up, restore
 from foreshore.storage.controller import StorageConfig, StorageController
 from foreshore.storage.inspection import inspect
@@ -102,32 +103,36 @@ async def serve(options: ServeOptions) -> None:
         config=StorageConfig(segment_bytes=options.segment_bytes),
     )
     try:
-        environment = await Environment.open(
-            storage=storage,
-            clock=SystemClock(),
-            data_dir=options.data_dir,
-            engine_options={
-                "master": options.spark_master,
-                **({} if options.blob is None else {"blob": options.blob}),
-            },
-        )
-        try:
-            authenticator = await blocking.run(None, Authenticator.of, ROLE, options.password)
-            listener = Listener(environment, authenticator, options.max_connections)
-            port = await listener.listen(ports)
-            # What has been loaded stays: to look through it for garbage stops the loop for 0.15 s.
-            # Fewer collections of what is new find less of what is only on its way.
-            gc.freeze()
-            gc.set_threshold(YOUNG_OBJECTS)
-            ready = True
-            host, _ = address(options.pg_listen)
-            shown = f"[{host}]" if ":" in host else host
-            print(f"foreshore ready: postgres://{ROLE}@{shown}:{port}/{ROLE}", flush=True)
-            await _until_stopped(stop, environment)
-            ready = False
-            await listener.close()
-        finally:
-            await environment.close()
+        with Turn(options.data_dir) as turn:
+            environment = await Environment.open(
+                storage=storage,
+                clock=SystemClock(),
+                data_dir=options.data_dir,
+                engine_options={
+                    "master": options.spark_master,
+                    **({} if options.blob is None else {"blob": options.blob}),
+                },
+            )
+            try:
+                authenticator = await blocking.run(None, Authenticator.of, ROLE, options.password)
+                await turn.wait()
+                listener = Listener(environment, authenticator, options.max_connections)
+                port = await listener.listen(ports)
+                # What has been loaded stays: to look through it for garbage takes 0.15 s of the
+                # loop. Fewer collections of what is new find less of what is only on its way.
+                gc.freeze()
+                gc.set_threshold(YOUNG_OBJECTS)
+                ready = True
+                host, _ = address(options.pg_listen)
+                shown = f"[{host}]" if ":" in host else host
+                print(f"foreshore ready: postgres://{ROLE}@{shown}:{port}/{ROLE}", flush=True)
+                try:
+                    await _until_stopped(stop, environment)
+                finally:
+                    ready = False
+                    await listener.close()
+            finally:
+                await environment.close()
     finally:
         await storage.close()
         await http.close()

@@ -16,8 +16,8 @@ async def updates(house: House) -> int:
     read, _ = coordinator.capabilities[CATALOG_SHARD]
     snapshot = house.storage.snapshot(read, house.storage.upper(CATALOG_SHARD) - 1)
     try:
-        in_batches = sum(file.rows for file in snapshot.files)
-        return in_batches + sum(part.num_rows for part in snapshot.tail)
+        counts = [file.rows for file in snapshot.files]
+        return sum(counts) + sum(int(part.num_rows) for part in snapshot.tail)
     finally:
         snapshot.release()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from pathlib import Path
 
@@ -56,14 +57,31 @@ def test_an_idle_server_also_hears_of_it(data_dir: Path) -> None:
         idle = first.connect()
         idle.execute("CREATE TABLE owned (i int)")
         second.start()
+        with pytest.raises(psycopg.OperationalError):  # nobody is answered by both
+            idle.execute("SELECT count(*) FROM owned")
         assert first.process is not None
         assert first.process.wait(30) != 0
+        assert "taken over from a server" in second.log.read_text()
         assert TAKEN_OVER in first.log.read_text()
-        with pytest.raises(psycopg.OperationalError):
-            idle.execute("SELECT 1")
         with second.connect() as connection:
             assert connection.execute("SELECT count(*) FROM owned").fetchall() == [(0,)]
     finally:
+        first.stop()
+        second.stop()
+
+
+def test_a_server_that_stands_still_is_not_waited_for(data_dir: Path) -> None:
+    first, second = Server(data_dir).start(), Server(data_dir)
+    assert first.process is not None
+    try:
+        first.process.send_signal(signal.SIGSTOP)
+        second.start()
+        assert "does not end" in second.log.read_text()
+        with second.connect() as connection:
+            assert connection.execute("SELECT 1").fetchall() == [(1,)]
+    finally:
+        first.process.send_signal(signal.SIGCONT)
+        assert first.process.wait(30) != 0
         first.stop()
         second.stop()
 
