@@ -42,10 +42,14 @@ async def identify(consensus: Consensus, blob: Blob, log: Blob) -> None:
             holds = "is not there" if mark is None else "is of another database"
             raise ObjectNotInPrerequisiteState(
                 f"{what} that consensus knows of {holds}",
-                detail=f"Consensus has the database {head.data.decode()},"
-                f" {what} {'none' if mark is None else mark.decode()}.",
+                detail=f"Consensus has the database {_shown(head.data)},"
+                f" {what} {'none' if mark is None else _shown(mark)}.",
                 hint="Give the --data-dir, --blob and --consensus that the database was made with.",
             )
+
+
+def _shown(mark: bytes) -> str:
+    return mark.decode(errors="backslashreplace")
 
 
 def _mark(blob: Blob, log: Blob, made: bool) -> bytes:

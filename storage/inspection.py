@@ -132,6 +132,7 @@ class _Inspector:
         except DataCorrupted as error:
             self._damage(CONSENSUS_FILE, error)
             return found
+        self._identity(states)
         self._fence(states)
         log = self._log(states)
         self._strangers(states)
@@ -256,6 +257,17 @@ class _Inspector:
             yield from read_batch(self._batches, batch, shard.schema)
         for part in shard.tail:
             yield from part.updates.to_batches()
+
+    def _identity(self, states: States) -> None:
+        """See that the log and the batches are of the database that consensus has."""
+        for folder in ("blob", "log"):
+            path = self._dir / folder / NAME
+            if states.identity is None or not path.parent.is_dir():
+                continue
+            mark = path.read_bytes() if path.exists() else b""
+            if mark != states.identity.encode():
+                message = f'"{NAME}" is "{mark!r}", and consensus has {states.identity}'
+                self._damage(f"{folder}/{NAME}", DataCorrupted(message))
 
     def _fence(self, states: States) -> None:
         """See that the fence stands between the last segment's epoch and the last one taken."""

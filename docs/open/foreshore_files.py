@@ -330,5 +330,14 @@ def main(read: Callable[[list[str], int], pa.Table]) -> None:
     if arguments.output:
         pq.write_table(rows, arguments.output)
     else:
-        for row in rows.to_pylist():
-            print(row)
+        for values in zip(*map(printable, rows.columns), strict=True):
+            print(dict(zip(rows.column_names, values, strict=True)))
+
+
+def printable(column: pa.ChunkedArray) -> list[Any]:
+    """Return the values, as they are stored if there are times that Python has not: infinity."""
+    try:
+        found: list[Any] = column.to_pylist()
+    except (OverflowError, ValueError):
+        return printable(column.cast(pa.int32() if pa.types.is_date32(column.type) else pa.int64()))
+    return found

@@ -107,6 +107,8 @@ def kinds(directory: Path) -> dict[str, Path]:
         "open": log[-1],
         "fence": directory / "log" / "fence",
         "consensus": directory / "consensus.sqlite",
+        "mark of the log": directory / "log" / "database",
+        "mark of the batches": directory / "blob" / "database",
     }
 
 
@@ -128,7 +130,13 @@ DAMAGES: dict[str, Callable[[Path], None]] = {"flip": flip, "cut": cut, "remove"
 
 
 @pytest.mark.parametrize("how", DAMAGES)
-@pytest.mark.parametrize("kind", ["batch", "sealed", "open", "fence", "consensus"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("batch", "sealed", "open", "fence", "consensus"),
+        *("mark of the log", "mark of the batches"),
+    ],
+)
 def test_damage_is_named(filled: Path, tmp_path: Path, kind: str, how: str) -> None:
     directory = tmp_path / "data"
     shutil.copytree(filled, directory)

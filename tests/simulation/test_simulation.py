@@ -73,8 +73,12 @@ def test_no_seed_gives_an_anomaly(tmp_path: Path, name: str, seed: int) -> None:
 
 
 def anomalies(data_dir: Path, name: str, seed: int) -> list[str]:
-    """Return what is wrong with the history of a seed."""
-    _, workload = simulate(data_dir, name, seed)
+    """Return what is wrong with the history of a seed; what is raised says which seed it was."""
+    try:
+        _, workload = simulate(data_dir, name, seed)
+    except BaseException as error:
+        error.add_note(f"{name}, seed {seed}")
+        raise
     return [str(anomaly) for anomaly in workload.anomalies()]
 
 

@@ -95,3 +95,14 @@ def test_a_database_made_before_there_were_ids_gets_one(tmp_path: Path) -> None:
         await check(tmp_path)
 
     run(main)
+
+
+@pytest.mark.parametrize("part", ["log", "blob"])
+def test_a_mark_that_is_no_text_is_refused(tmp_path: Path, part: str) -> None:
+    async def main() -> None:
+        await make(tmp_path)
+        (tmp_path / part / NAME).write_bytes(b"\xff\x00")
+        with pytest.raises(ObjectNotInPrerequisiteState, match="another database"):
+            await open_with(tmp_path, tmp_path, tmp_path)
+
+    run(main)
