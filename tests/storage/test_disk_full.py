@@ -133,7 +133,7 @@ def test_what_was_acknowledged_while_the_disk_filled_is_there_after_a_kill(
                 except psycopg.OperationalError:  # killed
                     return
 
-    disk.fill(leaving=2 << 20)
+    disk.fill(leaving=256 << 10)  # less than is compacted at once
     writers = [threading.Thread(target=insert, args=(10 + n,)) for n in range(4)]
     for writer in writers:
         writer.start()
