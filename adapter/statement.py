@@ -16,40 +16,8 @@ from foreshore.adapter.values import Template
 from foreshore.catalog.state import Part
 from foreshore.ids import GlobalId
 from foreshore.sql.parse import Statement as Syntax
-from foreshore.sql.plan import (
-    AlterSequence,
-    AlterTable,
-    Comment,
-    CreateCluster,
-    CreateClusterReplica,
-    CreateDatabase,
-    CreateIndex,
-    CreateMaterializedView,
-    CreateSchema,
-    CreateSequence,
-    CreateSubscription,
-    CreateTable,
-    CreateTableAs,
-    CreateView,
-    Delete,
-    Drop,
-    Execute,
-    Insert,
-    Merge,
-    Plan,
-    Rename,
-    Retain,
-    Truncate,
-    Update,
-)
+from foreshore.sql.plan import Changing, Plan
 from foreshore.types import Datum, RelationDesc, SqlType
-
-CHANGES = (
-    Insert, Update, Delete, Merge, Truncate, Execute, AlterSequence, AlterTable, Comment,
-    CreateCluster, CreateClusterReplica, CreateDatabase, CreateIndex, CreateMaterializedView,
-    CreateSchema, CreateSequence, CreateSubscription, CreateTable, CreateTableAs, CreateView, Drop,
-    Rename, Retain,
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +91,7 @@ class BoundPortal:
     @property
     def changes(self) -> bool:
         """Whether running it may leave something to commit."""
-        return isinstance(self.statement.plan, CHANGES)
+        return isinstance(self.statement.plan, Changing)
 
     def close(self) -> None:
         """Give up what is left of the result."""

@@ -88,6 +88,12 @@ class Name:
         return ".".join(map(quote_identifier, parts))
 
 
+class Changing:
+    """A plan that may leave something to commit."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
     """A lowered relation, and the recursions whose results it reads: first they are computed."""
@@ -237,7 +243,7 @@ class OnConflict:
 
 
 @dataclass(frozen=True, slots=True)
-class Insert:
+class Insert(Changing):
     """Rows of `source` (columns in the table's order, defaults filled in) go into the table.
 
     `returning` is over `source`'s columns. `constant`: it reads no collection.
@@ -252,7 +258,7 @@ class Insert:
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
+class Update(Changing):
     """`selection` gives old rows then new ones side by side: 2n columns for a table of n.
 
     The old rows are those that qualify, with their multiplicities.
@@ -265,14 +271,14 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(Changing):
     table: GlobalId
     selection: Relation  # the rows to delete
     returning: Query | None  # over LocalGet(0), the deleted rows
 
 
 @dataclass(frozen=True, slots=True)
-class Merge:
+class Merge(Changing):
     """`selection` gives the rows on which MERGE acts: 2n + 2 columns for a table of n.
 
     The first is a place in `actions`, the second how often the old row is in the table (NULL for an
@@ -313,20 +319,20 @@ class CopyTo:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateDatabase:
+class CreateDatabase(Changing):
     name: str
     if_not_exists: bool
 
 
 @dataclass(frozen=True, slots=True)
-class CreateSchema:
+class CreateSchema(Changing):
     database: str
     name: str
     if_not_exists: bool
 
 
 @dataclass(frozen=True, slots=True)
-class CreateSequence:
+class CreateSequence(Changing):
     """`owned_by` is a table and the name of its column: the sequence goes with it."""
 
     name: Name
@@ -337,7 +343,7 @@ class CreateSequence:
 
 
 @dataclass(frozen=True, slots=True)
-class AlterSequence:
+class AlterSequence(Changing):
     """`id` None: there is no such sequence, and it is well. `owned_by` empty: by nothing.
 
     `restart` is the number to be given out next; None: as if nothing had happened.
@@ -362,7 +368,7 @@ class OwnSequence:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTable:
+class CreateTable(Changing):
     """`sql` is the statement with all names qualified, from which the item is planned anew.
 
     If there are `sequences` they have to be made first; then `sql` is planned, and `defaults` says
@@ -383,7 +389,7 @@ class CreateTable:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTableAs:
+class CreateTableAs(Changing):
     """The rows of `source`, if `with_data`, make the table `definition`."""
 
     definition: CreateTable
@@ -394,7 +400,7 @@ class CreateTableAs:
 
 
 @dataclass(frozen=True, slots=True)
-class AlterTable:
+class AlterTable(Changing):
     """`table` is from now on what `definition` says; None: there is no such table, and it is well.
 
     `notices` are for the client. `columns` says of each column of the definition where in the table
@@ -413,13 +419,13 @@ class AlterTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Truncate:
+class Truncate(Changing):
     tables: tuple[GlobalId, ...]  # each once
     restart_identity: bool
 
 
 @dataclass(frozen=True, slots=True)
-class CreateView:
+class CreateView(Changing):
     name: Name
     query: Query
     or_replace: bool
@@ -430,7 +436,7 @@ class CreateView:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateMaterializedView:
+class CreateMaterializedView(Changing):
     name: Name
     query: Query
     cluster: str | None  # None: the session's
@@ -442,7 +448,7 @@ class CreateMaterializedView:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateIndex:
+class CreateIndex(Changing):
     """`key` are scalars over the columns of `on`; `name` None asks for a free default one."""
 
     name: str | None
@@ -456,7 +462,7 @@ class CreateIndex:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateSubscription:
+class CreateSubscription(Changing):
     name: Name
     query: Query
     if_not_exists: bool
@@ -474,7 +480,7 @@ class Advance:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateCluster:
+class CreateCluster(Changing):
     name: str
     size: str
     replication_factor: int
@@ -484,7 +490,7 @@ class CreateCluster:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateClusterReplica:
+class CreateClusterReplica(Changing):
     cluster: str
     name: str
     size: str
@@ -492,7 +498,7 @@ class CreateClusterReplica:
 
 
 @dataclass(frozen=True, slots=True)
-class Drop:
+class Drop(Changing):
     kind: ObjectKind
     names: tuple[Name, ...]  # a replica's schema is its cluster
     if_exists: bool
@@ -500,7 +506,7 @@ class Drop:
 
 
 @dataclass(frozen=True, slots=True)
-class Retain:
+class Retain(Changing):
     """From now on it stays readable so far back; None: as far as everything does."""
 
     kind: ObjectKind
@@ -510,7 +516,7 @@ class Retain:
 
 
 @dataclass(frozen=True, slots=True)
-class Rename:
+class Rename(Changing):
     kind: ObjectKind
     name: Name
     to: str
@@ -518,7 +524,7 @@ class Rename:
 
 
 @dataclass(frozen=True, slots=True)
-class Comment:
+class Comment(Changing):
     """COMMENT ON an object or, if `column` is given, on that column of the relation `name`."""
 
     kind: ObjectKind
@@ -594,7 +600,7 @@ class Prepare:
 
 
 @dataclass(frozen=True, slots=True)
-class Execute:
+class Execute(Changing):
     name: str
     args: tuple[Scalar, ...]
 
