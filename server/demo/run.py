@@ -63,7 +63,7 @@ def run_demo(
             _create_views(connection, spark=spark, tick_interval=tick_interval)
             _invite(url, speed, spark=spark)
             _replay(connection, history, server, speed)
-        return server.wait()
+        return _outcome(server)
     except KeyboardInterrupt:
         return 0
     except RuntimeError:  # what DuckDB makes of an exception that a signal raised within its query
@@ -73,10 +73,7 @@ def run_demo(
     except psycopg.OperationalError:
         if server is None or not _ends(server):
             raise
-        status: int = server.returncode
-        how = f", killed by signal {-status}" if status < 0 else ""
-        say(f"the server has ended{how}; what was committed is there when it runs again")
-        return 128 - status if status < 0 else status  # as a shell says it
+        return _outcome(server)
     finally:
         if server is not None:  # else its lifeline ends with us
             server.terminate()
@@ -90,6 +87,14 @@ def _wait_until_ready(server: "subprocess.Popen[str]") -> str:
         if line.startswith(READY):
             return line.removeprefix(READY).strip()
     raise SystemExit(server.wait() or 1)
+
+
+def _outcome(server: "subprocess.Popen[str]") -> int:
+    """Say that the server has ended by itself, and how; return its status as a shell tells it."""
+    status = server.wait()
+    how = f", killed by signal {-status}" if status < 0 else ""
+    say(f"the server has ended{how}; what was committed is there when it runs again")
+    return 128 - status if status < 0 else status
 
 
 def _ends(server: "subprocess.Popen[str]") -> bool:

@@ -184,6 +184,19 @@ def test_killed_it_takes_the_server_along_and_goes_on_where_it_was(demo: Demo) -
     assert demo.ends() == 0
 
 
+def test_it_says_so_when_its_server_is_killed(demo: Demo) -> None:
+    demo.start()
+    demo.says(b"end it with Ctrl-C")
+    (server,) = [
+        pid
+        for pid in marked(demo.mark)
+        if b"\0serve\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+    os.kill(server, signal.SIGKILL)
+    assert demo.ends() == 128 + signal.SIGKILL
+    assert b"the server has ended, killed by signal 9" in demo.read()
+
+
 def test_all_killed_at_once_the_next_start_cleans_up(demo: Demo) -> None:
     demo.start()
     demo.says(b"end it with Ctrl-C")
