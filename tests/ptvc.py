@@ -62,6 +62,25 @@ def product(id: str, outer: Timeline[O], inner: Timeline[I]) -> Timeline[Product
     )
 
 
+@dataclass(frozen=True)
+class StatefulTimeline(Generic[T]):
+    """A timeline and the frontier of the latest times of the events in it that are complete."""
+
+    timeline: Timeline[T]
+    completed: Antichain[T]
+
+    def after(self, time: T) -> "StatefulTimeline[T]":
+        """Return the timeline after an event at `time` is complete as well."""
+        times = {*self.completed.elements, time}
+        latest = (t for t in times if not any(t <= other for other in times - {t}))
+        return StatefulTimeline(self.timeline, Antichain.of(*latest))
+
+
+def at_no_event(timeline: Timeline[T]) -> StatefulTimeline[T]:
+    """Return the timeline before anything has happened."""
+    return StatefulTimeline(timeline, Antichain.of(timeline.start))
+
+
 Pair = Product[int, int]
 Loop = Product[Pair, int]
 
@@ -181,3 +200,20 @@ class PTvc(Generic[D, T]):
         """Return the contents at `time`, which must be readable."""
         assert self.readable(time), (time, self.since, self.upper)
         return read(self.updates, time)
+
+
+def read_together(timeline: Timeline[T], time: T, tvcs: Iterable[PTvc[D, T]]) -> list[Version[D]]:
+    """Return the contents of collections at one time of `timeline`.
+
+    Raises ValueError if one is of another timeline: its times may look the same, and mean nothing
+    here.
+    """
+    versions = []
+    for tvc in tvcs:
+        if tvc.timeline.id != timeline.id:
+            raise ValueError(
+                f"a collection of timeline {tvc.timeline.id} cannot be read"
+                f" at a time of timeline {timeline.id}"
+            )
+        versions.append(tvc.read(time))
+    return versions

@@ -12,11 +12,13 @@ from tests.foreshore.timelines import Case, on_every_timeline
 from tests.ptvc import (
     INTEGERS,
     PTvc,
+    Timeline,
     Update,
     apply,
     difference,
     join_frontiers,
     read,
+    read_together,
     representative,
     updates_of,
 )
@@ -245,3 +247,20 @@ def test_a_collection_ends_unwritable_and_then_unreadable() -> None:
     tvc.compact(Antichain.of())
     assert tvc.updates == []
     assert not tvc.readable(9)
+
+
+@given(DATA)
+def test_timelines_of_the_same_times_are_two(data: st.DataObject) -> None:
+    other = Timeline("kafka_offset", INTEGERS.start, INTEGERS.join, INTEGERS.meet)
+    assert other != INTEGERS
+    here, there = (
+        known(Case(line, tuple(range(6))), [("a", 1, 1)], NEVER) for line in (INTEGERS, other)
+    )
+    time = data.draw(st.integers(0, 9))
+    contents = {"a": 1} if time else {}
+    assert read_together(INTEGERS, time, [here, here]) == [contents, contents]
+    assert read_together(other, time, [there]) == [contents]
+    for line in (INTEGERS, other):
+        for mixed in ([here, there], [there, here]):
+            with pytest.raises(ValueError, match="of timeline .* cannot be read at a time of"):
+                read_together(line, time, mixed)

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from foreshore.adapter.oracle import MAX_LEAD_MS, RESERVED_MS, TimestampOracle
 from foreshore.clock import ManualClock
+from foreshore.frontier import Antichain
+from tests.ptvc import INTEGERS, at_no_event
 
 
 class Memory:
@@ -64,6 +66,41 @@ def test_times_never_go_back(steps: list[tuple[str, int]]) -> None:
                     oracle = await TimestampOracle.open(clock, memory)
                 case _:
                     clock.time += by
+
+    asyncio.run(play())
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data(), STEPS)
+def test_reads_are_at_the_frontier_of_the_events_that_are_complete(
+    data: st.DataObject, steps: list[tuple[str, int]]
+) -> None:
+    """Also where writes are complete in another order than that of their times."""
+
+    async def play() -> None:
+        clock, memory = ManualClock(100_000), Memory()
+        oracle = await TimestampOracle.open(clock, memory)
+        state = at_no_event(INTEGERS).after(oracle.read_ts())
+        begun: list[int] = []
+        for step, by in steps:
+            match step:
+                case "write":
+                    clock.time += max(0, oracle.lead_ms() - MAX_LEAD_MS)
+                    begun.append(await oracle.write_ts())
+                case "read" if begun:
+                    time = begun.pop(data.draw(st.integers(0, len(begun) - 1)))
+                    oracle.apply_write(time)
+                    state = state.after(time)
+                case "restart":  # all that was begun is complete, or will never be
+                    oracle = await TimestampOracle.open(clock, memory)
+                    for time in begun:
+                        state = state.after(time)
+                    assert state.completed <= Antichain.of(oracle.read_ts())
+                    begun, state = [], state.after(oracle.read_ts())
+                case "clock":
+                    clock.time += by
+            assert state.completed == Antichain.of(oracle.read_ts())
+            assert all(time not in state.completed.elements for time in begun)
 
     asyncio.run(play())
 
