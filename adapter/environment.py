@@ -57,6 +57,7 @@ from foreshore.storage.consensus import Consensus
 from foreshore.storage.controller import StorageController
 from foreshore.storage.epoch import Register
 from foreshore.storage.epoch import State as RegisterState
+from foreshore.storage.identity import first_id
 from foreshore.update import EMPTY, Timestamp
 
 logger = logging.getLogger(__name__)
@@ -130,9 +131,13 @@ class Environment:
         loaded, standing = await _load(storage, capabilities[CATALOG_SHARD][0])
         state = loaded or first_state()
         catalog = Catalog(state, plan_items(state))
-        for id in filter(is_user, (*storage.ids(), *storage.spent())):
-            # it may have been bound without ever coming into the catalog
-            catalog.counters["u"] = max(catalog.counters.get("u", 1), number_of(id) + 1)
+        # Those of shards may have been bound without ever coming into the catalog.
+        bound = filter(is_user, (*storage.ids(), *storage.spent()))
+        catalog.counters["u"] = max(
+            await first_id(storage.consensus),
+            catalog.counters.get("u", 1),
+            *(number_of(id) + 1 for id in bound),
+        )
         for id in storage.ids():
             if id != CATALOG_SHARD and state.get(id) is None:
                 logger.info("dropping a shard that is in no catalog", extra={"shard": id})

@@ -10,7 +10,8 @@ copied, and a later backup to the same place takes only those that are new. `bac
 replaced at the very end: a backup that is interrupted leaves the one before it, or none.
 
 A restored database is another one: it has an identity of its own and a new epoch, goes on with
-times later than all in the backup, and knows which ids are spent.
+times later than all in the backup, and gives out ids that neither the one that was backed up nor
+any other copy of it does (`identity.py`).
 """
 
 import asyncio
@@ -19,6 +20,7 @@ import fcntl
 import os
 import secrets
 import shutil
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,7 +44,7 @@ from foreshore.storage.directory import (
     read_log,
     segment_path,
 )
-from foreshore.storage.identity import NAME
+from foreshore.storage.identity import FIRST_ID, NAME
 from foreshore.storage.local_files import check_file
 from foreshore.storage.wal import LOG_KEY, LogState, SegmentInfo
 
@@ -272,7 +274,12 @@ def _restore_to(data_dir: Path, place: Path, backup: Backup) -> None:
     identity = secrets.token_hex(16).encode()
     for part in ("blob", "log"):
         _write(data_dir / part / NAME, identity)
-    heads = {**backup.states, NAME: identity, RESTORED_FROM: backup.identity.encode()}
+    heads = {
+        **backup.states,
+        NAME: identity,
+        RESTORED_FROM: backup.identity.encode(),
+        FIRST_ID: str(time.time_ns() // 1000).encode(),
+    }
     asyncio.run(_set_states(data_dir / CONSENSUS_FILE, heads))
     sync_directory(data_dir)
 

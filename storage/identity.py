@@ -8,6 +8,10 @@ epoch: a server started in the wrong place does not disturb the one that runs in
 
     blob store  ──►  log  ──►  consensus       is the order of marking; a start that died between
                                                is continued by the next one, under the same id
+
+A database that is made of a backup begins its own ids of collections behind any that the one which
+was backed up has given out, or will: at `first_id`, the microseconds since 1970 of its making. No
+database comes that far by counting, nor counts on as fast as microseconds pass.
 """
 
 import secrets
@@ -19,6 +23,7 @@ from foreshore.storage.consensus import Committed, Consensus
 from foreshore.storage.epoch import EPOCH_KEY
 
 NAME = "database"
+FIRST_ID = "first_id"
 
 
 async def identify(consensus: Consensus, blob: Blob, log: Blob) -> None:
@@ -46,6 +51,12 @@ async def identify(consensus: Consensus, blob: Blob, log: Blob) -> None:
                 f" {what} {'none' if mark is None else _shown(mark)}.",
                 hint="Give the --data-dir, --blob and --consensus that the database was made with.",
             )
+
+
+async def first_id(consensus: Consensus) -> int:
+    """Return the number from which on ids are this database's own."""
+    head = await consensus.head(FIRST_ID)
+    return 1 if head is None else int(head.data)
 
 
 def _shown(mark: bytes) -> str:
