@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from foreshore.adapter.answering import pinned_replica
 from foreshore.adapter.coordinator import generation_of
 from foreshore.adapter.definitions import definition_text
 from foreshore.adapter.names import SessionCatalog
 from foreshore.catalog.builtin.relation import (
     Builtin,
+    DataflowRow,
     Frontier,
     HeldBack,
     ReplicaStatus,
@@ -49,7 +51,8 @@ if TYPE_CHECKING:
 _MOVING = frozenset(
     "pg_settings pg_stat_activity mz_sessions mz_frontiers mz_cluster_replica_statuses"
     " mz_wallclock_global_lag mz_materialization_lag"
-    " mz_storage_sizes mz_read_holds mz_subscriptions pg_sequences".split()
+    " mz_storage_sizes mz_read_holds mz_subscriptions mz_dataflow_statuses"
+    " pg_sequences".split()
 )
 # Show names as the session's search path lets them be written; the information schema shows what
 # is temporary only to whom it belongs, and that is in the path.
@@ -181,9 +184,33 @@ def world_of(session: "Session") -> World:
             )
             for each in coordinator.state.all(Replica)
         ],
+        partial(_dataflows, session),
         session.temporary_schema,
         reader.search_path,
     )
+
+
+def _dataflows(session: "Session") -> Iterator[DataflowRow]:
+    """Yield what replicas say of their dataflows: all of them, or the one that is asked alone."""
+    pinned = pinned_replica(session)
+    for status in session.coordinator.compute.status():
+        if pinned is not None and status["replica"] != pinned:
+            continue
+        for each in status["dataflows"]:
+            indexes = each["indexes"]
+            yield DataflowRow(
+                status["replica"],
+                each["id"],
+                each["state"],
+                status["uppers"].get(each["id"]),
+                each["hydration_ms"],
+                each["steps"],
+                each["step_ms"],
+                each["busy_ms"],
+                sum(index["rows"] for index in indexes) if indexes else None,
+                sum(index["bytes"] for index in indexes) if indexes else None,
+                each["failure"],
+            )
 
 
 def _made_of(

@@ -207,7 +207,9 @@ _ALL = (
     Variable("client_encoding", encoding, "UTF8", "Sets the client's encoding.", report=True),
     Variable("client_min_messages", choice(*_MESSAGES), "notice"),
     Variable("cluster", text, "quickstart", "Sets the cluster that answers queries."),
-    Variable("cluster_replica", text, ""),
+    Variable(
+        "cluster_replica", text, "", "Sets the one replica of the cluster that answers queries."
+    ),
     Variable("current_object_missing_warnings", boolean, "on"),
     Variable("database", text, "foreshore", "Sets the current database."),
     Variable("DateStyle", datestyle, "ISO, MDY", "Sets the display of dates.", report=True),

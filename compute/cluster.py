@@ -22,6 +22,7 @@ from foreshore.compute.protocol import (
     InitializationComplete,
     InputSnapshot,
     Message,
+    Peek,
     Response,
     Status,
 )
@@ -73,6 +74,15 @@ class Replica:
             snapshot.release()
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A peek that has not been answered; `replica` alone is asked, or None: all are."""
+
+    peek: Peek
+    tables: Sequence[pa.Table]
+    replica: str | None
+
+
 class Cluster:
     """The replicas of one cluster, and what they are told.
 
@@ -91,7 +101,7 @@ class Cluster:
         self.history = History()
         self.replicas: dict[str, Replica] = {}
         self.ready: set[GlobalId] = set()  # dataflows whose imports can be read as of their as_of
-        self.peek_tables: dict[int, Sequence[pa.Table]] = {}
+        self.peeks: dict[int, Asked] = {}  # by number
         self._snapshots = snapshots
         self._feed: list[ListenEvent] = []
 
@@ -114,8 +124,9 @@ class Cluster:
         for follow in self.history.follows.values():
             connection.send(follow)
         connection.send(InitializationComplete())
-        for number, peek in self.history.peeks.items():
-            connection.send(peek, self.peek_tables[number])
+        for asked in self.peeks.values():
+            if asked.replica in (None, replica.name):
+                connection.send(asked.peek, asked.tables)
 
     def lost(self, replica: Replica) -> None:
         """Hear that a replica's connection has ended."""
@@ -162,6 +173,20 @@ class Cluster:
             for connection in connections:
                 connection.send_frame(frame)
 
+    def ask(self, asked: Asked) -> None:
+        """Ask a peek, until `forget_peek`; also of replicas that connect meanwhile."""
+        self.peeks[asked.peek.number] = asked
+        if asked.replica is None:
+            self.send(asked.peek, asked.tables)
+            return
+        connection = self.replicas[asked.replica].connection
+        if connection is not None:
+            connection.send(asked.peek, asked.tables)
+
+    def forget_peek(self, number: int) -> None:
+        """Hear that a peek has been answered, or that nobody waits for it any more."""
+        self.peeks.pop(number, None)
+
     def feed(self, event: ListenEvent) -> None:
         """Let all replicas know of what a shard has sealed, at the end of this turn of the loop."""
         if not self._feed:
@@ -182,4 +207,4 @@ def prepare(snapshots: Sequence[Snapshot]) -> Prepared:
     return tuple(snapshots), tuple(message for message, _ in described), tables
 
 
-__all__ = ["Cluster", "Prepared", "Replica", "Tables", "engine_of", "prepare"]
+__all__ = ["Asked", "Cluster", "Prepared", "Replica", "Tables", "engine_of", "prepare"]

@@ -1,8 +1,8 @@
 """History: what a replica has to be told to be where the others are, as few commands as do.
 
 The controller notes what it commands; `commands` are those that still matter. A dataflow that was
-dropped leaves nothing behind, one whose outputs may be compacted begins as of the later time, and
-an answered peek is forgotten, so that the history is no longer than what is alive.
+dropped leaves nothing behind, and one whose outputs may be compacted begins as of the later time,
+so that the history is no longer than what is alive.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,6 @@ from foreshore.compute.protocol import (
     DataflowDescription,
     Follow,
     IndexExport,
-    Peek,
 )
 from foreshore.ids import GlobalId
 from foreshore.update import Timestamp
@@ -48,7 +47,6 @@ class History:
 
     dataflows: dict[GlobalId, Entry] = field(default_factory=dict)
     exporters: dict[GlobalId, Entry] = field(default_factory=dict)
-    peeks: dict[int, Peek] = field(default_factory=dict)
     follows: dict[GlobalId, Follow] = field(default_factory=dict)
 
     def create(self, description: DataflowDescription) -> Entry:

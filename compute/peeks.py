@@ -1,4 +1,7 @@
-"""Peeks: questions asked of all replicas of a cluster, of which the first to answer is heard."""
+"""Peeks: questions asked of all replicas of a cluster, of which the first to answer is heard.
+
+Or of one of them, and then nobody else's answer will do.
+"""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -6,11 +9,11 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from foreshore.compute.cluster import Cluster, Replica, prepare
+from foreshore.compute.cluster import Asked, Cluster, Replica, prepare
 from foreshore.compute.inputs import describe_rows
 from foreshore.compute.protocol import CancelPeek, Peek, PeekResponse
 from foreshore.compute.transport import Tables
-from foreshore.errors import DatabaseError, DataError
+from foreshore.errors import DatabaseError, DataError, UndefinedObject
 from foreshore.expr.ir import Finishing, Literal, Relation
 from foreshore.ids import GlobalId
 from foreshore.storage.snapshot import Snapshot
@@ -24,7 +27,7 @@ class PeekRequest:
     With `index`: rows of that index, those whose key is one of `keys` or all; `relation` is Map,
     Filter and Project over the Get of what it arranges. Else `relation` is evaluated whole: over
     the shards it reads, over the cluster's index `indexes[id]` for an `id` that has one, and over
-    `tables[id]`, rows that the caller has.
+    `tables[id]`, rows that the caller has. `replica` alone is asked if it is given.
     """
 
     as_of: Timestamp
@@ -35,11 +38,13 @@ class PeekRequest:
     imports: tuple[GlobalId, ...] = ()
     indexes: Mapping[GlobalId, GlobalId] = field(default_factory=dict)
     tables: Mapping[GlobalId, pa.Table] = field(default_factory=dict)
+    replica: str | None = None
 
 
 @dataclass(slots=True)
 class _Pending:
     cluster: Cluster
+    replica: str | None  # who alone is asked
     answer: asyncio.Future[pa.Table]
     failures: dict[str, DatabaseError] = field(default_factory=dict)  # by the replica's name
 
@@ -49,7 +54,11 @@ class _Pending:
 
     def fail_if_all_have(self) -> None:
         """Fail as the last replica did that has, if no other that is connected can answer."""
-        others = {r.name for r in self.cluster.replicas.values() if r.connection is not None}
+        others = {
+            each.name
+            for each in self.cluster.replicas.values()
+            if each.connection is not None and self.replica in (None, each.name)
+        }
         if self.failures and others <= self.failures.keys():
             self.fail(list(self.failures.values())[-1])
 
@@ -67,6 +76,7 @@ class Peeks:
         """Return the answer, from the replica that is first; raises the error that it is.
 
         `snapshots` are of the request's imports; they are released, whatever becomes of it.
+        Raises UndefinedObject if there is no such replica as is to be asked, or it is dropped.
         """
         self._last += 1
         number = self._last
@@ -87,18 +97,17 @@ class Peeks:
                 messages,
                 dict(request.indexes),
             )
-            cluster.history.peeks[number] = peek
-            cluster.peek_tables[number] = tables
-            self._pending[number] = _Pending(cluster, answer)
-            cluster.send(peek, tables)
+            if request.replica is not None and request.replica not in cluster.replicas:
+                raise _dropped(cluster, request.replica)
+            self._pending[number] = _Pending(cluster, request.replica, answer)
+            cluster.ask(Asked(peek, tables, request.replica))
             return await answer
         finally:
             self._pending.pop(number, None)
-            others = len(cluster.replicas) > 1 and request.index is None
+            others = len(cluster.replicas) > 1 and request.index is None and request.replica is None
             if others or answer.cancelled():  # as it is when whoever awaited it has been
                 cluster.send(CancelPeek(number))
-            cluster.history.peeks.pop(number, None)
-            cluster.peek_tables.pop(number, None)
+            cluster.forget_peek(number)
             for snapshot in snapshots:
                 snapshot.release()
 
@@ -131,7 +140,11 @@ class Peeks:
     def dropped(self, cluster: Cluster) -> None:
         """Hear that a cluster has a replica less, for whose answer nobody waits any more."""
         for pending in self._pending.values():
-            if pending.cluster is cluster:
+            if pending.cluster is not cluster:
+                continue
+            if pending.replica is not None and pending.replica not in cluster.replicas:
+                pending.fail(_dropped(cluster, pending.replica))
+            else:
                 pending.fail_if_all_have()
 
     def fail(self, cluster: Cluster, error: DatabaseError) -> None:
@@ -139,3 +152,7 @@ class Peeks:
         for pending in self._pending.values():
             if pending.cluster is cluster:
                 pending.fail(error)
+
+
+def _dropped(cluster: Cluster, replica: str) -> UndefinedObject:
+    return UndefinedObject(f'cluster replica "{cluster.id}.{replica}" was dropped')

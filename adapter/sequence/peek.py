@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from foreshore import blocking
+from foreshore.adapter.answering import answering_cluster, pinned_replica
 from foreshore.adapter.effects import calls_in, carried_out, carried_out_by_row
 from foreshore.adapter.introspection import builtin_rows
 from foreshore.adapter.local import evaluate_linear
@@ -40,7 +41,6 @@ from foreshore.errors import (
     FeatureNotSupported,
     ObjectNotInPrerequisiteState,
     TableAltered,
-    UndefinedObject,
 )
 from foreshore.expr.ir import Finishing, Relation
 from foreshore.ids import GlobalId
@@ -143,7 +143,14 @@ async def _finished(
                 keys = literal_keys(peek.lookup.keys, replace)
                 if not keys:
                     return _no_rows(peek)
-            request = PeekRequest(time, relation, finishing, peek.lookup.index, keys)
+            request = PeekRequest(
+                time,
+                relation,
+                finishing,
+                peek.lookup.index,
+                keys,
+                replica=pinned_replica(session),
+            )
         case "bulk":
             indexes = {id: index for id in peek.shards if (index := index_of(session, id)) != id}
             request = PeekRequest(
@@ -153,15 +160,9 @@ async def _finished(
                 imports=tuple(sorted(peek.shards - indexes.keys())),
                 indexes=indexes,
                 tables=given,
+                replica=pinned_replica(session),
             )
-    cluster = coordinator.state.cluster(session.cluster)
-    if cluster is None:
-        raise UndefinedObject(f'unknown cluster "{session.cluster}"')
-    if not coordinator.state.replicas_of(cluster.id):
-        raise ObjectNotInPrerequisiteState(
-            f'cluster "{cluster.name}" has no replicas available to service request',
-            hint="Create one with CREATE CLUSTER REPLICA, or SET cluster to another one.",
-        )
+    cluster = answering_cluster(session)
     try:
         answer = await coordinator.compute.peek(cluster.id, request)
     except DatabaseError as error:

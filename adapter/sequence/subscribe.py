@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foreshore.adapter.answering import answering_cluster
 from foreshore.adapter.coordinator import Coordinator, refuse_system_inputs
 from foreshore.adapter.envelope import Shape
 from foreshore.adapter.local import evaluate_linear, is_linear
@@ -32,7 +33,6 @@ from foreshore.errors import (
     InvalidParameterValue,
     ObjectNotInPrerequisiteState,
     Unavailable,
-    UndefinedObject,
 )
 from foreshore.expr.ir import (
     Filter,
@@ -148,13 +148,7 @@ def _followed(
         hold = holds.acquire([below.id], as_of, "subscription", session.pid)
         remaining = Rendering(rest, shape)
         return Followed(tail, rendering, hold, shard=below.id, selection=selection, rest=remaining)
-    cluster = coordinator.state.cluster(session.cluster)
-    if cluster is None:
-        raise UndefinedObject(f'unknown cluster "{session.cluster}"')
-    if not coordinator.state.replicas_of(cluster.id):
-        raise ObjectNotInPrerequisiteState(
-            f'cluster "{cluster.name}" has no replicas available to service request'
-        )
+    cluster = answering_cluster(session)
     if below is not None and peek.lookup is not None:
         hold = holds.acquire([peek.lookup.index], as_of, "subscription", session.pid)
         tail, begins = tails.index(peek.lookup.index, as_of)

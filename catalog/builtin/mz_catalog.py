@@ -175,6 +175,14 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
             "slowest_local_input_id text, slowest_global_input_id text",
             _materialization_lags,
         ),
+        (
+            "mz_internal",
+            "mz_dataflow_statuses",
+            "replica_id text, object_id text, state text, write_frontier mz_timestamp?,"
+            "hydration_ms int8, steps int8, step_ms float8, busy_ms int8, arranged_rows int8?,"
+            "arranged_bytes int8?, failure text?",
+            _dataflow_statuses,
+        ),
     )
     for number, (schema, name, columns, rows) in enumerate(declared):
         yield Declaration(FIRST_OID + number, schema, name, columns, rows)
@@ -337,6 +345,23 @@ def _replicas(world: World) -> Iterator[Row]:
 def _replica_statuses(world: World) -> Iterator[Row]:
     for status in world.replica_statuses:
         yield {"replica_id": status.replica, "status": status.status, "reason": status.reason}
+
+
+def _dataflow_statuses(world: World) -> Iterator[Row]:
+    for each in world.dataflows():
+        yield {
+            "replica_id": each.replica,
+            "object_id": each.id,
+            "state": each.state,
+            "write_frontier": each.upper,
+            "hydration_ms": each.hydration_ms,
+            "steps": each.steps,
+            "step_ms": each.step_ms,
+            "busy_ms": each.busy_ms,
+            "arranged_rows": each.arranged_rows,
+            "arranged_bytes": each.arranged_bytes,
+            "failure": each.failure,
+        }
 
 
 def _frontiers(world: World) -> Iterator[Row]:

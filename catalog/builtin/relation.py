@@ -106,6 +106,23 @@ class ReplicaStatus:
     reason: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class DataflowRow:
+    """What a replica says of a dataflow that it runs, which has the id of what it maintains."""
+
+    replica: str  # the replica's id in the catalog
+    id: GlobalId
+    state: str  # pending, hydrating, running, failed
+    upper: int | None  # how far its output is known; None: it has not said
+    hydration_ms: int  # how long that took, so far
+    steps: int
+    step_ms: float  # how long a step takes, on average
+    busy_ms: int  # for how long it has been at the hydration or step at hand; 0: there is none
+    arranged_rows: int | None  # of its indexes; None: it has none
+    arranged_bytes: int | None
+    failure: str | None  # why it stands still, or last did
+
+
 @dataclass(frozen=True)
 class World:
     """The system at one moment, as the session that asks sees it."""
@@ -131,6 +148,7 @@ class World:
     sizes: Sequence[StoredSize] = ()
     read_holds: Callable[[], Iterable[HeldBack]] = tuple
     replica_statuses: Sequence[ReplicaStatus] = ()
+    dataflows: Callable[[], Iterable[DataflowRow]] = tuple
     temporary: str = ""  # the id of the session's schema of temporary items
     search_path: Sequence[str] = ()  # names of schemas
 

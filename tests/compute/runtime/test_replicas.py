@@ -498,8 +498,7 @@ def test_what_is_dropped_leaves_nothing_behind(tmp_path: Path) -> None:
             assert not compute._uppers.waited_for()
             cluster = compute._clusters["c"]
             assert not cluster.history.dataflows
-            assert not cluster.history.peeks
-            assert not cluster.peek_tables
+            assert not cluster.peeks
             await until(lambda: not any(s["dataflows"] for s in env.compute.status()))
             second = await env.write({"u1": [((1, "b"), 1)]})
             read = env.reads[id_("u1")]

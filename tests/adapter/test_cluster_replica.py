@@ -1,0 +1,156 @@
+"""SET cluster_replica: only that replica is asked."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.adapter.harness import House, until
+
+INDEXED = "SELECT n FROM v WHERE k = 1"  # from an arrangement
+BULK = "SELECT count(*) FROM t"  # by the engine
+
+
+async def made(house: House) -> None:
+    """Make a cluster of two replicas r1 and r2, which session `s` uses, with an index."""
+    for sql in (
+        "CREATE CLUSTER two (SIZE = 'embedded', REPLICATION FACTOR = 2)",
+        "SET cluster = two",
+        "CREATE TABLE t (k int)",
+        "INSERT INTO t VALUES (1), (1), (2)",
+        "CREATE VIEW v AS SELECT k, count(*) AS n FROM t GROUP BY k",
+        "CREATE INDEX i IN CLUSTER two ON v (k)",
+    ):
+        assert "ERROR" not in (answer := await house.query("s", sql)), answer
+    await until(
+        lambda: all(each["ready"] for each in house.environment.coordinator.compute.status())
+    )
+
+
+def id_of(house: House, name: str) -> str:
+    state = house.environment.coordinator.state
+    cluster = state.cluster("two")
+    assert cluster is not None
+    replica = state.replica(cluster.id, name)
+    assert replica is not None
+    return replica.id
+
+
+def status_of(house: House, name: str) -> dict[str, Any]:
+    (status,) = (
+        each
+        for each in house.environment.coordinator.compute.status()
+        if each["replica"] == id_of(house, name)
+    )
+    return status
+
+
+@contextmanager
+def stopped(house: House, name: str) -> Iterator[None]:
+    """Let a replica's process stand still meanwhile."""
+    pid = status_of(house, name)["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):  # it was dropped
+            os.kill(pid, signal.SIGCONT)
+
+
+def is_started_anew(house: House, name: str, than: int) -> bool:
+    status = status_of(house, name)
+    return bool(status["ready"] and status["pid"] != than)
+
+
+@pytest.mark.parametrize("query", [INDEXED, BULK])
+def test_only_the_replica_that_is_set_answers(tmp_path: Path, query: str) -> None:
+    async def main() -> None:
+        house = House(tmp_path)
+        await house.open()
+        try:
+            await made(house)
+            answer = await house.query("s", query)
+            assert answer == ("2\nSELECT 1" if query == INDEXED else "3\nSELECT 1")
+            for here, other in (("r1", "r2"), ("r2", "r1")):
+                await house.query("s", f"SET cluster_replica = {here}")
+                with stopped(house, other):
+                    assert await house.query("s", query) == answer
+                with stopped(house, here):
+                    asking = asyncio.create_task(house.query("s", query))
+                    assert (
+                        await house.query("all", f"SET cluster = two; {query}") == f"SET\n{answer}"
+                    )
+                    pid = status_of(house, other)["pid"]
+                    os.kill(pid, signal.SIGKILL)  # the next is told what is still asked
+                    await until(lambda: is_started_anew(house, other, pid))  # noqa: B023
+                    await asyncio.sleep(0.3)
+                    assert not asking.done()
+                assert await asking == answer
+            await house.query("s", "RESET cluster_replica")
+            with stopped(house, "r1"):
+                assert await house.query("s", query) == answer
+        finally:
+            await house.close()
+
+    asyncio.run(main())
+
+
+def test_one_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    async def main() -> None:
+        house = House(tmp_path)
+        await house.open()
+        try:
+            await made(house)
+            await house.query("s", "SET cluster_replica = r3")
+            for query in (INDEXED, BULK, "SELECT * FROM mz_internal.mz_dataflow_statuses"):
+                assert await house.query("s", query) == (
+                    'ERROR 42704: cluster replica "two.r3" does not exist\n'
+                    "HINT: RESET cluster_replica to have any replica of the cluster answer."
+                )
+            assert await house.query("s", "SELECT 1") == "1\nSELECT 1"
+            assert await house.query("s", "SHOW cluster_replica") == "r3\nSHOW"
+            await house.query("s", "SET cluster_replica = r2")
+            with stopped(house, "r2"):
+                asking = asyncio.create_task(house.query("s", BULK))
+                await asyncio.sleep(0.3)
+                assert not asking.done()
+                replica = id_of(house, "r2")
+                dropping = asyncio.create_task(house.query("d", "DROP CLUSTER REPLICA two.r2"))
+                assert (await asking).startswith("ERROR 42704: cluster replica")
+            assert await dropping == "DROP CLUSTER REPLICA"
+            assert replica not in str(house.environment.coordinator.compute.status())
+        finally:
+            await house.close()
+
+    asyncio.run(main())
+
+
+def test_what_a_replica_says_of_itself_is_that_of_the_one_that_is_set(tmp_path: Path) -> None:
+    query = (
+        "SELECT r.name, o.name, d.state, d.arranged_rows FROM mz_internal.mz_dataflow_statuses d"
+        " JOIN mz_cluster_replicas r ON r.id = d.replica_id JOIN mz_objects o ON o.id = d.object_id"
+        " WHERE o.name = 'i' ORDER BY 1"
+    )
+
+    async def main() -> None:
+        house = House(tmp_path)
+        await house.open()
+        try:
+            await made(house)
+            async with asyncio.timeout(30):
+                both = "r1|i|running|2\nr2|i|running|2\nSELECT 2"
+                while await house.query("s", query) != both:  # noqa: ASYNC110 - a replica tells it in its own time
+                    await asyncio.sleep(0.1)
+            for name in ("r1", "r2"):
+                await house.query("s", f"SET cluster_replica = {name}")
+                assert await house.query("s", query) == f"{name}|i|running|2\nSELECT 1"
+                assert await house.query("other", query) == both
+        finally:
+            await house.close()
+
+    asyncio.run(main())
