@@ -184,10 +184,11 @@ class Register(_Versions):
     async def prepare(self, connection: asyncpg.Connection) -> None:
         """Create the registers, at version 0."""
         await connection.execute(
-            f"CREATE TABLE register (k int {self.KEY}, version int NOT NULL, tag int NOT NULL)"
+            f"CREATE TABLE register (k int {self.KEY}, version int NOT NULL, tag int NOT NULL,"
+            " before int NOT NULL)"
         )
         for key in range(self.KEYS):
-            await connection.execute("INSERT INTO register VALUES ($1, 0, 0)", key)
+            await connection.execute("INSERT INTO register VALUES ($1, 0, 0, 0)", key)
         await self.views(connection, "register", "k, version, tag", "k")
 
     async def step(self, connection: asyncpg.Connection, number: int) -> None:
@@ -217,12 +218,23 @@ class Register(_Versions):
             self.saw(record, *row)
 
     async def _set(self, connection: asyncpg.Connection, key: int, record: _Record) -> None:
-        version = await connection.fetchval(
-            "UPDATE register SET version = version + 1, tag = $2 WHERE k = $1 RETURNING version",
+        await self._change(
+            connection,
+            "UPDATE register SET version = version + 1, tag = $2, before = tag WHERE k = $1"
+            " RETURNING version, before",
             key,
-            record.tag,
+            record,
         )
-        record.reads[key] = version - 1
+
+    async def _change(
+        self, connection: asyncpg.Connection, statement: str, key: int, record: _Record
+    ) -> None:
+        """Set a register by a statement that tells its new version and the tag of the one before.
+
+        Without that tag nobody may ever have seen who made a version, if he himself never heard.
+        """
+        version, before = await connection.fetchrow(statement, key, record.tag)
+        self.saw(record, key, version - 1, before)
         record.writes[key] = (version, version)
 
     async def finish(self, connection: asyncpg.Connection) -> None:
@@ -241,14 +253,14 @@ class KeyedRegister(Register):
         if self.choose.randrange(2):
             await super()._set(connection, key, record)
             return
-        version = await connection.fetchval(
-            "INSERT INTO register VALUES ($1, 1, $2) ON CONFLICT (k)"
-            " DO UPDATE SET version = register.version + 1, tag = excluded.tag RETURNING version",
+        await self._change(
+            connection,
+            "INSERT INTO register VALUES ($1, 1, $2, 0) ON CONFLICT (k) DO UPDATE SET"
+            " version = register.version + 1, tag = excluded.tag, before = register.tag"
+            " RETURNING version, before",
             key,
-            record.tag,
+            record,
         )
-        record.reads[key] = version - 1
-        record.writes[key] = (version, version)
 
 
 class LongFork(_Versions):
