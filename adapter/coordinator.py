@@ -93,9 +93,11 @@ class Coordinator:
         self.holds = holds
         self.sequences = sequences
         self.keys = KeyIndexes(self.readable_since)
-        guard = ConstraintGuard(self.keys, lambda: (self.catalog.state, self.catalog.planned))
+        self.subscriptions = Subscriptions(holds, self._followed)
+        guard = ConstraintGuard(
+            self.keys, lambda: (self.catalog.state, self.catalog.planned), self.subscriptions
+        )
         self.group = GroupCommit(storage, oracle, guard)
-        self.subscriptions = Subscriptions(holds, self.group, self._followed)
         self.locks = Locks(self.group)
         self.tails = Tails(self)
         self.capabilities: dict[GlobalId, tuple[ReadCapability, WriteCapability]] = {}
@@ -205,6 +207,10 @@ class Coordinator:
     async def commit(self, write: Write, change: CatalogChange | None = None) -> Timestamp:
         """Make a write, and a change of the catalog, durable and visible at one time."""
         if change is None or not change.transaction.changed:
+            if moves := write.moves:
+                write.rows[CATALOG_SHARD] = ()
+                write.at = lambda time: {CATALOG_SHARD: self.subscriptions.updates(time, moves)}
+                write.applied = lambda time: self.subscriptions.apply(time, moves)
             return await self.group.write(write)
         # It goes through to its end, also when the client has gone: half of it must not happen.
         work = self._change(write, change)
@@ -320,14 +326,18 @@ class Coordinator:
             write.rows = {id: tables for id, tables in write.rows.items() if id not in gone}
             write.rows[CATALOG_SHARD] = ()
             write.keyed = {id: parts for id, parts in write.keyed.items() if id not in gone}
-            followers = _subscriptions(created)
+            moves = write.moves = {id: each for id, each in write.moves.items() if id not in gone}
+            begins, ends = _subscriptions(created), _subscriptions(dropped)
 
             def rows_at(time: Timestamp) -> Mapping[GlobalId, pa.Table]:
-                parts = (difference(old, new, time), self.subscriptions.begun(followers, time))
-                return {CATALOG_SHARD: pa.concat_tables(parts)}
+                positions = self.subscriptions.updates(time, moves, begins, ends)
+                return {CATALOG_SHARD: pa.concat_tables([difference(old, new, time), positions])}
 
-            write.at = rows_at
-            write.applied = lambda time: self._show(time, change, created, dropped, moved)
+            def show(time: Timestamp) -> None:
+                self.subscriptions.apply(time, moves)
+                self._show(time, change, created, dropped, moved)
+
+            write.at, write.applied = rows_at, show
             time = await self.group.write(write)
         except BaseException:
             if self.state is old:

@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from foreshore.adapter.key_index import Earlier, Keyed
 from foreshore.adapter.oracle import TimestampOracle
+from foreshore.adapter.subscriptions import Moves, concurrent_move
 from foreshore.adapter.values import Values, updates_at
 from foreshore.errors import (
     AdminShutdown,
@@ -90,6 +91,7 @@ class Write:
     keyed: dict[GlobalId, list[Keyed]] = field(default_factory=dict)  # `rows`, by key
     checked: Timestamp = 0  # the last time at which the constraints were known to hold
     described: Mapping[GlobalId, object] = field(default_factory=dict)  # the tables as it knew them
+    moves: Moves = field(default_factory=dict)  # of subscriptions
     zone: str = "UTC"  # in which its errors show times
     done: asyncio.Future[Timestamp] = field(init=False)
 
@@ -320,12 +322,14 @@ class GroupCommit:
                 left.append(write)
             elif write.reads is not None and not self._holds(write.reads, touched, earlier):
                 group.refuse(write, Conflict("could not serialize access due to concurrent update"))
+            elif not touched.isdisjoint(write.moves):
+                group.refuse(write, concurrent_move())
             elif (error := self._guard.refused(write, earlier)) is not None:
                 group.refuse(write, error)
             else:
                 group.asked.append(write)
                 group.writes.append(write)
-                touched |= ids
+                touched |= ids | write.moves.keys()
                 earlier.add(write.keyed)
         self._pending = left
         return group

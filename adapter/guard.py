@@ -1,4 +1,4 @@
-"""What guards the tables when a group is formed: constraints still hold, tables are still the same.
+"""What guards the tables when a group is formed: constraints still hold, all is where it was.
 
 A statement has checked its rows already, against what it saw. What others have committed since then
 is what is looked at here.
@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from foreshore.adapter.group_commit import Write
 from foreshore.adapter.key_index import Earlier, Keyed, KeyIndexes
+from foreshore.adapter.subscriptions import Subscriptions
 from foreshore.adapter.violations import key_exists
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.state import State
@@ -23,8 +24,10 @@ class ConstraintGuard:
         self,
         keys: KeyIndexes,
         catalog: Callable[[], tuple[State, Mapping[GlobalId, Planned]]],
+        subscriptions: Subscriptions,
     ) -> None:
         self._keys = keys
+        self._subscriptions = subscriptions
         self._catalog = catalog
 
     def refused(self, write: Write, earlier: Earlier) -> DatabaseError | None:
@@ -33,6 +36,8 @@ class ConstraintGuard:
         for id, known in write.described.items():
             if planned.get(id) is not known:
                 return TableAltered()
+        if write.moves and (error := self._subscriptions.refused(write.moves)) is not None:
+            return error
         if not write.keyed:
             return None
         found = self._keys.duplicate(write.keyed, write.checked, earlier)

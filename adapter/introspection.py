@@ -14,6 +14,7 @@ from foreshore.adapter.answering import pinned_replica
 from foreshore.adapter.coordinator import generation_of
 from foreshore.adapter.definitions import definition_text
 from foreshore.adapter.names import SessionCatalog
+from foreshore.adapter.subscriptions import NO_MOVES
 from foreshore.catalog.builtin.relation import (
     Builtin,
     DataflowRow,
@@ -125,7 +126,8 @@ def world_of(session: "Session") -> World:
         return coordinator.sequences.position(generation_of(state.item(id)))
 
     def standing_of(id: GlobalId) -> tuple[int, int] | None:
-        position = coordinator.subscriptions.position(id)
+        own = session.transaction.moves if session.transaction is not None else NO_MOVES
+        position = coordinator.subscriptions.position(id, own)
         if position is None:
             return None
         return position.reached, max(coordinator.oracle.read_ts() - position.as_of, 0)

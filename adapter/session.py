@@ -194,6 +194,7 @@ class Session:
                 isinstance(isolation, BoundedStaleness)
                 or self.variables["transaction_read_only"] == "on",
                 self.coordinator.clock.now() * 1000,
+                self.coordinator.oracle.read_ts(),
             )
         if block:
             self.transaction.block = True
@@ -228,7 +229,8 @@ class Session:
 
     async def _commit_effects(self, transaction: Transaction) -> None:
         reads = None
-        if transaction.writes and (transaction.read or transaction.key_reads):
+        has_read = transaction.read or transaction.key_reads
+        if has_read and (transaction.writes or transaction.moves):
             assert transaction.time is not None
             group = self.coordinator.group
             tables = frozenset(id for id in transaction.read if id in group or group.is_altered(id))
@@ -256,6 +258,7 @@ class Session:
             keyed=keyed,
             checked=transaction.checked or 0,
             described=transaction.described,
+            moves=transaction.moves,
             zone=self.time_zone,
         )
         await self.coordinator.commit(write, change)
@@ -270,7 +273,7 @@ class Session:
         """Undo the first statement of a transaction, or find it undone, to try it again."""
         if self.transaction is transaction:
             self._let_go(transaction)
-        self.transaction = transaction.anew()
+        self.transaction = transaction.anew(self.coordinator.oracle.read_ts())
         self._notices.clear()
 
     async def rollback(self) -> None:

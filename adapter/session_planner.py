@@ -105,7 +105,7 @@ class SessionPlanner:
         """Return what a plan made now would rest on."""
         transaction, version = self._session.transaction, self._session.variables.version
         seen = self.state.seen_with(self._session.temporary_schema)
-        if transaction is not None and transaction.has_effects:
+        if transaction is not None and transaction.changes_data:
             return Basis(seen, version, _NOTHING, frozenset(transaction.writes))
         return Basis(seen, version, self._coordinator.arranged(self._session.cluster))
 

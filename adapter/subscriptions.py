@@ -4,22 +4,37 @@
     its shard   where it stands: rows that move without a new version of the catalog
     here        the same in memory, and the hold that keeps the history from there on
 
-A position moves forward only, by a write of its own in the group commit: it is in the log before
-its consumer hears of it, and the history before it is let go only then. So a prefix of the log,
-which is what a kill leaves and a backup takes, never has a position whose history is gone.
+A position moves forward only, in the append that makes the rest of its transaction durable: in the
+log before its consumer hears of it, and the history before it is let go only then. So a prefix of
+the log, which is what a kill leaves and a backup takes, has both of them or none, and never a
+position whose history is gone.
+
+Who moves first, wins: a transaction moves a subscription from where it knew it, or not at all.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
 
 import pyarrow as pa
 
-from foreshore.adapter.group_commit import GroupCommit, Write
 from foreshore.adapter.read_holds import Hold, ReadHolds
-from foreshore.catalog.durable import CATALOG_SHARD, Position, moved
-from foreshore.errors import DataCorrupted, InvalidParameterValue, UndefinedObject
+from foreshore.catalog.durable import Position, moved
+from foreshore.errors import Conflict, DatabaseError, DataCorrupted, UndefinedObject
 from foreshore.ids import GlobalId
 from foreshore.update import Timestamp
+
+
+class Move(NamedTuple):
+    """What a transaction does to a subscription's position."""
+
+    name: str
+    before: Position  # as the transaction knows it
+    after: Position
+
+
+Moves = Mapping[GlobalId, Move]
+NO_MOVES: Moves = MappingProxyType({})
 
 
 class Subscriptions:
@@ -29,103 +44,95 @@ class Subscriptions:
     """
 
     def __init__(
-        self,
-        holds: ReadHolds,
-        group: GroupCommit,
-        sources_of: Callable[[GlobalId], Iterable[GlobalId]],
+        self, holds: ReadHolds, sources_of: Callable[[GlobalId], Iterable[GlobalId]]
     ) -> None:
         self._holds = holds
-        self._group = group
         self._sources_of = sources_of
         self._positions: dict[GlobalId, Position] = {}
-        self._rows: dict[GlobalId, Position] = {}  # in the shard: also of some that were dropped
         self._held: dict[GlobalId, Hold] = {}
-        self._asked: dict[GlobalId, Timestamp] = {}  # to where some are to move
-        self._writing = asyncio.Lock()
+        self._moved: dict[
+            GlobalId, Timestamp
+        ] = {}  # when each was moved, if it was since the start
+        # What the group at hand makes of them, and its time.
+        self._staged: tuple[Timestamp, dict[GlobalId, Position]] = (0, {})
 
     def open(self, rows: Mapping[GlobalId, Position], known: Iterable[GlobalId]) -> None:
         """Hold what the subscriptions `known` to the catalog have to go on from.
 
         Nothing may have been forgotten yet since the last process ended.
         """
-        self._rows = dict(rows)
         for id in known:
             if id not in rows:
                 raise DataCorrupted(f"where subscription {id} stands is not written down")
             self._stand(id, rows[id])
 
-    def position(self, id: GlobalId) -> Position | None:
-        """Return where a subscription stands; None: it has not begun, or was dropped."""
-        return self._positions.get(id)
+    def position(self, id: GlobalId, own: Moves = NO_MOVES) -> Position | None:
+        """Return where a subscription stands, to a transaction that has made the moves `own`.
 
-    # --- the first and the last of it
+        None: it has not begun, or was dropped.
+        """
+        return own[id].after if id in own else self._positions.get(id)
 
-    def begun(self, ids: Iterable[GlobalId], time: Timestamp) -> pa.Table:
-        """Return the updates of the catalog's shard that let subscriptions begin at `time`."""
-        return moved({}, dict.fromkeys(ids, Position(time, time)), time)
+    def moved_after(self, id: GlobalId, time: Timestamp) -> bool:
+        """Whether a subscription was moved at a time later than `time`."""
+        return self._moved.get(id, 0) > time
+
+    # --- what a group of writes does
+
+    def refused(self, moves: Moves) -> DatabaseError | None:
+        """Return why `moves` may not happen after what is there."""
+        for id, move in moves.items():
+            there = self._positions.get(id)
+            if there is None:
+                return UndefinedObject(f'subscription "{move.name}" does not exist')
+            if there != move.before:
+                return concurrent_move()
+        return None
+
+    def updates(
+        self,
+        time: Timestamp,
+        moves: Moves,
+        begun: Iterable[GlobalId] = (),
+        gone: Iterable[GlobalId] = (),
+    ) -> pa.Table:
+        """Return the updates of the catalog's shard that are one write's of the group at `time`.
+
+        They move subscriptions, let those of `begun` begin and forget those of `gone`. The writes
+        of a group ask in the order in which they are applied.
+        """
+        if self._staged[0] != time:  # what another group has left came to nothing, or is there
+            self._staged = (time, dict(self._positions))
+        _, staged = self._staged
+        old: dict[GlobalId, Position] = {}
+        new: dict[GlobalId, Position] = {id: Position(time, time) for id in begun}
+        for id in gone:
+            if id in staged:
+                old[id] = staged.pop(id)
+        for id, move in moves.items():
+            if id in staged:  # else it is dropped at the same time
+                old[id], new[id] = staged[id], move.after
+        staged.update(new)
+        return moved(old, new, time)
+
+    def apply(self, time: Timestamp, moves: Moves) -> None:
+        """Hear that subscriptions were moved at `time`, durably."""
+        for id, move in moves.items():
+            if id in self._positions:
+                self._moved[id] = time
+                self._stand(id, move.after)
 
     def begin(self, id: GlobalId, time: Timestamp) -> None:
         """Hear that a subscription has begun at `time`, durably, together with its item."""
-        self._rows[id] = Position(time, time)
-        self._stand(id, self._rows[id])
+        self._stand(id, Position(time, time))
 
     def forget(self, id: GlobalId) -> None:
-        """Hear that an item was dropped; its row goes with the next position that moves."""
+        """Hear that an item was dropped."""
         if self._positions.pop(id, None) is not None:
             self._held.pop(id).release()
+            self._moved.pop(id, None)
 
-    # --- on the way
-
-    async def advance(self, id: GlobalId, name: str, to: Timestamp) -> None:
-        """Let a consumer have all before `to`, durably; what only it held may go.
-
-        Raises 22023 if it has more already, and 42704 if there is no such subscription any more.
-        """
-        there = self._there(id, name)
-        if to < there.reached:
-            raise InvalidParameterValue(
-                f'cannot move subscription "{name}" back to {to}',
-                detail=f"It is at {there.reached}; what was before is let go.",
-            )
-        self._ask(id, to)
-        async with self._writing:  # one write takes along all who have asked meanwhile
-            if self._there(id, name).reached < to:
-                self._ask(id, to)  # the write that took it along may have failed
-                await self._group.write(self._move())
-
-    def _there(self, id: GlobalId, name: str) -> Position:
-        found = self._positions.get(id)
-        if found is None:
-            raise UndefinedObject(f'subscription "{name}" does not exist')
-        return found
-
-    def _ask(self, id: GlobalId, to: Timestamp) -> None:
-        self._asked[id] = max(to, self._asked.get(id, to))
-
-    def _move(self) -> Write:
-        """Return the write that moves subscriptions as was asked.
-
-        From where, is seen when its group is made: a write whose client was gone before it heard of
-        it may have come in between, and is not taken back.
-        """
-        asked, self._asked = self._asked, {}
-        old: Mapping[GlobalId, Position] = {}
-        new: dict[GlobalId, Position] = {}
-
-        def rows_at(time: Timestamp) -> Mapping[GlobalId, pa.Table]:
-            nonlocal old, new
-            old, new = self._rows, {}
-            for id, there in self._positions.items():
-                new[id] = Position(there.began, max(there.reached, asked.get(id, 0)))
-            return {CATALOG_SHARD: moved(old, new, time)}
-
-        def applied(time: Timestamp) -> None:
-            begun = {id: row for id, row in self._rows.items() if id not in old}
-            self._rows = {**new, **begun}
-            for id in asked.keys() & self._positions.keys() & new.keys():
-                self._stand(id, new[id])
-
-        return Write({CATALOG_SHARD: ()}, at=rows_at, applied=applied)
+    # --- what is held
 
     def _stand(self, id: GlobalId, position: Position) -> None:
         """Hold what `position` needs, and no more."""
@@ -143,9 +150,13 @@ class Subscriptions:
             before.release()
 
     def check(self, known: Iterable[GlobalId]) -> None:
-        """Assert that what the catalog knows stands somewhere, is written down and is held."""
+        """Assert that what the catalog knows stands somewhere and is held."""
         ids = set(known)
         assert ids == self._positions.keys() == self._held.keys(), ids ^ self._positions.keys()
         for id, position in self._positions.items():
-            assert self._rows[id] == position, id
             assert self._held[id].time == position.as_of, id
+
+
+def concurrent_move() -> Conflict:
+    """Return what the second hears who moves a subscription."""
+    return Conflict("could not serialize access due to concurrent update")

@@ -17,9 +17,11 @@ from foreshore.adapter.key_index import Changes, KeyIndex
 from foreshore.adapter.locks import KeyLock
 from foreshore.adapter.read_holds import Hold
 from foreshore.adapter.sequences import Generation
+from foreshore.adapter.subscriptions import Move
 from foreshore.adapter.timestamp_selection import Isolation
 from foreshore.adapter.values import Row, Values
 from foreshore.catalog.catalog import Planned
+from foreshore.catalog.durable import Position
 from foreshore.catalog.state import State
 from foreshore.catalog.transaction import Transaction as CatalogTransaction
 from foreshore.compute.arrange.run import Updates
@@ -54,6 +56,7 @@ class Savepoint:
     planned: dict[GlobalId, Planned]
     variables: tuple[dict[str, str], dict[str, str]]
     portals: "Collection[BoundPortal]"  # those that were open
+    moves: dict[GlobalId, Move]  # of subscriptions
 
 
 @dataclass(eq=False, slots=True)
@@ -63,6 +66,7 @@ class Transaction:
     isolation: Isolation
     read_only: bool
     started: int  # microseconds since 1970: now()
+    began: Timestamp  # all that was committed at it or before, was so when the transaction began
     block: bool = False
     time: Timestamp | None = None
     holds: list[Hold] = field(default_factory=list)
@@ -78,6 +82,8 @@ class Transaction:
     contents: dict[GlobalId, pa.Table] = field(default_factory=dict)
     # The rows that its writes leave under the keys they touch, if it has written them one by one.
     own_rows: dict[tuple[GlobalId, str], dict[Row, Row | None]] = field(default_factory=dict)
+    followed: dict[GlobalId, Position] = field(default_factory=dict)  # from where, subscriptions
+    moves: dict[GlobalId, Move] = field(default_factory=dict)  # of subscriptions
     catalog: CatalogTransaction | None = None
     planned: dict[GlobalId, Planned] = field(default_factory=dict)
     locked: bool = False  # whether it holds write locks
@@ -91,14 +97,15 @@ class Transaction:
     @property
     def is_untouched(self) -> bool:
         """Whether it has read and changed nothing yet."""
-        return self.time is None and not self.writes and self.catalog is None
+        return self.time is None and not self.writes and not self.moves and self.catalog is None
 
-    def anew(self) -> "Transaction":
-        """Return what it was before its first statement, which is to be tried again."""
+    def anew(self, now: Timestamp) -> "Transaction":
+        """Return what it was before its first statement, which is to be tried again `now`."""
         return Transaction(
             self.isolation,
             self.read_only,
             self.started,
+            self.began if self.block else now,
             self.block,
             savepoints=self.savepoints,
             queried=self.queried,
@@ -109,6 +116,11 @@ class Transaction:
     @property
     def has_effects(self) -> bool:
         """Whether there is anything to commit."""
+        return self.changes_data or bool(self.moves)
+
+    @property
+    def changes_data(self) -> bool:
+        """Whether it has written rows, or changed the catalog."""
         return bool(self.writes) or (self.catalog is not None and self.catalog.changed)
 
     def require_writable(self, what: str) -> None:
@@ -176,6 +188,7 @@ class Transaction:
                 dict(self.planned),
                 variables,
                 portals,
+                dict(self.moves),
             )
         )
 
@@ -192,6 +205,7 @@ class Transaction:
         del self.savepoints[place + 1 :]
         self.writes = {id: list(parts) for id, parts in savepoint.writes.items()}
         self.planned = dict(savepoint.planned)
+        self.moves = dict(savepoint.moves)
         self.own.clear()  # made anew of what is left
         self.own_rows.clear()
         if savepoint.catalog is None:
@@ -205,6 +219,7 @@ class Transaction:
         """Forget all that was done; there is no way back, only the end."""
         self.release()
         self.writes.clear()
+        self.moves.clear()
         self.own.clear()
         self.own_rows.clear()
         self.built.clear()

@@ -497,9 +497,10 @@ class CreateSubscriptionStatement(Syntax):
 
 
 class AdvanceStatement(Syntax):
-    """ALTER SUBSCRIPTION ... ADVANCE TO a time."""
+    """ALTER SUBSCRIPTION ... ADVANCE [FROM a time] TO a time."""
 
     name: TableRef
+    since: Expression | None
     to: Expression
     if_exists: bool
 

@@ -262,8 +262,9 @@ class ObjectParser(TableParser, SubscribeParser):
                 self.fail()
             return ast.AlterSequenceStatement(name, options, if_exists)
         if kind == "subscription" and self.accept("advance"):
+            since = self.expression() if self.accept("from") else None
             self.expect("to")
-            return ast.AdvanceStatement(name, self.expression(), if_exists)
+            return ast.AdvanceStatement(name, since, self.expression(), if_exists)
         words = self.token.value.upper() if self.token.kind == WORD else ""
         self.unsupported(f"ALTER {kind.upper()} ... {words}".rstrip(" ."))
 

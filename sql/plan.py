@@ -471,10 +471,14 @@ class CreateSubscription(Changing):
 
 
 @dataclass(frozen=True, slots=True)
-class Advance:
-    """`to` is a time as in AS OF; `id` None: there is no such subscription, and it is well."""
+class Advance(Changing):
+    """`to` and `since`, where it has to be, are times as in AS OF.
+
+    `id` None: there is no such subscription, and it is well.
+    """
 
     id: GlobalId | None
+    since: Scalar | None
     to: Scalar
     notices: tuple[str, ...] = ()
 

@@ -1,10 +1,13 @@
 """Durable subscriptions: CREATE SUBSCRIPTION, ADVANCE TO, and where SUBSCRIBE goes on from.
 
-A position is outside of transactions: what a consumer has cannot be rolled back.
+A position moves when its transaction commits, or stays. A transaction moves it only from where it
+was when that has followed it, or else when it began, so that of two who do so one hears 40001.
 """
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.coordinator import refuse_system_inputs
@@ -13,10 +16,10 @@ from foreshore.adapter.sequence.create import is_there, items_of, schema_of
 from foreshore.adapter.sequence.drop import describe
 from foreshore.adapter.sequence.reshape import above
 from foreshore.adapter.sequence.times import timestamp_of, wait_for
+from foreshore.adapter.subscriptions import Move, concurrent_move
 from foreshore.catalog.durable import Position
 from foreshore.catalog.item import Item
 from foreshore.errors import (
-    ActiveSqlTransaction,
     DependentObjectsStillExist,
     InvalidParameterValue,
     ObjectNotInPrerequisiteState,
@@ -54,29 +57,46 @@ def create_subscription(session: "Session", plan: CreateSubscription) -> Complet
 
 
 async def advance(session: "Session", plan: Advance, args: Sequence[Datum]) -> Completed:
-    """Run ALTER SUBSCRIPTION ... ADVANCE TO: durable when it returns."""
-    transaction = session.begin()
-    if transaction.block or transaction.has_effects:  # which could still come to nothing
-        raise ActiveSqlTransaction(
-            "ALTER SUBSCRIPTION ... ADVANCE TO cannot run inside a transaction block"
-        )
+    """Run ALTER SUBSCRIPTION ... ADVANCE TO: it happens with all else that the transaction does."""
+    transaction, coordinator = session.begin(), session.coordinator
     transaction.require_writable("ALTER SUBSCRIPTION")
     for notice in plan.notices:
         session.notice(notice)
     if plan.id is None:
         return Completed("ALTER SUBSCRIPTION")
     await wait_for(session, AsOf(plan.to), args)
-    to = timestamp_of(session, plan.to, args)
-    item = session.planner.state.item(plan.id)
-    position_of(session, plan.id)
-    now = session.coordinator.oracle.read_ts()
+    to = timestamp_of(session, plan.to, args, transaction.time)
+    name = session.planner.state.item(plan.id).name
+    stands = position_of(session, plan.id)
+    before = stands
+    if plan.id in transaction.moves:
+        before = transaction.moves[plan.id].before
+    elif plan.id in transaction.followed:
+        before = transaction.followed[plan.id]
+    elif coordinator.subscriptions.moved_after(plan.id, transaction.began):
+        raise concurrent_move()
+    if before != coordinator.subscriptions.position(plan.id):
+        raise concurrent_move()
+    if plan.since is not None:
+        since = timestamp_of(session, plan.since, args, transaction.time)
+        if since != stands.reached:
+            raise ObjectNotInPrerequisiteState(
+                f'cannot move subscription "{name}" from {since}',
+                detail=f"It is at {stands.reached}.",
+            )
+    if to < stands.reached:
+        raise InvalidParameterValue(
+            f'cannot move subscription "{name}" back to {to}',
+            detail=f"It is at {stands.reached}; what was before is let go.",
+        )
+    now = coordinator.oracle.read_ts()
     if to > now + 1:
         raise InvalidParameterValue(
-            f'cannot move subscription "{item.name}" to {to}',
+            f'cannot move subscription "{name}" to {to}',
             detail=f"The newest time at which is read is {now}.",
         )
-    with session.interrupts.sheltered():
-        await session.coordinator.subscriptions.advance(plan.id, item.name, to)
+    if to > stands.reached:
+        transaction.moves[plan.id] = Move(name, before, replace(stands, reached=to))
     return Completed("ALTER SUBSCRIPTION")
 
 
@@ -87,7 +107,13 @@ def position_of(session: "Session", id: GlobalId) -> Position:
     """
     coordinator = session.coordinator
     name = session.planner.state.item(id).name
-    position = coordinator.subscriptions.position(id)
+    transaction = session.begin()
+    if transaction.made(id):
+        raise ObjectNotInPrerequisiteState(
+            f'subscription "{name}" has not begun',
+            detail="It begins when the transaction that creates it commits.",
+        )
+    position = coordinator.subscriptions.position(id, transaction.moves)
     if position is None:
         raise UndefinedObject(f'subscription "{name}" does not exist')
     since = max(map(coordinator.since, _sources(session, id)), default=0)

@@ -73,6 +73,7 @@ async def subscribe(
     beginning, snapshot = plan.as_of, plan.snapshot
     if plan.subscription is not None:
         position = position_of(session, plan.subscription)
+        transaction.followed.setdefault(plan.subscription, position)
         beginning = AsOf(Literal(position.as_of, MZ_TIMESTAMP))
         snapshot = not position.confirmed if snapshot is None else snapshot
     assert snapshot is not None, plan

@@ -170,10 +170,16 @@ def _hold_all(session: "Session", transaction: Transaction, time: Timestamp) -> 
     transaction.holds.append(holds.acquire(readable, time, "transaction", session.pid))
 
 
-def timestamp_of(session: "Session", scalar: Scalar, args: Sequence[Datum]) -> Timestamp:
-    """Return the time that a scalar without columns says, in milliseconds."""
-    read_ts = session.coordinator.oracle.read_ts()
-    value = value_of(session, scalar, args, read_ts)
+def timestamp_of(
+    session: "Session", scalar: Scalar, args: Sequence[Datum], now: Timestamp | None = None
+) -> Timestamp:
+    """Return the time that a scalar without columns says, in milliseconds.
+
+    `now` is what mz_now() is; None: the newest time.
+    """
+    if now is None:
+        now = session.coordinator.oracle.read_ts()
+    value = value_of(session, scalar, args, now)
     if value is None:
         raise InvalidParameterValue("a time is needed, not NULL")
     assert isinstance(value, int), value

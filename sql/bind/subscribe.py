@@ -133,13 +133,14 @@ def bind_create_subscription(
 
 def bind_advance(planning: Planning, tree: ast.AdvanceStatement) -> Advance:
     """Return the plan of ALTER SUBSCRIPTION ... ADVANCE TO."""
+    since = None if tree.since is None else bind_time(planning, tree.since, "ADVANCE FROM")
     to = bind_time(planning, tree.to, "ADVANCE TO")
     try:
-        return Advance(_subscription(planning, tree.name).id, to)
+        return Advance(_subscription(planning, tree.name).id, since, to)
     except UndefinedObject as error:
         if not tree.if_exists:
             raise
-        return Advance(None, to, (f"{error.message}, skipping",))
+        return Advance(None, since, to, (f"{error.message}, skipping",))
 
 
 def _desc(columns: Sequence[Named]) -> RelationDesc:

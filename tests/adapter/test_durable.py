@@ -282,17 +282,6 @@ def test_a_position_goes_forward_to_what_is_known_and_makes_no_version(tmp_path:
             assert coordinator.capabilities[CATALOG_SHARD][0].frontier > began
             assert await position(house) > began + 1
 
-            for setup in ("BEGIN", "BEGIN; INSERT INTO t VALUES (1)"):
-                await house.query("w", setup)
-                refused = await house.query("w", "ALTER SUBSCRIPTION s ADVANCE TO mz_now()")
-                assert refused.startswith(
-                    "ERROR 25001: ALTER SUBSCRIPTION ... ADVANCE TO cannot run inside"
-                )
-                await house.query("w", "ROLLBACK")
-            together = "INSERT INTO t VALUES (1); ALTER SUBSCRIPTION s ADVANCE TO mz_now()"
-            assert "ERROR 25001" in await house.query("w", together)
-            assert (await ran(house, "w", "SELECT count(*) FROM t")).splitlines()[0] == "0"
-
     asyncio.run(main())
 
 

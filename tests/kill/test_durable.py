@@ -1,13 +1,21 @@
-"""A durable subscription's consumer has each change once, though the server is killed under it."""
+"""A durable subscription's consumer has each change once, though the server is killed under it.
+
+One keeps what it has in a place of its own and confirms it; others write what they make of the
+changes into the same database, and move the position in the same transaction.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
+from itertools import count
 from pathlib import Path
 
 import psycopg
+import pytest
 
-from tests.harness import Server
+from foreshore import failpoint
+from tests.harness import Server, until
 from tests.kill.amid import kill_amid
 
 CHANGES = 40  # that are confirmed before each kill
@@ -87,5 +95,118 @@ def test_over_kills_a_consumer_loses_and_doubles_nothing(data_dir: Path) -> None
                 "SELECT position::text FROM mz_catalog.mz_subscriptions WHERE name = 'feed'"
             ).fetchone()
             assert row == (str(copy.upto),)
+    finally:
+        server.stop()
+
+
+POINTS = ("log.written", "log.synced", "log.applied")
+
+
+class Workers:
+    """Clients that share one subscription: each change is written down by one of them, once."""
+
+    def __init__(self) -> None:
+        self.failures: list[Exception] = []
+        self.conflicts = 0
+        self.numbers = count()
+
+    def step(self, connection: psycopg.Connection) -> int:
+        """Take what there is, write it down and move on, in one transaction; return how many."""
+        with connection.transaction():
+            connection.execute(
+                "DECLARE c CURSOR FOR SUBSCRIBE TO SUBSCRIPTION feed WITH (PROGRESS)"
+            )
+            rows = connection.execute("FETCH ALL c WITH (TIMEOUT = '20ms')").fetchall()
+            upto = max(int(row[0]) for row in rows if row[1])
+            found = [row for row in rows if not row[1] and int(row[0]) < upto]
+            for time, _, diff, i in found:
+                assert diff == 1
+                connection.execute("INSERT INTO done VALUES (%s, %s)", (time, i))
+            connection.execute("UPDATE upto SET t = %s WHERE k = 1", (str(upto),))
+            connection.execute(f"ALTER SUBSCRIPTION feed ADVANCE TO {upto}".encode())
+            return len(found)
+
+    def work(self, url: str, worker: int) -> None:
+        """Do so, or write what is to be followed, until the server is gone."""
+        try:
+            with psycopg.connect(url, autocommit=True) as connection:
+                while True:
+                    if worker == 0:
+                        number = next(self.numbers)
+                        connection.execute("INSERT INTO t VALUES (%s)", (number,))
+                        continue
+                    try:
+                        self.step(connection)
+                    except psycopg.errors.SerializationFailure:
+                        self.conflicts += 1
+        except psycopg.OperationalError:
+            return
+        except Exception as error:
+            self.failures.append(error)
+
+    def check(self, server: Server) -> int:
+        """Assert that the position is the one that goes with what was written down."""
+        assert not self.failures, self.failures
+        with server.connect() as connection:
+            row = connection.execute(
+                "SELECT position = t, (SELECT count(*) FROM done), position"
+                " FROM mz_catalog.mz_subscriptions, upto WHERE name = 'feed'"
+            ).fetchone()
+            assert row is not None
+            assert row[0], "one of the two was committed without the other"
+            taken = connection.execute(
+                "SELECT count(*) FROM done d WHERE d.time >= (SELECT t FROM upto)"
+            ).fetchone()
+            assert taken == (0,)
+            return int(row[1])
+
+
+@pytest.mark.timeout(300)
+def test_what_is_made_of_the_changes_and_the_position_are_committed_together(
+    data_dir: Path,
+) -> None:
+    workers = Workers()
+    server = Server(data_dir).start()
+    try:
+        with server.connect() as connection:
+            connection.execute("CREATE TABLE t (i int)")
+            connection.execute("CREATE TABLE done (time mz_timestamp, i int)")
+            connection.execute("CREATE TABLE upto (k int PRIMARY KEY, t mz_timestamp)")
+            connection.execute("CREATE SUBSCRIPTION feed FOR t")
+            connection.execute(
+                "INSERT INTO upto SELECT 1, position FROM mz_catalog.mz_subscriptions"
+            )
+        before = 0
+        for point in POINTS:
+            server.kill()
+            server.environment = {failpoint.VARIABLE: f"{point}:200"}
+            server.start()
+            runs = [
+                threading.Thread(target=workers.work, args=(server.url, worker))
+                for worker in range(3)
+            ]
+            for run in runs:
+                run.start()
+            process = server.process
+            assert process is not None
+            until(lambda process=process: process.poll() is not None, f"{point} is reached")  # type: ignore[misc]
+            for run in runs:
+                run.join(60)
+            server.kill()
+            server.environment = {}
+            server.start()
+            done = workers.check(server)
+            assert done > before, "nobody got on"
+            before = done
+        assert workers.conflicts, "they never met"
+        with server.connect() as connection:
+            row = connection.execute("SELECT count(*) FROM t").fetchone()
+            assert row is not None
+            while workers.check(server) < row[0]:
+                workers.step(connection)
+            assert (
+                connection.execute("SELECT i FROM done ORDER BY i").fetchall()
+                == connection.execute("SELECT i FROM t ORDER BY i").fetchall()
+            )
     finally:
         server.stop()
