@@ -8,8 +8,9 @@ one who asks, is a deadlock: whoever closes the circle hears of it at once (40P0
 Who has something already goes before those who have nothing and wait.
 
 Locks let nobody lose a race; they are not what makes an answer right. That is checked when the
-transaction commits (`group_commit.Reads`), so a plain write need not ask for keys. Tables are
-closed to plain writes, too (`GroupCommit.block`).
+transaction commits (`group_commit.Reads`), so a plain write need not ask for keys. It waits here
+for who has its table; who takes that in the moment in which it is committed closes the table to it
+(`GroupCommit.block`).
 """
 
 import asyncio
@@ -72,6 +73,9 @@ class Locks:
         """
         wanted = frozenset(tables)
         await self._acquire(wanted, frozenset(), owner)
+        # Who is about to write and found nobody here goes first: nothing can interrupt it now.
+        await asyncio.sleep(0)
+        await self._group.settled()
         self._group.block(wanted, owner)
         await self._group.settled()
 
@@ -79,6 +83,10 @@ class Locks:
         """Take `table`, as `acquire` does, and let those who want to write it know why."""
         await self.acquire((table,), owner)
         self._altering[table] = owner
+
+    def is_taken(self, table: GlobalId, owner: Owner) -> bool:
+        """Whether somebody else than `owner` has all of `table`."""
+        return self._tables.get(table, owner) is not owner
 
     def alters_another(self, table: GlobalId, owner: Owner) -> bool:
         """Whether somebody else than `owner` has `table` to alter it."""

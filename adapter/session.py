@@ -216,6 +216,8 @@ class Session:
             if transaction.has_effects:
                 temporary.before_commit(self)
             if transaction.has_effects:
+                with self.interrupts.running():
+                    await self._wait_for_tables(transaction)
                 with self.interrupts.sheltered():
                     await self._commit_effects(transaction)
         except BaseException:
@@ -226,6 +228,18 @@ class Session:
         self._let_go(transaction)
         self.variables.commit()
         self._close_portals(keep_holdable=True)
+
+    async def _wait_for_tables(self, transaction: Transaction) -> None:
+        """Wait for others who have all of a table that the transaction writes.
+
+        Here that can be interrupted, and a deadlock is found. A change of the catalog keeps them
+        away from now on: while it waited for a table, so would all other changes.
+        """
+        locks = self.coordinator.locks
+        for id in transaction.writes:
+            if transaction.catalog is not None or locks.is_taken(id, transaction):
+                transaction.locked = True
+                await locks.acquire_beside(id, transaction)
 
     async def _commit_effects(self, transaction: Transaction) -> None:
         reads = None
@@ -501,7 +515,10 @@ class Session:
         self._statement_over()
         self.told()
         if self.transaction is not None and not self.transaction.block:
+            if self.transaction.has_effects:
+                self._statement_begins(self.query)  # it may have to wait for others
             await self.commit()
+            self._statement_over()
         elif self.transaction is None and self.portals:
             self._close_portals(keep_holdable=True)
 

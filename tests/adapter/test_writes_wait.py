@@ -1,0 +1,101 @@
+"""Writes that wait for who has all of their table: they can be ended, and hold up nobody else."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from foreshore.errors import AdminShutdown, DatabaseError, QueryCanceled
+from tests.adapter.harness import House, until
+
+
+async def waiting(house: House, count: int = 1) -> None:
+    """Wait until so many wait for a lock."""
+    locks = house.environment.coordinator.locks
+    await until(lambda: len(locks._waiting) == count)
+
+
+@pytest.mark.parametrize("in_block", [False, True])
+def test_a_write_that_waits_can_be_ended(tmp_path: Path, in_block: bool) -> None:
+    async def scenario() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("s", "CREATE TABLE t (a int)")
+        session = await house.session("w")
+        if in_block:
+            await house.query("w", "BEGIN; INSERT INTO t VALUES (1)")
+        await house.query("s", "BEGIN; TRUNCATE t")
+        write = asyncio.create_task(
+            house.query("w", "COMMIT" if in_block else "INSERT INTO t VALUES (1)", alone=False)
+        )
+        await waiting(house)
+        session.interrupt(QueryCanceled())
+        assert await write == "ERROR 57014: canceling statement due to user request"
+        await house.query("w", "SET statement_timeout = '1ms'")
+        said = await house.query("w", "INSERT INTO t VALUES (1)", alone=False)
+        assert said == "ERROR 57014: canceling statement due to statement timeout"
+        await house.query("w", "SET statement_timeout = 0; SET lock_timeout = '1ms'")
+        said = await house.query("w", "INSERT INTO t VALUES (1)", alone=False)
+        assert said == "ERROR 55P03: canceling statement due to lock timeout"
+        await house.query("w", "SET lock_timeout = 0")
+        write = asyncio.create_task(house.query("w", "INSERT INTO t VALUES (1)", alone=False))
+        await waiting(house)
+        ended: list[DatabaseError] = []
+        session.when_terminated(ended.append)
+        session.terminate(AdminShutdown())
+        assert ended  # at once: nothing is on its way to the disk
+        write.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await write
+        await session.fail()
+        assert await house.query("s", "COMMIT") == "COMMIT"
+        assert await house.query("s", "SELECT * FROM t") == "SELECT 0"
+        assert await house.query("w", "INSERT INTO t VALUES (2)") == "INSERT 0 1"
+        await house.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_change_of_the_catalog_that_waits_for_a_table_holds_up_no_other(tmp_path: Path) -> None:
+    """Not even that of the transaction which has the table."""
+
+    async def scenario() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("s", "CREATE TABLE t (a int)")
+        await house.query("w", "BEGIN; CREATE TABLE x (a int); INSERT INTO t VALUES (1)")
+        await house.query("s", "BEGIN; TRUNCATE t; CREATE TABLE y (a int)")
+        write = asyncio.create_task(house.query("w", "COMMIT", alone=False))
+        await waiting(house)
+        async with asyncio.timeout(30):
+            assert await house.query("o", "CREATE TABLE z (a int)", alone=False) == "CREATE TABLE"
+            assert await house.query("s", "COMMIT", alone=False) == "COMMIT"
+            assert await write == "COMMIT"
+        assert await house.query("s", "SELECT * FROM t, x") == "SELECT 0"
+        await house.close()
+
+    asyncio.run(scenario())
+
+
+def test_who_waits_for_one_another_hears_of_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("s", "CREATE TABLE t (a int); CREATE TABLE u (a int PRIMARY KEY, b int)")
+        await house.query("s", "INSERT INTO u VALUES (1, 1)")
+        begun = "BEGIN; UPDATE u SET b = 2 WHERE a = 1; INSERT INTO t VALUES (1)"
+        await house.query("w", begun)
+        await house.query("s", "BEGIN; TRUNCATE t")
+        update = asyncio.create_task(
+            house.query("s", "UPDATE u SET b = 3 WHERE a = 1", alone=False)
+        )
+        await waiting(house)
+        async with asyncio.timeout(30):
+            said = await house.query("w", "COMMIT", alone=False)
+            assert said == "ERROR 40P01: deadlock detected"
+            assert await update == "UPDATE 1\nT"
+        assert await house.query("s", "COMMIT") == "COMMIT"
+        assert await house.query("s", "SELECT * FROM u") == "1|3\nSELECT 1"
+        await house.close()
+
+    asyncio.run(scenario())
