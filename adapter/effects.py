@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 SETTINGS = ("current_setting(text)", "current_setting(text,bool)")
 BY_ROW = (*numbering.FUNCTIONS, *SIGNALS, SET_CONFIG, SLEEP)
 ALL = (*SETTINGS, *BY_ROW)
+ROWS_AT_ONCE = 256
 _ROWS = GlobalId("t0")  # stands for the rows of the result
 
 
@@ -87,14 +88,15 @@ async def _value(session: "Session", call: Call, args: Sequence[Datum]) -> Datum
     if call.function in SIGNALS:
         return await signals.value(session, call.function, args)
     if call.function == SLEEP:
-        if args[0] is not None:
-            await asyncio.sleep(float(str(args[0])))
+        seconds = None if args[0] is None else float(str(args[0]))
+        if seconds is not None and seconds > 0:  # NaN is not
+            await asyncio.sleep(seconds)
         return ""
     if call.function in SETTINGS:
         return None if None in args else setting(session, str(args[0]), missing_ok=True in args)
     name, value, local = args
     if name is None:
-        return None
+        raise DataError("SET requires parameter name", sqlstate="22004")
     session.variables.set(str(name), None if value is None else (str(value),), local=local is True)
     return session.variables.show(str(name))
 
@@ -207,6 +209,8 @@ async def _by_row(session: "Session", due: Due, columns: Sequence[pa.Array]) -> 
     }
     found: list[list[Datum]] = [[] for _ in due]
     for i in range(len(next(iter(due.values()), ()))):
+        if i % ROWS_AT_ONCE == 0:
+            await asyncio.sleep(0)  # calls that wait for nothing leave nobody else a turn
         row: list[Datum] = [used[k][i] if k in used else None for k in range(len(columns))]
         for call, cells, values in zip(due, arguments, found, strict=True):
             value: Datum = None

@@ -103,7 +103,15 @@ def _only_above(types: Signature, *args: pa.Array) -> Outcome:
 
 
 SET_CONFIG = "set_config(text,text,bool)"
-declare("set_config", "text text bool", "text", _only_above, fallible=True, volatility="volatile")
+declare(
+    "set_config",
+    "text text bool",
+    "text",
+    _only_above,
+    strict=False,  # NULL is what resets
+    fallible=True,
+    volatility="volatile",
+)
 for _args in ("text", "text bool"):
     declare("current_setting", _args, "text", _only_above, fallible=True, volatility="volatile")
 
