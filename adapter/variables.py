@@ -82,7 +82,7 @@ def integer(low: int, high: int) -> Kind:
 BOUNDED_STALENESS = "bounded staleness "
 
 _UNITS = {"us": 0.001, "ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*\Z")
+_DURATION = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*([a-z]*)\s*\Z")
 
 
 def milliseconds(value: str) -> int | None:
@@ -109,9 +109,9 @@ def duration(name: str, value: str) -> str:
             f'invalid value for parameter "{name}": "{value}"',
             hint='Valid units for this parameter are "us", "ms", "s", "min", "h", and "d".',
         )
-    if ms > 2**31 - 1:
+    if not 0 <= ms < 2**31:
         raise InvalidParameterValue(
-            f'{ms} ms is outside the valid range for parameter "{name}" (0 ms .. 2147483647 ms)'
+            f'{ms} ms is outside the valid range for parameter "{name}" (0 .. 2147483647)'
         )
     if ms == 0:
         return "0"

@@ -46,6 +46,12 @@ def test_values_are_shown_in_canonical_form(name: str, given: str, shown: str) -
             "22023",
             '4 is outside the valid range for parameter "extra_float_digits" (-15 .. 3)',
         ),
+        (
+            "lock_timeout",
+            "-1s",
+            "22023",
+            '-1000 ms is outside the valid range for parameter "lock_timeout" (0 .. 2147483647)',
+        ),
     ],
 )
 def test_bad_values_are_refused(name: str, value: str, sqlstate: str, message: str) -> None:
