@@ -6,6 +6,7 @@ it has replaced, having committed states without it first, and nobody here takes
 misses one looks again: only if a state still names it, something is amiss.
 """
 
+import filecmp
 import shutil
 import sqlite3
 import tempfile
@@ -115,17 +116,14 @@ def _query(data_dir: Path, sql: str) -> list[tuple[Any, ...]]:
             raise DataCorrupted(f'"{path.name}" is missing')
         raise UndefinedFile(f'"{data_dir}" is not a data directory: there is no "{path.name}"')
     try:
-        try:
-            return _ask(path, sql)
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
-                raise
-        # A kill in the middle of a commit left a journal, by which whoever opens the database to
-        # write takes the commit back: here a copy of both.
-        with tempfile.TemporaryDirectory() as place:
-            for each in (path, path.with_name(f"{path.name}-journal")):
-                shutil.copy(each, place)
-            return _ask(Path(place) / path.name, sql, "rw")
+        while True:
+            try:
+                return _ask(path, sql)
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
+                    raise
+            if (found := _ask_copy(path, sql)) is not None:
+                return found
     except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
         raise DataCorrupted(f'"{path.name}" is not readable: {error}') from error
 
@@ -134,6 +132,26 @@ def _ask(path: Path, sql: str, mode: str = "ro") -> list[tuple[Any, ...]]:
     uri = f"{path.as_uri()}?mode={mode}"
     with closing(sqlite3.connect(uri, uri=True, timeout=10)) as connection:
         return connection.execute(sql).fetchall()
+
+
+def _ask_copy(path: Path, sql: str) -> list[tuple[Any, ...]] | None:
+    """Ask a copy of the database in which a kill left the journal of a commit.
+
+    Whoever opens it to write takes the commit back by the journal. A server may do so meanwhile;
+    as the journal goes last, one that is still there goes with whatever was copied of the database.
+    None: it has gone.
+    """
+    journal = path.with_name(f"{path.name}-journal")
+    with tempfile.TemporaryDirectory() as place:
+        copies = [Path(place) / each.name for each in (journal, path)]
+        try:
+            for each, copy in zip((journal, path), copies, strict=True):
+                shutil.copy(each, copy)
+            if not filecmp.cmp(journal, copies[0], shallow=False):
+                return None
+        except FileNotFoundError:
+            return None
+        return _ask(copies[1], sql, "rw")
 
 
 def _decode(heads: Mapping[str, Versioned], key: str, form: type[S]) -> S | None:

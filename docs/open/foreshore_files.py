@@ -8,6 +8,7 @@ the log as one more Parquet file.
 
 import argparse
 import base64
+import filecmp
 import json
 import os
 import shutil
@@ -124,16 +125,20 @@ def leased(data_dir: Path) -> Iterator[Callable[[list[str]], None]]:
 def states(data_dir: Path) -> States:
     """Return the last version of every state, all as of one moment."""
     path = data_dir.absolute() / "consensus.sqlite"
-    try:
-        return ask(path)
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
-            raise
-    # A kill left the journal of a commit. By it SQLite takes the commit back, here in a copy.
-    with tempfile.TemporaryDirectory() as place:
-        for each in (path, path.with_name(f"{path.name}-journal")):
-            shutil.copy(each, place)
-        return ask(Path(place) / path.name, "rw")
+    while True:
+        try:
+            return ask(path)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
+                raise
+        # A kill left the journal of a commit. By it SQLite takes the commit back, here in a copy.
+        # A server may do so meanwhile: the journal goes last, so if it is there all is well.
+        journal = path.with_name(f"{path.name}-journal")
+        with tempfile.TemporaryDirectory() as place, suppress(FileNotFoundError):
+            for each in (journal, path):
+                shutil.copy(each, place)
+            if filecmp.cmp(journal, Path(place) / journal.name, shallow=False):
+                return ask(Path(place) / path.name, "rw")
 
 
 def ask(path: Path, mode: str = "ro") -> States:

@@ -4,13 +4,17 @@ import asyncio
 import random
 import shutil
 import sqlite3
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from shutil import copy as copy_file
 
 import pytest
 
 from foreshore.errors import DatabaseError, DataCorrupted
 from foreshore.storage.consensus import SqliteConsensus
 from foreshore.storage.directory import check_consensus, read_heads
+from tests.harness import ROOT
 from tests.storage.harness import (
     ROWS,
     U1,
@@ -21,6 +25,9 @@ from tests.storage.harness import (
     run,
     write,
 )
+
+sys.path.append(str(ROOT / "docs" / "open"))
+import foreshore_files
 
 TIMES = 40
 DATABASE = "consensus.sqlite"
@@ -137,12 +144,13 @@ def test_consensus_that_was_cut_or_emptied_is_refused(
     run(main)
 
 
-def test_the_journal_of_a_commit_that_was_killed_takes_it_back(tmp_path: Path) -> None:
-    path, copies = tmp_path / DATABASE, tmp_path / "killed"
-    copies.mkdir()
+def kill_in_a_commit(path: Path, to: Path) -> None:
+    """Make consensus at `path`, and leave it in directory `to` as a kill amid a commit does."""
+    to.mkdir()
 
     async def main() -> None:
         consensus = SqliteConsensus(path)
+        await consensus.compare_and_set("log", None, b"[]")
         for number in range(200):
             await consensus.compare_and_set(f"k{number:03}", None, b"x" * 2_000)
         await consensus.close()
@@ -152,13 +160,18 @@ def test_the_journal_of_a_commit_that_was_killed_takes_it_back(tmp_path: Path) -
         connection.execute("PRAGMA journal_mode = TRUNCATE")
         connection.execute("PRAGMA cache_size = 2")  # so that pages are written before the commit
         connection.execute("BEGIN IMMEDIATE")
-        connection.execute("UPDATE version SET data = zeroblob(2000)")
+        connection.execute("UPDATE version SET data = zeroblob(length(data))")
         for each in (path, Path(f"{path}-journal")):
-            shutil.copy(each, copies)
+            shutil.copy(each, to)
     connection.close()
+
+
+def test_the_journal_of_a_commit_that_was_killed_takes_it_back(tmp_path: Path) -> None:
+    copies = tmp_path / "killed"
+    kill_in_a_commit(tmp_path / DATABASE, copies)
     before = {each.name: each.read_bytes() for each in copies.iterdir()}
     check_consensus(copies)
-    assert {head.data for head in read_heads(copies).values()} == {b"x" * 2_000}
+    assert {head.data for head in read_heads(copies).values()} == {b"x" * 2_000, b"[]"}
     assert {each.name: each.read_bytes() for each in copies.iterdir()} == before
     journal = copies / f"{DATABASE}-journal"
     for damaged in (b"no journal", b""):
@@ -167,3 +180,32 @@ def test_the_journal_of_a_commit_that_was_killed_takes_it_back(tmp_path: Path) -
             check_consensus(copies)
         with pytest.raises(DataCorrupted):
             SqliteConsensus(copies / DATABASE)
+
+
+@pytest.mark.parametrize("moment", [0, 1, 2])
+@pytest.mark.parametrize("read", [read_heads, foreshore_files.states])
+def test_a_server_may_take_the_commit_back_while_somebody_looks(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    read: Callable[[Path], object],
+    moment: int,
+) -> None:
+    """It comes before, between or after the copies of the database and of its journal."""
+    directory = tmp_path / "killed"
+    kill_in_a_commit(tmp_path / DATABASE, directory)
+    copied: list[Path] = []
+
+    def take_back() -> None:
+        run(SqliteConsensus(directory / DATABASE).close)
+
+    def copy(source: Path, to: Path) -> None:
+        if len(copied) == moment:
+            take_back()
+        copied.append(source)
+        copy_file(source, to)
+        if len(copied) == moment == 2:
+            take_back()
+
+    monkeypatch.setattr(shutil, "copy", copy)
+    read(directory)
+    assert copied
