@@ -261,20 +261,21 @@ class Insert(Changing):
 class Update(Changing):
     """`selection` gives old rows then new ones side by side: 2n columns for a table of n.
 
-    The old rows are those that qualify, with their multiplicities.
+    The old rows are those that qualify, with their multiplicities. If there is a `returning`, the
+    columns of FROM follow.
     """
 
     table: GlobalId
     selection: Relation
-    returning: Query | None  # over LocalGet(0), the new rows
+    returning: Query | None  # over LocalGet(0), the new rows and the columns of FROM
     over: tuple[Scalar, ...] = ()  # what those columns are over `selection`, as in Query
 
 
 @dataclass(frozen=True, slots=True)
 class Delete(Changing):
     table: GlobalId
-    selection: Relation  # the rows to delete
-    returning: Query | None  # over LocalGet(0), the deleted rows
+    selection: Relation  # the rows to delete and, if there is a `returning`, the columns of USING
+    returning: Query | None  # over LocalGet(0), the same columns
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,8 +99,9 @@ async def update(
     columns, diffs = split_diffs(both)
     width = len(table_desc(session, plan.table).names)
     old = as_stored(session, plan.table, _rows(columns[:width], diffs))
-    new = checked(session, plan.table, _rows(columns[width:], diffs))
+    new = checked(session, plan.table, _rows(columns[width : 2 * width], diffs))
     await write_rows(session, plan.table, negated(old), new)
+    new = _beside(new, columns[2 * width :])
     return await _returned(session, "UPDATE", plan.returning, new, args)
 
 
@@ -115,9 +116,12 @@ async def delete(
             gone = Values.coming(changed[0].desc, changed[0].rows)
             return await _written(session, "DELETE", plan.returning, gone, args)
     rows = await written_rows(session, prepared, args, (plan.table,), locking=True)
-    rows = as_stored(session, plan.table, rows)
-    await write_rows(session, plan.table, negated(rows))
-    return await _returned(session, "DELETE", plan.returning, rows, args)
+    columns, diffs = split_diffs(rows)
+    width = len(table_desc(session, plan.table).names)
+    gone = as_stored(session, plan.table, _rows(columns[:width], diffs))
+    await write_rows(session, plan.table, negated(gone))
+    gone = _beside(gone, columns[width:])
+    return await _returned(session, "DELETE", plan.returning, gone, args)
 
 
 async def _changed(
@@ -170,6 +174,14 @@ async def merge(
 def _rows(columns: Sequence[pa.Array], diffs: pa.Array) -> pa.Table:
     fields = [pa.field(f"c{i}", column.type) for i, column in enumerate(columns)]
     return pa.Table.from_arrays([*columns, diffs], schema=pa.schema([*fields, DIFF_FIELD]))
+
+
+def _beside(rows: pa.Table, others: Sequence[pa.Array]) -> pa.Table:
+    """Return rows with `__diff`, and before that the columns `others` of the same rows."""
+    if not others:
+        return rows
+    columns, diffs = split_diffs(rows)
+    return _rows([*columns, *others], diffs)
 
 
 async def written_rows(

@@ -112,14 +112,13 @@ def refuse_generated(item: ItemView, index: int, verb: OneOf["insert", "update"]
     )
 
 
-def _returning(
-    planning: Planning, item: ItemView, ref: ast.TableRef, targets: tuple[ast.Target, ...]
+def returning_over(
+    planning: Planning, targets: tuple[ast.Target, ...], scope: Scope
 ) -> Query | None:
+    """Return what RETURNING gives of the rows that have been changed, which `scope` describes."""
     if not targets:
         return None
-    columns = item.desc.columns
-    relation = LocalGet(0, columns)
-    scope = row_of(item, ref, columns)
+    relation = LocalGet(0, tuple(scope.columns))
     outputs, names = project_targets(planning, targets, scope, relation, "RETURNING")
     return query_over(lowered(outputs), names)
 
@@ -155,7 +154,9 @@ def bind_insert(planning: Planning, statement: ast.InsertStatement) -> Insert:
     return Insert(
         item.id,
         relation,
-        _returning(planning, item, statement.table, statement.returning),
+        returning_over(
+            planning, statement.returning, row_of(item, statement.table, item.desc.columns)
+        ),
         not sources_of(relation),
         None
         if statement.on_conflict is None
@@ -419,6 +420,11 @@ def _beside_rows(item: ItemView, matches: Relation) -> Relation:
     return Project(joined, tuple(range(width, width + len(columns_of(matches)))))
 
 
+def _one_match(item: ItemView, matches: Relation) -> Relation:
+    """Return for each row of the table, with which `matches` starts, one of those that have it."""
+    return TopK(matches, tuple(range(len(item.desc.names))), (), Literal(1, INT8), None)
+
+
 def bind_update(planning: Planning, statement: ast.UpdateStatement) -> Update:
     """Return the plan of UPDATE."""
     _with_ctes(planning, statement.ctes)
@@ -428,18 +434,18 @@ def bind_update(planning: Planning, statement: ast.UpdateStatement) -> Update:
     given = assigned_columns(planning, item, statement.assignments, scope)
     new = tuple(given[i] if i in given else scope.column(i) for i in range(width))
     all_columns = len(columns_of(relation))
+    beside = range(width, all_columns) if statement.returning else ()
     relation = Project(
         Map(relation, new),
-        (*range(width), *range(all_columns, all_columns + width)),
+        (*range(width), *range(all_columns, all_columns + width), *beside),
     )
     selection, over = split_calls(relation) or (relation, ())
     if statement.from_:
-        once = TopK(selection, tuple(range(width)), (), Literal(1, INT8), None)
-        selection = _beside_rows(item, once)
+        selection = _beside_rows(item, _one_match(item, selection))
     return Update(
         item.id,
         lowered(selection),
-        _returning(planning, item, statement.table, statement.returning),
+        returning_over(planning, statement.returning, scope),
         over,
     )
 
@@ -502,15 +508,15 @@ def bind_delete(planning: Planning, statement: ast.DeleteStatement) -> Delete:
     """Return the plan of DELETE."""
     _with_ctes(planning, statement.ctes)
     item = target_table(planning, statement.table, "delete")
-    relation, _ = _matched(planning, item, statement.table, statement.using, statement.where)
+    relation, scope = _matched(planning, item, statement.table, statement.using, statement.where)
     if statement.using:
-        width = len(item.desc.names)
-        once = distinct(Project(relation, tuple(range(width))))
-        relation = _beside_rows(item, once)
+        if not statement.returning:
+            relation = Project(relation, tuple(range(len(item.desc.names))))
+        relation = _beside_rows(item, _one_match(item, relation))
     return Delete(
         item.id,
         lowered(relation),
-        _returning(planning, item, statement.table, statement.returning),
+        returning_over(planning, statement.returning, scope),
     )
 
 
