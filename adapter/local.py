@@ -105,6 +105,12 @@ def repeated(table: pa.Table) -> pa.Table:
     )
 
 
+def counted(rows: pa.Table | pa.RecordBatch) -> pa.Table:
+    """Return rows, each once, with `__diff`."""
+    ones = pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows)
+    return pa.Table.from_arrays([*rows.columns, ones], schema=rows.schema.append(DIFF_FIELD))
+
+
 def negated(table: pa.Table) -> pa.Table:
     """Return rows with `__diff` negated."""
     columns, diffs = split_diffs(table)

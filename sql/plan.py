@@ -278,6 +278,17 @@ class Delete(Changing):
     returning: Query | None  # over LocalGet(0), the same columns
 
 
+MergeAction = OneOf["update", "delete", "insert"]
+
+
+@dataclass(frozen=True, slots=True)
+class MergeKeys:
+    """No row is changed but those whose `columns` equal, in this order, a row of `source`."""
+
+    columns: tuple[int, ...]
+    source: Relation
+
+
 @dataclass(frozen=True, slots=True)
 class Merge(Changing):
     """`selection` gives the rows on which MERGE acts: 2n + 2 columns for a table of n.
@@ -288,8 +299,9 @@ class Merge(Changing):
 
     table: GlobalId
     selection: Relation
-    actions: tuple[OneOf["update", "delete", "insert"], ...]
+    actions: tuple[MergeAction, ...]
     over: tuple[Scalar, ...] = ()  # what those columns are over `selection`, as in Query
+    keys: MergeKeys | None = None  # what is known of the rows before any is read
 
 
 @dataclass(frozen=True, slots=True)

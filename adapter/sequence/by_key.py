@@ -13,12 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from foreshore.adapter.key_index import KeyIndex
-from foreshore.adapter.local import evaluate_linear
+from foreshore.adapter.local import counted, evaluate_linear
 from foreshore.adapter.locks import KeyLock
 from foreshore.adapter.peek_plan import KeyLookup, PeekPlan
 from foreshore.adapter.sequence.tables import own_index
 from foreshore.adapter.sequence.times import move_forward, read_time, value_of
 from foreshore.adapter.substitute import Replace, fill, fill_scalar, filler
+from foreshore.constraint import Unique
 from foreshore.errors import InvalidParameterValue
 from foreshore.expr.datum import to_array
 from foreshore.expr.evaluate import constant
@@ -26,7 +27,7 @@ from foreshore.expr.ir import Finishing, Literal, Scalar
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import AsOf
 from foreshore.types import Datum
-from foreshore.update import DIFF_FIELD, Timestamp
+from foreshore.update import Timestamp
 
 if TYPE_CHECKING:
     from foreshore.adapter.session import Session
@@ -93,6 +94,40 @@ async def locked_by_key(
     return None if found is None else found[0]
 
 
+async def locked_rows(
+    session: "Session", table: GlobalId, constraint: Unique, keys: Sequence[pa.Array]
+) -> pa.Table | None:
+    """Return the rows of a table under `keys`, columns without NULL, each once; they are locked.
+
+    So are the other keys of these rows. None, if the key index does not know the time.
+    """
+    coordinator, transaction = session.coordinator, session.begin()
+    await coordinator.keys.ready(table)
+    indexes = coordinator.keys.of(table)
+    index = indexes.get(constraint.name)
+    if index is None:
+        return None
+    hashes = index.hashes_of(keys)
+    wanted = frozenset(KeyLock(table, constraint.name, hash) for hash in hashes)
+    locked = wanted
+    while True:
+        transaction.locked = True
+        await coordinator.locks.acquire_keys(locked, transaction)
+        move_forward(session)
+        time = read_time(session, (table,), None, (), by_key=True)
+        transaction.key_reads |= wanted
+        if not index.readable(time):
+            return None
+        _, found = index.settled().find(keys, time, *own_index(session, table, constraint))
+        _, firsts = np.unique(index.hashes(found), return_index=True)  # a key may be there twice
+        rows = pa.Table.from_batches([found.take(pa.array(firsts))])
+        each_once = counted(rows)
+        others = locked.union(*(locks_of_rows(each, each_once) for each in indexes.values()))
+        if others == locked:
+            return rows
+        locked = others
+
+
 def locks_of(table: GlobalId, index: KeyIndex, keys: Keys) -> frozenset[KeyLock]:
     """Return the locks of literal keys."""
     if not keys:
@@ -118,8 +153,7 @@ def _rows(
     else:
         sought = [tuple(each.value for each in key) for key in keys]
         rows = index.settled().arrangement.look_up(sought, time)
-    ones = pa.array(np.ones(rows.num_rows, np.int64))
-    return pa.Table.from_arrays([*rows.columns, ones], schema=rows.schema.append(DIFF_FIELD))
+    return counted(rows)
 
 
 def _columns(keys: Keys) -> list[pa.Array]:

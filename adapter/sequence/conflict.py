@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from foreshore.adapter.key_index import MANY, KeyIndex
-from foreshore.adapter.local import evaluate_linear, negated, split_diffs
+from foreshore.adapter.local import counted, evaluate_linear, negated, split_diffs
 from foreshore.adapter.sequence.by_key import locks_of_rows
 from foreshore.adapter.sequence.tables import (
     as_stored,
@@ -63,7 +63,7 @@ async def insert_on_conflict(
     if id in coordinator.state.objects:
         transaction.locked = True
         if few:
-            rows = _counted(proposed)
+            rows = counted(proposed)
             keys = [key for index, _ in arbiters for key in locks_of_rows(index, rows)]
             await coordinator.locks.acquire_keys(keys, transaction)
             move_forward(session)
@@ -74,7 +74,7 @@ async def insert_on_conflict(
     there, existing = _existing(arbiters, proposed, time)
     new = np.flatnonzero(there == NONE)
     first = new[_firsts(arbiters, proposed.take(pa.array(new)))]
-    inserted = _counted(proposed.take(pa.array(first)))
+    inserted = counted(proposed.take(pa.array(first)))
     if conflict.update is None:
         await write_rows(session, id, as_stored(session, id, inserted))
         return inserted
@@ -85,7 +85,7 @@ async def insert_on_conflict(
     if len(np.unique(hash_columns(old.columns, None, len(places)))) < len(places):
         raise _twice()
     replacing = checked(session, id, replacing)
-    replaced = as_stored(session, id, _counted(old))
+    replaced = as_stored(session, id, counted(old))
     inserted = as_stored(session, id, inserted)
     await write_rows(session, id, negated(replaced), inserted, replacing)
     order = np.argsort(np.concatenate([first, places]), kind="stable")
@@ -157,12 +157,6 @@ def _replaced(
         schema=pa.schema([*(pa.field(f"c{i}", c.type) for i, c in enumerate(new)), DIFF_FIELD]),
     )
     return places.to_numpy(), replacing
-
-
-def _counted(rows: pa.RecordBatch) -> pa.Table:
-    """Return rows, each once, with `__diff`."""
-    ones = pa.array(np.ones(rows.num_rows, np.int64))
-    return pa.Table.from_arrays([*rows.columns, ones], schema=rows.schema.append(DIFF_FIELD))
 
 
 def _twice() -> CardinalityViolation:

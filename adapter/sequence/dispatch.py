@@ -11,7 +11,8 @@ from foreshore.adapter.sequence.create_as import create_table_as
 from foreshore.adapter.sequence.durable import advance, create_subscription
 from foreshore.adapter.sequence.explain import explain
 from foreshore.adapter.sequence.freshness import explain_freshness
-from foreshore.adapter.sequence.insert import delete, insert, merge, update
+from foreshore.adapter.sequence.insert import delete, insert, update
+from foreshore.adapter.sequence.merge import merge
 from foreshore.adapter.sequence.number_sequences import alter_sequence
 from foreshore.adapter.sequence.peek import select
 from foreshore.adapter.sequence.subscribe import subscribe

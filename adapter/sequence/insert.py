@@ -1,4 +1,4 @@
-"""INSERT, UPDATE, DELETE, MERGE: what is written is read first, and goes into the transaction.
+"""INSERT, UPDATE, DELETE: what is written is read first, and goes into the transaction.
 
 An INSERT of values reads nothing. The others read at the newest time and are valid only if what
 they read has not changed by the time of the write: outside of a block they take the tables they
@@ -8,18 +8,16 @@ read until they have committed, inside one the commit checks.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.effects import calls_in, carried_out, carried_out_by_row
-from foreshore.adapter.local import evaluate_linear, is_linear, negated, split_diffs
+from foreshore.adapter.local import counted, evaluate_linear, is_linear, negated, split_diffs
 from foreshore.adapter.point_plan import PointPlan
 from foreshore.adapter.result import BatchSource, Outcome, Selected
 from foreshore.adapter.sequence.by_key import locked_by_key
 from foreshore.adapter.sequence.conflict import insert_on_conflict
-from foreshore.adapter.sequence.peek import counted, evaluate_here, filled, rows_of
+from foreshore.adapter.sequence.peek import evaluate_here, filled, rows_of
 from foreshore.adapter.sequence.point import changed_by_key, insert_rows
 from foreshore.adapter.sequence.tables import (
     as_stored,
@@ -33,12 +31,11 @@ from foreshore.adapter.sequence.tables import (
 from foreshore.adapter.sequence.times import read_time, tables_below
 from foreshore.adapter.substitute import fill, filler
 from foreshore.adapter.values import Row, Template, Values
-from foreshore.compute.arrange.key import hash_columns
 from foreshore.compute.finish import expanded, finish
-from foreshore.errors import CardinalityViolation, FeatureNotSupported
+from foreshore.errors import FeatureNotSupported
 from foreshore.expr.ir import Get, LocalGet, Relation, Scalar, inputs_of, with_inputs
 from foreshore.ids import GlobalId
-from foreshore.sql.plan import Delete, Insert, Merge, Query, Update
+from foreshore.sql.plan import Delete, Insert, Query, Update
 from foreshore.types import ColumnType, Datum
 from foreshore.update import DIFF_FIELD
 
@@ -98,8 +95,8 @@ async def update(
     both = await with_numbers(session, both, plan.over, args)
     columns, diffs = split_diffs(both)
     width = len(table_desc(session, plan.table).names)
-    old = as_stored(session, plan.table, _rows(columns[:width], diffs))
-    new = checked(session, plan.table, _rows(columns[width : 2 * width], diffs))
+    old = as_stored(session, plan.table, rows_with(columns[:width], diffs))
+    new = checked(session, plan.table, rows_with(columns[width : 2 * width], diffs))
     await write_rows(session, plan.table, negated(old), new)
     new = _beside(new, columns[2 * width :])
     return await _returned(session, "UPDATE", plan.returning, new, args)
@@ -145,33 +142,8 @@ async def _written(
     return await _returned(session, verb, returning, values.table(), args)
 
 
-async def merge(
-    session: "Session", prepared: "Prepared", plan: Merge, args: Sequence[Datum]
-) -> Outcome:
-    """Run a MERGE."""
-    require_writable(session, "MERGE", plan.table)
-    both = await written_rows(session, prepared, args, (plan.table,), locking=True)
-    both = await with_numbers(session, both, plan.over, args)
-    (action, count, *columns), diffs = split_diffs(both)
-    width = len(columns) // 2
-    old, new = columns[:width], columns[width:]
-    acts = np.array([*plan.actions, ""])[action.to_numpy()]
-    changes = np.flatnonzero(acts != "insert")
-    hashes = hash_columns([column.take(pa.array(changes)) for column in old], None, len(changes))
-    if len(np.unique(hashes)) < len(changes) or (diffs.to_numpy()[changes] > 1).any():
-        raise CardinalityViolation(
-            "MERGE command cannot affect row a second time",
-            hint="Ensure that not more than one source row matches any one target row.",
-        )
-    times = pc.if_else(pa.array(acts == "insert"), diffs, count)
-    gone = _rows(old, times).filter(pa.array(acts != "insert"))
-    come = checked(session, plan.table, _rows(new, times).filter(pa.array(acts != "delete")))
-    gone = as_stored(session, plan.table, gone)
-    await write_rows(session, plan.table, negated(gone), come)
-    return Completed(f"MERGE {pc.sum(times).as_py() or 0}")
-
-
-def _rows(columns: Sequence[pa.Array], diffs: pa.Array) -> pa.Table:
+def rows_with(columns: Sequence[pa.Array], diffs: pa.Array) -> pa.Table:
+    """Return the rows that are made of some columns, and `__diff`."""
     fields = [pa.field(f"c{i}", column.type) for i, column in enumerate(columns)]
     return pa.Table.from_arrays([*columns, diffs], schema=pa.schema([*fields, DIFF_FIELD]))
 

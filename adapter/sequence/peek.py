@@ -11,7 +11,7 @@ from foreshore import blocking
 from foreshore.adapter.answering import answering_cluster, pinned_replica
 from foreshore.adapter.effects import calls_in, carried_out, carried_out_by_row
 from foreshore.adapter.introspection import builtin_rows
-from foreshore.adapter.local import evaluate_linear
+from foreshore.adapter.local import counted, evaluate_linear
 from foreshore.adapter.names import BUILTINS
 from foreshore.adapter.peek_plan import PeekPlan
 from foreshore.adapter.recursion import (
@@ -46,7 +46,7 @@ from foreshore.expr.ir import Finishing, Relation
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import AsOf, Block, Select
 from foreshore.types import Datum, RelationDesc
-from foreshore.update import DIFF, DIFF_FIELD, TIME_FIELD, Timestamp
+from foreshore.update import DIFF, TIME_FIELD, Timestamp
 
 if TYPE_CHECKING:
     from foreshore.adapter.session import Session
@@ -81,12 +81,6 @@ async def rows_of(
     replace = filler(args, session.environment_values(session.coordinator.oracle.read_ts()))
     called = await carried_out_by_row(session, counted(rows), query.over, replace)
     return expanded(called.select([*range(len(query.desc.columns)), called.num_columns - 1]))
-
-
-def counted(rows: pa.RecordBatch) -> pa.Table:
-    """Return rows, each once, with `__diff`."""
-    ones = pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows)
-    return pa.Table.from_arrays([*rows.columns, ones], schema=pa.schema([*rows.schema, DIFF_FIELD]))
 
 
 async def _finished(

@@ -6,8 +6,6 @@ only. Rows of the table that are equal in all columns are one with a multiplicit
 together.
 """
 
-from typing import Literal as OneOf
-
 from foreshore.errors import DuplicateAlias, FeatureNotSupported, SyntaxError_
 from foreshore.expr.ir import (
     TRUE,
@@ -38,10 +36,11 @@ from foreshore.sql.bind.dml import (
 )
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
 from foreshore.sql.bind.from_clause import Part, bind_item, scope_of, side_by_side
+from foreshore.sql.bind.merge_keys import keys_of
 from foreshore.sql.bind.result import lowered
 from foreshore.sql.catalog_reader import ItemView
 from foreshore.sql.coerce import assign
-from foreshore.sql.plan import Merge
+from foreshore.sql.plan import Merge, MergeAction
 from foreshore.sql.planning import Planning
 from foreshore.sql.scope import Scope
 from foreshore.types import BOOL, INT4, INT8, ColumnType
@@ -71,7 +70,10 @@ def bind_merge(planning: Planning, statement: ast.MergeStatement) -> Merge:
     binder = ExpressionBinder(planning, seen, Clause("JOIN conditions"))
     on = binder.boolean(statement.condition, "JOIN/ON")
     joined = side_by_side(source, target, "left", on, False, statement.source.at)
-    return _acting(planning, item, statement, source, joined)
+    relation, actions = _acting(planning, item, statement, source, joined)
+    selection, over = split_calls(relation) or (relation, ())
+    keys = keys_of(item.id, item.desc.columns, source.relation, on, relation)
+    return Merge(item.id, lowered(selection), actions, over, keys)
 
 
 def _refuse_unreachable(clauses: tuple[ast.MergeClause, ...]) -> None:
@@ -101,10 +103,11 @@ def _acting(
     statement: ast.MergeStatement,
     source: Part,
     joined: Part,
-) -> Merge:
+) -> tuple[Relation, tuple[MergeAction, ...]]:
+    """Return the rows of `Merge.selection`, with all calls, and the actions."""
     width, start = len(item.desc.names), len(source.columns)
     count = Column(start + width, INT8)
-    actions: list[OneOf["update", "delete", "insert"]] = []
+    actions: list[MergeAction] = []
     choices: list[tuple[Scalar, Scalar]] = []
     rows: list[list[Scalar]] = []  # the new row of each action
     for clause in statement.clauses:
@@ -156,8 +159,7 @@ def _acting(
             *range(start + width + 2, start + 2 * width + 2),
         ),
     )
-    selection, over = split_calls(relation) or (relation, ())
-    return Merge(item.id, lowered(selection), tuple(actions), over)
+    return relation, tuple(actions)
 
 
 def _inserted(

@@ -151,7 +151,7 @@ def _alternatives(predicate: Scalar, part: Scalar) -> tuple[Constant, ...] | Non
 
 def _bare(value: Scalar) -> Literal | Parameter | None:
     """Return the literal or parameter that `value` is but for a widening."""
-    while isinstance(value, Call) and _widens(value.function):
+    while isinstance(value, Call) and is_widening(value.function):
         (value,) = value.args
     return value if isinstance(value, Literal | Parameter) else None
 
@@ -160,14 +160,14 @@ def _constant(scalar: Scalar, value: Literal | Parameter, part: Scalar) -> Const
     """Return `value` as one of `part`'s type, if `scalar` is `part` but for a widening."""
     while scalar != part:
         match scalar:
-            case Call(function=function, args=(inner,)) if _widens(function):
+            case Call(function=function, args=(inner,)) if is_widening(function):
                 scalar = inner
             case _:
                 return None
     return _of_type(value, type_of(part))
 
 
-def _widens(function: str) -> bool:
+def is_widening(function: str) -> bool:
     """Whether a cast keeps different values different, and equal ones equal."""
     return function == "relabel" or function in (
         "cast(int2,int4)",

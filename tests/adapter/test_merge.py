@@ -1,0 +1,168 @@
+"""MERGE by key: it waits for the keys of its source and conflicts with nothing else."""
+
+import asyncio
+
+import pytest
+
+from tests.adapter.harness import House, until
+from tests.adapter.test_durable import ran
+
+TABLE = """
+DROP TABLE IF EXISTS t, other;
+CREATE TABLE t (k int PRIMARY KEY, u text UNIQUE, n bigint DEFAULT 0);
+CREATE TABLE other (k int, v int);
+INSERT INTO t VALUES (1, 'a', 0), (2, 'b', 0), (3, 'c', 0);
+INSERT INTO other VALUES (1, 10), (9, 90)
+"""
+MATCHED = "WHEN MATCHED THEN UPDATE SET n = t.n + s.v"
+BOTH = MATCHED + " WHEN NOT MATCHED THEN INSERT (k, n) VALUES (s.k, s.v)"
+CONFLICT = "ERROR 40001: could not serialize access due to concurrent update"
+
+
+def merge(source: str, on: str = "t.k = s.k", does: str = BOTH) -> str:
+    return f"MERGE INTO t USING ({source}) AS s (k, v) ON {on} {does}"
+
+
+async def rows(house: House) -> list[str]:
+    return (await ran(house, "r", "SELECT k, u, n FROM t ORDER BY k")).splitlines()[:-1]
+
+
+def waits(house: House) -> int:
+    return len(house.environment.coordinator.locks._waiting)
+
+
+BY_KEY = {
+    "values": ("VALUES (1, 5)", "VALUES (7, 5)", "t.k = s.k"),
+    "several": ("VALUES (1, 5), (8, 1)", "VALUES (2, 5), (7, 5)", "s.k = t.k AND s.v > 0"),
+    "wider": ("SELECT 1::bigint, 5", "SELECT 7::bigint, 5", "t.k = s.k"),
+    "beyond": ("VALUES (1, 5), (3000000000, 1)", "VALUES (2, 1)", "t.k = s.k AND s.k < 9"),
+    "computed": ("SELECT x + 1, 5 FROM (VALUES (0)) AS y (x)", "VALUES (2, 5)", "t.k = s.k"),
+    "series": ("SELECT i, 1 FROM generate_series(1, 2) AS i", "VALUES (3, 1)", "t.k = s.k"),
+    "by the other key": ("VALUES ('a', 5)", "VALUES ('b', 5)", "t.u = s.k"),
+}
+
+
+@pytest.mark.parametrize("case", BY_KEY)
+def test_of_different_keys_both_are_committed(
+    runner: asyncio.Runner, house: House, case: str
+) -> None:
+    one, another, on = BY_KEY[case]
+    does = MATCHED if "beyond" in case or "other" in case else BOTH
+
+    async def main() -> None:
+        await ran(house, "w", TABLE)
+        for session, source in (("a", one), ("b", another)):
+            await ran(house, session, "BEGIN")
+            await ran(house, session, merge(source, on, does))
+        assert [await house.query(each, "COMMIT") for each in "ab"] == ["COMMIT"] * 2
+        once = await rows(house)
+        await ran(
+            house,
+            "w",
+            "DELETE FROM t; INSERT INTO t VALUES (1, 'a', 0), (2, 'b', 0), (3, 'c', 0)",
+        )
+        for source in (one, another):
+            await ran(house, "w", merge(f"SELECT * FROM ({source}) AS z", on, does))
+        assert once == await rows(house) != []
+
+    runner.run(main())
+
+
+def test_of_the_same_key_the_second_waits_and_goes_on_from_there(
+    runner: asyncio.Runner, house: House
+) -> None:
+    async def main() -> None:
+        await ran(house, "w", TABLE)
+        for key in (1, 7):  # one that is there, and one that is not
+            for session in "ab":
+                await ran(house, session, "BEGIN")
+            await ran(house, "a", merge(f"VALUES ({key}, 5)"))
+            second = asyncio.create_task(house.query("b", merge(f"VALUES ({key}, 7)"), alone=False))
+            await until(lambda: waits(house) == 1)
+            await ran(house, "a", "COMMIT")
+            assert await second == "MERGE 1\nT"
+            await ran(house, "b", "COMMIT")
+            found = await ran(house, "r", f"SELECT n FROM t WHERE k = {key}")
+            assert found.splitlines()[0] == "12"
+
+    runner.run(main())
+
+
+def test_who_has_read_something_else_that_changed_hears_of_a_conflict(
+    runner: asyncio.Runner, house: House
+) -> None:
+    async def main() -> None:
+        await ran(house, "w", TABLE)
+        await ran(house, "a", "BEGIN; SELECT n FROM t WHERE k = 1")
+        await ran(house, "w", merge("VALUES (1, 5)"))
+        await ran(house, "a", merge("VALUES (2, 1)"))
+        assert await house.query("a", "COMMIT") == CONFLICT
+        assert (await rows(house))[1] == "2|b|0"
+
+    runner.run(main())
+
+
+@pytest.mark.parametrize(
+    ("source", "on"),
+    [
+        ("SELECT k, v FROM other", "t.k = s.k"),
+        ("VALUES (1, 5)", "t.k >= s.k AND t.k <= s.k"),
+        ("VALUES (1, 5)", "t.k = s.k + (SELECT min(v) FROM other) - 10"),
+    ],
+)
+def test_where_keys_are_not_known_before_it_conflicts_by_table(
+    runner: asyncio.Runner, house: House, source: str, on: str
+) -> None:
+    async def main() -> None:
+        await ran(house, "w", TABLE)
+        await ran(house, "a", "BEGIN; " + merge(source, on))
+        await ran(house, "b", "UPDATE t SET n = n + 1 WHERE k = 2")
+        assert await house.query("a", "COMMIT") == CONFLICT
+        assert await rows(house) == ["1|a|0", "2|b|1", "3|c|0"]
+
+    runner.run(main())
+
+
+def test_counters_lose_nothing_and_nobody_hears_of_it(runner: asyncio.Runner, house: House) -> None:
+    async def main() -> None:
+        await ran(house, "w", TABLE)
+
+        async def count(client: int) -> None:
+            for turn in range(10):
+                sql = merge(f"VALUES (7, 1), ({100 + turn % 3}, {client})")
+                answer = await house.query(f"c{client}", sql, alone=False)
+                assert answer == "MERGE 2", answer
+
+        await asyncio.gather(*(count(client) for client in range(5)))
+        found = await ran(house, "r", "SELECT n FROM t WHERE k = 7")
+        assert found.splitlines()[0] == "50"
+
+    runner.run(main())
+
+
+def test_what_the_transaction_has_written_itself_is_met(
+    runner: asyncio.Runner, house: House
+) -> None:
+    async def main() -> None:
+        await ran(house, "w", TABLE)
+        await ran(
+            house,
+            "a",
+            "BEGIN; INSERT INTO t VALUES (5, 'e', 1); DELETE FROM t WHERE k = 1;"
+            " UPDATE t SET n = 3 WHERE k = 2",
+        )
+        sql = merge("VALUES (1, 10), (2, 10), (5, 10), (NULL, 10)", does=MATCHED)
+        assert (await ran(house, "a", sql)).startswith("MERGE 2")
+        deleting = merge(
+            "VALUES (3, 0), (1, 4)",
+            does="WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT VALUES (s.k, 'new', s.v)",
+        )
+        assert (await ran(house, "a", deleting)).startswith("MERGE 2")
+        twice = merge("VALUES (2, 1), (2, 2)", does=MATCHED)
+        await ran(house, "a", "SAVEPOINT x")
+        refused = await house.query("a", twice)
+        assert refused.startswith("ERROR 21000: MERGE command cannot affect row a second time")
+        await ran(house, "a", "ROLLBACK TO x; COMMIT")
+        assert await rows(house) == ["1|new|4", "2|b|13", "5|e|11"]
+
+    runner.run(main())
