@@ -115,7 +115,7 @@ async def delete(
     rows = await written_rows(session, prepared, args, (plan.table,), locking=True)
     columns, diffs = split_diffs(rows)
     width = len(table_desc(session, plan.table).names)
-    gone = as_stored(session, plan.table, _rows(columns[:width], diffs))
+    gone = as_stored(session, plan.table, rows_with(columns[:width], diffs))
     await write_rows(session, plan.table, negated(gone))
     gone = _beside(gone, columns[width:])
     return await _returned(session, "DELETE", plan.returning, gone, args)
@@ -153,7 +153,7 @@ def _beside(rows: pa.Table, others: Sequence[pa.Array]) -> pa.Table:
     if not others:
         return rows
     columns, diffs = split_diffs(rows)
-    return _rows([*columns, *others], diffs)
+    return rows_with([*columns, *others], diffs)
 
 
 async def written_rows(
