@@ -21,6 +21,7 @@ from foreshore.adapter.coordinator import Coordinator, generation_of
 from foreshore.adapter.definitions import plan_items
 from foreshore.adapter.group_commit import Write
 from foreshore.adapter.key_index import KeyIndex
+from foreshore.adapter.loop_latency import LoopLatency
 from foreshore.adapter.oracle import TimestampOracle
 from foreshore.adapter.plan_cache import PlanCache
 from foreshore.adapter.read_holds import DEFAULT_LAG_MS, ReadHolds
@@ -103,6 +104,7 @@ class Environment:
         self.builtin_tables: dict[
             tuple[GlobalId, str, tuple[str, ...]], tuple[State, pa.Table]
         ] = {}
+        self.loop_latency = LoopLatency(coordinator.clock)
         self._temporary = TemporarySchemas(coordinator, self.sessions)
         self._pids = count(1)
         self._tasks: list[asyncio.Task[None]] = []
@@ -208,6 +210,7 @@ class Environment:
                 await self._resume(item, read_ts)
         followers = [item.id for item in state.all(Item) if item.type == "subscription"]
         coordinator.subscriptions.open(standing, followers)
+        self.loop_latency.start()
         self._tasks.append(loop.create_task(coordinator.run_holds()))
         self._tasks.append(loop.create_task(self._run_expiry()))
         self._sweeping = loop.create_task(self._temporary.run())
@@ -266,6 +269,7 @@ class Environment:
         """End all sessions, write what is pending, and let go of everything but storage."""
         for session in list(self.sessions.values()):
             await session.close()
+        self.loop_latency.close()
         self._sweeping.cancel()  # what is left is dropped at the next start
         self.coordinator.storage.wait_for_room(False)
         await self.coordinator.settled()

@@ -20,6 +20,7 @@ from foreshore.catalog.builtin.relation import (
     DataflowRow,
     Frontier,
     HeldBack,
+    LoopRow,
     ReplicaStatus,
     SessionRow,
     Setting,
@@ -53,7 +54,7 @@ _MOVING = frozenset(
     "pg_settings pg_stat_activity mz_sessions mz_frontiers mz_cluster_replica_statuses"
     " mz_wallclock_global_lag mz_materialization_lag"
     " mz_storage_sizes mz_read_holds mz_subscriptions mz_dataflow_statuses"
-    " pg_sequences".split()
+    " mz_message_loop_latency pg_sequences".split()
 )
 # Show names as the session's search path lets them be written; the information schema shows what
 # is temporary only to whom it belongs, and that is in the path.
@@ -187,6 +188,10 @@ def world_of(session: "Session") -> World:
             for each in coordinator.state.all(Replica)
         ],
         partial(_dataflows, session),
+        [
+            LoopRow(each.end * 1000, each.length_ms, each.probes, each.average_ms, each.greatest_ms)
+            for each in session.environment.loop_latency.windows
+        ],
         session.temporary_schema,
         reader.search_path,
     )

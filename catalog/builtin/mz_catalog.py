@@ -183,6 +183,12 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
             "arranged_bytes int8?, failure text?",
             _dataflow_statuses,
         ),
+        (
+            "mz_internal",
+            "mz_message_loop_latency",
+            "window_end timestamptz, window_ms int8, probes int8, avg_ms float8, max_ms float8",
+            _loop_latencies,
+        ),
     )
     for number, (schema, name, columns, rows) in enumerate(declared):
         yield Declaration(FIRST_OID + number, schema, name, columns, rows)
@@ -361,6 +367,17 @@ def _dataflow_statuses(world: World) -> Iterator[Row]:
             "arranged_rows": each.arranged_rows,
             "arranged_bytes": each.arranged_bytes,
             "failure": each.failure,
+        }
+
+
+def _loop_latencies(world: World) -> Iterator[Row]:
+    for each in world.loop_latencies:
+        yield {
+            "window_end": each.end,
+            "window_ms": each.length_ms,
+            "probes": each.probes,
+            "avg_ms": each.average_ms,
+            "max_ms": each.greatest_ms,
         }
 
 

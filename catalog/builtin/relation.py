@@ -123,6 +123,17 @@ class DataflowRow:
     failure: str | None  # why it stands still, or last did
 
 
+@dataclass(frozen=True, slots=True)
+class LoopRow:
+    """How late the message loop came to timers within a short while."""
+
+    end: int  # microseconds since 1970
+    length_ms: int
+    probes: int
+    average_ms: float
+    greatest_ms: float
+
+
 @dataclass(frozen=True)
 class World:
     """The system at one moment, as the session that asks sees it."""
@@ -149,6 +160,7 @@ class World:
     read_holds: Callable[[], Iterable[HeldBack]] = tuple
     replica_statuses: Sequence[ReplicaStatus] = ()
     dataflows: Callable[[], Iterable[DataflowRow]] = tuple
+    loop_latencies: Sequence[LoopRow] = ()
     temporary: str = ""  # the id of the session's schema of temporary items
     search_path: Sequence[str] = ()  # names of schemas
 

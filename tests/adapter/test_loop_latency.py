@@ -1,0 +1,70 @@
+"""How late the message loop is, measured and shown."""
+
+import asyncio
+import time
+from pathlib import Path
+
+from prometheus_client import REGISTRY
+
+from foreshore.adapter.loop_latency import PROBE_SECONDS, WINDOWS, LoopLatency
+from foreshore.clock import ManualClock
+from tests.adapter.harness import House, until
+
+SHOWN = (
+    "SELECT count(*) FROM mz_internal.mz_message_loop_latency"
+    " WHERE max_ms BETWEEN {0} AND {0} + 5000 AND avg_ms BETWEEN 0 AND max_ms AND window_ms >= 1000"
+    " AND window_end BETWEEN now() - interval '1 minute' AND now() + interval '1 second'"
+)
+
+
+def test_a_loop_that_was_held_up_is_shown(tmp_path: Path) -> None:
+    async def main() -> None:
+        house = House(tmp_path)
+        await house.open()
+        try:
+            held_up = 2_000  # milliseconds; more than a busy machine does by itself
+            shown = SHOWN.format(held_up - 200)  # the timer was already running
+            assert await house.query("s", shown) == "0\nSELECT 1"
+            seen = REGISTRY.get_sample_value("adapter_loop_latency_seconds_sum") or 0
+            time.sleep(held_up / 1000)  # noqa: ASYNC251 - the fault that is to be found
+            began = house.environment.loop_latency.windows
+            await until(lambda: house.environment.loop_latency.windows != began)
+            assert await house.query("s", shown) == "1\nSELECT 1"
+            total = REGISTRY.get_sample_value("adapter_loop_latency_seconds_sum")
+            assert total is not None
+            assert total - seen >= (held_up - 200) / 1000
+        finally:
+            await house.close()
+
+    asyncio.run(main())
+
+
+def test_each_window_says_how_late_the_loop_was_in_it() -> None:
+    async def main() -> None:
+        latency = LoopLatency(ManualClock(7))
+        latency.start()
+        await until(lambda: len(latency.windows) == 1)
+        (window,) = latency.windows
+        assert window.end == 7
+        assert 0 <= window.average_ms <= window.greatest_ms
+        assert 1 <= window.probes <= window.length_ms / (PROBE_SECONDS * 1000)
+        latency.close()
+        await asyncio.sleep(3 * PROBE_SECONDS)
+        assert latency.windows == (window,)
+
+    asyncio.run(main())
+
+
+def test_it_keeps_no_more_than_the_last_minute() -> None:
+    async def main() -> None:
+        clock = ManualClock()
+        latency = LoopLatency(clock)
+        for second in range(2 * WINDOWS):
+            clock.time = second
+            latency._set = latency._began = time.perf_counter() - 1 - PROBE_SECONDS
+            latency._gone_off()
+            latency.close()
+        assert [window.end for window in latency.windows] == [*range(WINDOWS, 2 * WINDOWS)]
+        assert all(window.greatest_ms >= 1000 for window in latency.windows)
+
+    asyncio.run(main())
