@@ -315,7 +315,7 @@ class Coordinator:
                 if is_table:
                     if item.id in change.contents:
                         await self._fill(item, change.contents[item.id])
-                    self.group.add(item.id)
+                    self.group.add(self.capabilities[item.id][1])
             for id, found in change.indexes.items():
                 self.keys.replace(id, found)
             begun = _generations(new) - _generations(old)

@@ -154,7 +154,7 @@ class Environment:
             **(engine_options or {}),
         }
         compute = ComputeController(
-            storage, lambda id: coordinator.capabilities[id][0], options=options
+            storage, lambda id: coordinator.capabilities[id], options=options
         )
         executor = ThreadPoolExecutor(THREADS, "query")
         engine = await blocking.run(
@@ -181,10 +181,10 @@ class Environment:
         coordinator = self.coordinator
         storage, state = coordinator.storage, coordinator.state
         group = coordinator.group
-        group.add(CATALOG_SHARD)
+        group.add(coordinator.capabilities[CATALOG_SHARD][1])
         tables = [item for item in state.all(Item) if item.type == "table"]
         for item in tables:
-            group.add(item.id)
+            group.add(coordinator.capabilities[item.id][1])
         loop = asyncio.get_running_loop()
         await group.advance()
         self._tasks.append(loop.create_task(group.run()))

@@ -38,7 +38,12 @@ from foreshore.errors import (
     UndefinedTable,
 )
 from foreshore.ids import GlobalId
-from foreshore.storage.controller import Appended, ShardWrite, UpperMismatch
+from foreshore.storage.controller import (
+    Appended,
+    ShardWrite,
+    UpperMismatch,
+    WriteCapability,
+)
 from foreshore.update import DIFF, TIME_FIELD, Timestamp
 
 logger = logging.getLogger(__name__)
@@ -144,7 +149,7 @@ class GroupCommit:
         self._guard = guard
         self._shards = shards
         self._oracle = oracle
-        self._ids: set[GlobalId] = set()
+        self._tokens: dict[GlobalId, str] = {}  # of the write capability on each shard
         self._changed: dict[GlobalId, Timestamp] = {}  # when each shard was last written
         self._altered: set[GlobalId] = set()  # shards in whose place others are written
         self._pending: list[Write] = []
@@ -162,23 +167,24 @@ class GroupCommit:
 
     # --- what is written -----------------------------------------------------------------------
 
-    def add(self, id: GlobalId) -> None:
+    def add(self, write: WriteCapability) -> None:
         """Take over the writing of a shard; its upper is at or before the next write's time."""
-        assert id not in self._ids, id
-        self._ids.add(id)
+        id = write.id
+        assert id not in self._tokens, id
+        self._tokens[id] = write.token
         self._changed[id] = self._shards.upper(id)
         self._shards.advance([id], max(self._shards.upper(id), self._oracle.read_ts() + 1))
 
     def remove(self, id: GlobalId, *, altered: bool = False) -> None:
         """Write to a dropped shard no more; to one that was `altered`, for there is another."""
-        self._ids.discard(id)
+        self._tokens.pop(id, None)
         self._changed.pop(id, None)
         if altered:
             self._altered.add(id)
 
     def __contains__(self, id: object) -> bool:
         """Whether `id` is a shard that is written here."""
-        return id in self._ids
+        return id in self._tokens
 
     def is_altered(self, id: GlobalId) -> bool:
         """Whether another shard is written in the place of `id` by now."""
@@ -307,7 +313,7 @@ class GroupCommit:
         earlier = Earlier()
         for write in self._pending:
             ids = set(write.rows)
-            missing = ids - self._ids
+            missing = ids - self._tokens.keys()
             if write.done.cancelled():
                 continue
             if alone and group.writes:
@@ -337,7 +343,7 @@ class GroupCommit:
     def _holds(self, reads: Reads, touched: set[GlobalId], earlier: Earlier) -> bool:
         return (
             touched.isdisjoint(reads.ids)
-            and all(id in self._ids and self._changed[id] <= reads.time for id in reads.ids)
+            and all(id in self._tokens and self._changed[id] <= reads.time for id in reads.ids)
             and not self._guard.changed(reads.keys, reads.time, earlier)
         )
 
@@ -364,9 +370,9 @@ class GroupCommit:
             for id, together in values.items():
                 tables[id].append(updates_at(together, time))
             writes = [
-                ShardWrite(id, self._shards.upper(id), time + 1, joined(parts))
+                ShardWrite(id, self._shards.upper(id), time + 1, joined(parts), self._tokens[id])
                 for id, parts in tables.items()
-                if id in self._ids
+                if id in self._tokens
             ]
             if writes:
                 match await self._shards.append(writes):
@@ -413,7 +419,7 @@ class GroupCommit:
         for id in written:
             self._changed[id] = time
         self._guard.apply(time, group)
-        self._shards.advance(self._ids.difference(written), time + 1)
+        self._shards.advance(self._tokens.keys() - written, time + 1)
         self._oracle.apply_write(time)
         if self._awaited:
             self._tell_reached(time)
@@ -444,7 +450,7 @@ class GroupCommit:
 
     def check(self) -> None:
         """Assert that all shards are readable at the oracle's read time."""
-        for id in self._ids:
+        for id in self._tokens:
             assert self._shards.upper(id) > self._oracle.read_ts(), id
             assert self._changed[id] <= self._shards.upper(id), id
 

@@ -26,6 +26,7 @@ from foreshore.catalog.builtin.relation import (
     Setting,
     StoredSize,
     World,
+    Writer,
 )
 from foreshore.catalog.item import Item, Replica
 from foreshore.constraint import Constraint
@@ -43,7 +44,7 @@ from foreshore.sql.parse import parse
 from foreshore.storage.controller import ReadCapability
 from foreshore.text import format_text
 from foreshore.types import RelationDesc
-from foreshore.update import Timestamp
+from foreshore.update import EMPTY, Timestamp
 
 if TYPE_CHECKING:
     from foreshore.adapter.coordinator import Coordinator
@@ -54,7 +55,7 @@ _MOVING = frozenset(
     "pg_settings pg_stat_activity mz_sessions mz_frontiers mz_cluster_replica_statuses"
     " mz_wallclock_global_lag mz_materialization_lag"
     " mz_storage_sizes mz_read_holds mz_subscriptions mz_dataflow_statuses"
-    " mz_message_loop_latency pg_sequences".split()
+    " mz_message_loop_latency mz_write_capabilities pg_sequences".split()
 )
 # Show names as the session's search path lets them be written; the information schema shows what
 # is temporary only to whom it belongs, and that is in the path.
@@ -179,6 +180,7 @@ def world_of(session: "Session") -> World:
             if item.id in coordinator.capabilities
         ],
         partial(read_holds, coordinator),
+        partial(writers, coordinator),
         [
             ReplicaStatus(
                 each.id,
@@ -253,6 +255,29 @@ def read_holds(coordinator: "Coordinator") -> Iterator[HeldBack]:
         for grant in coordinator.storage.grants(item.id) if own is not None else ():
             if grant.mode == "read" and grant.token not in known:
                 yield held("capability", grant.frontier, token=grant.token)
+
+
+def writers(coordinator: "Coordinator") -> Iterator[Writer]:
+    """Yield who may write which collection: all that are live of its write capabilities."""
+    dataflows = {write.token: id for id, write in coordinator.compute.writes()}
+    for item in coordinator.state.all(Item):
+        own = coordinator.capabilities.get(item.id)
+        if own is None:
+            continue
+        for grant in coordinator.storage.grants(item.id):
+            if grant.mode != "write" or grant.frontier == EMPTY:
+                continue
+            kind = "dataflow" if grant.token in dataflows else "capability"
+            if grant.token == own[1].token:
+                kind = "table" if item.id in coordinator.group else "environment"
+            yield Writer(
+                item.id,
+                item.name,
+                kind,
+                grant.token,
+                coordinator.storage.upper(item.id),
+                dataflows.get(grant.token),
+            )
 
 
 def _held_back(

@@ -8,7 +8,8 @@
 It owns no collection. Replicas compute; what they say for a materialised view is appended to its
 shard here, the first to say it being heard, and an export has come as far as the farthest replica.
 Inputs are held readable, by capabilities of storage, from where the outputs' readers may still
-ask: a replica that starts anew begins there.
+ask: a replica that starts anew begins there. What is written to a shard is written by a capability
+of the dataflow's own, which ends with it: one that goes on in its place is not disturbed by it.
 
 All methods belong on the event loop.
 """
@@ -63,6 +64,7 @@ from foreshore.storage.controller import (
     ReadCapability,
     Snapshot,
     StorageController,
+    WriteCapability,
 )
 from foreshore.update import EMPTY, Timestamp, encode_schema
 
@@ -70,7 +72,7 @@ logger = logging.getLogger(__name__)
 
 HOLDS_SECONDS = 5.0
 
-Capabilities = Callable[[GlobalId], ReadCapability]
+Capabilities = Callable[[GlobalId], tuple[ReadCapability, WriteCapability]]
 
 
 @dataclass(slots=True)
@@ -79,6 +81,7 @@ class _Dataflow:
     cluster: Cluster
     entry: Entry
     holds: dict[GlobalId, ReadCapability]
+    writes: dict[GlobalId, WriteCapability]  # of its sinks' shards
     created: asyncio.Future[None]  # the cluster's replicas have been told
     start: asyncio.Task[None] | None = None
     writers: dict[GlobalId, tuple[SinkWriter, asyncio.Task[None]]] = field(default_factory=dict)
@@ -97,8 +100,9 @@ class _Feeding:
 class ComputeController:
     """The clusters of one environment.
 
-    `capabilities` gives the environment's own read capability on a shard, of which holds are cloned
-    and by which snapshots are taken. `options` go to every engine, those of a cluster before them.
+    `capabilities` gives the environment's own on a shard: of them those of dataflows are cloned,
+    and by that to read snapshots are taken. `options` go to every engine, those of a cluster before
+    them.
     """
 
     def __init__(
@@ -235,9 +239,10 @@ class ComputeController:
         if description.id in self._dataflows:
             raise DuplicateObject(f'dataflow "{description.id}" already exists')
         holds: dict[GlobalId, ReadCapability] = {}
+        writes: dict[GlobalId, WriteCapability] = {}
         try:
             for id in description.imports:
-                hold = await self._storage.clone_capability(self._capabilities(id))
+                hold = await self._storage.clone_capability(self._capabilities(id)[0])
                 holds[id] = hold
                 if hold.frontier < description.as_of:
                     holds[id] = await self._storage.downgrade_capability(hold, description.as_of)
@@ -246,13 +251,19 @@ class ComputeController:
                         f"{id} cannot be read as of {description.as_of}",
                         detail=f"It is readable from {hold.frontier}.",
                     )
+            for export in description.exports:
+                if isinstance(export, SinkExport):
+                    _, write = self._capabilities(export.shard)
+                    if write.frontier != EMPTY:  # else it is complete, and never written again
+                        write = await self._storage.clone_capability(write)
+                    writes[export.shard] = write
             self._check_alive(owner)
         except BaseException:
-            self._release(holds)
+            self._release([*holds.values(), *writes.values()])
             raise
         entry = owner.history.create(description)
         created: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        dataflow = _Dataflow(description, owner, entry, holds, created)
+        dataflow = _Dataflow(description, owner, entry, holds, writes, created)
         self._dataflows[description.id] = dataflow
         for export in description.exports:
             self._exporters[export.id] = dataflow
@@ -260,7 +271,7 @@ class ComputeController:
                 case IndexExport():
                     self._uppers.add(export.id, description.as_of)
                 case SinkExport(shard=shard):
-                    writer = SinkWriter(shard, self._storage, partial(self._press, owner))
+                    writer = SinkWriter(writes[shard], self._storage, partial(self._press, owner))
                     task = self._spawn(self._run_writer(writer))
                     dataflow.writers[shard] = writer, task
                 case SubscribeExport(id=id):
@@ -277,6 +288,12 @@ class ComputeController:
         for id, dataflow in self._dataflows.items():
             for hold in dataflow.holds.values():
                 yield id, hold
+
+    def writes(self) -> Iterator[tuple[GlobalId, WriteCapability]]:
+        """Yield by what dataflows write, each with the dataflow's id."""
+        for id, dataflow in self._dataflows.items():
+            for write in dataflow.writes.values():
+                yield id, write
 
     async def _start(self, dataflow: _Dataflow) -> None:
         """Tell the replicas of a dataflow once its imports can be read as of its as_of."""
@@ -326,7 +343,7 @@ class ComputeController:
         for export in dataflow.description.exports:
             dataflow.cluster.send(AllowCompaction(export.id, None))
         self._forget(dataflow, goes_on=goes_on)
-        self._release(dataflow.holds)
+        self._release([*dataflow.holds.values(), *dataflow.writes.values()])
 
     def _forget(self, dataflow: _Dataflow, *, goes_on: bool = False) -> None:
         id = dataflow.description.id
@@ -361,13 +378,14 @@ class ComputeController:
                         feeding.listen.cancel()
                     del self._feeding[shard]
 
-    def _release(self, holds: Mapping[GlobalId, ReadCapability]) -> None:
-        async def release(hold: ReadCapability) -> None:
-            with suppress(UndefinedObject):  # the shard may be going, and all holds with it
-                await self._storage.drop_capability(hold)
+    def _release(self, held: Iterable[ReadCapability | WriteCapability]) -> None:
+        async def release(capability: ReadCapability | WriteCapability) -> None:
+            with suppress(UndefinedObject):  # the shard may be going, and all of it with it
+                await self._storage.drop_capability(capability)
 
-        for hold in holds.values():
-            self._spawn(release(hold))
+        for each in held:
+            if each.frontier != EMPTY:
+                self._spawn(release(each))
 
     def _snapshots(self, description: DataflowDescription) -> tuple[Prepared, Prepared]:
         """Return what a replica that is told of the dataflow now hydrates from."""
@@ -382,7 +400,7 @@ class ComputeController:
                 schema = encode_schema(self._storage.schema(shard))
                 fresh.append(InputSnapshot(shard, 0, 0, (), 0, schema))
             else:
-                read = self._capabilities(shard)
+                read, _ = self._capabilities(shard)
                 reads.append((read, min(upper - 1, max(read.frontier, description.as_of))))
         taken, imports = self._all_snapshots(reads), len(description.imports)
         snapshots, messages, tables = prepare(taken[imports:])
@@ -560,7 +578,7 @@ class ComputeController:
             await self.wait_upper(id, request.as_of)
         await self.check_errors([*request.imports, *indexes], request.as_of)
         self._check_alive(owner)
-        reads = [(self._capabilities(id), request.as_of) for id in request.imports]
+        reads = [(self._capabilities(id)[0], request.as_of) for id in request.imports]
         return await self._peeks.ask(owner, request, self._all_snapshots(reads))
 
     async def check_errors(self, ids: Iterable[GlobalId], time: Timestamp) -> None:

@@ -20,7 +20,13 @@ import pyarrow.compute as pc
 from foreshore.compute.inputs import conform, times_of
 from foreshore.errors import DatabaseError, DataError, InternalError, OutOfDisk, Unavailable
 from foreshore.ids import GlobalId
-from foreshore.storage.controller import Appended, ShardWrite, StorageController, UpperMismatch
+from foreshore.storage.controller import (
+    Appended,
+    ShardWrite,
+    StorageController,
+    UpperMismatch,
+    WriteCapability,
+)
 from foreshore.update import EMPTY, Timestamp, update_schema
 
 logger = logging.getLogger(__name__)
@@ -97,7 +103,7 @@ class _Item:
 
 
 class SinkWriter:
-    """Writes one materialised view's shard, alone.
+    """Writes one materialised view's shard, alone, by the write capability `write`.
 
     What waits for it is kept once, whichever replica has said it. Where that is much, as storage
     holds appends back, the writer is `behind`, and `pressed` is called when it becomes so or is so
@@ -105,15 +111,16 @@ class SinkWriter:
     """
 
     def __init__(
-        self, id: GlobalId, storage: StorageController, pressed: Callable[[], None]
+        self, write: WriteCapability, storage: StorageController, pressed: Callable[[], None]
     ) -> None:
-        self.id = id
+        self.id = write.id
         self.behind = False
         self.stopped = False  # after a fault: nothing will be written any more
         self.failure: str | None = None  # why nothing is written now
         self.errors = ErrorLog()
         self._storage = storage
-        self._found = storage.upper(id)
+        self._token = write.token
+        self._found = storage.upper(self.id)
         self._pressed = pressed
         self._items: list[_Item] = []
         self._bytes = 0  # of what waits and of what is being written
@@ -196,9 +203,9 @@ class SinkWriter:
                     tables.append(conform(fresh, schema))
                 reached = max(reached, item.upper)
             if not tables:
-                self._storage.advance([self.id], reached)
+                self._storage.advance([self.id], reached, token=self._token)
                 break
-            write = ShardWrite(self.id, upper, reached, pa.concat_tables(tables))
+            write = ShardWrite(self.id, upper, reached, pa.concat_tables(tables), self._token)
             try:
                 outcome = await self._storage.append([write])
             except OutOfDisk as error:  # the rows are still here, and nobody else has them

@@ -166,6 +166,15 @@ class Capabilities:
             )
         return grant
 
+    def check_write(self, token: str, lower: Timestamp) -> None:
+        """Raise as `check` does unless `token` gives the right to write from `lower` on.
+
+        This is on the way of every commit.
+        """
+        grant = self._live.get(token)
+        if grant is None or grant.mode != "write" or lower < grant.frontier:
+            self.check(WriteCapability(token, self.id, lower))
+
 
 class Tokens:
     """Tokens of one epoch, no two the same."""

@@ -318,15 +318,17 @@ class StorageController(ShardReader):
     async def append(self, writes: Sequence[ShardWrite]) -> Appended | UpperMismatch:
         """Append to shards, durably and at once, if each write's lower is its shard's upper.
 
-        This is the environment's own right, which owns all shards. Waits while compaction is far
-        behind, so that neither log nor memory grows without bound. Raises DiskFull if there is no
-        room for it, or for compaction; nothing has happened then.
+        Waits while compaction is far behind, so that neither log nor memory grows without bound.
+        Raises InvalidCapability if a write's token does not give the right to it, and DiskFull if
+        there is no room for it, or for compaction; nothing has happened then.
         """
         await self._not_far_behind()
         uppers: dict[GlobalId, Timestamp] = {}
         conforming: list[tuple[Shard, ShardWrite]] = []
         for write in writes:
             shard = self._shard(write.id)
+            if write.token is not None:
+                shard.capabilities.check_write(write.token, write.lower)
             upper = uppers.get(write.id, shard.reserved)
             if write.lower != upper:
                 await self._settled()
@@ -352,10 +354,10 @@ class StorageController(ShardReader):
         Raises InvalidCapability, and InternalError unless all updates are at times in between, of
         which there have to be some.
         """
-        await self._not_far_behind()
         shard = self._shard(write.id)
-        shard.capabilities.check(write)
-        outcome = await self.append([ShardWrite(write.id, write.frontier, frontier, updates)])
+        outcome = await self.append(
+            [ShardWrite(write.id, write.frontier, frontier, updates, write.token)]
+        )
         if isinstance(outcome, UpperMismatch):
             return outcome
         shard.capabilities.advance(write.token, frontier)
@@ -380,10 +382,11 @@ class StorageController(ShardReader):
         for shard in shards:
             shard.refuse()
 
-    def advance(self, ids: Iterable[GlobalId], upper: Timestamp) -> None:
+    def advance(self, ids: Iterable[GlobalId], upper: Timestamp, token: str | None = None) -> None:
         """Let the uppers of shards be at least `upper`, where nothing has been appended.
 
-        In memory only: after a restart they may be where the log last had them.
+        In memory only: after a restart they may be where the log last had them. Raises
+        InvalidCapability if a token is given and gives no right to it.
         """
         shards = self._shards
         for id in ids:
@@ -392,6 +395,8 @@ class StorageController(ShardReader):
                 if id in self._dropped:
                     continue  # its owner has not heard yet
                 raise UndefinedObject(f'shard "{id}" does not exist')
+            if token is not None:
+                shard.capabilities.check_write(token, shard.upper)
             if upper > shard.reserved:
                 shard.reserved = upper
                 shard.catch_up()

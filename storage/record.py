@@ -31,12 +31,17 @@ Mode = Literal["read", "write"]
 
 @dataclass(frozen=True, slots=True)
 class ShardWrite:
-    """Updates to append to a shard whose upper is `lower`: all there are before `upper`."""
+    """Updates to append to a shard whose upper is `lower`: all there are before `upper`.
+
+    `token` is that of the write capability by which it is done; None: by the environment's own
+    right.
+    """
 
     id: GlobalId
     lower: Timestamp
     upper: Timestamp
     updates: pa.Table  # of the shard's update schema, lower <= time < upper; may be empty
+    token: str | None = None
 
 
 class _Struct(msgspec.Struct, frozen=True, array_like=True):

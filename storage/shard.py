@@ -8,7 +8,7 @@ and is being made durable. A reader sees up to `upper`, a writer appends at `res
 """
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 import pyarrow as pa
@@ -74,7 +74,7 @@ class Shard:
                     f" instead of {self.schema.names} {self.schema.types}"
                 )
             updates = pa.Table.from_arrays(updates.columns, schema=self.schema)
-            write = ShardWrite(write.id, write.lower, write.upper, updates)
+            write = replace(write, updates=updates)
         if updates.num_rows:
             for i in self._required:
                 if updates.column(i).null_count:

@@ -189,6 +189,13 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
             "window_end timestamptz, window_ms int8, probes int8, avg_ms float8, max_ms float8",
             _loop_latencies,
         ),
+        (
+            "mz_internal",
+            "mz_write_capabilities",
+            "object_id text, object_name text, kind text, write_frontier mz_timestamp, token text,"
+            "dataflow_id text?",
+            _writers,
+        ),
     )
     for number, (schema, name, columns, rows) in enumerate(declared):
         yield Declaration(FIRST_OID + number, schema, name, columns, rows)
@@ -433,6 +440,18 @@ def _read_holds(world: World) -> Iterator[Row]:
             "dataflow_id": held.dataflow,
             "token": held.token,
             "subscription_id": held.subscription,
+        }
+
+
+def _writers(world: World) -> Iterator[Row]:
+    for writer in world.writers():
+        yield {
+            "object_id": writer.id,
+            "object_name": writer.name,
+            "kind": writer.kind,
+            "write_frontier": writer.upper,
+            "token": writer.token,
+            "dataflow_id": writer.dataflow,
         }
 
 

@@ -90,6 +90,18 @@ class HeldBack:
 
 
 @dataclass(frozen=True, slots=True)
+class Writer:
+    """Somebody who may write a collection from `upper` on, by the write capability `token`."""
+
+    id: GlobalId
+    name: str
+    kind: str  # table, dataflow, environment, capability
+    token: str
+    upper: int
+    dataflow: GlobalId | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StoredSize:
     """How many bytes a durable collection has in storage."""
 
@@ -158,6 +170,7 @@ class World:
     now: int = 0  # the time of day, in milliseconds
     sizes: Sequence[StoredSize] = ()
     read_holds: Callable[[], Iterable[HeldBack]] = tuple
+    writers: Callable[[], Iterable[Writer]] = tuple
     replica_statuses: Sequence[ReplicaStatus] = ()
     dataflows: Callable[[], Iterable[DataflowRow]] = tuple
     loop_latencies: Sequence[LoopRow] = ()

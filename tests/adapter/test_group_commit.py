@@ -13,7 +13,7 @@ from foreshore.adapter.oracle import TimestampOracle
 from foreshore.clock import ManualClock
 from foreshore.errors import Conflict, DatabaseError, Fenced, OutOfDisk, UndefinedTable
 from foreshore.ids import GlobalId
-from foreshore.storage.controller import Appended, ShardWrite
+from foreshore.storage.controller import Appended, ShardWrite, WriteCapability
 from foreshore.update import DIFF_FIELD
 
 T, U = GlobalId("u1"), GlobalId("u2")
@@ -90,8 +90,8 @@ class World:
     async def __aenter__(self) -> "World":
         self.oracle = await TimestampOracle.open(self.clock, self.reservation)
         self.group = GroupCommit(self.shards, self.oracle, Lenient())
-        self.group.add(T)
-        self.group.add(U)
+        self.group.add(WriteCapability("1-1", T, 0))
+        self.group.add(WriteCapability("1-2", U, 0))
         await self.group.advance()
         self.task = asyncio.create_task(self.group.run())
         return self

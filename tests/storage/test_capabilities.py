@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -85,6 +85,45 @@ def test_what_was_not_given_out_is_refused(tmp_path: Path) -> None:
             with pytest.raises(InvalidCapability):
                 await controller.append_at(WriteCapability(token, U1, 10), table([]), 11)
         assert (controller.since(U1), controller.upper(U1)) == (5, 10)
+        await controller.close()
+
+    run(main)
+
+
+def test_a_write_by_what_is_not_live_is_refused(tmp_path: Path) -> None:
+    async def main() -> None:
+        clock = ManualClock()
+        controller = await open_at(tmp_path, clock=clock)
+        read, written = await controller.create(U1, ROWS)
+        _, other = await controller.create(U2, ROWS)
+        fit = replace(write(U2, 0, 10, (B, 1, 1)), token=other.token)
+        good = write(U1, 0, 10, (A, 1, 1))
+        dropped = await controller.clone_capability(written)
+        await controller.drop_capability(dropped)
+        stale = await controller.clone_capability(written)
+        stale = await controller.downgrade_capability(stale, 5)  # and yet is to write from 0 on
+        expired = await controller.clone_capability(written, LEASE_MS)
+        pass_time(controller, clock, LEASE_MS)
+        for token in ("1-999", "", read.token, other.token, dropped.token, stale.token):
+            with pytest.raises(InvalidCapability):
+                await controller.append([fit, replace(good, token=token)])
+            with pytest.raises(InvalidCapability):
+                controller.advance([U1], 10, token=token)
+        with pytest.raises(ExpiredCapability):
+            await controller.append([fit, replace(good, token=expired.token)])
+        with pytest.raises(ExpiredCapability):
+            controller.advance([U1], 10, token=expired.token)
+        assert (controller.upper(U1), controller.upper(U2)) == (0, 0)  # all of a call or nothing
+        await put(controller, fit, replace(good, token=written.token))
+        controller.advance([U1], 20, token=stale.token)
+        assert (controller.upper(U1), controller.upper(U2)) == (20, 10)
+        assert updates_of(controller.snapshot(read, 19).tail) == [(A, 1, 1)]
+        await controller.close()
+
+        controller = await open_at(tmp_path)
+        await controller.acquire_capabilities([U1])  # which ends those of the one before
+        with pytest.raises(InvalidCapability):
+            await controller.append([replace(write(U1, 20, 30), token=written.token)])
         await controller.close()
 
     run(main)

@@ -15,7 +15,13 @@ from foreshore.compute.peeks import PeekRequest
 from foreshore.compute.protocol import DataflowDescription, Export, IndexExport
 from foreshore.expr.ir import Aggregate, Column, Get, Literal, Reduce, Relation, columns_of
 from foreshore.ids import GlobalId
-from foreshore.storage.controller import Appended, ReadCapability, ShardWrite, StorageController
+from foreshore.storage.controller import (
+    Appended,
+    ReadCapability,
+    ShardWrite,
+    StorageController,
+    WriteCapability,
+)
 from foreshore.types import INT4, INT8, TEXT, ColumnType
 from foreshore.update import DIFF_FIELD, TIME_FIELD
 
@@ -55,6 +61,7 @@ class Environment:
     def __init__(self, storage: StorageController) -> None:
         self.storage = storage
         self.reads: dict[GlobalId, ReadCapability] = {}
+        self.writes: dict[GlobalId, WriteCapability] = {}
         self.compute: ComputeController
         self.tables: list[GlobalId] = []
         self.time = 1
@@ -62,9 +69,15 @@ class Environment:
     async def create(self, *ids: str, schema: pa.Schema | None = None) -> None:
         """Create tables, or with a `schema` shards for materialised views."""
         for id in map(id_, ids):
-            self.reads[id], _ = await self.storage.create(id, schema or KV_SCHEMA)
+            self.reads[id], self.writes[id] = await self.storage.create(id, schema or KV_SCHEMA)
             if schema is None:
                 self.tables.append(id)
+
+    async def acquire(self) -> None:
+        """Take over the shards of an environment before."""
+        acquired = await self.storage.acquire_capabilities(self.storage.ids())
+        self.reads = {id: read for id, (read, _) in acquired.items()}
+        self.writes = {id: write for id, (_, write) in acquired.items()}
 
     async def write(self, changes: dict[str, Sequence[tuple[Row, int]]], step: int = 1) -> int:
         """Append the changes at the next time, return it; all tables can be read at it then."""
@@ -148,7 +161,7 @@ async def environment(data: Path, **more: Any) -> AsyncIterator[Environment]:
     )
     env = Environment(storage)
     env.compute = ComputeController(
-        storage, lambda id: env.reads[id], options={"data_dir": str(data)}, **more
+        storage, lambda id: (env.reads[id], env.writes[id]), options={"data_dir": str(data)}, **more
     )
     try:
         yield env

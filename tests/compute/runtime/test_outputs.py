@@ -16,7 +16,12 @@ from foreshore.compute.engine import ERRORS, output_schema
 from foreshore.compute.outputs import ErrorLog, SinkWriter, Subscription, new_part
 from foreshore.errors import DatabaseError, DataError, InternalError
 from foreshore.ids import GlobalId
-from foreshore.storage.controller import Appended, ShardWrite, StorageController
+from foreshore.storage.controller import (
+    Appended,
+    ShardWrite,
+    StorageController,
+    WriteCapability,
+)
 from foreshore.types import INT4, ColumnType
 from foreshore.update import Timestamp
 from tests.compute.runtime.harness import id_
@@ -132,13 +137,15 @@ class Storage:
     def schema(self, _: GlobalId) -> pa.Schema:
         return pa.schema(list(SCHEMA)[:-2])
 
-    def advance(self, _: Iterable[GlobalId], upper: Timestamp) -> None:
+    def advance(self, _: Iterable[GlobalId], upper: Timestamp, *, token: str) -> None:
+        assert token == "1-1"
         self.reached = max(self.reached, upper)
 
     async def append(self, writes: Sequence[ShardWrite]) -> Appended:
         await self.gate.wait()
         (write,) = writes
         assert write.lower == self.reached
+        assert write.token == "1-1"
         self.written += times(write.updates)
         self.reached = write.upper
         return Appended()
@@ -154,7 +161,9 @@ def test_what_waits_to_be_written_is_kept_once_and_has_a_bound(
         storage = Storage()
         pressed: list[bool] = []
         writer = SinkWriter(
-            id_("u1"), cast(StorageController, storage), lambda: pressed.append(writer.behind)
+            WriteCapability("1-1", id_("u1"), 0),
+            cast(StorageController, storage),
+            lambda: pressed.append(writer.behind),
         )
         running = asyncio.create_task(writer.run())
         for n in range(8):

@@ -78,8 +78,7 @@ def test_a_controller_that_connects_anew_finds_the_indexes_warm(
 
     async def second_life() -> None:
         async with environment(tmp_path) as env:
-            acquired = await env.storage.acquire_capabilities(env.storage.ids())
-            env.reads = {id: read for id, (read, _) in acquired.items()}
+            await env.acquire()
             env.tables = [id_("u1")]
             env.time = env.storage.upper(id_("u1"))
             missed = await env.write({"u1": [((7, "b"), 1)]})
@@ -95,8 +94,7 @@ def test_a_controller_that_connects_anew_finds_the_indexes_warm(
 
     async def third_life() -> None:
         async with environment(tmp_path) as env:
-            acquired = await env.storage.acquire_capabilities(env.storage.ids())
-            env.reads = {id: read for id, (read, _) in acquired.items()}
+            await env.acquire()
             env.tables = [id_("u1")]
             env.time = env.storage.upper(id_("u1"))
             time = await env.write({})

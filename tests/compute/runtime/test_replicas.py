@@ -250,8 +250,7 @@ def test_a_materialised_view_corrects_itself_after_a_restart(tmp_path: Path) -> 
 
     async def after() -> None:
         async with environment(tmp_path) as env:
-            acquired = await env.storage.acquire_capabilities(env.storage.ids())
-            env.reads = {id: read for id, (read, _) in acquired.items()}
+            await env.acquire()
             env.tables = [id_("u1")]
             env.time = env.storage.upper(id_("u1"))
             env.compute.create_cluster("c")

@@ -1,0 +1,123 @@
+"""Who may write which collection: shown, and enforced."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from foreshore.storage.capability import InvalidCapability
+from foreshore.storage.controller import ShardWrite, WriteCapability
+from foreshore.update import EMPTY, update_schema
+from tests.adapter.harness import House, until
+
+WRITERS = (
+    "SELECT object_name, kind, dataflow_id, token FROM mz_internal.mz_write_capabilities"
+    " ORDER BY object_name, kind"
+)
+
+
+async def writers(house: House) -> list[list[str]]:
+    lines = (await house.query("w", WRITERS)).splitlines()
+    assert "ERROR" not in lines[0], lines
+    return [line.split("|") for line in lines[:-1]]
+
+
+async def written(house: House, view: str) -> WriteCapability:
+    """Return by what the dataflow of a materialized view writes."""
+    coordinator = house.environment.coordinator
+    (item,) = (each for each in coordinator.state.items() if each.name == view)
+    await until(lambda: any(id == item.id for id, _ in coordinator.compute.writes()))
+    return dict(coordinator.compute.writes())[item.id]
+
+
+def test_tables_have_the_writers_of_tables_and_views_those_of_their_dataflows(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("a", "CREATE TABLE t (k int)")
+        await house.query("a", "CREATE VIEW plain AS SELECT k FROM t")
+        await house.query("a", "CREATE INDEX i ON plain (k)")
+        await house.query("a", "CREATE MATERIALIZED VIEW v AS SELECT k + 1 AS k FROM t")
+        by = await written(house, "v")
+        found = await writers(house)
+        # What has no shard has no writer; of the view the environment keeps one for the next.
+        assert [each[:3] for each in found] == [
+            ["t", "table", "NULL"],
+            ["v", "dataflow", by.id],
+            ["v", "environment", "NULL"],
+        ]
+        assert found[1][3] == by.token
+        lease = await house.storage.clone_capability(by, 10_000)  # for somebody outside
+        assert ["v", "capability", "NULL", lease.token] in await writers(house)
+        await house.storage.drop_capability(lease)
+        await house.query("a", "DROP MATERIALIZED VIEW v")
+        assert [each[:3] for each in await writers(house)] == [["t", "table", "NULL"]]
+        await house.query("a", "DROP TABLE t CASCADE")
+        assert await writers(house) == []
+        await house.close()
+
+    asyncio.run(main())
+
+
+def test_what_wrote_before_a_view_was_handed_over_writes_no_more(tmp_path: Path) -> None:
+    async def main() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("a", "CREATE TABLE t (k int)")
+        await house.query("a", "INSERT INTO t VALUES (1)")
+        await house.query("a", "CREATE MATERIALIZED VIEW v AS SELECT k + 1 AS k FROM t")
+        assert await house.query("a", "SELECT k FROM v") == "2\nSELECT 1"
+        before = await written(house, "v")
+        await house.query("a", "ALTER TABLE t ADD COLUMN more int")
+        after = await written(house, "v")
+        assert after.id == before.id
+        assert after.token != before.token
+        tokens = {token for *_, token in await writers(house)}
+        assert after.token in tokens
+        await until(lambda: before.token not in {g.token for g in house.storage.grants(before.id)})
+        upper = house.storage.upper(before.id)
+        none = update_schema(house.storage.schema(before.id)).empty_table()
+        for use in (before, replace(before, token="9-999")):
+            with pytest.raises(InvalidCapability):
+                house.storage.advance([before.id], upper + 10_000, token=use.token)
+            nothing = ShardWrite(use.id, upper, upper + 10_000, none, use.token)
+            with pytest.raises(InvalidCapability):
+                await house.storage.append([nothing])
+        await house.query("a", "INSERT INTO t VALUES (5, 6)")
+        assert await house.query("a", "SELECT k FROM v ORDER BY k") == "2\n6\nSELECT 2"
+        await house.close()
+
+        await house.open()  # those of the environment before have ended
+        tokens = {token for *_, token in await writers(house)}
+        assert not tokens & {before.token, after.token}
+        assert all(token.startswith(f"{house.storage.epoch}-") for token in tokens)
+        await house.query("a", "INSERT INTO t VALUES (7, 8)")
+        assert await house.query("a", "SELECT k FROM v ORDER BY k") == "2\n6\n8\nSELECT 3"
+        await house.close()
+
+    asyncio.run(main())
+
+
+def test_what_is_complete_has_no_writer(tmp_path: Path) -> None:
+    async def main() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("a", "CREATE MATERIALIZED VIEW one AS SELECT 1 AS one")
+        assert await house.query("a", "SELECT one FROM one") == "1\nSELECT 1"
+        by = await written(house, "one")
+        await until(lambda: house.storage.upper(by.id) == EMPTY)
+        await house.close()
+        await house.open()
+        by = await written(house, "one")
+        assert by.frontier == EMPTY
+        assert await writers(house) == []
+        assert await house.query("a", "SELECT one FROM one") == "1\nSELECT 1"
+        with pytest.raises(InvalidCapability):
+            house.storage.advance([by.id], EMPTY, token=by.token)
+        await house.query("a", "DROP MATERIALIZED VIEW one")
+        await house.close()
+
+    asyncio.run(main())
