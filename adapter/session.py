@@ -36,6 +36,7 @@ from foreshore.catalog.transaction import Transaction as CatalogTransaction
 from foreshore.errors import (
     DatabaseError,
     DuplicatePreparedStatement,
+    IdleInTransactionSessionTimeout,
     IdleSessionTimeout,
     InFailedSqlTransaction,
     InvalidCursorName,
@@ -582,25 +583,16 @@ class Session:
         return self.transaction is not None and not self.transaction.block
 
     def expire(self, now: float) -> None:
-        """End a session, or fail a block, that has been idle for too long."""
+        """End the session if it has been idle for too long, inside of a block or outside."""
         transaction = self.transaction
+        if self.interrupts.active or (transaction is not None and not transaction.block):
+            return
         kind = "session" if transaction is None else "in_transaction_session"
         timeout = milliseconds(self.variables[f"idle_{kind}_timeout"])
-        idle = not self.interrupts.active and now - self._idle_since >= (timeout or 0) / 1000
-        if not timeout or not idle:
-            return
-        if transaction is None:
-            self.terminate(IdleSessionTimeout())
-            return
-        if not transaction.block or self.failed:
-            return
-        self.failed = True
-        self._give_up(transaction)
-        self.notice(
-            "the transaction was ended by idle_in_transaction_session_timeout",
-            severity="WARNING",
-            sqlstate="25P03",
-        )
+        if timeout and now - self._idle_since >= timeout / 1000:
+            self.terminate(
+                IdleSessionTimeout() if transaction is None else IdleInTransactionSessionTimeout()
+            )
 
     async def close(self) -> None:
         """End the session and all that it holds."""

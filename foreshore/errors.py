@@ -385,6 +385,13 @@ class IdleSessionTimeout(Unavailable):
         super().__init__("terminating connection due to idle-session timeout")
 
 
+class IdleInTransactionSessionTimeout(Unavailable):
+    sqlstate = "25P03"
+
+    def __init__(self) -> None:
+        super().__init__("terminating connection due to idle-in-transaction timeout")
+
+
 class Fenced(Unavailable):
     """Another environment has taken over this data directory."""
 

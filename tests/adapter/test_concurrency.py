@@ -215,20 +215,6 @@ def test_an_id_that_was_bound_in_vain_is_not_allotted_again(tmp_path: Path) -> N
     asyncio.run(play())
 
 
-def test_a_block_left_alone_is_ended(runner: asyncio.Runner, house: House) -> None:
-    async def play() -> None:
-        await house.query("s9", "SET idle_in_transaction_session_timeout = '50ms'")
-        await house.query("s9", "BEGIN; SELECT 1")
-        session = await house.session("s9")
-        await until(lambda: session.failed)
-        answer = await house.query("s9", "SELECT 1")
-        assert answer.startswith("ERROR 25P02")
-        assert await house.query("s9", "ROLLBACK") == "ROLLBACK"
-        await house.query("s9", "RESET idle_in_transaction_session_timeout")
-
-    runner.run(play())
-
-
 def test_a_time_before_an_index_is_read_without_it(runner: asyncio.Runner, house: House) -> None:
     async def play() -> None:
         await house.query("s0", "CREATE TABLE old (k int, n int); INSERT INTO old VALUES (1, 2)")

@@ -166,19 +166,6 @@ def test_a_row_is_locked_by_all_its_keys(runner: asyncio.Runner, house: House) -
     runner.run(play())
 
 
-def test_a_block_that_is_left_alone_gives_its_keys_up(tmp_path: Path) -> None:
-    async def play() -> None:
-        house = House(tmp_path)
-        await house.open()
-        await house.query("s", "CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)")
-        await house.query("a", "SET idle_in_transaction_session_timeout = '50ms'")
-        await house.query("a", "BEGIN; DELETE FROM t WHERE id = 1")
-        assert await house.query("s", "DELETE FROM t WHERE id = 1", alone=False) == "DELETE 1"
-        await house.close()
-
-    asyncio.run(play())
-
-
 def test_who_waits_for_a_lock_longer_than_it_wants_to(tmp_path: Path) -> None:
     """For keys, for whole tables, and at the commit for whoever blocks the table."""
     late = "ERROR 55P03: canceling statement due to lock timeout"

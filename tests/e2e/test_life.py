@@ -391,3 +391,36 @@ def test_an_idle_session_is_ended_and_a_block_or_a_long_statement_is_none(server
         assert ended.value.sqlstate == "57P05"
         assert "terminating connection due to idle-session timeout" in str(ended.value)
         assert idle.closed
+
+
+@pytest.mark.parametrize("cursor_class", [psycopg.ClientCursor, psycopg.Cursor])
+def test_who_leaves_a_block_alone_is_ended_and_gives_up_what_it_has(
+    server: Server, cursor_class: type[psycopg.Cursor]
+) -> None:
+    """With simple queries, which ClientCursor sends, and with prepared statements."""
+    with server.connect() as other:
+        other.execute("CREATE TABLE IF NOT EXISTS left_alone (k int PRIMARY KEY)")
+        other.execute("INSERT INTO left_alone VALUES (1) ON CONFLICT DO NOTHING")
+        with server.connect() as changed, server.connect() as failed, server.connect() as busy:
+            for connection in (changed, failed, busy):
+                connection.cursor_factory = cursor_class
+                connection.execute("SET idle_in_transaction_session_timeout = '1s'")
+            for connection in (changed, failed, busy):
+                connection.execute("BEGIN")
+            changed.execute("DELETE FROM left_alone WHERE k = %s", (1,))
+            with pytest.raises(psycopg.errors.DivisionByZero):
+                failed.execute("SELECT 1 / %s", (0,))
+            ends = time.monotonic() + 3
+            while time.monotonic() < ends:
+                assert busy.execute("SELECT %s::int", (3,)).fetchone() == (3,)
+                time.sleep(0.1)
+            for connection in (changed, failed):
+                with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout) as ended:
+                    connection.execute("SELECT %s::int", (1,))
+                assert ended.value.diag.severity == "FATAL"
+                wanted = "terminating connection due to idle-in-transaction timeout"
+                assert ended.value.diag.message_primary == wanted
+                assert connection.closed
+            busy.execute("COMMIT")
+        deleted = other.execute("DELETE FROM left_alone WHERE k = 1")
+        assert deleted.rowcount == 1, "the lock is free, and the other's DELETE came to nothing"
