@@ -24,7 +24,9 @@ class Turn:
     """A turn at a data directory, which must be there; begun by `wait`, ended with the block."""
 
     def __init__(self, data_dir: Path) -> None:
+        self.begun = False
         self._path = data_dir / NAME
+        self._beginning: asyncio.Task[None] | None = None
 
     def __enter__(self) -> Self:
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -36,25 +38,34 @@ class Turn:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._beginning is not None:
+            self._beginning.cancel()
         os.close(self._descriptor)
 
     async def wait(self) -> None:
-        """Wait until the server before has ended, or stands still for too long to answer anyone."""
-        give_up = asyncio.get_running_loop().time() + PATIENCE_SECONDS
-        told = False
-        while not self._begin():
-            before = {"pid": os.pread(self._descriptor, 20, 0).decode(errors="replace")}
-            if asyncio.get_running_loop().time() > give_up:
-                logger.warning("the server before does not end, its answers grow old", extra=before)
-                return
-            if not told:
-                told = True
-                logger.warning("the data was taken over from a server that runs", extra=before)
-            await asyncio.sleep(LOOK_SECONDS)
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, str(os.getpid()).encode(), 0)
+        """Wait until the server before has ended, or stands still for too long to answer anyone.
 
-    def _begin(self) -> bool:
+        Then the turn begins as soon as that one has ended: the next has to wait for this one, too.
+        """
+        self._beginning = asyncio.create_task(self._begin())
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await asyncio.shield(self._beginning)
+        except TimeoutError:
+            logger.warning("the server before does not end, its answers grow old")
+
+    async def _begin(self) -> None:
+        if not self._try():
+            before = {"pid": os.pread(self._descriptor, 20, 0).decode(errors="replace")}
+            logger.warning("the data was taken over from a server that runs", extra=before)
+            while not self._try():  # noqa: ASYNC110 - the other process tells nobody
+                await asyncio.sleep(LOOK_SECONDS)
+        self.begun = True
+        pid = str(os.getpid()).encode()
+        os.pwrite(self._descriptor, pid, 0)  # in place, for which a full disk has room
+        os.ftruncate(self._descriptor, len(pid))
+
+    def _try(self) -> bool:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

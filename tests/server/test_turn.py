@@ -1,0 +1,33 @@
+"""Turns at a data directory: one server after the other, also after one that stood still."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from foreshore.server import turn
+from foreshore.server.turn import Turn
+from tests.adapter.harness import until
+
+
+def test_who_has_not_waited_for_the_one_before_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        with Turn(tmp_path) as third:
+            with Turn(tmp_path) as second:
+                with Turn(tmp_path) as first:
+                    await first.wait()
+                    with monkeypatch.context() as patched:
+                        patched.setattr(turn, "PATIENCE_SECONDS", 0.0)
+                        await second.wait()
+                    assert first.begun
+                    assert not second.begun
+                await until(lambda: second.begun)
+                waiting = asyncio.create_task(third.wait())
+                await asyncio.wait([waiting], timeout=5 * turn.LOOK_SECONDS)
+                assert not third.begun
+            await waiting
+            assert third.begun
+
+    asyncio.run(main())
