@@ -85,7 +85,7 @@ class _Target:
 
     async def _follow_table(self) -> None:
         """Make anew what rests on the table as it was, if it has been altered since."""
-        if not self._table.is_present():
+        while not self._table.is_present():
             self._session.planner.prepare(self._prepared)
             self._table = _Table(self._session, self._prepared, self._given)
             self._rows = [await self._table.rows(came) for came in self._came]

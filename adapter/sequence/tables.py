@@ -23,7 +23,7 @@ from foreshore.catalog.item import Item
 from foreshore.compute.arrange.arrangement import Arrangement
 from foreshore.compute.arrange.run import Updates
 from foreshore.constraint import Check, Unique
-from foreshore.errors import DataError, WrongObjectType
+from foreshore.errors import DataError, TableAltered, UndefinedTable, WrongObjectType
 from foreshore.expr.evaluate import outcome
 from foreshore.expr.ir import Scalar
 from foreshore.ids import GlobalId
@@ -35,10 +35,18 @@ if TYPE_CHECKING:
 
 
 def planned_table(session: "Session", id: GlobalId) -> Planned:
-    """Return what the table `id` is to the running transaction."""
+    """Return what the table `id` is to the running transaction.
+
+    Raises TableAltered or UndefinedTable if it has gone since the statement was planned.
+    """
     if not id.startswith("u"):
         raise WrongObjectType("cannot change a system relation", sqlstate="42501")
-    return session.planner.reader().planned[id]
+    planned = session.planner.reader().planned.get(id)
+    if planned is None:
+        if session.coordinator.group.is_altered(id):
+            raise TableAltered
+        raise UndefinedTable(f"table {id} was dropped by another session")
+    return planned
 
 
 def require_writable(session: "Session", what: str, table: GlobalId) -> None:
@@ -79,8 +87,11 @@ async def beside_alter(session: "Session", id: GlobalId) -> None:
     """
     transaction, locks = session.begin(), session.coordinator.locks
     if transaction.met_alter or locks.alters_another(id, transaction):
+        known = planned_table(session, id)
         transaction.locked = True
         await locks.acquire_beside(id, transaction)
+        if planned_table(session, id) is not known:  # in place: what is checked is another now
+            raise TableAltered
 
 
 def checked(session: "Session", id: GlobalId, rows: pa.Table) -> pa.Table:

@@ -3,6 +3,11 @@
 import asyncio
 from pathlib import Path
 
+import pyarrow as pa
+import pytest
+
+from foreshore.adapter.client import CopyIn
+from foreshore.catalog.item import Item
 from foreshore.errors import DatabaseError
 from foreshore.types import Datum
 from tests.adapter.harness import House, told, until
@@ -150,6 +155,91 @@ def test_there_is_an_end_to_it_however_often_the_table_is_altered(tmp_path: Path
         assert await write == "INSERT 0 1"
         found = await house.query("s", "SELECT count(*) FROM t")
         assert found == "1\nSELECT 1"
+        await house.close()
+
+    asyncio.run(scenario())
+
+
+async def copied(house: House, name: str, table: str, row: dict[str, Datum]) -> str:
+    """Return what a COPY of one row into a table says."""
+    session = await house.session(name)
+    try:
+        async for execution in session.simple(f"COPY {table} FROM STDIN"):
+            assert isinstance(execution, CopyIn), execution
+            fields = [each.with_nullable(True) for each in execution.desc.arrow_schema()]
+            await execution.target.write(pa.RecordBatch.from_pylist([row], pa.schema(fields)))
+            said = await execution.target.finish(last=True)
+    except DatabaseError as error:
+        await session.fail()
+        return f"ERROR {error.sqlstate}: {error.message}"
+    return said
+
+
+@pytest.mark.parametrize(
+    ("action", "refused"),
+    [
+        ("ADD CHECK (a > 0)", 'ERROR 23514: new row for relation "t" violates check constraint'),
+        ("ALTER a SET NOT NULL", 'ERROR 23502: null value in column "a" of relation "t" violates'),
+        ("ADD UNIQUE (a)", "ERROR 23505: duplicate key value violates unique constraint"),
+    ],
+)
+def test_what_waits_for_a_constraint_is_held_to_it(
+    tmp_path: Path, action: str, refused: str
+) -> None:
+    """The table goes on in the same shard, so that nothing else tells that it is another."""
+
+    async def scenario() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("s", "CREATE TABLE t (a int, b int)")
+        await house.query("s", "INSERT INTO t VALUES (7, 0)")
+        a = None if "NULL" in action else 7 if "UNIQUE" in action else -1
+        values = f"{'NULL' if a is None else a}, 1"
+        await house.query("s", f"BEGIN; ALTER TABLE t {action}")
+        writes = [
+            asyncio.ensure_future(each)
+            for each in (
+                copied(house, "copy", "t", {"a": a, "b": 1}),
+                house.query("alone", f"INSERT INTO t VALUES ({values})", alone=False),
+                house.query("block", f"BEGIN; INSERT INTO t VALUES ({values})", alone=False),
+                house.query("rows", f"INSERT INTO t SELECT {values} FROM t", alone=False),
+            )
+        ]
+        await waiting(house, len(writes))
+        assert await house.query("s", "COMMIT", alone=False) == "COMMIT"
+        for answer in await asyncio.gather(*writes):
+            assert answer.removeprefix("BEGIN\n").startswith(refused), answer
+        await house.query("block", "ROLLBACK")
+        assert await house.query("s", "SELECT * FROM t") == "7|0\nSELECT 1"
+        await house.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("change", "answer"),
+    [
+        ("ALTER TABLE t ADD COLUMN b int", "INSERT 0 1"),
+        ("DROP TABLE t", "ERROR 42P01: table {id} was dropped by another session"),
+    ],
+)
+def test_a_table_may_become_another_while_its_new_rows_are_looked_for(
+    tmp_path: Path, change: str, answer: str
+) -> None:
+    async def scenario() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("s", "CREATE TABLE t (a int); CREATE TABLE o (a int)")
+        await house.query("s", "INSERT INTO o VALUES (1)")
+        id = next(e.id for e in house.environment.coordinator.state.all(Item) if e.name == "t")
+        await house.query("other", "BEGIN; TRUNCATE o")
+        write = asyncio.ensure_future(
+            house.query("w", "INSERT INTO t SELECT a FROM o", alone=False)
+        )
+        await waiting(house, 1)
+        await house.query("s", change, alone=False)
+        await house.query("other", "ROLLBACK", alone=False)
+        assert await write == answer.format(id=id)
         await house.close()
 
     asyncio.run(scenario())
