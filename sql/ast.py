@@ -1057,6 +1057,13 @@ class DiscardStatement(Syntax):
     what: str
 
 
+class MaintenanceStatement(Syntax):
+    """VACUUM, ANALYZE or CHECKPOINT; without `tables`, of all of them."""
+
+    verb: OneOf["vacuum", "analyze", "checkpoint"]
+    tables: tuple[TableRef, ...]
+
+
 class Unsupported(Syntax):
     """A statement that is PostgreSQL's, and not ours."""
 
@@ -1106,5 +1113,6 @@ StatementSyntax: TypeAlias = (
     | CloseStatement
     | UnlistenStatement
     | DiscardStatement
+    | MaintenanceStatement
     | Unsupported
 )

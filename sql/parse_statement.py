@@ -16,9 +16,7 @@ from foreshore.sql.parse_query import first_select
 
 _NOT_OURS = frozenset(
     [
-        "analyze",
         "call",
-        "checkpoint",
         "cluster",
         "do",
         "grant",
@@ -32,7 +30,6 @@ _NOT_OURS = frozenset(
         "reindex",
         "revoke",
         "security",
-        "vacuum",
     ]
 )
 _PREPARED = ("select", "values", "with", "insert", "update", "delete", "merge", "table")
@@ -417,6 +414,49 @@ class StatementParser(ChangeParser):
             self.name()
         return ast.UnlistenStatement()
 
+    def _vacuum(self) -> ast.StatementSyntax:
+        self.expect("vacuum")
+        if self.at_symbol("("):
+            self.in_parentheses(self._maintenance_option)
+        else:
+            if self.at_word("full"):
+                self.unsupported("VACUUM FULL")
+            self.accept("freeze")
+            self.accept("verbose")
+            if not self.accept("analyze"):
+                self.accept("analyse")
+        return self._maintenance("vacuum")
+
+    def _analyze(self) -> ast.StatementSyntax:
+        self.advance()
+        if self.at_symbol("("):
+            self.in_parentheses(self._maintenance_option)
+        else:
+            self.accept("verbose")
+        return self._maintenance("analyze")
+
+    def _maintenance_option(self) -> None:
+        """Parse `NAME [value]`; what is said of how to do it has nothing to act on here."""
+        if self.at_word("full"):
+            self.unsupported("VACUUM FULL")
+        self.label()
+        if not (self.at_symbol(",") or self.at_symbol(")")):
+            self.advance()
+
+    def _maintenance(self, verb: OneOf["vacuum", "analyze"]) -> ast.StatementSyntax:
+        tables = () if self.at_end() else self.list_of(self._maintained)
+        return ast.MaintenanceStatement(verb, tables)
+
+    def _maintained(self) -> ast.TableRef:
+        table = self.table_name()
+        if self.at_symbol("("):  # columns, for statistics
+            self.in_parentheses(self.name)
+        return table
+
+    def _checkpoint(self) -> ast.StatementSyntax:
+        self.expect("checkpoint")
+        return ast.MaintenanceStatement("checkpoint", ())
+
     def _discard(self) -> ast.StatementSyntax:
         self.expect("discard")
         what = "temp" if self.accept("temporary") else self.token.value
@@ -466,6 +506,10 @@ _STATEMENTS: dict[str, Parse] = {
     "close": StatementParser._close,
     "unlisten": StatementParser._unlisten,
     "discard": StatementParser._discard,
+    "vacuum": StatementParser._vacuum,
+    "analyze": StatementParser._analyze,
+    "analyse": StatementParser._analyze,
+    "checkpoint": StatementParser._checkpoint,
 }
 
 

@@ -657,6 +657,14 @@ class Discard:
     what: OneOf["all", "plans", "sequences", "temp"]
 
 
+@dataclass(frozen=True, slots=True)
+class Maintain:
+    """VACUUM and CHECKPOINT compact what has been written; for ANALYZE there is nothing to do."""
+
+    verb: OneOf["vacuum", "analyze", "checkpoint"]
+    skipped: tuple[str, ...]  # names of relations that are no tables
+
+
 Plan: TypeAlias = (
     Select
     | Subscribe
@@ -704,6 +712,7 @@ Plan: TypeAlias = (
     | CloseCursor
     | Unlisten
     | Discard
+    | Maintain
 )
 
 

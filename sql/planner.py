@@ -219,6 +219,8 @@ def _session(planning: Planning, tree: ast.StatementSyntax) -> Plan:
                 case "all" | "plans" | "sequences" | "temp":
                     return Discard(what)
             raise AssertionError(what)
+        case ast.MaintenanceStatement():
+            return table.bind_maintenance(planning, tree)
         case ast.Unsupported(what=what, at=at):
             raise FeatureNotSupported(f"{what} is not supported", position=at + 1)
         case _:

@@ -29,6 +29,7 @@ from foreshore.sql.plan import (
     Deallocate,
     Discard,
     Execute,
+    Maintain,
     Prepare,
     ResetVariable,
     Rollback,
@@ -228,6 +229,22 @@ async def discard(session: "Session", plan: Discard) -> Completed:
         session.numbers.clear()
         session.last_sequence = None
     return Completed(f"DISCARD {plan.what.upper()}")
+
+
+async def maintain(session: "Session", plan: Maintain) -> Completed:
+    """Run VACUUM, ANALYZE or CHECKPOINT."""
+    verb = plan.verb.upper()
+    if plan.verb == "vacuum" and (session.is_one_of_several or session.begin().block):
+        raise ActiveSqlTransaction("VACUUM cannot run inside a transaction block")
+    for name in plan.skipped:
+        session.notice(
+            f'skipping "{name}" --- cannot {plan.verb} non-tables or special system tables',
+            severity="WARNING",
+            sqlstate="01000",
+        )
+    if plan.verb != "analyze":
+        await session.coordinator.storage.settle()
+    return Completed(verb)
 
 
 # --- prepared statements -------------------------------------------------------------------

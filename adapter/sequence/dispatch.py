@@ -51,6 +51,7 @@ from foreshore.sql.plan import (
     ExplainFreshness,
     Fetch,
     Insert,
+    Maintain,
     Merge,
     Plan,
     Prepare,
@@ -129,6 +130,8 @@ async def run(
             return control.reset_variable(session, plan)
         case Discard():
             return await control.discard(session, plan)
+        case Maintain():
+            return await control.maintain(session, plan)
         case Prepare():
             return control.prepare(session, plan)
         case Execute():

@@ -41,7 +41,7 @@ from foreshore.sql.catalog_reader import ItemView
 from foreshore.sql.column_names import column_refs, with_column_renamed
 from foreshore.sql.keywords import quote_identifier
 from foreshore.sql.lower_outer import has_subquery
-from foreshore.sql.plan import AlterSequence, AlterTable, CreateTable, Name, Truncate
+from foreshore.sql.plan import AlterSequence, AlterTable, CreateTable, Maintain, Name, Truncate
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.scope import Scope, Slot, Table
 from foreshore.sql.type_names import type_of_name
@@ -271,6 +271,17 @@ def bind_truncate(planning: Planning, statement: ast.TruncateStatement) -> Trunc
         items.append(item)
     tables = tuple(dict.fromkeys(item.id for item in items))
     return Truncate(tables, statement.restart_identity)
+
+
+def bind_maintenance(planning: Planning, statement: ast.MaintenanceStatement) -> Maintain:
+    """Return the plan of VACUUM, ANALYZE or CHECKPOINT."""
+    skipped = []
+    for ref in statement.tables:
+        with located(ref.at):
+            item = planning.catalog.resolve_item(ref.name)
+        if item.kind not in ("table", "materialized view"):
+            skipped.append(item.name.item)
+    return Maintain(statement.verb, tuple(skipped))
 
 
 def _require_table(item: ItemView) -> None:

@@ -365,6 +365,29 @@ def test_pgbench_in_prepared_mode(server: Server, tmp_path: Path) -> None:
     assert "number of transactions actually processed: 200/200" in done.stdout
 
 
+def test_pgbench_as_it_comes(server: Server) -> None:
+    def pgbench(*args: str) -> subprocess.CompletedProcess[str]:
+        command = [program("pgbench"), *args, server.url]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done
+
+    assert "creating primary keys" in pgbench("-i", "-s", "2").stderr
+    for script in ("select-only", "simple-update", "tpcb-like"):
+        table = "accounts" if script == "simple-update" else "tellers"
+        with server.connect() as connection:
+            sums = f"SELECT sum({table[0]}balance) FROM pgbench_{table}"
+            ((before,),) = connection.execute(sums).fetchall()
+        told = pgbench("-b", script, "-c", "4", "-t", "20")  # sweeps, and empties the history
+        assert "number of transactions actually processed: 80/80" in told.stdout
+        assert "error" not in told.stderr, told.stderr
+        with server.connect() as connection:
+            ((after,),) = connection.execute(sums).fetchall()
+            history = "SELECT coalesce(sum(delta), 0) FROM pgbench_history"
+            ((change,),) = connection.execute(history).fetchall()
+        assert after - before == change
+
+
 def test_stopping_and_starting_keeps_all(data_dir: Path) -> None:
     with serving(data_dir) as server, server.connect() as connection:
         connection.execute("CREATE TABLE kept (i int)")

@@ -1,0 +1,22 @@
+"""VACUUM compacts what has been written; ANALYZE has nothing to do."""
+
+import asyncio
+
+from tests.adapter.harness import House
+
+
+def test_vacuum_puts_what_was_written_into_batches(runner: asyncio.Runner, house: House) -> None:
+    async def scenario() -> None:
+        await house.query("s", "CREATE TABLE swept (i int)")
+        await house.query("s", "INSERT INTO swept SELECT generate_series(1, 1000)")
+        query = "SELECT id FROM mz_catalog.mz_tables WHERE name = 'swept'"
+        id = (await house.query("s", query)).splitlines()[0]
+        assert await house.query("s", "ANALYZE swept") == "ANALYZE"
+        assert not list(house.data_dir.rglob(f"{id}/*.parquet"))
+        assert await house.query("s", "VACUUM swept") == "VACUUM"
+        assert len(list(house.data_dir.rglob(f"{id}/*.parquet"))) == 1
+        assert (
+            await house.query("s", "SELECT count(*), sum(i) FROM swept") == "1000|500500\nSELECT 1"
+        )
+
+    runner.run(scenario())
