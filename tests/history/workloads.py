@@ -156,6 +156,22 @@ class _Versions(Workload):
                 Anomaly("two made one version", (f"{record.name}: {key!r} at {version}",))
             )
 
+    async def change(
+        self,
+        connection: asyncpg.Connection,
+        record: _Record,
+        key: Key,
+        statement: str,
+        *args: object,
+    ) -> None:
+        """Make a version by a statement that tells its number and the tag of the one before.
+
+        Without that tag nobody may ever have seen who made a version, if he himself never heard.
+        """
+        version, before = await connection.fetchrow(statement, *args)
+        self.saw(record, key, version - 1, before)
+        record.writes[key] = (version, version)
+
     def anomalies(self) -> list[Anomaly]:
         """Return what is wrong with the history.
 
@@ -218,24 +234,15 @@ class Register(_Versions):
             self.saw(record, *row)
 
     async def _set(self, connection: asyncpg.Connection, key: int, record: _Record) -> None:
-        await self._change(
+        await self.change(
             connection,
+            record,
+            key,
             "UPDATE register SET version = version + 1, tag = $2, before = tag WHERE k = $1"
             " RETURNING version, before",
             key,
-            record,
+            record.tag,
         )
-
-    async def _change(
-        self, connection: asyncpg.Connection, statement: str, key: int, record: _Record
-    ) -> None:
-        """Set a register by a statement that tells its new version and the tag of the one before.
-
-        Without that tag nobody may ever have seen who made a version, if he himself never heard.
-        """
-        version, before = await connection.fetchrow(statement, key, record.tag)
-        self.saw(record, key, version - 1, before)
-        record.writes[key] = (version, version)
 
     async def finish(self, connection: asyncpg.Connection) -> None:
         """Read all registers in all ways."""
@@ -253,13 +260,15 @@ class KeyedRegister(Register):
         if self.choose.randrange(2):
             await super()._set(connection, key, record)
             return
-        await self._change(
+        await self.change(
             connection,
+            record,
+            key,
             "INSERT INTO register VALUES ($1, 1, $2, 0) ON CONFLICT (k) DO UPDATE SET"
             " version = register.version + 1, tag = excluded.tag, before = register.tag"
             " RETURNING version, before",
             key,
-            record,
+            record.tag,
         )
 
 
@@ -323,10 +332,10 @@ class Bank(_Versions):
         """Open the accounts."""
         await connection.execute(
             "CREATE TABLE account (id int PRIMARY KEY, version int NOT NULL, tag int NOT NULL,"
-            " balance int NOT NULL)"
+            " before int NOT NULL, balance int NOT NULL)"
         )
         for id in range(self.ACCOUNTS):
-            await connection.execute("INSERT INTO account VALUES ($1, 0, 0, $2)", id, self.EACH)
+            await connection.execute("INSERT INTO account VALUES ($1, 0, 0, 0, $2)", id, self.EACH)
         await self.views(connection, "account", "id, version, tag, balance", "id")
         total = "SELECT sum(balance) AS n FROM account"
         await connection.execute(f"CREATE VIEW total_view AS {total}")
@@ -341,15 +350,16 @@ class Bank(_Versions):
             giver, taker = self.choose.sample(range(self.ACCOUNTS), 2)
             amount = self.choose.randrange(1, 20)
             for id, change in ((giver, -amount), (taker, amount)):
-                version = await connection.fetchval(
-                    "UPDATE account SET balance = balance + $2, version = version + 1, tag = $3"
-                    " WHERE id = $1 RETURNING version",
+                await self.change(
+                    connection,
+                    record,
+                    id,
+                    "UPDATE account SET balance = balance + $2, version = version + 1, tag = $3,"
+                    " before = tag WHERE id = $1 RETURNING version, before",
                     id,
                     change,
                     number,
                 )
-                record.reads[id] = version - 1
-                record.writes[id] = (version, version)
         else:
             await self._look(connection, record, self.source("account"))
             view = "total" + self.choose.choice(("_view", "_mv"))
