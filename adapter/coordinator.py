@@ -136,13 +136,16 @@ class Coordinator:
 
     def interval(self, id: GlobalId) -> Interval:
         """Return the times at which a shard or an index can be read."""
-        return Interval(self.since(id), self.upper(id))
+        return Interval(self.since(id), self.upper(id), self.altered(id))
 
     def since(self, id: GlobalId) -> Timestamp:
         """Return from when on a collection can be read as what it is now: as it was altered."""
+        return max(self.holds.since(id), self.altered(id) or 0)
+
+    def altered(self, id: GlobalId) -> Timestamp | None:
+        """Return when an item was altered last, before which it cannot be read; None: never."""
         item = self.state.get(id)
-        altered = item.since if isinstance(item, Item) else 0
-        return max(self.holds.since(id), altered)
+        return item.since or None if isinstance(item, Item) else None
 
     def upper(self, id: GlobalId) -> Timestamp:
         """Return the time from which on a shard or an index is not known."""

@@ -16,8 +16,9 @@ that a small one does not fail for a large one, and those for which there is non
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -142,6 +143,17 @@ class _Group:
                 write.done.set_exception(error)
 
 
+@dataclass(eq=False, slots=True)
+class _Awaited:
+    """Somebody who waits for a time."""
+
+    time: Timestamp
+    done: asyncio.Future[None]
+
+    def __lt__(self, other: "_Awaited") -> bool:
+        return self.time < other.time
+
+
 class GroupCommit:
     """The one writer of tables and of the catalog's shard; owned by the event loop."""
 
@@ -156,7 +168,7 @@ class GroupCommit:
         self._wake = asyncio.Event()
         self._alone = 0  # how many of the next writes are to be tried one by one
         self._blocked: dict[GlobalId, object] = {}  # shards that only one owner may write now
-        self._awaited: list[tuple[Timestamp, asyncio.Future[None]]] = []  # times to be reached
+        self._awaited: list[_Awaited] = []  # times to be reached, a heap
         self._failed: BaseException | None = None
         self._no_room: OutOfDisk | None = None  # for times, the last time that one was asked for
         self._closing = False
@@ -231,14 +243,22 @@ class GroupCommit:
         return any(self._blocked.get(id, write.owner) is not write.owner for id in write.rows)
 
     async def reached(self, time: Timestamp) -> None:
-        """Wait until reads at `time` see all writes up to it; the clock has come to it already."""
+        """Wait until reads at `time` see all writes up to it, however far ahead it is."""
         if self._failed is not None:
             raise _stopped(self._failed)
-        if self._oracle.read_ts() < time:
-            done = asyncio.get_running_loop().create_future()
-            self._awaited.append((time, done))
+        if self._oracle.read_ts() >= time:
+            return
+        awaited = _Awaited(time, asyncio.get_running_loop().create_future())
+        heappush(self._awaited, awaited)
+        if time <= self._oracle.next_ts():
             self._wake.set()  # where nothing is written, all advance now
-            await done
+        try:
+            await awaited.done
+        except asyncio.CancelledError:
+            if awaited in self._awaited:
+                self._awaited.remove(awaited)
+                heapify(self._awaited)
+            raise
 
     def block(self, ids: Iterable[GlobalId], owner: object) -> None:
         """Let nobody but `owner`'s reads-then-writes change `ids` until `unblock`."""
@@ -421,29 +441,27 @@ class GroupCommit:
         self._guard.apply(time, group)
         self._shards.advance(self._tokens.keys() - written, time + 1)
         self._oracle.apply_write(time)
-        if self._awaited:
-            self._tell_reached(time)
-
-    def _tell_reached(self, time: Timestamp) -> None:
-        waiting, self._awaited = self._awaited, []
-        for wanted, done in waiting:
-            if wanted > time:
-                self._awaited.append((wanted, done))
-            elif not done.done():
-                done.set_result(None)
+        for done in self._due(time):
+            done.set_result(None)
 
     def _tell_not_reached(self, error: DatabaseError) -> None:
-        waiting, self._awaited = self._awaited, []
-        for _, done in waiting:
+        """Fail those whose time should be there by now; it may be long until that of others."""
+        for done in self._due(self._oracle.next_ts()):
+            done.set_exception(error)
+
+    def _due(self, time: Timestamp) -> Iterator[asyncio.Future[None]]:
+        """Take out who waits for `time` or an earlier one, and yield who does so still."""
+        while self._awaited and self._awaited[0].time <= time:
+            done = heappop(self._awaited).done
             if not done.done():
-                done.set_exception(error)
+                yield done
 
     def _stop(self, error: BaseException) -> None:
         self._failed = error
         pending, self._pending = self._pending, []
         waiting, self._awaited = self._awaited, []
         ends: list[asyncio.Future[Any]] = [write.done for write in pending]
-        ends += [done for _, done in waiting]
+        ends += [each.done for each in waiting]
         for done in ends:
             if not done.done():
                 done.set_exception(_stopped(error))

@@ -67,16 +67,16 @@ class TimestampOracle:
         """Return a time later than all returned before."""
         while (excess := self.lead_ms() - MAX_LEAD_MS) > 0:  # noqa: ASYNC110 - the clock ends it
             await asyncio.sleep(min(excess / 1000, LOOK_SECONDS))
-        time = self._next()
+        time = self.next_ts()
         while time >= self._end:
             await self._reserve(time)
-            time = self._next()
+            time = self.next_ts()
         self._last = time
         return time
 
     def try_write_ts(self) -> Timestamp | None:
         """Return what `write_ts` would if that needs no waiting, else None."""
-        time = self._next()
+        time = self.next_ts()
         if time >= self._end or self._last - self._steady > MAX_LEAD_MS:
             return None
         self._last = time
@@ -110,7 +110,8 @@ class TimestampOracle:
                 logger.info("the clock has caught up", extra=behind)
         return now
 
-    def _next(self) -> Timestamp:
+    def next_ts(self) -> Timestamp:
+        """Return the time that would be given out now, without doing so."""
         return max(self._look(), self._last + 1)
 
     async def _reserve(self, time: Timestamp) -> None:

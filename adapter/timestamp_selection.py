@@ -4,7 +4,8 @@ A time must be at or beyond every input's `since`, or the answer is no longer kn
 serializability asks for the oracle's `read_ts`, which sees all acknowledged writes, even where that
 means to wait for a view; serializability takes the freshest time at which nothing has to be waited
 for. Bounded staleness takes that as well, and is refused where it is too long ago: it never waits.
-AS OF takes its own time, and is refused where the time is outside what can be read.
+AS OF takes its own time: it is refused where the answer is no longer known, and waits for what has
+yet to come.
 """
 
 from collections.abc import Mapping
@@ -36,6 +37,7 @@ class Interval:
 
     since: Timestamp
     upper: Timestamp
+    altered: Timestamp | None = None  # when it became what it is now; earlier it was something else
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,22 +72,22 @@ def select_timestamp(
     *,
     as_of: Timestamp | None = None,
     at_least: Timestamp | None = None,
-    future: bool = False,
 ) -> Selection:
     """Return the time at which to read `inputs`.
 
-    `as_of` is exact, `at_least` a lower bound; a time that has not come yet is refused unless
-    `future` allows to wait for it, as a subscription does.
+    `as_of` is exact, `at_least` a lower bound; either may be a time that has yet to come. Raises
+    InvalidParameterValue for an `as_of` that cannot be read any more.
     """
     chosen = Selection(read_ts, read_ts, isolation, inputs)
     since = chosen.since
     if as_of is not None:
-        last = max(read_ts, chosen.upper - 1 if inputs else read_ts)
-        if as_of < since or (as_of > last and not future):
+        if as_of < since:
+            altered = any(each.altered == since for each in inputs.values())
             raise InvalidParameterValue(
                 f"cannot read as of {as_of}",
-                detail=f"The inputs can be read from {since} to {last}.",
-                hint="Take a time in that interval, or leave AS OF out to read what is newest.",
+                detail=f"The inputs can be read from {since} on"
+                + (", when a table among them was altered." if altered else "."),
+                hint="Take a later time, or leave AS OF out to read what is newest.",
             )
         return Selection(as_of, read_ts, isolation, inputs)
     match isolation:

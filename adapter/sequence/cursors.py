@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.result import ALL, BatchSource, Outcome, Selected
-from foreshore.adapter.sequence.peek import rows_of
+from foreshore.adapter.sequence.peek import selected
 from foreshore.adapter.sequence.subscribe import subscribe
 from foreshore.adapter.statement import BoundPortal
 from foreshore.errors import (
@@ -39,17 +39,16 @@ async def declare(
     if plan.name in session.portals:
         raise DuplicateCursor(f'cursor "{plan.name}" already exists')
     if isinstance(plan.query, Select):
-        rows = await rows_of(session, prepared, args, plan.query.as_of)
-        selected = Selected(plan.query.query.desc, BatchSource(rows), "FETCH")
+        result = await selected(session, prepared, args, plan.query.as_of, "FETCH")
     elif plan.hold:
         raise FeatureNotSupported(
             "DECLARE ... CURSOR WITH HOLD over SUBSCRIBE is not supported",
             hint="Declare it without HOLD in a transaction block: a subscription ends with it.",
         )
     else:
-        selected = await subscribe(session, prepared, plan.query, args)
+        result = await subscribe(session, prepared, plan.query, args)
     session.portals[plan.name] = BoundPortal(
-        plan.name, prepared, result=selected, hold=plan.hold, cursor=True, desc=selected.desc
+        plan.name, prepared, result=result, hold=plan.hold, cursor=True, desc=result.desc
     )
     return Completed("DECLARE CURSOR")
 
@@ -59,9 +58,9 @@ async def fetch(session: "Session", plan: Fetch) -> Outcome:
     portal = session.portals.get(plan.name)
     if portal is None or portal.result is None:
         raise InvalidCursorName(f'cursor "{plan.name}" does not exist')
-    selected = portal.result
+    result = portal.result
     count = ALL if plan.count is None else plan.count
-    source = selected.source
+    source = result.source
     parts: list[pa.RecordBatch] = []
     taken = 0
     deadline = None
@@ -82,10 +81,7 @@ async def fetch(session: "Session", plan: Fetch) -> Outcome:
     if plan.move:
         return Completed(f"MOVE {taken}")
     schema = pa.schema(
-        [
-            pa.field(f"c{i}", arrow_type(column.type))
-            for i, column in enumerate(selected.desc.columns)
-        ]
+        [pa.field(f"c{i}", arrow_type(column.type)) for i, column in enumerate(result.desc.columns)]
     )
     if len(parts) == 1:
         rows = parts[0]
@@ -93,7 +89,7 @@ async def fetch(session: "Session", plan: Fetch) -> Outcome:
         rows = pa.concat_batches([part.rename_columns(schema.names) for part in parts])
     else:
         rows = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
-    return Selected(selected.desc, BatchSource(rows), "FETCH")
+    return Selected(result.desc, BatchSource(rows), "FETCH")
 
 
 def close(session: "Session", plan: CloseCursor) -> Completed:

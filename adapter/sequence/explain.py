@@ -16,7 +16,7 @@ from foreshore.adapter.sequence.peek import (
     peek_at,
     refuse_past_of_system,
 )
-from foreshore.adapter.sequence.times import choose
+from foreshore.adapter.sequence.times import asked, choose
 from foreshore.adapter.timestamp_selection import Selection
 from foreshore.catalog.item import Cluster
 from foreshore.compute.cluster import engine_of
@@ -118,7 +118,8 @@ def _timestamp(session: "Session", peek: PeekPlan, plan: Explain, args: Sequence
         read_ts = coordinator.oracle.read_ts()
         chosen = Selection(transaction.time, read_ts, transaction.isolation, intervals)
     else:
-        chosen = choose(session, ids, plan.as_of, args)
+        wanted = asked(session, plan.as_of, peek.query.changes, args)
+        chosen = choose(session, ids, wanted, ())
     lines = [
         f"                query timestamp: {chosen.time:>13}",
         f"          oracle read timestamp: {chosen.read_ts:>13}",

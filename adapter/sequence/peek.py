@@ -25,11 +25,12 @@ from foreshore.adapter.sequence.by_key import by_key, finishing_of, literal_keys
 from foreshore.adapter.sequence.changes import changes
 from foreshore.adapter.sequence.point import row_by_key
 from foreshore.adapter.sequence.times import (
+    asked,
+    come,
     read_time,
     tables_below,
     tell_of_waiting,
     timestamp_of,
-    wait_for,
 )
 from foreshore.adapter.substitute import Replace, fill, filler
 from foreshore.adapter.values import batch_of_rows
@@ -62,8 +63,16 @@ async def select(
         if found is not None:
             desc = plan.query.desc
             return Selected(desc, BatchSource(batch_of_rows(found, desc.columns)), "SELECT")
-    rows = await rows_of(session, prepared, args, plan.as_of)
-    return Selected(plan.query.desc, BatchSource(rows), "SELECT")
+    return await selected(session, prepared, args, plan.as_of, "SELECT")
+
+
+async def selected(
+    session: "Session", prepared: "Prepared", args: Sequence[Datum], as_of: AsOf | None, verb: str
+) -> Selected:
+    """Return the finished rows of a statement's query as its result."""
+    rows = await rows_of(session, prepared, args, as_of)
+    assert prepared.peek is not None
+    return Selected(prepared.peek.query.desc, BatchSource(rows), verb)
 
 
 async def rows_of(
@@ -72,7 +81,11 @@ async def rows_of(
     args: Sequence[Datum],
     as_of: AsOf | None = None,
 ) -> pa.RecordBatch:
-    """Return the finished rows of a statement's query."""
+    """Return the finished rows of a statement's query.
+
+    If it asks for a time to come that is waited for, and `prepared` may have another plan then.
+    """
+    as_of = await _awaited(session, prepared, args, as_of)
     rows = await _finished(session, prepared, args, as_of)
     assert prepared.peek is not None
     query = prepared.peek.query
@@ -81,6 +94,19 @@ async def rows_of(
     replace = filler(args, session.environment_values(session.coordinator.oracle.read_ts()))
     called = await carried_out_by_row(session, counted(rows), query.over, replace)
     return expanded(called.select([*range(len(query.desc.columns)), called.num_columns - 1]))
+
+
+async def _awaited(
+    session: "Session", prepared: "Prepared", args: Sequence[Datum], as_of: AsOf | None
+) -> AsOf | None:
+    """Return AS OF with its time as a literal, when that has come."""
+    peek = prepared.peek
+    assert peek is not None
+    refuse_past_of_system(peek, as_of)
+    wanted = asked(session, as_of, peek.query.changes, args)
+    if wanted is not None and await come(session, collections_read(session, peek), wanted):
+        session.planner.prepare(prepared)  # much may have happened meanwhile
+    return None if as_of is None else wanted
 
 
 async def _finished(
@@ -93,8 +119,6 @@ async def _finished(
     coordinator = session.coordinator
     peek = prepared.peek
     assert peek is not None
-    refuse_past_of_system(peek, as_of)
-    await wait_for(session, as_of, args)
     if peek.key is not None:
         found = await by_key(session, peek, args, as_of)
         if found is not None:

@@ -77,7 +77,7 @@ async def subscribe(
         beginning = AsOf(Literal(position.as_of, MZ_TIMESTAMP))
         snapshot = not position.confirmed if snapshot is None else snapshot
     assert snapshot is not None, plan
-    as_of = choose(session, sorted(read), beginning, args, future=True).time
+    as_of = choose(session, sorted(read), beginning, args).time
     tell_of_waiting(session, read, as_of)
     until = None if plan.up_to is None else timestamp_of(session, plan.up_to, args)
     if until is not None and until < as_of:

@@ -15,10 +15,10 @@ from foreshore.errors import (
     ObjectNotInPrerequisiteState,
 )
 from foreshore.expr.evaluate import constant
-from foreshore.expr.ir import Scalar, type_of
+from foreshore.expr.ir import Literal, Scalar, type_of
 from foreshore.ids import GlobalId
-from foreshore.sql.plan import AsOf
-from foreshore.types import Datum
+from foreshore.sql.plan import AsOf, Changes
+from foreshore.types import MZ_TIMESTAMP, Datum
 from foreshore.update import Timestamp
 
 FAR_BEHIND_MS = 20_000  # of what is waited for, from which on the client is told
@@ -79,14 +79,40 @@ def read_time(
     return time
 
 
-async def wait_for(session: "Session", as_of: AsOf | None, args: Sequence[Datum]) -> None:
-    """Wait for the time of AS OF if the clock has come to it and the tables have not."""
-    if as_of is None or as_of.at_least:
-        return
+def asked(
+    session: "Session", as_of: AsOf | None, changes: Sequence[Changes], args: Sequence[Datum]
+) -> AsOf | None:
+    """Return the time that a query asks for, as a literal: AS OF, or where CHANGES ends."""
+    if as_of is not None:
+        return AsOf(Literal(timestamp_of(session, as_of.time, args), MZ_TIMESTAMP), as_of.at_least)
+    if session.begin().time is not None:
+        return None
+    ends = [timestamp_of(session, e.through, args) for e in changes if e.through is not None]
+    return AsOf(Literal(max(ends), MZ_TIMESTAMP), at_least=True) if ends else None
+
+
+async def come(session: "Session", ids: Iterable[GlobalId], wanted: AsOf) -> bool:
+    """Wait until the time that a read of `ids` asks for has come; return whether that was needed.
+
+    What comes from no table never changes. All else is held at the time meanwhile, which keeps
+    nothing of the present: it matters when the time comes.
+    """
     coordinator = session.coordinator
-    time = timestamp_of(session, as_of.time, args)
-    if coordinator.oracle.read_ts() < time <= coordinator.clock.now():
-        await coordinator.group.reached(time)
+    ids = [id for id in ids if id in coordinator.holds.collections]
+    chosen = choose(session, ids, wanted, ())
+    ahead = chosen.time - chosen.read_ts
+    if ahead <= 0 or not tables_below(session, ids):
+        return False
+    hold = coordinator.holds.acquire(ids, chosen.time, "transaction", session.pid)
+    session.begin().holds.append(hold)
+    if ahead > FAR_BEHIND_MS:
+        session.notice(
+            f"waiting for time {chosen.time}, which is {ahead / 1000:.0f} seconds ahead",
+            hint="Times are milliseconds since 1970, or of type timestamptz.",
+            now=True,
+        )
+    await coordinator.group.reached(chosen.time)
+    return True
 
 
 def tell_of_waiting(session: "Session", ids: Iterable[GlobalId], time: Timestamp) -> None:
@@ -142,8 +168,6 @@ def choose(
     ids: Iterable[GlobalId],
     as_of: AsOf | None,
     args: Sequence[Datum],
-    *,
-    future: bool = False,
 ) -> Selection:
     """Return the time at which a new read of `ids` would be, and why."""
     coordinator = session.coordinator
@@ -159,7 +183,6 @@ def choose(
         coordinator.oracle.read_ts(),
         as_of=exact,
         at_least=at_least,
-        future=future,
     )
 
 

@@ -187,9 +187,22 @@ def test_while_there_is_no_room_for_times_reads_stay_where_they_are() -> None:
             with pytest.raises(OutOfDisk):
                 await world.group.reached(read_at + 5_000)
             assert world.oracle.read_ts() == read_at
+            ahead = [
+                asyncio.get_running_loop().create_task(world.group.reached(read_at + ms))
+                for ms in (60_000, 60_000, 40_000)
+            ]
+            with pytest.raises(OutOfDisk):
+                await world.write(T)
             world.reservation.full = False
             assert await world.write(T) >= 11_000
             await world.group.reached(read_at + 5_000)
+            ahead[0].cancel()
+            world.clock.advance(40_000)
+            await ahead[2]
+            assert not ahead[1].done()
+            world.clock.advance(20_000)
+            await asyncio.gather(*ahead, return_exceptions=True)
+            assert [each.cancelled() for each in ahead] == [True, False, False]
             assert len(world.shards.appended) == 2
 
     play(scenario())

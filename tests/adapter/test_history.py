@@ -245,7 +245,7 @@ def test_an_index_holds_the_history_that_it_would_be_built_again_from() -> None:
     assert holds.due() == {U1: 990, U2: 990}
 
 
-def test_a_time_that_has_come_is_waited_for_and_one_that_has_not_is_refused(tmp_path: Path) -> None:
+def test_a_time_that_has_only_just_come_is_waited_for(tmp_path: Path) -> None:
     async def main() -> None:
         house = House(tmp_path)
         await house.open()
@@ -255,8 +255,6 @@ def test_a_time_that_has_come_is_waited_for_and_one_that_has_not_is_refused(tmp_
             assert (
                 await house.query("a", "SELECT * FROM t WHERE k = 1 AS OF now()") == "1\nSELECT 1"
             )
-        late = await house.query("a", "SELECT k FROM t AS OF now() + interval '1 hour'")
-        assert late.startswith("ERROR 22023: cannot read as of ")
         await house.close()
 
     asyncio.run(main())

@@ -11,6 +11,7 @@ from foreshore.adapter.timestamp_selection import (
 )
 from foreshore.errors import DatabaseError, InvalidParameterValue
 from foreshore.ids import GlobalId
+from foreshore.update import MAX_TIMESTAMP
 
 STRICT: Isolation = "strict serializable"
 LOOSE: Isolation = "serializable"
@@ -66,24 +67,46 @@ def test_what_a_level_means(level: str, isolation: Isolation) -> None:
     assert isolation_of(level) == isolation
 
 
-@pytest.mark.parametrize("as_of", [3, 10])
-def test_as_of_within_the_interval_is_taken(as_of: int) -> None:
-    assert select_timestamp(inputs((3, 11)), STRICT, 10, as_of=as_of).time == as_of
+@pytest.mark.parametrize(
+    ("intervals", "as_of", "waits"),
+    [
+        ([(3, 11)], 3, False),
+        ([(3, 11)], 10, False),
+        ([(3, 11)], 11, True),
+        ([(3, 11), (0, 7)], 7, True),
+        ([(3, 11)], MAX_TIMESTAMP - 1, True),
+        ([(3, MAX_TIMESTAMP)], 99, False),
+        ([], 99, False),
+    ],
+)
+@pytest.mark.parametrize("isolation", [STRICT, LOOSE, STALE])
+def test_as_of_is_taken_and_waits_for_what_has_yet_to_come(
+    intervals: list[tuple[int, int]], as_of: int, waits: bool, isolation: Isolation
+) -> None:
+    chosen = select_timestamp(inputs(*intervals), isolation, 10, as_of=as_of)
+    assert (chosen.time, chosen.waits) == (as_of, waits)
 
 
-@pytest.mark.parametrize("as_of", [2, 11])
-def test_as_of_outside_names_the_interval(as_of: int) -> None:
-    with pytest.raises(InvalidParameterValue) as refused:
-        select_timestamp(inputs((3, 11)), STRICT, 10, as_of=as_of)
-    assert refused.value.detail == "The inputs can be read from 3 to 10."
-
-
-def test_a_subscription_may_wait_for_the_future_but_not_see_the_forgotten() -> None:
-    assert select_timestamp(inputs((3, 11)), STRICT, 10, as_of=99, future=True).time == 99
-    with pytest.raises(InvalidParameterValue):
-        select_timestamp(inputs((3, 11)), STRICT, 10, as_of=2, future=True)
+@pytest.mark.parametrize(
+    ("given", "detail"),
+    [
+        ({GlobalId("u1"): Interval(3, 11)}, "The inputs can be read from 3 on."),
+        ({GlobalId("u1"): Interval(3, 11, altered=2)}, "The inputs can be read from 3 on."),
+        (
+            {GlobalId("u1"): Interval(1, 11), GlobalId("u2"): Interval(3, 11, altered=3)},
+            "The inputs can be read from 3 on, when a table among them was altered.",
+        ),
+    ],
+)
+def test_what_cannot_be_read_any_more_names_the_time_and_why(
+    given: dict[GlobalId, Interval], detail: str
+) -> None:
+    with pytest.raises(InvalidParameterValue, match="cannot read as of 2") as refused:
+        select_timestamp(given, STRICT, 10, as_of=2)
+    assert refused.value.detail == detail
 
 
 def test_at_least_only_pushes_forward() -> None:
     assert select_timestamp(inputs((0, 11)), STRICT, 10, at_least=4).time == 10
-    assert select_timestamp(inputs((0, 11)), STRICT, 10, at_least=14).time == 14
+    chosen = select_timestamp(inputs((0, 11)), STRICT, 10, at_least=14)
+    assert (chosen.time, chosen.waits) == (14, True)
