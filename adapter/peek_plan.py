@@ -74,6 +74,17 @@ class PeekPlan:
     lookup: IndexLookup | None = None
     key: KeyLookup | None = None
 
+    def way_of(self, relation: Relation) -> Way:
+        """Return how the query is answered when all is put in: what is short needs no engine."""
+        if self.way == "local" and self.reads_nothing and is_linear(relation):
+            return "constant"
+        return self.way
+
+    @property
+    def reads_nothing(self) -> bool:
+        """Whether the answer comes from nothing but the query's text and what is put in."""
+        return not (self.sources or self.query.changes or self.query.recursions)
+
     def block(self, relation: Relation, replace: Replace) -> Block:
         """Return `relation` with the query's recursions, into which `replace` puts what it has."""
         recursions = self.query.recursions

@@ -150,12 +150,7 @@ class SessionPlanner:
         """Compile what can be done by tuples."""
         plan, peek = prepared.plan, prepared.peek
         prepared.template = prepared.rules = prepared.point = None
-        if (
-            isinstance(plan, Insert)
-            and peek is not None
-            and peek.way == "constant"
-            and not plan.over
-        ):
+        if isinstance(plan, Insert) and peek is not None and peek.reads_nothing and not plan.over:
             calls = calls_in(peek.relation) if peek.acts else ()
             prepared.template = template_of(peek.relation, calls)
             if prepared.template is not None:

@@ -14,7 +14,9 @@ import pyarrow as pa
 
 from foreshore.adapter.substitute import Givens, fill_scalar
 from foreshore.compute.finish import empty_rows
+from foreshore.errors import DataError
 from foreshore.expr.datum import to_array
+from foreshore.expr.evaluate import growing_calls, is_large
 from foreshore.expr.ir import (
     Call,
     Column,
@@ -109,12 +111,21 @@ def batch_of_rows(rows: Sequence[Row], types: Sequence[ColumnType]) -> pa.Record
 class Template:
     """Rows of cells over what is given: arguments, what the environment says, and calls' values.
 
-    `calls` act on the session, as nextval() does, and have arguments that are literals.
+    `calls` act on the session, as nextval() does, and have arguments that are literals. `growing`
+    are the arguments of what may become very long.
     """
 
     givens: Givens
     calls: tuple[Call, ...]
     cells: tuple[tuple[Cell, ...], ...]
+    growing: tuple[tuple[Cell, ...], ...] = ()
+
+    def is_large(self, given: Sequence[Datum]) -> bool:
+        """Whether a value in the rows may be so long that nobody should wait for it in passing."""
+        try:  # one after the other: what is an argument of others has been found to be short
+            return any(is_large([arg(given) for arg in args]) for args in self.growing)
+        except DataError:  # which the rows may do without
+            return True
 
     def rows(self, given: Sequence[Datum]) -> list[Row]:
         """Return the rows over the values of `givens`, then `calls`; raises DataError."""
@@ -134,8 +145,16 @@ def template_of(relation: Relation, calls: Sequence[Call] = ()) -> Template | No
     places: dict[Scalar, Scalar] = {call: Column(i, call.type) for i, call in enumerate(calls)}
     rows = [tuple(fill_scalar(scalar, places.get) for scalar in row) for row in rows]
     givens = Givens.of(chain.from_iterable(rows))
-    cells = tuple(tuple(compiled(givens.placed(s)) for s in row) for row in rows)
-    return Template(givens, tuple(calls), cells)
+    rows = [tuple(map(givens.placed, row)) for row in rows]
+    growing = [call for scalar in chain.from_iterable(rows) for call in growing_calls(scalar)]
+    if growing and calls:  # what turns out to be large is done in another way, and calls only once
+        return None
+    return Template(
+        givens,
+        tuple(calls),
+        tuple(tuple(map(compiled, row)) for row in rows),
+        tuple(tuple(map(compiled, call.args)) for call in growing),
+    )
 
 
 def _rows(relation: Relation) -> list[tuple[Scalar, ...]] | None:

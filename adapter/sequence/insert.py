@@ -35,9 +35,9 @@ from foreshore.compute.finish import expanded, finish
 from foreshore.errors import FeatureNotSupported
 from foreshore.expr.ir import Get, LocalGet, Relation, Scalar, inputs_of, with_inputs
 from foreshore.ids import GlobalId
-from foreshore.sql.plan import Delete, Insert, Query, Update
+from foreshore.sql.plan import Block, Delete, Insert, Query, Update
 from foreshore.types import ColumnType, Datum
-from foreshore.update import DIFF_FIELD
+from foreshore.update import DIFF_FIELD, Timestamp
 
 if TYPE_CHECKING:
     from foreshore.adapter.session import Session
@@ -52,13 +52,14 @@ async def insert(
     """Run an INSERT."""
     require_writable(session, "INSERT", plan.table)
     await beside_alter(session, plan.table)
-    if prepared.template is None:
+    few = None if prepared.template is None else await _rows_of(session, prepared.template, args)
+    if few is None:
         rows = await written_rows(session, prepared, args, (plan.table,))
         rows = await with_numbers(session, rows, plan.over, args)
     else:
         rules = prepared.rules
         desc = table_desc(session, plan.table) if rules is None else rules.planned.desc
-        values = Values.coming(desc, await _rows_of(session, prepared.template, args))
+        values = Values.coming(desc, few)
         if (
             rules is not None
             and plan.on_conflict is None
@@ -74,12 +75,21 @@ async def insert(
     return await _returned(session, "INSERT 0", plan.returning, rows, args)
 
 
-async def _rows_of(session: "Session", template: Template, args: Sequence[Datum]) -> list[Row]:
-    given = template.givens.values(args, session.environment_values(0))
+async def _rows_of(
+    session: "Session", template: Template, args: Sequence[Datum]
+) -> list[Row] | None:
+    """Return the rows of a template; None if that is too much to be done in passing."""
+    given = template.givens.values(args, session.environment_values(_now(session)))
     if template.calls:
         found = await carried_out(session, template.calls)
         given += [found[call].value for call in template.calls]
-    return template.rows(given)
+    return None if template.is_large(given) else template.rows(given)
+
+
+def _now(session: "Session") -> Timestamp:
+    """Return what mz_now() is where nothing is read that would decide it."""
+    time = session.begin().time
+    return session.coordinator.oracle.read_ts() if time is None else time
 
 
 async def update(
@@ -169,12 +179,15 @@ async def written_rows(
     coordinator = session.coordinator
     peek = prepared.peek
     assert peek is not None
-    if peek.way == "constant":
-        filled_relation, _, _ = filled(session, peek, args, 0)
+    if peek.reads_nothing:
+        now = _now(session)
+        filled_relation, _, _ = filled(session, peek, args, now)
         if peek.acts:
             values = await carried_out(session, calls_in(filled_relation))
             filled_relation = fill(filled_relation, values.get, every=True)
-        return evaluate_linear(filled_relation)
+        if peek.way_of(filled_relation) == "constant":
+            return evaluate_linear(filled_relation)
+        return await evaluate_here(session, Block(filled_relation), now)
     if transaction.time is None:  # what is written follows from the newest, at any isolation
         transaction.isolation = "strict serializable"
     if peek.key is not None:

@@ -145,7 +145,7 @@ async def _finished(
         values = await carried_out(session, list(calls))
         relation, finishing, replace = filled(session, peek, args, time)  # of what is set now
         relation = fill(relation, values.get, every=True)
-    match peek.way:
+    match peek.way_of(relation):
         case "constant":
             return finish(expanded(evaluate_linear(relation), finishing), finishing)
         case "local":

@@ -10,7 +10,7 @@ beside no TRUE, coalesce's arguments where all before them are NULL. Guarded par
 only over the rows that reach them, if they may fail or are costly.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Protocol, TypeAlias
 
@@ -32,9 +32,10 @@ from foreshore.expr.ir import (
     Scalar,
     operands_of,
     type_of,
+    walk_scalars,
     with_operands,
 )
-from foreshore.types import arrow_type
+from foreshore.types import Datum, arrow_type
 
 Errors: TypeAlias = pa.Array | None
 NO_TEXT = pa.scalar(None, pa.string())
@@ -241,16 +242,28 @@ def _none_if_empty(errors: pa.Array) -> Errors:
 
 def may_be_large(scalar: Scalar) -> bool:
     """Whether a value within `scalar` may be so long that nobody should wait for it in passing."""
-    if isinstance(scalar, Call) and scalar_function(scalar.function).name in _GROWING:
-        sizes = 1
-        for arg in scalar.args:
-            if not isinstance(arg, Literal):
-                return True
-            value = arg.value
-            sizes *= max(1, value if isinstance(value, int) else len(value or ""))
-        if sizes > LARGE:
-            return True
-    return any(map(may_be_large, operands_of(scalar)))
+    return any(
+        not all(isinstance(arg, Literal) for arg in call.args)
+        or is_large([arg.value for arg in call.args if isinstance(arg, Literal)])
+        for call in growing_calls(scalar)
+    )
+
+
+def growing_calls(scalar: Scalar) -> list[Call]:
+    """Return the calls within `scalar` whose value may be long though their arguments are not.
+
+    Those that are arguments of others come first.
+    """
+    calls = [each for each in walk_scalars(scalar) if isinstance(each, Call)]
+    return [each for each in reversed(calls) if scalar_function(each.function).name in _GROWING]
+
+
+def is_large(args: Iterable[Datum]) -> bool:
+    """Whether a growing call of these arguments may have a value that is not for in passing."""
+    size = 1
+    for value in args:
+        size *= max(1, value if isinstance(value, int) else len(str(value or "")))
+    return size > LARGE
 
 
 def is_constant(scalar: Scalar) -> bool:
