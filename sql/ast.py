@@ -552,6 +552,7 @@ class InsertStatement(Syntax):
     ctes: tuple[CommonTable, ...]
     on_conflict: OnConflict | None = None
     overriding: OneOf["system", "user"] | None = None
+    as_of: AsOf | None = None
 
 
 class MergeUpdate(Syntax):
@@ -692,6 +693,7 @@ class CreateTableAsStatement(Syntax):
     if_not_exists: bool
     temporary: bool = False
     on_commit: OnCommit | None = None
+    as_of: AsOf | None = None
 
 
 class AddConstraint(Syntax):

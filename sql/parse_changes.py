@@ -30,9 +30,12 @@ class ChangeParser(ObjectParser):
         source = None
         if not self.accept("default", "values"):
             source = self.query()
+        as_of = self.as_of()
         conflict = self._on_conflict() if self.at_words("on", "conflict") else None
         returning = self._returning()
-        return ast.InsertStatement(table, columns, source, returning, ctes, conflict, overriding)
+        return ast.InsertStatement(
+            table, columns, source, returning, ctes, conflict, overriding, as_of
+        )
 
     def _on_conflict(self) -> ast.OnConflict:
         at = self.expect("on", "conflict").start

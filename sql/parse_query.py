@@ -52,6 +52,13 @@ class QueryParser(Cursor):
         """Parse a query, WITH and ORDER BY and all."""
         return self._through(lambda parser: parser.parse_query(), self._converter.query)
 
+    def as_of(self) -> ast.AsOf | None:
+        """Parse AS OF [AT LEAST] time, if it comes."""
+        if not self.accept("as", "of"):
+            return None
+        at_least = self.accept("at", "least")
+        return ast.AsOf(self.expression(), at_least)
+
     def expression(self, level: int = 0) -> ast.Expression:
         """Parse an expression whose loosest operator is of `level` or tighter."""
         return self._through(lambda parser: parser.parse_level(level), self._converter.expression)

@@ -53,6 +53,8 @@ class StatementParser(ChangeParser):
         at = self.token.start
         result = self._statement()
         if not self.at_end():
+            if self.at_words("as", "of"):
+                raise only_queries_have_times(self.token.start)
             self.fail()
         assert self.token.start >= at
         return result
@@ -85,10 +87,8 @@ class StatementParser(ChangeParser):
         if select is None or select.into is None:
             return statement
         into, select.into = select.into, None
-        if statement.as_of is not None:
-            self.unsupported("AS OF with INTO", into.name.at)
         return ast.CreateTableAsStatement(
-            into.name, (), statement.query, True, False, into.temporary
+            into.name, (), statement.query, True, False, into.temporary, as_of=statement.as_of
         )
 
     def _select_statement(self) -> ast.SelectStatement:
@@ -511,6 +511,18 @@ _STATEMENTS: dict[str, Parse] = {
     "analyse": StatementParser._analyze,
     "checkpoint": StatementParser._checkpoint,
 }
+
+
+def only_queries_have_times(at: int) -> FeatureNotSupported:
+    """Return the error of AS OF where nothing is read."""
+    return FeatureNotSupported(
+        "AS OF is for queries only",
+        detail="A change takes effect when it is committed: "
+        "at another time it would alter what has been read already.",
+        hint="It says when a query is read, and stands behind it: in SELECT, COPY (...), DECLARE, "
+        "EXPLAIN, SUBSCRIBE, INSERT ... SELECT and CREATE TABLE ... AS.",
+        position=at + 1,
+    )
 
 
 def unsupported(statement: ast.Unsupported) -> FeatureNotSupported:

@@ -87,13 +87,6 @@ class SubscribeParser(QueryParser):
         self.expect_symbol(")")
         return ast.CreateSubscriptionStatement(name, query, if_not_exists, at, end)
 
-    def as_of(self) -> ast.AsOf | None:
-        """Parse AS OF [AT LEAST] time, if it comes."""
-        if not self.accept("as", "of"):
-            return None
-        at_least = self.accept("at", "least")
-        return ast.AsOf(self.expression(), at_least)
-
     def _flag(self, known: tuple[str, ...]) -> tuple[str, bool]:
         token = self.token
         name = self.label()

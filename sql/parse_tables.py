@@ -86,12 +86,13 @@ class TableParser(SequenceParser):
         if self.at_word("execute"):
             self.unsupported("CREATE TABLE AS EXECUTE")
         query = self.query()
+        as_of = self.as_of()
         with_data = True
         if self.accept("with"):
             with_data = not self.accept("no")
             self.expect("data")
         return ast.CreateTableAsStatement(
-            name, columns, query, with_data, if_not_exists, temporary, on_commit
+            name, columns, query, with_data, if_not_exists, temporary, on_commit, as_of
         )
 
     def _names_then_as(self) -> bool:

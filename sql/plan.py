@@ -255,6 +255,7 @@ class Insert(Changing):
     constant: bool
     on_conflict: OnConflict | None = None
     over: tuple[Scalar, ...] = ()  # what the rows are over `source`, as in Query
+    as_of: AsOf | None = None  # when `source` is read
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,6 +411,7 @@ class CreateTableAs(Changing):
     over: tuple[Scalar, ...]  # what the rows are over `source`, as in Query
     with_data: bool
     if_not_exists: bool
+    as_of: AsOf | None = None  # when `source` is read
 
 
 @dataclass(frozen=True, slots=True)

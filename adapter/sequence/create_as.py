@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from foreshore.adapter.client import Completed
 from foreshore.adapter.sequence.create import add_table, is_there
 from foreshore.adapter.sequence.insert import with_numbers, written_rows
+from foreshore.adapter.sequence.peek import awaited
 from foreshore.adapter.sequence.tables import checked, count, write_rows
 from foreshore.sql.plan import CreateTableAs
 from foreshore.types import Datum
@@ -23,12 +24,17 @@ async def create_table_as(
     session: "Session", prepared: "Prepared", plan: CreateTableAs, args: Sequence[Datum]
 ) -> Completed:
     """Run CREATE TABLE ... AS."""
+    as_of = None
+    if plan.as_of is not None and plan.with_data:
+        as_of = await awaited(session, prepared, args, plan.as_of)
+        assert isinstance(prepared.plan, CreateTableAs), prepared.plan
+        plan = prepared.plan
     if is_there(session, plan.definition.name, if_not_exists=plan.if_not_exists):
         return Completed("CREATE TABLE AS")
     if not plan.with_data:
         add_table(session, plan.definition)
         return Completed("CREATE TABLE AS")
-    rows = await written_rows(session, prepared, args, ())
+    rows = await written_rows(session, prepared, args, (), as_of=as_of)
     rows = await with_numbers(session, rows, plan.over, args)
     id = add_table(session, plan.definition)
     await write_rows(session, id, checked(session, id, rows))

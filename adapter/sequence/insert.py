@@ -17,7 +17,7 @@ from foreshore.adapter.point_plan import PointPlan
 from foreshore.adapter.result import BatchSource, Outcome, Selected
 from foreshore.adapter.sequence.by_key import locked_by_key
 from foreshore.adapter.sequence.conflict import insert_on_conflict
-from foreshore.adapter.sequence.peek import evaluate_here, filled, rows_of
+from foreshore.adapter.sequence.peek import awaited, evaluate_here, filled, rows_of
 from foreshore.adapter.sequence.point import changed_by_key, insert_rows
 from foreshore.adapter.sequence.tables import (
     as_stored,
@@ -35,7 +35,7 @@ from foreshore.compute.finish import expanded, finish
 from foreshore.errors import FeatureNotSupported
 from foreshore.expr.ir import Get, LocalGet, Relation, Scalar, inputs_of, with_inputs
 from foreshore.ids import GlobalId
-from foreshore.sql.plan import Block, Delete, Insert, Query, Update
+from foreshore.sql.plan import AsOf, Block, Delete, Insert, Query, Update
 from foreshore.types import ColumnType, Datum
 from foreshore.update import DIFF_FIELD, Timestamp
 
@@ -50,11 +50,16 @@ async def insert(
     session: "Session", prepared: "Prepared", plan: Insert, args: Sequence[Datum]
 ) -> Outcome:
     """Run an INSERT."""
+    as_of = None
+    if plan.as_of is not None:
+        as_of = await awaited(session, prepared, args, plan.as_of)
+        assert isinstance(prepared.plan, Insert), prepared.plan
+        plan = prepared.plan
     require_writable(session, "INSERT", plan.table)
     await beside_alter(session, plan.table)
     few = None if prepared.template is None else await _rows_of(session, prepared.template, args)
     if few is None:
-        rows = await written_rows(session, prepared, args, (plan.table,))
+        rows = await written_rows(session, prepared, args, (plan.table,), as_of=as_of)
         rows = await with_numbers(session, rows, plan.over, args)
     else:
         rules = prepared.rules
@@ -173,8 +178,14 @@ async def written_rows(
     targets: Sequence[GlobalId],
     *,
     locking: bool = False,
+    as_of: AsOf | None = None,
 ) -> pa.Table:
-    """Return the rows, with `__diff`, that a statement is about to write."""
+    """Return the rows, with `__diff`, that a statement is about to write.
+
+    Those `as_of` a time that has come do not change any more, and nothing is locked for them.
+    """
+    if as_of is not None:
+        return counted(await rows_of(session, prepared, args, as_of))
     transaction = session.begin()
     coordinator = session.coordinator
     peek = prepared.peek

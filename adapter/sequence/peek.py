@@ -83,9 +83,9 @@ async def rows_of(
 ) -> pa.RecordBatch:
     """Return the finished rows of a statement's query.
 
-    If it asks for a time to come that is waited for, and `prepared` may have another plan then.
+    If it asks for a time to come that is waited for, as in `awaited`.
     """
-    as_of = await _awaited(session, prepared, args, as_of)
+    as_of = await awaited(session, prepared, args, as_of)
     rows = await _finished(session, prepared, args, as_of)
     assert prepared.peek is not None
     query = prepared.peek.query
@@ -96,10 +96,13 @@ async def rows_of(
     return expanded(called.select([*range(len(query.desc.columns)), called.num_columns - 1]))
 
 
-async def _awaited(
+async def awaited(
     session: "Session", prepared: "Prepared", args: Sequence[Datum], as_of: AsOf | None
 ) -> AsOf | None:
-    """Return AS OF with its time as a literal, when that has come."""
+    """Return AS OF with its time as a literal, when that has come.
+
+    If it is waited for, `prepared` may have another plan then.
+    """
     peek = prepared.peek
     assert peek is not None
     refuse_past_of_system(peek, as_of)

@@ -45,6 +45,7 @@ from foreshore.sql.bind.from_clause import Part, right_side, scope_of, side_by_s
 from foreshore.sql.bind.query import bind_query, rows_relation
 from foreshore.sql.bind.result import lowered, query_over
 from foreshore.sql.bind.select import project_targets
+from foreshore.sql.bind.time import bind_as_of
 from foreshore.sql.catalog_reader import ItemView
 from foreshore.sql.coerce import assign
 from foreshore.sql.lower_outer import has_subquery
@@ -162,6 +163,7 @@ def bind_insert(planning: Planning, statement: ast.InsertStatement) -> Insert:
         if statement.on_conflict is None
         else _on_conflict(planning, item, statement.table, statement.on_conflict),
         over,
+        None if statement.as_of is None else bind_as_of(planning, statement.as_of, relation),
     )
 
 

@@ -13,6 +13,7 @@ from foreshore.sql.bind.bound_query import plain_relation
 from foreshore.sql.bind.query import bind_query
 from foreshore.sql.bind.result import lowered
 from foreshore.sql.bind.table import bind_create_table, bound_on_commit
+from foreshore.sql.bind.time import bind_as_of
 from foreshore.sql.keywords import quote_identifier
 from foreshore.sql.plan import CreateTableAs
 from foreshore.sql.planning import Planning, located
@@ -46,4 +47,7 @@ def bind_create_table_as(
     assert isinstance(definition.ast, ast.CreateTableStatement), text
     table = bind_create_table(Planning(planning.catalog, text), definition.ast)
     table = replace(table, on_commit=on_commit)
-    return CreateTableAs(table, lowered(source), over, statement.with_data, statement.if_not_exists)
+    source = lowered(source)
+    as_of = None if statement.as_of is None else bind_as_of(planning, statement.as_of, source)
+    with_data, if_not_exists = statement.with_data, statement.if_not_exists
+    return CreateTableAs(table, source, over, with_data, if_not_exists, as_of)

@@ -1,7 +1,7 @@
 """Times in statements: AS OF, UP TO and the bounds of CHANGES."""
 
-from foreshore.errors import DatatypeMismatch
-from foreshore.expr.ir import Literal, Scalar, type_of
+from foreshore.errors import DatatypeMismatch, FeatureNotSupported
+from foreshore.expr.ir import Literal, Relation, Scalar, sources_of, type_of
 from foreshore.sql import ast
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
 from foreshore.sql.coerce import coerce, is_unknown
@@ -11,8 +11,14 @@ from foreshore.sql.scope import Scope
 from foreshore.types import MZ_TIMESTAMP, TIMESTAMPTZ
 
 
-def bind_as_of(planning: Planning, as_of: ast.AsOf) -> AsOf:
-    """Return AS OF with its time bound."""
+def bind_as_of(planning: Planning, as_of: ast.AsOf, written: Relation | None = None) -> AsOf:
+    """Return AS OF with its time bound; where it is of rows to be `written` they must be read."""
+    if written is not None and not sources_of(written):
+        raise FeatureNotSupported(
+            "AS OF with rows that are not read from anywhere is not supported",
+            detail="It says when a query is read. What is written has the time of its commit.",
+            position=at_of(as_of.time) + 1,
+        )
     return AsOf(bind_time(planning, as_of.time, "AS OF"), as_of.at_least)
 
 
