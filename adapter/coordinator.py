@@ -420,7 +420,7 @@ class Coordinator:
             if isinstance(each, Item) and each.is_collection:
                 if each.type != "table":
                     self.as_ofs[each.id] = time
-                self.look_after(each, time)
+                self.look_after(each, each.since or time)
         for id in _subscriptions(created):
             self.subscriptions.begin(id, time)
         for item in moved:

@@ -28,14 +28,18 @@ async def changes(
     """
     coordinator = session.coordinator
     await coordinator.wait_readable(plan.of, time)
-    since = coordinator.holds.since(plan.of)
-    after = since if plan.after is None else timestamp_of(session, plan.after, args)
-    through = time if plan.through is None else timestamp_of(session, plan.through, args)
+    since, altered = coordinator.since(plan.of), coordinator.altered(plan.of)
+    after = since if plan.after is None else timestamp_of(session, plan.after, args, time)
+    through = time if plan.through is None else timestamp_of(session, plan.through, args, time)
+    ends = f'"{plan.name}" was altered at {since}: its history before is not kept.'
     if after < since or through > time:
         raise InvalidParameterValue(
             f'the changes of "{plan.name}" after {after} through {through} cannot be read',
-            detail=f"They can be read after {since} through {time}.",
+            detail=f"They can be read after {since} through {time}."
+            + (f" {ends}" if after < since == altered else ""),
         )
+    if plan.after is None and since == altered:
+        session.notice(ends, hint="CHANGES tells what came after that.")
     if after > through:
         raise InvalidParameterValue(f"CHANGES after {after} cannot end at {through}")
     error = coordinator.compute.error_at([plan.of], through)

@@ -57,10 +57,13 @@ def read_time(
         time = transaction.time
         late = [id for id in ids if coordinator.since(id) > time]
         if late:
+            last = max(late, key=coordinator.since)
+            altered = coordinator.altered(last) == coordinator.since(last)
             raise ObjectNotInPrerequisiteState(
                 "the transaction reads at a time before this relation could be read",
-                detail=f"It reads at {time}; {min(late)} is readable from "
-                f"{max(map(coordinator.since, late))}.",
+                detail=f'It reads at {time}; "{session.planner.reader().state.item(last).name}" '
+                f"is readable from {coordinator.since(last)} on"
+                + (", when it was altered." if altered else "."),
             )
     else:
         chosen = choose(session, ids, as_of, args)

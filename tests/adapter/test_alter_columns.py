@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from tests.adapter.harness import House, until
 
 
@@ -357,3 +359,67 @@ async def _answers_of(house: House, conversation: list[tuple[str, str, str]]) ->
     for session, sql, expected in conversation:
         answer = (await house.query(session, sql)).removesuffix("\nE").removesuffix("\nT")
         assert answer == expected, sql
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["ADD b int DEFAULT 7", "DROP c", "ADD CONSTRAINT positive CHECK (a > 0)"],
+)
+def test_history_before_the_change_is_refused_and_never_empty(
+    runner: asyncio.Runner, house: House, change: str
+) -> None:
+    async def scenario() -> None:
+        coordinator = house.environment.coordinator
+        await house.query(
+            "s",
+            "DROP TABLE IF EXISTS past CASCADE; CREATE TABLE past (a int, c int);"
+            " CREATE MATERIALIZED VIEW past_kept AS SELECT a FROM past;"
+            " CREATE VIEW past_seen AS SELECT a FROM past; INSERT INTO past VALUES (1)",
+        )
+        await house.query("s", "SELECT * FROM past_kept")
+        before = coordinator.oracle.read_ts()
+        await house.query("block", "BEGIN; SELECT 1 FROM past_kept")
+        await house.query("s", "INSERT INTO past VALUES (2)")
+        kept = change.startswith("ADD CONSTRAINT")
+        if kept:  # what is above a table may rely on what the table promised before
+            await house.query("s", "DROP MATERIALIZED VIEW past_kept")
+        assert await house.query("s", f"ALTER TABLE past {change}") == "ALTER TABLE"
+        (past,) = [each for each in coordinator.state.items() if each.name == "past"]
+        assert before < past.since <= coordinator.oracle.read_ts()
+        altered = f'"past" was altered at {past.since}: its history before is not kept.'
+        for query in ("SELECT * FROM past", "SELECT * FROM past_seen", "SUBSCRIBE past"):
+            assert await house.query("s", f"{query} AS OF {before}") == (
+                f"ERROR 22023: cannot read as of {before}\n"
+                f"DETAIL: The inputs can be read from {past.since} on,"
+                " when a table among them was altered.\n"
+                "HINT: Take a later time, or leave AS OF out to read what is newest."
+            )
+        refused = await house.query("s", f"SELECT * FROM CHANGES(past, {before})")
+        assert refused.startswith(f'ERROR 22023: the changes of "past" after {before} through ')
+        assert refused.splitlines()[1].startswith(
+            f"DETAIL: They can be read after {past.since} through "
+        )
+        assert refused.splitlines()[1].endswith(altered)
+        far = await house.query("s", f"SELECT * FROM CHANGES(past, {past.since}, 0)")
+        assert altered not in far
+        assert await house.query("s", "SELECT a, mz_diff FROM CHANGES(past)") == (
+            f"SELECT 0\nNOTICE: {altered}"
+        )
+        await house.query("s", "INSERT INTO past (a) VALUES (3)")
+        assert await house.query("s", f"SELECT a, mz_diff FROM CHANGES(past, {past.since})") == (
+            "3|1\nSELECT 1"
+        )
+        assert await house.query("s", f"SELECT a FROM past ORDER BY a AS OF {past.since}") == (
+            "1\n2\nSELECT 2"
+        )
+        if not kept:  # a materialized view has a history of its own
+            answer = await house.query("s", f"SELECT a FROM past_kept AS OF {before}")
+            assert answer == "1\nSELECT 1"
+        late = (await house.query("block", "SELECT * FROM past")).splitlines()
+        assert late[0] == (
+            "ERROR 55000: the transaction reads at a time before this relation could be read"
+        )
+        assert late[1].endswith(f'; "past" is readable from {past.since} on, when it was altered.')
+        await house.query("block", "ROLLBACK")
+
+    runner.run(scenario())
