@@ -594,6 +594,7 @@ class MergeStatement(Syntax):
     condition: Expression
     clauses: tuple[MergeClause, ...]
     ctes: tuple[CommonTable, ...]
+    returning: tuple[Target, ...]
 
 
 class UpdateStatement(Syntax):

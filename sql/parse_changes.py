@@ -118,7 +118,8 @@ class ChangeParser(ObjectParser):
         clauses = [self._merge_clause()]
         while self.at_word("when"):
             clauses.append(self._merge_clause())
-        return ast.MergeStatement(table, source, condition, tuple(clauses), ctes)
+        returning = self._returning()
+        return ast.MergeStatement(table, source, condition, tuple(clauses), ctes, returning)
 
     def _merge_clause(self) -> ast.MergeClause:
         at = self.expect("when").start

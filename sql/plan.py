@@ -295,7 +295,8 @@ class Merge(Changing):
     """`selection` gives the rows on which MERGE acts: 2n + 2 columns for a table of n.
 
     The first is a place in `actions`, the second how often the old row is in the table (NULL for an
-    insert); then the old row and the new one, of which some actions need only one.
+    insert); then the old row and the new one, of which some actions need only one. If there is a
+    `returning`, the columns of the source follow.
     """
 
     table: GlobalId
@@ -303,6 +304,8 @@ class Merge(Changing):
     actions: tuple[MergeAction, ...]
     over: tuple[Scalar, ...] = ()  # what those columns are over `selection`, as in Query
     keys: MergeKeys | None = None  # what is known of the rows before any is read
+    # Over LocalGet(0): the source's columns, the row as it has become, or was, and the action.
+    returning: Query | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -729,7 +732,10 @@ def result_desc(plan: Plan) -> RelationDesc | None:
         case Subscribe(desc=desc) | ShowVariable(desc=desc) | ShowCreate(desc=desc):
             return desc
         case (
-            Insert(returning=returning) | Update(returning=returning) | Delete(returning=returning)
+            Insert(returning=returning)
+            | Update(returning=returning)
+            | Delete(returning=returning)
+            | Merge(returning=returning)
         ):
             return returning.desc if returning is not None else None
         case Explain():

@@ -74,10 +74,10 @@ async def insert(
         rows = values.table()
     if plan.on_conflict is not None:
         rows = await insert_on_conflict(session, plan, plan.on_conflict, rows, args)
-        return await _returned(session, "INSERT 0", plan.returning, rows, args)
+        return await returned_rows(session, "INSERT 0", plan.returning, rows, args)
     rows = checked(session, plan.table, rows)
     await write_rows(session, plan.table, rows)
-    return await _returned(session, "INSERT 0", plan.returning, rows, args)
+    return await returned_rows(session, "INSERT 0", plan.returning, rows, args)
 
 
 async def _rows_of(
@@ -114,7 +114,7 @@ async def update(
     new = checked(session, plan.table, rows_with(columns[width : 2 * width], diffs))
     await write_rows(session, plan.table, negated(old), new)
     new = _beside(new, columns[2 * width :])
-    return await _returned(session, "UPDATE", plan.returning, new, args)
+    return await returned_rows(session, "UPDATE", plan.returning, new, args)
 
 
 async def delete(
@@ -133,7 +133,7 @@ async def delete(
     gone = as_stored(session, plan.table, rows_with(columns[:width], diffs))
     await write_rows(session, plan.table, negated(gone))
     gone = _beside(gone, columns[width:])
-    return await _returned(session, "DELETE", plan.returning, gone, args)
+    return await returned_rows(session, "DELETE", plan.returning, gone, args)
 
 
 async def _changed(
@@ -154,7 +154,7 @@ async def _written(
 ) -> Outcome:
     if returning is None:
         return Completed(f"{verb} {values.num_rows}")
-    return await _returned(session, verb, returning, values.table(), args)
+    return await returned_rows(session, verb, returning, values.table(), args)
 
 
 def rows_with(columns: Sequence[pa.Array], diffs: pa.Array) -> pa.Table:
@@ -229,13 +229,14 @@ async def with_numbers(
     )
 
 
-async def _returned(
+async def returned_rows(
     session: "Session",
     verb: str,
     returning: Query | None,
     rows: pa.Table,
     args: Sequence[Datum],
 ) -> Outcome:
+    """Return how many `rows` have been changed, or what RETURNING gives of them."""
     if returning is None:
         return Completed(f"{verb} {count(rows)}")
     columns = tuple(ColumnType(each.type) for each in returning_columns(returning.relation))

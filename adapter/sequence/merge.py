@@ -17,7 +17,7 @@ from foreshore.adapter.key_index import MANY
 from foreshore.adapter.local import evaluate_linear, is_linear, negated, split_diffs
 from foreshore.adapter.result import Outcome
 from foreshore.adapter.sequence.by_key import locked_rows
-from foreshore.adapter.sequence.insert import rows_with, with_numbers, written_rows
+from foreshore.adapter.sequence.insert import returned_rows, rows_with, with_numbers, written_rows
 from foreshore.adapter.sequence.peek import evaluate_here
 from foreshore.adapter.sequence.tables import (
     as_stored,
@@ -49,8 +49,8 @@ async def merge(
         both = await written_rows(session, prepared, args, (plan.table,), locking=True)
     both = await with_numbers(session, both, plan.over, args)
     (action, count, *columns), diffs = split_diffs(both)
-    width = len(columns) // 2
-    old, new = columns[:width], columns[width:]
+    width = len(planned_table(session, plan.table).desc.names)
+    old, new, source = columns[:width], columns[width : 2 * width], columns[2 * width :]
     acts = np.array([*plan.actions, ""])[action.to_numpy()]
     changes = np.flatnonzero(acts != "insert")
     hashes = hash_columns([column.take(pa.array(changes)) for column in old], None, len(changes))
@@ -60,11 +60,19 @@ async def merge(
             hint="Ensure that not more than one source row matches any one target row.",
         )
     times = pc.if_else(pa.array(acts == "insert"), diffs, count)
-    gone = rows_with(old, times).filter(pa.array(acts != "insert"))
     come = checked(session, plan.table, rows_with(new, times).filter(pa.array(acts != "delete")))
+    gone = rows_with(old, times).filter(pa.array(acts != "insert"))
     gone = as_stored(session, plan.table, gone)
     await write_rows(session, plan.table, negated(gone), come)
-    return Completed(f"MERGE {pc.sum(times).as_py() or 0}")
+    if plan.returning is None:
+        return Completed(f"MERGE {pc.sum(times).as_py() or 0}")
+    deleted = gone.filter(pa.array(acts[acts != "insert"] == "delete"))
+    order = np.concatenate([np.flatnonzero(acts != "delete"), np.flatnonzero(acts == "delete")])
+    became, times = split_diffs(pa.concat_tables([come, deleted]).combine_chunks())
+    beside = [column.take(pa.array(order)) for column in source]
+    done = pa.array(np.char.upper(acts[order]))
+    rows = rows_with([*beside, *became, done], times)
+    return await returned_rows(session, "MERGE", plan.returning, rows, args)
 
 
 async def _rows_by_key(

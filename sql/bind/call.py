@@ -10,6 +10,7 @@ from typing import cast as cast_
 
 from foreshore.errors import (
     FeatureNotSupported,
+    SyntaxError_,
     UndefinedFunction,
     WrongObjectType,
 )
@@ -115,6 +116,15 @@ def bind_sql_value(binder: ExpressionBinder, expr: ast.SqlValue) -> Scalar:
     return cast(binder.planning, now, target, expr.at)
 
 
+def _merge_action(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
+    if binder.clause.merge_action is None:
+        raise SyntaxError_(
+            "MERGE_ACTION() can only be used in the RETURNING list of a MERGE command",
+            position=expr.at + 1,
+        )
+    return binder.clause.merge_action
+
+
 def bind_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
     """Return the scalar that a call means."""
     name = expr.name[-1]
@@ -129,6 +139,8 @@ def bind_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
         return _not_an_aggregate(binder, name, expr)
     if not expr.args and name in _ENVIRONMENT:
         return environment(binder, _ENVIRONMENT[name], expr.at)
+    if not expr.args and name == "merge_action":
+        return _merge_action(binder, expr)
     args = tuple(binder.bind(arg) for arg in expr.args)
     ats = tuple(at_of(arg) for arg in expr.args)
     session = _SESSION_FUNCTIONS.get(name)

@@ -114,13 +114,17 @@ def refuse_generated(item: ItemView, index: int, verb: OneOf["insert", "update"]
 
 
 def returning_over(
-    planning: Planning, targets: tuple[ast.Target, ...], scope: Scope
+    planning: Planning,
+    targets: tuple[ast.Target, ...],
+    scope: Scope,
+    merge_action: Column | None = None,
 ) -> Query | None:
     """Return what RETURNING gives of the rows that have been changed, which `scope` describes."""
     if not targets:
         return None
     relation = LocalGet(0, tuple(scope.columns))
-    outputs, names = project_targets(planning, targets, scope, relation, "RETURNING")
+    clause = Clause("RETURNING", merge_action=merge_action)
+    outputs, names = project_targets(planning, targets, scope, relation, clause)
     return query_over(lowered(outputs), names)
 
 

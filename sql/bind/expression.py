@@ -30,6 +30,7 @@ from foreshore.expr.ir import (
     And,
     Call,
     Case,
+    Column,
     Literal,
     Or,
     Scalar,
@@ -81,6 +82,7 @@ class Clause:
     nested: bool = False  # within the arguments of an aggregate
     sets: list[SetCall] | None = None
     default: bool = False  # DEFAULT may stand here
+    merge_action: Column | None = None  # what merge_action() means here
 
 
 @dataclass

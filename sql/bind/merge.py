@@ -31,6 +31,7 @@ from foreshore.sql.bind.dml import (
     default_of,
     positions_of,
     refuse_generated,
+    returning_over,
     row_of,
     target_table,
 )
@@ -43,7 +44,7 @@ from foreshore.sql.coerce import assign
 from foreshore.sql.plan import Merge, MergeAction
 from foreshore.sql.planning import Planning
 from foreshore.sql.scope import Scope
-from foreshore.types import BOOL, INT4, INT8, ColumnType
+from foreshore.types import BOOL, INT4, INT8, TEXT, ColumnType
 
 
 def bind_merge(planning: Planning, statement: ast.MergeStatement) -> Merge:
@@ -73,7 +74,14 @@ def bind_merge(planning: Planning, statement: ast.MergeStatement) -> Merge:
     relation, actions = _acting(planning, item, statement, source, joined)
     selection, over = split_calls(relation) or (relation, ())
     keys = keys_of(item.id, item.desc.columns, source.relation, on, relation)
-    return Merge(item.id, lowered(selection), actions, over, keys)
+    action = Column(len(source.columns) + len(item.desc.columns), TEXT, nullable=False)
+    changed = Scope(
+        [*source.columns, *item.desc.columns, ColumnType(TEXT, False)],
+        joined.tables,
+        joined.visible,
+    )
+    returning = returning_over(planning, statement.returning, changed, action)
+    return Merge(item.id, lowered(selection), actions, over, keys, returning)
 
 
 def _refuse_unreachable(clauses: tuple[ast.MergeClause, ...]) -> None:
@@ -157,6 +165,7 @@ def _acting(
             start + width,
             *range(start, start + width),
             *range(start + width + 2, start + 2 * width + 2),
+            *(range(start) if statement.returning else ()),
         ),
     )
     return relation, tuple(actions)

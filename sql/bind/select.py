@@ -315,12 +315,12 @@ def project_targets(
     targets: tuple[ast.Target, ...],
     scope: Scope,
     relation: Relation,
-    clause: str,
+    clause: Clause,
 ) -> tuple[Relation, tuple[str, ...]]:
     """Return a list of targets over a relation, and their names."""
     scalars: list[Scalar] = []
     names: list[str] = []
-    binder = ExpressionBinder(planning, scope, Clause(clause))
+    binder = ExpressionBinder(planning, scope, clause)
     for target in targets:
         if isinstance(target.expr, ast.Star):
             slots: Sequence[Slot] = scope.visible

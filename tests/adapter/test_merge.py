@@ -166,3 +166,74 @@ def test_what_the_transaction_has_written_itself_is_met(
         assert await rows(house) == ["1|new|4", "2|b|13", "5|e|11"]
 
     runner.run(main())
+
+
+# PostgreSQL has it from 17 on, as it is here.
+RETURNING = {
+    "all, the source first": (
+        "VALUES (1, 5), (7, 6)",
+        BOTH,
+        "*",
+        ["1|5|1|a|5", "7|6|7|NULL|6"],
+    ),
+    "actions": (
+        "VALUES (1, 5), (2, NULL), (7, 6), (8, NULL)",
+        "WHEN MATCHED AND s.v IS NULL THEN DELETE " + MATCHED + " WHEN NOT MATCHED AND s.v > 0"
+        " THEN INSERT (k, n) VALUES (s.k, s.v)",
+        "merge_action(), lower(merge_action()) || t.k AS did, s.k, t.u, n + 1",
+        ["DELETE|delete2|2|b|1", "INSERT|insert7|7|NULL|7", "UPDATE|update1|1|a|6"],
+    ),
+    "a table": (
+        "SELECT k, v FROM other",
+        BOTH,
+        "merge_action(), t.*, s.v",
+        ["INSERT|9|NULL|90|90", "UPDATE|1|a|10|10"],
+    ),
+    "nothing": ("VALUES (7, 7)", MATCHED, "t.k, merge_action()", []),
+}
+
+
+@pytest.mark.parametrize("case", RETURNING)
+def test_returning_gives_what_it_met_and_what_became_of_it(
+    runner: asyncio.Runner, house: House, case: str
+) -> None:
+    source, does, targets, expected = RETURNING[case]
+
+    async def main() -> None:
+        await ran(house, "w", TABLE)
+        told = await house.query("w", f"{merge(source, does=does)} RETURNING {targets}")
+        *rows, tag = told.splitlines()
+        assert (sorted(rows), tag) == (expected, f"MERGE {len(expected)}")
+
+    runner.run(main())
+
+
+def test_returning_of_equal_rows_gives_each(runner: asyncio.Runner, house: House) -> None:
+    async def main() -> None:
+        await ran(house, "w", "DROP TABLE IF EXISTS w; CREATE TABLE w (i int, x char(3))")
+        await ran(house, "w", "INSERT INTO w VALUES (1, 'a'), (1, 'a'), (2, 'b'), (2, 'b')")
+        told = await house.query(
+            "w",
+            "MERGE INTO w USING (VALUES (1), (2)) AS s (i) ON w.i = s.i WHEN MATCHED AND s.i = 1"
+            " THEN UPDATE SET x = 'z' WHEN MATCHED THEN DELETE RETURNING merge_action(), w.*",
+        )
+        assert sorted(told.splitlines()) == [
+            *["DELETE|2|b  "] * 2,
+            "MERGE 4",
+            *["UPDATE|1|z  "] * 2,
+        ]
+
+    runner.run(main())
+
+
+@pytest.mark.parametrize(
+    "text", ["SELECT merge_action()", "UPDATE t SET n = 1 RETURNING merge_action()"]
+)
+def test_the_action_is_merges_alone(runner: asyncio.Runner, house: House, text: str) -> None:
+    async def main() -> None:
+        await ran(house, "w", TABLE)
+        assert await house.query("w", text) == (
+            "ERROR 42601: MERGE_ACTION() can only be used in the RETURNING list of a MERGE command"
+        )
+
+    runner.run(main())
