@@ -19,6 +19,7 @@ from foreshore.adapter.sequence.tables import (
     checked,
     own_index,
     planned_table,
+    require_unaltered,
     unique_constraints,
     write_rows,
 )
@@ -51,8 +52,9 @@ async def insert_on_conflict(
     """Write `rows`, with `__diff`; return those that were inserted or that replaced others."""
     coordinator, transaction = session.coordinator, session.begin()
     id = plan.table
+    planned = planned_table(session, id)
     proposed = expanded(checked(session, id, rows))
-    constraints = unique_constraints(planned_table(session, id))
+    constraints = unique_constraints(planned)
     await coordinator.keys.ready(id)
     arbiters = [
         (base_index(session, id, each), own_index(session, id, each))
@@ -70,6 +72,7 @@ async def insert_on_conflict(
             transaction.key_reads.update(keys)
         else:
             await coordinator.locks.acquire((id,), transaction)
+        require_unaltered(session, id, planned)  # while that was waited for
     time = read_time(session, (id,), None, args, by_key=few)
     there, existing = _existing(arbiters, proposed, time)
     new = np.flatnonzero(there == NONE)

@@ -90,8 +90,16 @@ async def beside_alter(session: "Session", id: GlobalId) -> None:
         known = planned_table(session, id)
         transaction.locked = True
         await locks.acquire_beside(id, transaction)
-        if planned_table(session, id) is not known:  # in place: what is checked is another now
-            raise TableAltered
+        require_unaltered(session, id, known)
+
+
+def require_unaltered(session: "Session", id: GlobalId, known: Planned) -> None:
+    """Raise TableAltered if table `id` is no longer what it was `known` to be.
+
+    Its rows may be held to other constraints, without being in another shard.
+    """
+    if planned_table(session, id) is not known:
+        raise TableAltered
 
 
 def checked(session: "Session", id: GlobalId, rows: pa.Table) -> pa.Table:

@@ -216,6 +216,30 @@ def test_what_waits_for_a_constraint_is_held_to_it(
     asyncio.run(scenario())
 
 
+def test_what_waits_for_a_key_behind_a_constraint_is_held_to_that(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("s", "CREATE TABLE t (id int PRIMARY KEY, a int)")
+        await house.query("s", "INSERT INTO t VALUES (1, 1)")
+        await house.query("first", "BEGIN; DELETE FROM t WHERE id = 1")
+        alter = asyncio.ensure_future(
+            house.query("s", "ALTER TABLE t ADD CHECK (a > 0)", alone=False)
+        )
+        await waiting(house, 1)
+        inserted = "INSERT INTO t VALUES (1, -1) ON CONFLICT (id) DO NOTHING"
+        write = asyncio.ensure_future(house.query("w", inserted, alone=False))
+        await waiting(house, 2)
+        assert await house.query("first", "COMMIT", alone=False) == "COMMIT"
+        assert await alter == "ALTER TABLE"
+        said = await write
+        assert said.startswith("ERROR 23514"), said
+        assert await house.query("s", "SELECT * FROM t") == "SELECT 0"
+        await house.close()
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize(
     ("change", "answer"),
     [
