@@ -11,33 +11,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foreshore.adapter.freshness import LATE_MS, Collection, freshness_of
-from foreshore.errors import DatabaseError
+from foreshore.errors import DatabaseError, OutOfDisk
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import FRESHNESS_DESC
 from tests.adapter.harness import House, told
 
 TROUBLED = Path(__file__).with_name("troubled_replica.py")
 Row = dict[str, str]
+Test = Callable[[House], Coroutine[Any, Any, None]]
+Run = Callable[[Test], None]
 
 
-def run(data_dir: Path, test: Callable[[House], Coroutine[Any, Any, None]]) -> None:
-    """Run a test in a house of its own; clusters made in it have troubled replicas."""
+@pytest.fixture
+def run(runner: asyncio.Runner, house: House) -> Run:
+    """Return what runs a test in the house; clusters made in it have troubled replicas."""
 
-    async def main() -> None:
-        house = House(data_dir)
-        await house.open()
-        house.environment.coordinator.compute._command = (
-            sys.executable,
-            "-P",
-            str(TROUBLED),
-            str(data_dir),
-        )
+    async def ran(test: Test) -> None:
+        compute = house.environment.coordinator.compute
+        compute._command = (sys.executable, "-P", str(TROUBLED), str(house.data_dir))
         try:
             await test(house)
         finally:
-            await house.close()
+            await house.query("a", "ROLLBACK")
+            await made(house, "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
+            await made(house, *(f"DROP CLUSTER IF EXISTS {name}" for name in ("c", '"Idle"')))
 
-    asyncio.run(main())
+    return lambda test: runner.run(ran(test))
 
 
 async def made(house: House, *statements: str) -> None:
@@ -69,7 +68,7 @@ def culprits(rows: dict[str, Row]) -> dict[str, str]:
     return {name: row["reason"] for name, row in rows.items() if row["culprit"] == "t"}
 
 
-def test_where_all_is_fresh_there_is_no_culprit(tmp_path: Path) -> None:
+def test_where_all_is_fresh_there_is_no_culprit(run: Run) -> None:
     async def test(house: House) -> None:
         await made(
             house,
@@ -101,10 +100,10 @@ def test_where_all_is_fresh_there_is_no_culprit(tmp_path: Path) -> None:
         assert await explained(house, "SELECT 1") == []
         assert await explained(house, "SELECT * FROM pg_class") == []
 
-    run(tmp_path, test)
+    run(test)
 
 
-def test_a_cluster_without_a_replica_is_named(tmp_path: Path) -> None:
+def test_a_cluster_without_a_replica_is_named(run: Run) -> None:
     async def test(house: House) -> None:
         await made(
             house,
@@ -141,12 +140,12 @@ def test_a_cluster_without_a_replica_is_named(tmp_path: Path) -> None:
         await made(house, "CREATE CLUSTER REPLICA \"Idle\".r2 (SIZE 'embedded')")
         await when(house, "SELECT * FROM upper, over_late", lambda rows: not culprits(rows))
 
-    run(tmp_path, test)
+    run(test)
 
 
-def test_a_view_that_is_being_filled_is_named(tmp_path: Path) -> None:
+def test_a_view_that_is_being_filled_is_named(run: Run) -> None:
     async def test(house: House) -> None:
-        (tmp_path / "hold").touch()
+        (house.data_dir / "hold").touch()
         await made(
             house,
             "CREATE TABLE t (k int)",
@@ -161,13 +160,13 @@ def test_a_view_that_is_being_filled_is_named(tmp_path: Path) -> None:
         assert rows["m"]["reason"].startswith("it is being filled, for ")
         assert rows["m"]["upper"] == "NULL"
         assert rows["next"]["state"] == "pending"
-        (tmp_path / "hold").unlink()
+        (house.data_dir / "hold").unlink()
         await when(house, "SELECT * FROM m, next", lambda rows: not culprits(rows))
 
-    run(tmp_path, test)
+    run(test)
 
 
-def test_a_dataflow_that_failed_is_named_with_its_error(tmp_path: Path) -> None:
+def test_a_dataflow_that_failed_is_named_with_its_error(run: Run) -> None:
     async def test(house: House) -> None:
         await made(
             house,
@@ -176,24 +175,24 @@ def test_a_dataflow_that_failed_is_named_with_its_error(tmp_path: Path) -> None:
             "CREATE MATERIALIZED VIEW m IN CLUSTER c AS TABLE t",
             "SELECT * FROM m",
         )
-        (tmp_path / "fail").touch()
+        (house.data_dir / "fail").touch()
         await made(house, "INSERT INTO t VALUES (1)")
         rows = await when(house, "TABLE m", culprits)
         assert rows["m"]["state"] == "failed"
         assert culprits(rows) == {
             "m": "its dataflow failed, and is tried again: OSError: no more threads"
         }
-        (tmp_path / "fail").unlink()
+        (house.data_dir / "fail").unlink()
         await when(
             house,
             "TABLE m",
             lambda rows: rows["m"]["state"] == "running" and not culprits(rows),
         )
 
-    run(tmp_path, test)
+    run(test)
 
 
-def test_a_replica_that_does_not_come_up_is_named(tmp_path: Path) -> None:
+def test_a_replica_that_does_not_come_up_is_named(run: Run) -> None:
     async def test(house: House) -> None:
         house.environment.coordinator.compute._command = (sys.executable, "-c", "raise SystemExit")
         await made(
@@ -206,14 +205,10 @@ def test_a_replica_that_does_not_come_up_is_named(tmp_path: Path) -> None:
         assert rows["m"]["state"] == "replica starting"
         assert rows["m"]["reason"].startswith('replica "r1" is starting, for the ')
 
-    run(tmp_path, test)
+    run(test)
 
 
-def test_a_disk_that_is_full_holds_up_the_tables(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from foreshore.errors import OutOfDisk
-
+def test_a_disk_that_is_full_holds_up_the_tables(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(house: House) -> None:
         await made(house, "CREATE TABLE t (k int)")
 
@@ -229,11 +224,11 @@ def test_a_disk_that_is_full_holds_up_the_tables(
         )
         await when(house, "TABLE t", lambda rows: rows["t"]["state"] == "running")
 
-    run(tmp_path, test)
+    run(test)
 
 
 def test_a_block_sees_its_own_objects_and_reads_at_its_own_time_nevertheless(
-    tmp_path: Path,
+    run: Run,
 ) -> None:
     async def test(house: House) -> None:
         await made(
@@ -265,10 +260,10 @@ def test_a_block_sees_its_own_objects_and_reads_at_its_own_time_nevertheless(
         ]
         await made(house, "ROLLBACK")
 
-    run(tmp_path, test)
+    run(test)
 
 
-def test_what_cannot_be_explained_is_refused(tmp_path: Path) -> None:
+def test_what_cannot_be_explained_is_refused(run: Run) -> None:
     async def test(house: House) -> None:
         await made(house, "CREATE TABLE t (k int)", "CREATE VIEW v AS TABLE t")
         for of, error in (
@@ -290,10 +285,10 @@ def test_what_cannot_be_explained_is_refused(tmp_path: Path) -> None:
         answer = await house.query("a", "EXPLAIN FRESHNESS VIEW v")
         assert answer.startswith('ERROR 42601: syntax error at or near "VIEW"')
 
-    run(tmp_path, test)
+    run(test)
 
 
-def test_a_prepared_statement_says_its_columns_before_it_is_run(tmp_path: Path) -> None:
+def test_a_prepared_statement_says_its_columns_before_it_is_run(run: Run) -> None:
     async def test(house: House) -> None:
         await made(house, "CREATE TABLE t (k int)")
         session = await house.session("p")
@@ -315,7 +310,7 @@ def test_a_prepared_statement_says_its_columns_before_it_is_run(tmp_path: Path) 
         assert (refused.value.sqlstate, refused.value.position) == ("42704", 29)
         await session.fail()
 
-    run(tmp_path, test)
+    run(test)
 
 
 # --- which of them is the culprit
