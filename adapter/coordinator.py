@@ -11,13 +11,13 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from foreshore.adapter.catalog_change import CatalogChange, rebased
 from foreshore.adapter.group_commit import GroupCommit, Write, timed
 from foreshore.adapter.guard import ConstraintGuard
-from foreshore.adapter.key_index import KeyIndex, KeyIndexes
+from foreshore.adapter.key_index import KeyIndexes
 from foreshore.adapter.locks import Locks
 from foreshore.adapter.oracle import TimestampOracle
 from foreshore.adapter.read_holds import ReadHolds
@@ -25,19 +25,18 @@ from foreshore.adapter.sequences import Generation, Sequences
 from foreshore.adapter.subscriptions import Subscriptions
 from foreshore.adapter.tails import Tails
 from foreshore.adapter.timestamp_selection import Interval
-from foreshore.catalog.catalog import Catalog, Planned
+from foreshore.catalog.catalog import Catalog
 from foreshore.catalog.durable import CATALOG_SHARD, difference
 from foreshore.catalog.item import Cluster, Item, Object, Replica
-from foreshore.catalog.state import State, name_key, with_allotted, with_objects
-from foreshore.catalog.transaction import Transaction as CatalogTransaction
+from foreshore.catalog.state import State
 from foreshore.clock import Clock
 from foreshore.compute.controller import ComputeController
 from foreshore.compute.engine import Engine
 from foreshore.compute.protocol import DataflowDescription, IndexExport, SinkExport
-from foreshore.errors import Conflict, DatabaseError, FeatureNotSupported
+from foreshore.errors import DatabaseError, FeatureNotSupported
 from foreshore.expr.ir import Get, Relation, sources_of
 from foreshore.failpoint import reached
-from foreshore.ids import GlobalId, is_user
+from foreshore.ids import GlobalId
 from foreshore.storage.controller import (
     Appended,
     ReadCapability,
@@ -51,20 +50,6 @@ logger = logging.getLogger(__name__)
 
 HOLDS_INTERVAL_S = 1.0
 PIECE_BYTES = 16 << 20  # of a table's first rows, in one record of the log
-
-
-@dataclass(slots=True)
-class CatalogChange:
-    """A change of the catalog, and what planning made of its new items.
-
-    `indexes` are those of the keys of tables that are new or altered, by the constraints' names;
-    `contents` the rows that the shard of a table begins with at its `Item.since`.
-    """
-
-    transaction: CatalogTransaction
-    planned: dict[GlobalId, Planned] = field(default_factory=dict)
-    indexes: Mapping[GlobalId, Mapping[str, KeyIndex]] = field(default_factory=dict)
-    contents: Mapping[GlobalId, pa.Table] = field(default_factory=dict)
 
 
 class Coordinator:
@@ -239,64 +224,8 @@ class Coordinator:
 
     async def _change(self, write: Write, change: CatalogChange) -> Timestamp:
         async with self._ddl:
-            return await self._commit_change(write, self._rebased(change))
-
-    def _rebased(self, change: CatalogChange) -> CatalogChange:
-        """Return `change` on top of the present state; raises Conflict if it no longer fits."""
-        transaction = change.transaction
-        base, now = transaction.base, self.state
-        if base is now:
-            return change
-        old, new = dict(base.objects), dict(transaction.state.objects)
-        changes: dict[str, Object | None] = {}
-        for id in old.keys() | new.keys():
-            if old.get(id) is new.get(id):
-                continue
-            if now.get(id) is not old.get(id):
-                raise Conflict(
-                    "could not serialize access due to a concurrent change of the catalog"
-                )
-            changes[id] = new.get(id)
-        for id, each in changes.items():
-            if each is None:
-                if now.dependents.get(id, frozenset()) - base.dependents.get(id, frozenset()):
-                    raise Conflict("could not serialize access: a dropped object is used meanwhile")
-                continue
-            needs = each.depends_on if isinstance(each, Item) else ()
-            taken = now.names.get(name_key(each), id)
-            if taken not in (id, *changes) or any(
-                need not in now.objects and need not in changes for need in needs
-            ):
-                raise Conflict(
-                    "could not serialize access due to a concurrent change of the catalog"
-                )
-        merged = CatalogTransaction(now)
-        merged.state = with_objects(now, changes)
-        for space, number in transaction.state.allotted.items():
-            merged.state = with_allotted(
-                merged.state, space, max(number, now.allotted.get(space, 0))
-            )
-        self._refuse_stale(merged.state, change)
-        return CatalogChange(merged, change.planned, change.indexes, change.contents)
-
-    def _refuse_stale(self, state: State, change: CatalogChange) -> None:
-        """Raise Conflict if in `state` something would be made of a collection that is no more.
-
-        Changes that touch no object in common may come to that: one puts a view or an index on a
-        view, the other gives a table below another collection.
-        """
-        for item in state.all(Item):
-            known = item.id in change.planned
-            planned = change.planned[item.id] if known else self.catalog.planned[item.id]
-            if item.on is not None:
-                relation = None if known else self.relation_of(item)
-            else:
-                relation = planned.definition
-            sources = sources_of(relation) if relation is not None else frozenset()
-            if any(is_user(id) and id not in state.objects for id in sources):
-                raise Conflict(
-                    "could not serialize access due to a concurrent change of the catalog"
-                )
+            change = rebased(change, self.state, self.catalog.planned, self.relation_of)
+            return await self._commit_change(write, change)
 
     async def _commit_change(self, write: Write, change: CatalogChange) -> Timestamp:
         old, new = self.state, change.transaction.state

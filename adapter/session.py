@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from foreshore import blocking
 from foreshore.adapter import temporary
 from foreshore.adapter.attempts import attempted
+from foreshore.adapter.catalog_change import CatalogChange
 from foreshore.adapter.client import Completed, CopyIn, CopyOut, EmptyQuery, Execution, Notice
-from foreshore.adapter.coordinator import CatalogChange, Coordinator
+from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.environment_values import EnvironmentValues
 from foreshore.adapter.group_commit import Reads, Write
 from foreshore.adapter.interrupt import Interrupts

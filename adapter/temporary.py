@@ -15,7 +15,8 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from foreshore.adapter.coordinator import CatalogChange, Coordinator
+from foreshore.adapter.catalog_change import CatalogChange
+from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.group_commit import Write
 from foreshore.adapter.sequence.drop import drop_quietly
 from foreshore.catalog.state import PERMANENT

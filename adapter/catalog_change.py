@@ -1,0 +1,111 @@
+"""Changes of the catalog, and how one that was made of an earlier state is made of the present one.
+
+A transaction changes the catalog as it was when it began to, and others do so meanwhile. What they
+have changed in common is a conflict; the rest goes together.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from foreshore.adapter.key_index import KeyIndex
+from foreshore.catalog.catalog import Planned
+from foreshore.catalog.item import Item, Object
+from foreshore.catalog.state import State, name_key, with_allotted, with_objects
+from foreshore.catalog.transaction import Transaction
+from foreshore.errors import Conflict
+from foreshore.expr.ir import Relation, sources_of
+from foreshore.ids import GlobalId, is_user
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogChange:
+    """A change of the catalog, and what planning made of its new items.
+
+    `indexes` are those of the keys of tables that are new or altered, by the constraints' names;
+    `contents` the rows that the shard of a table begins with at its `Item.since`.
+    """
+
+    transaction: Transaction
+    planned: Mapping[GlobalId, Planned] = field(default_factory=dict)
+    indexes: Mapping[GlobalId, Mapping[str, KeyIndex]] = field(default_factory=dict)
+    contents: Mapping[GlobalId, pa.Table] = field(default_factory=dict)
+
+
+def rebased(
+    change: CatalogChange,
+    now: State,
+    planned: Mapping[GlobalId, Planned],
+    relation_of: Callable[[Item], Relation],
+) -> CatalogChange:
+    """Return `change` on top of the state `now`; raises Conflict if it no longer fits.
+
+    `planned` is what items are now, and `relation_of` gives what an index is over.
+    """
+    transaction = change.transaction
+    if transaction.base is now:
+        return change
+    changes = _changes(transaction, now)
+    _refuse_unfit(changes, transaction.base, now)
+    merged = Transaction(now)
+    merged.state = with_objects(now, changes)
+    for space, number in transaction.state.allotted.items():
+        number = max(number, now.allotted.get(space, 0))
+        merged.state = with_allotted(merged.state, space, number)
+    _refuse_stale(merged.state, change, planned, relation_of)
+    return replace(change, transaction=merged)
+
+
+def _changes(transaction: Transaction, now: State) -> dict[str, Object | None]:
+    """Return what becomes of each object that the transaction changes; None: it goes."""
+    old, new = dict(transaction.base.objects), dict(transaction.state.objects)
+    changes: dict[str, Object | None] = {}
+    for id in old.keys() | new.keys():
+        if old.get(id) is new.get(id):
+            continue
+        if now.get(id) is not old.get(id):
+            raise _conflict()
+        changes[id] = new.get(id)
+    return changes
+
+
+def _refuse_unfit(changes: Mapping[str, Object | None], base: State, now: State) -> None:
+    """Raise Conflict if others use what goes, or have what is used here, or a name."""
+    for id, each in changes.items():
+        if each is None:
+            if now.dependents.get(id, frozenset()) - base.dependents.get(id, frozenset()):
+                raise Conflict("could not serialize access: a dropped object is used meanwhile")
+            continue
+        needs = each.depends_on if isinstance(each, Item) else ()
+        if now.names.get(name_key(each), id) not in (id, *changes) or any(
+            need not in now.objects and need not in changes for need in needs
+        ):
+            raise _conflict()
+
+
+def _refuse_stale(
+    state: State,
+    change: CatalogChange,
+    planned: Mapping[GlobalId, Planned],
+    relation_of: Callable[[Item], Relation],
+) -> None:
+    """Raise Conflict if in `state` something would be made of a collection that is no more.
+
+    Changes that touch no object in common may come to that: one puts a view or an index on a view,
+    the other gives a table below another collection.
+    """
+    for item in state.all(Item):
+        known = change.planned.get(item.id)
+        relation: Relation | None
+        if item.on is not None:
+            relation = None if known is not None else relation_of(item)
+        else:
+            relation = (known or planned[item.id]).definition
+        sources = sources_of(relation) if relation is not None else frozenset()
+        if any(is_user(id) and id not in state.objects for id in sources):
+            raise _conflict()
+
+
+def _conflict() -> Conflict:
+    return Conflict("could not serialize access due to a concurrent change of the catalog")
