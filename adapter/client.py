@@ -99,7 +99,7 @@ class CopyTarget(Protocol):
         """
         ...
 
-    async def abort(self, reason: str) -> None:
+    def abort(self) -> None:
         """Forget all rows; the client failed, or is gone."""
         ...
 

@@ -82,11 +82,10 @@ async def copy_in(wire: Wire, copy: CopyIn, zone: str, *, simple: bool) -> str:
                 case _:
                     kind = type(received).__name__
                     raise message.FramingError(f"unexpected message {kind} during COPY from stdin")
-    except BaseException as error:
+    except BaseException:
         if intake is not None:
             intake.close()
-        reason = str(error) or type(error).__name__
-        await asyncio.shield(asyncio.ensure_future(copy.target.abort(reason)))
+        copy.target.abort()
         raise
 
 

@@ -90,7 +90,7 @@ class _Target:
             self._table = _Table(self._session, self._prepared, self._given)
             self._rows = [await self._table.rows(came) for came in self._came]
 
-    async def abort(self, reason: str) -> None:
+    def abort(self) -> None:
         """Forget all rows."""
         self._came, self._rows = [], []
 

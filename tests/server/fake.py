@@ -94,7 +94,7 @@ class FakeClient:
     startups: list[Startup] = field(default_factory=list)
     closed: list[int] = field(default_factory=list)
     copied: list[pa.RecordBatch] = field(default_factory=list)
-    aborted: list[str] = field(default_factory=list)
+    aborted: int = 0  # of COPY FROM
 
     def rows(
         self, sql: str, desc: RelationDesc, *batches: Any, parameters: tuple[SqlType, ...] = ()
@@ -158,8 +158,8 @@ class FakeTarget:
         self.client.copied.extend(self.pending)
         return f"COPY {sum(batch.num_rows for batch in self.pending)}"
 
-    async def abort(self, reason: str) -> None:
-        self.client.aborted.append(reason)
+    def abort(self) -> None:
+        self.client.aborted += 1
 
 
 class FakeSession:

@@ -126,7 +126,7 @@ def test_bad_data_is_refused_with_its_place(copying: Served) -> None:
         assert caught.value.diag.context == 'COPY t, line 2, column a: "z"'
         assert connection.execute("select 1").fetchall() == [(1,)]
     assert copying.client.copied == []
-    assert len(copying.client.aborted) == 1
+    assert copying.client.aborted == 1
 
 
 def test_of_much_data_the_first_wrong_record_is_told(copying: Served) -> None:
@@ -145,7 +145,7 @@ def test_of_much_data_the_first_wrong_record_is_told(copying: Served) -> None:
         assert caught.value.diag.context == 'COPY t, line 60000, column a: "z"'
         assert connection.execute("select 1").fetchall() == [(1,)]
     assert copying.client.copied == []
-    assert len(copying.client.aborted) == 1
+    assert copying.client.aborted == 1
 
 
 def test_much_data_keeps_its_order(copying: Served) -> None:
@@ -183,7 +183,7 @@ def test_a_connection_cut_in_the_middle_of_a_copy_changes_nothing(
     raw.socket.close()
     copying.eventually(lambda: not copying.client.sessions)
     assert copying.client.copied == []
-    assert len(copying.client.aborted) == 1
+    assert copying.client.aborted == 1
 
 
 def test_flush_and_sync_within_a_copy_are_ignored(copying: Served) -> None:
