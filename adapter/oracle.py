@@ -97,9 +97,13 @@ class TimestampOracle:
         return max(0, self._last - self._steady)
 
     def _look(self) -> Timestamp:
-        """Return the clock's time, and add what has passed by it to what has passed in all."""
+        """Return the clock's time, and add what has passed by it to what has passed in all.
+
+        When it has caught up with the times that were given out, it is what has passed.
+        """
         now = self._clock.now()
-        self._steady = max(now, self._steady + max(0, now - self._seen))
+        passed = self._steady + max(0, now - self._seen)
+        self._steady = now if self._last <= now else max(now, passed)
         self._seen = now
         if (self._steady - now > SET_BACK_MS) is not self._told:
             self._told = not self._told

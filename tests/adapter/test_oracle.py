@@ -1,7 +1,9 @@
 """The oracle's laws, also across restarts and jumps of the clock."""
 
 import asyncio
+import logging
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -126,6 +128,31 @@ def test_a_clock_that_is_set_back_holds_nobody_up() -> None:
         assert await oracle.write_ts() == clock.now()
 
     asyncio.run(play())
+
+
+def test_a_clock_that_has_caught_up_bounds_the_lead_as_before(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def play() -> None:
+        clock = ManualClock(3_700_000)
+        oracle = await TimestampOracle.open(clock, Memory())
+        last = await oracle.write_ts()
+        clock.advance(-3_600_000)
+        while clock.now() <= last:
+            last = await oracle.write_ts()
+            clock.advance(1_000)
+        for _ in range(MAX_LEAD_MS + 2):
+            async with asyncio.timeout(1):
+                last = await oracle.write_ts()
+        assert oracle.try_write_ts() is None
+        assert last - clock.now() <= MAX_LEAD_MS + 2
+
+    caplog.set_level(logging.INFO)
+    asyncio.run(play())
+    assert [record.message for record in caplog.records if record.name.endswith("oracle")] == [
+        "the clock is behind times that were given out",
+        "the clock has caught up",
+    ]
 
 
 def test_who_takes_more_times_than_pass_waits_for_the_clock() -> None:
