@@ -125,8 +125,9 @@ def _reason(coordinator: "Coordinator", item: Item, progress: Progress) -> str:
             assert item.cluster is not None, item
             return f'cluster "{coordinator.state.objects[item.cluster].name}" has no replica'
         case "replica starting":
-            times = f", for the {progress.starts}. time" if progress.starts > 1 else ""
-            return f"{replica} is starting{times}{failure}"
+            failed = progress.starts - 1
+            starts = f", after {failed} that came to nothing" if failed else ""
+            return f"{replica} is starting{starts}{failure}"
         case "replica silent":
             return f"{replica} has not given an account of itself for {busy}"
         case "waiting":
