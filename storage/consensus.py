@@ -12,6 +12,7 @@ import asyncio
 import sqlite3
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -231,6 +232,7 @@ class SqliteConsensus:
 
     def _execute(self, sql: str, parameters: tuple[str | int, ...]) -> list[tuple[Any, ...]]:
         try:
+            self._roll_back()
             return self._connection.execute(sql, parameters).fetchall()
         except sqlite3.Error as error:
             raise _fault(error) from error
@@ -238,6 +240,7 @@ class SqliteConsensus:
     def _compare_and_set(self, key: str, expected: int | None, new: bytes) -> Committed | Mismatch:
         connection = self._connection
         try:
+            self._roll_back()
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
             raise _fault(error) from error
@@ -253,12 +256,17 @@ class SqliteConsensus:
             )
             connection.execute("COMMIT")
         except sqlite3.Error as error:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+            with suppress(sqlite3.Error):  # then the next call does it, or fails
+                self._roll_back()
             if _is_full(error):  # a commit is the last that is written of it
                 raise _fault(error) from error
             raise Indeterminate(f"consensus failed: {error}") from error
         return Committed(seqno)
+
+    def _roll_back(self) -> None:
+        """Take back what has failed, if there is anything."""
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
 
 
 def _fault(error: sqlite3.Error, what: str = "consensus failed") -> Determinate:

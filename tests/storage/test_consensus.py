@@ -2,10 +2,12 @@
 
 import asyncio
 import socket
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import psycopg
@@ -413,5 +415,41 @@ def test_a_statement_that_the_server_refuses_has_not_happened(postgres_url: str)
                 await consensus.compare_and_set("k", 1, b"0123456789")
             await connection.close()
             assert await consensus.head("k") == Versioned(1, b"a")
+
+    asyncio.run(main())
+
+
+class Failing:
+    """A connection to SQLite of which, for a while, no transaction can be ended."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self.fails = True
+
+    @property
+    def in_transaction(self) -> bool:
+        return self.connection.in_transaction
+
+    def execute(self, sql: str, parameters: tuple[Any, ...] = ()) -> sqlite3.Cursor:
+        if self.fails and sql in ("COMMIT", "ROLLBACK"):
+            raise sqlite3.OperationalError("disk I/O error")
+        return self.connection.execute(sql, parameters)
+
+
+def test_what_could_not_be_taken_back_is_so_before_anything_else(tmp_path: Path) -> None:
+    async def main() -> None:
+        consensus = SqliteConsensus(tmp_path / "c.sqlite")
+        connection = consensus._connection
+        failing = Failing(connection)
+        consensus._connection = failing  # type: ignore[assignment]
+        with pytest.raises(Indeterminate):
+            await consensus.compare_and_set("k", None, b"never")
+        with pytest.raises(Determinate):  # what it would see is not there for others
+            await consensus.head("k")
+        failing.fails = False
+        assert await consensus.head("k") is None
+        assert await consensus.compare_and_set("k", None, b"x") == Committed(1)
+        consensus._connection = connection
+        await consensus.close()
 
     asyncio.run(main())
