@@ -128,9 +128,9 @@ class Coordinator:
         return max(self.holds.since(id), self.altered(id) or 0)
 
     def altered(self, id: GlobalId) -> Timestamp | None:
-        """Return when an item was altered last, before which it cannot be read; None: never."""
+        """Return when a table was altered last, before which it cannot be read; None: never."""
         item = self.state.get(id)
-        return item.since or None if isinstance(item, Item) else None
+        return item.since or None if isinstance(item, Item) and item.type == "table" else None
 
     def upper(self, id: GlobalId) -> Timestamp:
         """Return the time from which on a shard or an index is not known."""
@@ -348,7 +348,7 @@ class Coordinator:
         for each in created:
             if isinstance(each, Item) and each.is_collection:
                 if each.type != "table":
-                    self.as_ofs[each.id] = time
+                    self.as_ofs[each.id] = each.since or time
                 self.look_after(each, each.since or time)
         for id in _subscriptions(created):
             self.subscriptions.begin(id, time)
@@ -406,8 +406,8 @@ class Coordinator:
         for each in created:
             if isinstance(each, Item):
                 if each.type == "materialized view":
-                    await self.downgrade(each.id, time)
-                await self.maintain(each, time)
+                    await self.downgrade(each.id, each.since or time)
+                await self.maintain(each, each.since or time)
         for item in moved:
             await self._hand_over(item, time)
         for each in dropped:

@@ -254,7 +254,7 @@ class Environment:
             readable = min((storage.upper(id) for id in inputs), default=read_ts + 1) - 1
             upper, known = storage.upper(item.id), 0
             if upper == 0:  # nothing has ever been written: it begins as of when it was made
-                as_of = max(since, storage.since(item.id) or readable)
+                as_of = max(since, storage.since(item.id) or item.since or readable)
                 await coordinator.downgrade(item.id, max(as_of, storage.since(item.id)))
             else:
                 as_of = max(since, min(upper - 1, readable))

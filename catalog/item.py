@@ -155,7 +155,8 @@ class Item(Described, frozen=True):
     # What COMMENT ON COLUMN says, by the column's position from 1.
     column_comments: dict[int, str] | msgspec.UnsetType = msgspec.UNSET
     constraints: tuple[NamedConstraint, ...] = ()  # of a table
-    # Since when what the statement promises holds: it was altered then. Earlier is not to be read.
+    # Since when what the statement promises holds: a table was altered then, a materialized view
+    # was made AS OF then. Earlier is not to be read.
     since: int = 0
 
     # Of a sequence: how often it was restarted, and the column that it goes with.

@@ -180,11 +180,13 @@ class Transaction:
         retain_ms: int | None = None,
         owned_by: OwnedBy | None = None,
         on_commit: OnCommit | None = None,
+        since: int = 0,
     ) -> Item:
         """Create an item under an id from `allot_item`.
 
         `constraints` are a table's: the name of each, and whether it has an index. `retain_ms` is
-        how far back it stays readable, None as far as everything does.
+        how far back it stays readable, None as far as everything does. `since` is when a
+        materialized view begins, 0 when it is created.
         """
         self.refuse_taken(schema, name)
         self._refuse_taken_indexes(schema, (name,), constraints)
@@ -206,6 +208,7 @@ class Transaction:
                 retain_ms=msgspec.UNSET if retain_ms is None else retain_ms,
                 owned_by=owned_by or msgspec.UNSET,
                 on_commit=on_commit or msgspec.UNSET,
+                since=since,
             )
         )
 

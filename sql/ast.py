@@ -854,6 +854,7 @@ class CreateViewStatement(Syntax):
     end: int
     retain: "Retain | None" = None
     temporary: bool = False
+    as_of: AsOf | None = None  # of a materialized view
 
 
 class CreateIndexStatement(Syntax):

@@ -122,6 +122,7 @@ class ObjectParser(TableParser, SubscribeParser):
         first = first_select(query)
         if first is not None and first.into is not None:
             raise FeatureNotSupported("views must not contain SELECT INTO")
+        as_of = self.as_of() if materialized else None
         if self.at_word("with"):
             self.accept("with", "data")
             if self.at_word("with"):
@@ -138,6 +139,7 @@ class ObjectParser(TableParser, SubscribeParser):
             end,
             retain,
             temporary,
+            as_of,
         )
 
     def _in_cluster(self) -> str | None:

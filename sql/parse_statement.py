@@ -520,7 +520,7 @@ def only_queries_have_times(at: int) -> FeatureNotSupported:
         detail="A change takes effect when it is committed: "
         "at another time it would alter what has been read already.",
         hint="It says when a query is read, and stands behind it: in SELECT, COPY (...), DECLARE, "
-        "EXPLAIN, SUBSCRIBE, INSERT ... SELECT and CREATE TABLE ... AS.",
+        "EXPLAIN, SUBSCRIBE, INSERT ... SELECT, CREATE TABLE ... AS and CREATE MATERIALIZED VIEW.",
         position=at + 1,
     )
 

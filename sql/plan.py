@@ -455,6 +455,8 @@ class CreateView(Changing):
 
 @dataclass(frozen=True, slots=True)
 class CreateMaterializedView(Changing):
+    """A view whose rows are kept; `as_of` is from when on, None: from when it is created."""
+
     name: Name
     query: Query
     cluster: str | None  # None: the session's
@@ -463,6 +465,7 @@ class CreateMaterializedView(Changing):
     depends_on: frozenset[GlobalId]
     sql: str
     retain_ms: int | None = None
+    as_of: AsOf | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -328,17 +328,18 @@ def _explain(planning: Planning, tree: ast.ExplainStatement) -> Explain | Explai
         case ast.ObjectRef():
             return _explain_freshness(planning, inner)
         case ast.SelectStatement(query=query, as_of=as_of):
+            time = None if as_of is None else bind_as_of(planning, as_of)
             bound = bind_query(planning, query, None)
             finished = finished_query(bound)
-        case ast.CreateViewStatement(query=query):
+        case ast.CreateViewStatement(query=query, as_of=as_of):
+            time = None if as_of is None else bind_as_of(planning, as_of)
             planning.in_view, planning.zone = True, SessionZone()
-            bound, as_of = bind_query(planning, query, None), None
+            bound = bind_query(planning, query, None)
             finished = plain_query(bound)
         case _:
             raise FeatureNotSupported(
                 "EXPLAIN of anything but a query or a view is not supported", position=tree.at + 1
             )
-    time = None if as_of is None else bind_as_of(planning, as_of)
 
     def name_of(id: GlobalId) -> str:
         """Return the full name of what is in the catalog; what a recursion finds is not."""

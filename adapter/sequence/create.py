@@ -11,6 +11,7 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.coordinator import refuse_system_inputs
 from foreshore.adapter.definitions import planned_table
 from foreshore.adapter.sequence.number_sequences import add_sequence
+from foreshore.adapter.sequence.times import asked, choose, come, timestamp_of
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Cluster, Item, OwnedBy, Schema
 from foreshore.compute.cluster import engine_of
@@ -24,14 +25,16 @@ from foreshore.errors import (
     InvalidCatalogName,
     InvalidColumnDefinition,
     InvalidSchemaName,
+    ObjectNotInPrerequisiteState,
     UndefinedObject,
     WrongObjectType,
 )
-from foreshore.expr.ir import Column
+from foreshore.expr.ir import Column, sources_of
 from foreshore.ids import GlobalId
 from foreshore.sql.bind.sequence import new_sequence
 from foreshore.sql.parse import parse
 from foreshore.sql.plan import (
+    AsOf,
     CreateCluster,
     CreateClusterReplica,
     CreateDatabase,
@@ -44,7 +47,7 @@ from foreshore.sql.plan import (
     Name,
 )
 from foreshore.sql.planner import plan_statement
-from foreshore.update import DIFF, TIME
+from foreshore.update import DIFF, TIME, Timestamp
 
 if TYPE_CHECKING:
     from foreshore.adapter.session import Session
@@ -169,7 +172,7 @@ def create_view(session: "Session", plan: CreateView) -> Completed:
     return Completed("CREATE VIEW")
 
 
-def create_materialized_view(session: "Session", plan: CreateMaterializedView) -> Completed:
+async def create_materialized_view(session: "Session", plan: CreateMaterializedView) -> Completed:
     """Run CREATE MATERIALIZED VIEW."""
     refuse_system_inputs(plan.query.relation, "a materialized view")
     change = session.catalog_change()
@@ -186,6 +189,9 @@ def create_materialized_view(session: "Session", plan: CreateMaterializedView) -
     except DuplicateTable as error:
         _skip(session, plan.if_not_exists, error)
         return Completed("CREATE MATERIALIZED VIEW")
+    since = 0
+    if plan.as_of is not None:
+        since = await _beginning(session, sources_of(plan.query.relation), plan.as_of)
     id = change.allot_item()
     item = change.create_item(
         id,
@@ -197,11 +203,35 @@ def create_materialized_view(session: "Session", plan: CreateMaterializedView) -
         items_of(plan.depends_on),
         cluster=cluster.id,
         retain_ms=plan.retain_ms,
+        since=since,
     )
     if old is not None:
         _keep_comments(session, old, item, plan.query.desc.names)
     session.begin().planned[id] = Planned(plan.query.desc, plan.query.relation)
     return Completed("CREATE MATERIALIZED VIEW")
+
+
+async def _beginning(session: "Session", ids: frozenset[GlobalId], as_of: AsOf) -> Timestamp:
+    """Return the time that AS OF names, at which `ids` are held until the transaction ends.
+
+    AT LEAST is as far back as they can be read, but not before. A time to come is waited for.
+    """
+    wanted = asked(session, as_of, (), ())
+    assert wanted is not None
+    holds = session.coordinator.holds
+    if not ids <= holds.collections.keys():
+        raise ObjectNotInPrerequisiteState(
+            "AS OF over relations that the same transaction has made is not possible",
+            detail="They have no history yet.",
+        )
+    await come(session, ids, wanted)
+    chosen = choose(session, ids, wanted, ())
+    time = chosen.time
+    if wanted.at_least:
+        time = max(timestamp_of(session, wanted.time, ()), chosen.since)
+    hold = holds.acquire(ids, time, "transaction", session.pid)
+    session.begin().holds.append(hold)
+    return time
 
 
 def create_index(session: "Session", plan: CreateIndex) -> Completed:

@@ -157,6 +157,9 @@ async def run(
         case CreateTableAs():
             session.begin().require_writable("CREATE TABLE AS")
             return await create_table_as(session, prepared, plan, args)
+        case CreateMaterializedView():
+            session.begin().require_writable("CREATE MATERIALIZED VIEW")
+            return await create.create_materialized_view(session, plan)
         case Advance():
             return await advance(session, plan, args)
         case Truncate():
@@ -192,7 +195,6 @@ def _define(
     | AlterSequence
     | CreateSubscription
     | CreateView
-    | CreateMaterializedView
     | CreateIndex
     | CreateCluster
     | CreateClusterReplica
@@ -216,8 +218,6 @@ def _define(
             return create_subscription(session, plan)
         case CreateView():
             return create.create_view(session, plan)
-        case CreateMaterializedView():
-            return create.create_materialized_view(session, plan)
         case CreateIndex():
             return create.create_index(session, plan)
         case CreateCluster():

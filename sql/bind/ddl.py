@@ -30,6 +30,7 @@ from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
 from foreshore.sql.bind.from_clause import qualify, relation_of_item
 from foreshore.sql.bind.query import bind_query
 from foreshore.sql.bind.result import plain_query
+from foreshore.sql.bind.time import bind_as_of
 from foreshore.sql.keywords import quote_identifier
 from foreshore.sql.plan import (
     Comment,
@@ -88,6 +89,7 @@ def bind_create_view(
     """Return the plan of CREATE VIEW or CREATE MATERIALIZED VIEW."""
     with located(statement.name.at):
         name = planning.catalog.resolve_new(statement.name.name, temporary=statement.temporary)
+    as_of = None if statement.as_of is None else bind_as_of(planning, statement.as_of)
     planning.in_view = planning.keeps_text = True
     planning.maintained = statement.materialized
     bound = bind_query(planning, statement.query, None)
@@ -130,6 +132,7 @@ def bind_create_view(
             depends_on,
             sql,
             retention(statement.retain),
+            as_of,
         )
     return CreateView(
         name, query, statement.or_replace, statement.if_not_exists, depends_on, sql, notices

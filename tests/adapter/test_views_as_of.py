@@ -1,0 +1,162 @@
+"""CREATE MATERIALIZED VIEW ... AS OF: a view that knows what it was before it was made."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.adapter.harness import House
+from tests.adapter.test_time_to_come import YEAR_9999, soon, waiting
+
+LONG = "WITH (RETAIN HISTORY FOR '1 hour')"
+
+
+async def written(house: House, session: str, *values: int) -> list[int]:
+    """Return the times at which each of `values` had been added to the sum of `parts`."""
+    times = []
+    for value in values:
+        await house.query(session, f"INSERT INTO parts VALUES ({value})")
+        times.append(house.environment.coordinator.oracle.read_ts())
+    return times
+
+
+async def check(house: House, view: str, times: list[int], sums: list[int]) -> None:
+    for time, sum_ in zip(times, sums, strict=True):
+        answer = await house.query("r", f"SELECT n FROM {view} AS OF {time}")
+        assert answer == f"{sum_}\nSELECT 1", (time, answer)
+
+
+def test_it_is_exact_from_then_on_over_a_restart_too(tmp_path: Path) -> None:
+    async def main() -> None:
+        house = House(tmp_path, lag_ms=50)
+        await house.open()
+        await house.query("w", f"CREATE TABLE parts (k int) {LONG}")
+        times = await written(house, "w", 1, 2, 3)
+        made = (
+            f"CREATE MATERIALIZED VIEW sums {LONG} AS"
+            f" SELECT sum(k) AS n FROM parts AS OF {times[1]}"
+        )
+        assert await house.query("w", made) == "CREATE MATERIALIZED VIEW"
+        times += await written(house, "w", 4)
+        await check(house, "sums", times[1:], [3, 6, 10])
+        refused = await house.query("r", f"SELECT n FROM sums AS OF {times[0]}")
+        assert refused.splitlines()[:2] == [
+            f"ERROR 22023: cannot read as of {times[0]}",
+            f"DETAIL: The inputs can be read from {times[1]} on.",
+        ]
+        changes = await house.query("r", "SELECT n, mz_diff FROM CHANGES(sums) ORDER BY 1, 2")
+        assert changes == "3|-1\n6|-1\n6|1\n10|1\nSELECT 4"
+        above = f"CREATE MATERIALIZED VIEW above AS SELECT n + 1 AS n FROM sums AS OF {times[2]}"
+        assert await house.query("w", above) == "CREATE MATERIALIZED VIEW"
+        await check(house, "above", times[2:], [7, 11])
+        assert "AS OF" not in await house.query("r", "SHOW CREATE MATERIALIZED VIEW sums")
+        await house.environment.coordinator.allow_compaction()
+        await house.close()
+        await house.open()
+        await check(house, "sums", times[1:], [3, 6, 10])
+        await house.query("w", "ALTER TABLE parts ADD b int")
+        assert await house.query("r", "SELECT n FROM above") == "11\nSELECT 1"
+        await house.close()
+
+    asyncio.run(main())
+
+
+def test_one_that_no_replica_has_filled_begins_then_after_a_restart(tmp_path: Path) -> None:
+    async def main() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("w", "CREATE CLUSTER nobody (SIZE 'embedded', REPLICATION FACTOR 0)")
+        await house.query("w", f"CREATE TABLE parts (k int) {LONG}")
+        times = await written(house, "w", 1, 2)
+        await house.query(
+            "w",
+            f"CREATE MATERIALIZED VIEW sums IN CLUSTER nobody {LONG} AS"
+            f" SELECT sum(k) AS n FROM parts AS OF {times[0]}",
+        )
+        await house.close()
+        await house.open()
+        await house.query("w", "CREATE CLUSTER REPLICA nobody.r1 (SIZE 'embedded')")
+        times += await written(house, "w", 3)
+        await check(house, "sums", times, [1, 3, 6])
+        await house.close()
+
+    asyncio.run(main())
+
+
+def test_what_it_is_made_of_is_held_until_it_is_there(tmp_path: Path) -> None:
+    async def main() -> None:
+        house = House(tmp_path, lag_ms=50)
+        await house.open()
+        await house.query("w", "CREATE TABLE parts (k int)")
+        (time,) = await written(house, "w", 1)
+        await house.query(
+            "m",
+            f"BEGIN; CREATE MATERIALIZED VIEW sums {LONG} AS SELECT sum(k) AS n FROM parts"
+            f" AS OF AT LEAST {time - 60_000}",
+        )
+        coordinator = house.environment.coordinator
+        (parts,) = [item.id for item in coordinator.state.items() if item.name == "parts"]
+        began = coordinator.since(parts)
+        (later,) = await written(house, "w", 2)
+        await asyncio.sleep(0.2)
+        await coordinator.allow_compaction()
+        assert coordinator.since(parts) == began <= time
+        assert await house.query("m", "COMMIT") == "COMMIT"
+        await check(house, "sums", [time, later], [1, 3])
+        await asyncio.sleep(0.2)
+        await coordinator.allow_compaction()
+        assert coordinator.since(parts) > later
+        await check(house, "sums", [time, later], [1, 3])
+        await house.close()
+
+    asyncio.run(main())
+
+
+def test_a_time_to_come_is_waited_for(runner: asyncio.Runner, house: House) -> None:
+    async def scenario() -> None:
+        await house.query("w", "CREATE TABLE parts (k int)")
+        time = soon(house)
+        create = f"CREATE MATERIALIZED VIEW ahead AS SELECT sum(k) AS n FROM parts AS OF {time}"
+        task = await waiting(house, "m", create)
+        await written(house, "w", 5)
+        assert await task == "CREATE MATERIALIZED VIEW"
+        await check(house, "ahead", [time], [5])
+
+    runner.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("statement", "error"),
+    [
+        (
+            "CREATE MATERIALIZED VIEW old AS SELECT k FROM there AS OF 5",
+            "ERROR 22023: cannot read as of 5",
+        ),
+        (
+            "BEGIN; CREATE TABLE fresh (k int);"
+            " CREATE MATERIALIZED VIEW v AS SELECT k FROM fresh AS OF now()",
+            "ERROR 55000: AS OF over relations that the same transaction has made is not possible",
+        ),
+        ("CREATE VIEW v AS SELECT k FROM there AS OF now()", "ERROR 0A000: AS OF is for queries"),
+        ("CREATE INDEX ON there (k) AS OF now()", "ERROR 0A000: AS OF is for queries"),
+    ],
+)
+def test_what_is_refused(runner: asyncio.Runner, house: House, statement: str, error: str) -> None:
+    async def scenario() -> None:
+        await house.query("w", "CREATE TABLE IF NOT EXISTS there (k int)")
+        answer = await house.query("w", statement)
+        assert error in answer, answer
+        await house.query("w", "ROLLBACK")
+
+    runner.run(scenario())
+
+
+def test_one_that_is_there_already_is_left_alone(runner: asyncio.Runner, house: House) -> None:
+    async def scenario() -> None:
+        await house.query("w", "CREATE MATERIALIZED VIEW taken AS VALUES (1)")
+        again = f"CREATE MATERIALIZED VIEW IF NOT EXISTS taken AS VALUES (2) AS OF {YEAR_9999}"
+        assert await house.query("w", again) == (
+            'CREATE MATERIALIZED VIEW\nNOTICE: relation "taken" already exists, skipping'
+        )
+
+    runner.run(scenario())
