@@ -101,20 +101,21 @@ async def come(session: "Session", ids: Iterable[GlobalId], wanted: AsOf) -> boo
     nothing of the present: it matters when the time comes.
     """
     coordinator = session.coordinator
+    time = timestamp_of(session, wanted.time, ())
+    ahead = time - coordinator.oracle.read_ts()
     ids = [id for id in ids if id in coordinator.holds.collections]
-    chosen = choose(session, ids, wanted, ())
-    ahead = chosen.time - chosen.read_ts
     if ahead <= 0 or not tables_below(session, ids):
         return False
-    hold = coordinator.holds.acquire(ids, chosen.time, "transaction", session.pid)
+    choose(session, ids, wanted, ())  # as bounded staleness never waits
+    hold = coordinator.holds.acquire(ids, time, "transaction", session.pid)
     session.begin().holds.append(hold)
     if ahead > FAR_BEHIND_MS:
         session.notice(
-            f"waiting for time {chosen.time}, which is {ahead / 1000:.0f} seconds ahead",
+            f"waiting for time {time}, which is {ahead / 1000:.0f} seconds ahead",
             hint="Times are milliseconds since 1970, or of type timestamptz.",
             now=True,
         )
-    await coordinator.group.reached(chosen.time)
+    await coordinator.group.reached(time)
     return True
 
 

@@ -239,6 +239,21 @@ def test_explain_timestamp_says_so_and_does_not_wait(runner: asyncio.Runner, hou
     runner.run(scenario())
 
 
+def test_bounded_staleness_waits_for_nothing_but_an_exact_time(
+    runner: asyncio.Runner, house: House
+) -> None:
+    async def scenario() -> None:
+        await house.query("w", "CREATE TABLE bounded (k int)")
+        await house.query("b", "SET transaction_isolation = 'bounded staleness 5s'")
+        at_least = f"SELECT * FROM bounded AS OF AT LEAST {soon(house)}"
+        assert (await house.query("b", at_least)).startswith("ERROR 40001")
+        task = await waiting(house, "b", f"SELECT * FROM bounded AS OF {soon(house)}")
+        await house.query("w", "INSERT INTO bounded VALUES (1)")
+        assert await task == "1\nSELECT 1"
+
+    runner.run(scenario())
+
+
 def test_what_never_changes_is_known_at_all_times(runner: asyncio.Runner, house: House) -> None:
     async def scenario() -> None:
         assert await house.query("r", f"SELECT 1 AS OF {YEAR_9999}") == "1\nSELECT 1"
