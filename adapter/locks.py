@@ -79,6 +79,15 @@ class Locks:
         self._group.block(wanted, owner)
         await self._group.settled()
 
+    async def try_acquire(self, tables: Iterable[GlobalId], owner: Owner) -> bool:
+        """Take all of `tables` as `acquire` does if nobody has to be waited for; else none."""
+        wanted = frozenset(tables)
+        if not self.try_locks(wanted, (), owner):
+            return False
+        self._group.block(wanted, owner)
+        await self._group.settled()
+        return True
+
     async def acquire_to_alter(self, table: GlobalId, owner: Owner) -> None:
         """Take `table`, as `acquire` does, and let those who want to write it know why."""
         await self.acquire((table,), owner)
@@ -97,7 +106,11 @@ class Locks:
 
         Raises TableAltered if it became another while that was waited for.
         """
-        await self.acquire_keys((KeyLock(table, "", id(owner)),), owner)
+        await self.acquire_keys((self.beside(table, owner),), owner)
+
+    def beside(self, table: GlobalId, owner: Owner) -> KeyLock:
+        """Return what `owner` takes in `acquire_beside`."""
+        return KeyLock(table, "", id(owner))
 
     async def acquire_keys(self, keys: Iterable[KeyLock], owner: Owner) -> None:
         """Take all of `keys`; raises as `acquire` does."""
@@ -113,6 +126,16 @@ class Locks:
             if self._tables and self._tables.get(key.table, owner) is not owner:
                 return False
         self._grant_keys(keys, owner)
+        return True
+
+    def try_locks(self, tables: Iterable[GlobalId], keys: Iterable[KeyLock], owner: Owner) -> bool:
+        """Take all of these if nobody has to be waited for; else take nothing, and say so."""
+        request = _Request(
+            owner, frozenset(tables), frozenset(keys), asyncio.get_running_loop().create_future()
+        )
+        if any(self._before(request, len(self._waiting))):
+            return False
+        self._grant(request)
         return True
 
     def holds(self, keys: Iterable[KeyLock], owner: Owner) -> bool:

@@ -330,8 +330,8 @@ class CantChangeRuntimeParam(UserError):
 class LockNotAvailable(Unavailable):
     sqlstate = "55P03"
 
-    def __init__(self) -> None:
-        super().__init__("canceling statement due to lock timeout")
+    def __init__(self, message: str = "canceling statement due to lock timeout") -> None:
+        super().__init__(message)
 
 
 class ProtocolViolation(DatabaseError):

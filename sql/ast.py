@@ -433,6 +433,15 @@ class CommonTable(Syntax):
     at: int
 
 
+class LockingClause(Syntax):
+    """FOR UPDATE and its kin; `strength` is how it begins, `of` are names with their offsets."""
+
+    strength: str
+    of: tuple[tuple[tuple[str, ...], int], ...]
+    wait: OneOf["block", "error", "skip"]
+    at: int
+
+
 class Query(Syntax):
     """A whole query expression."""
 
@@ -443,6 +452,7 @@ class Query(Syntax):
     order_by: tuple[SortKey, ...] = ()
     limit: Expression | None = None
     offset: Expression | None = None
+    locks: tuple[LockingClause, ...] = ()
 
 
 # --- statements ----------------------------------------------------------------------------
@@ -811,6 +821,14 @@ class TruncateStatement(Syntax):
     restart_identity: bool
 
 
+class LockTableStatement(Syntax):
+    """LOCK TABLE; `mode` is one of PostgreSQL's, in lower case."""
+
+    tables: tuple[TableRef, ...]
+    mode: str
+    nowait: bool
+
+
 class SequenceOptions(Syntax):
     """Options of a sequence, each with its offset in `at`; those not given are not there.
 
@@ -1090,6 +1108,7 @@ StatementSyntax: TypeAlias = (
     | CreateTableAsStatement
     | AlterTableStatement
     | TruncateStatement
+    | LockTableStatement
     | CreateSequenceStatement
     | AlterSequenceStatement
     | CreateViewStatement

@@ -384,11 +384,16 @@ class Converter:
             self.order(order) if order is not None else (),
             self._limit(limit),
             self.expression(offset.expression) if offset is not None else None,
+            tuple(map(self._lock, node.args.get("locks") or ())),
         )
-        bare = not (ctes or query.order_by or query.limit or query.offset)
+        bare = not (ctes or query.order_by or query.limit or query.offset or query.locks)
         if bare and isinstance(body, ast.Query):
             return body
         return query
+
+    def _lock(self, lock: exp.Lock) -> ast.LockingClause:
+        names = tuple((tuple(name), at) for name, at in lock.args["of"])
+        return ast.LockingClause(lock.args["strength"], names, lock.args["wait"], self.at(lock))
 
     def _limit(self, limit: exp.Expr | None) -> ast.Expression | None:
         if limit is None:
@@ -423,7 +428,8 @@ class Converter:
 
     def _body(self, node: exp.Expr, *, whole: bool = False) -> Any:
         """Convert what is combined, without the modifiers that `query` takes."""
-        modified = any(node.args.get(key) for key in ("order", "limit", "offset", "with_"))
+        modifiers = ("order", "limit", "offset", "with_", "locks")
+        modified = any(node.args.get(key) for key in modifiers)
         if modified and not whole:
             return self.query(node)
         match node:
@@ -480,8 +486,6 @@ class Converter:
                 return self.refuse(f"SELECT ... {key.upper()}", node)
         if node.args.get("windows"):
             return self.refuse("WINDOW", node)
-        if node.args.get("locks"):
-            return self.refuse("SELECT FOR UPDATE/SHARE", node)
         distinct: Any = None
         if node.args.get("distinct") is not None:
             on = node.args["distinct"].args.get("on")

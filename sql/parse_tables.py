@@ -10,6 +10,18 @@ from foreshore.sql.parse_sequences import NOT_OF_IDENTITY, SET_OPTIONS, Sequence
 
 _CONSTRAINTS = frozenset(("primary", "unique", "check", "references", "foreign", "exclude"))
 
+# Of LOCK TABLE; one that begins as another does comes before it.
+_LOCK_MODES = (
+    "access share",
+    "access exclusive",
+    "row share",
+    "row exclusive",
+    "share update exclusive",
+    "share row exclusive",
+    "share",
+    "exclusive",
+)
+
 
 class TableParser(SequenceParser):
     """Parses CREATE TABLE and ALTER TABLE."""
@@ -322,6 +334,22 @@ class TableParser(SequenceParser):
         if not self.accept("cascade"):
             self.accept("restrict")
         return ast.TruncateStatement(tables, restart)
+
+    def lock(self) -> ast.StatementSyntax:
+        """Parse LOCK TABLE."""
+        self.expect("lock")
+        self.accept("table")
+        tables = self.list_of(self._truncated_table)
+        mode = "access exclusive"
+        if self.accept("in"):
+            for each in _LOCK_MODES:
+                if self.accept(*each.split()):
+                    mode = each
+                    break
+            else:
+                self.fail()
+            self.expect("mode")
+        return ast.LockTableStatement(tables, mode, self.accept("nowait"))
 
     def _truncated_table(self) -> ast.TableRef:
         self.accept("only")

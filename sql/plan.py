@@ -162,10 +162,48 @@ class AsOf:
     at_least: bool = False
 
 
+Wait = OneOf["block", "error", "skip"]  # for a lock: until it is there, NOWAIT, SKIP LOCKED
+
+
+@dataclass(frozen=True, slots=True)
+class Locking:
+    """What FOR UPDATE and its kin lock: rows of `tables`, and of the tables below views.
+
+    Where rows are left out one by one, the query's last columns are their `key`, columns of the one
+    table, and its LIMIT and OFFSET are here.
+    """
+
+    tables: tuple[GlobalId, ...]
+    strength: str
+    wait: Wait
+    key: tuple[int, ...] = ()
+    limit: Scalar | None = None
+    offset: Scalar | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Select:
     query: Query
     as_of: AsOf | None = None
+    locking: Locking | None = None
+
+    @property
+    def desc(self) -> RelationDesc:
+        """The columns that the client asks for."""
+        desc = self.query.desc
+        if self.locking is None or not self.locking.key:
+            return desc
+        width = len(desc.names) - len(self.locking.key)
+        return RelationDesc(desc.names[:width], desc.columns[:width])
+
+
+@dataclass(frozen=True, slots=True)
+class LockTable:
+    """LOCK TABLE: alone, or beside all who write rows."""
+
+    tables: tuple[GlobalId, ...]
+    alone: bool
+    nowait: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -692,6 +730,7 @@ Plan: TypeAlias = (
     | AlterSequence
     | AlterTable
     | Truncate
+    | LockTable
     | CreateView
     | CreateMaterializedView
     | CreateIndex
@@ -730,8 +769,8 @@ def result_desc(plan: Plan) -> RelationDesc | None:
     FETCH and EXECUTE depend on what they name; the session knows.
     """
     match plan:
-        case Select(query=query):
-            return query.desc
+        case Select(desc=desc):
+            return desc
         case Subscribe(desc=desc) | ShowVariable(desc=desc) | ShowCreate(desc=desc):
             return desc
         case (

@@ -22,6 +22,7 @@ from foreshore.sql import ast
 from foreshore.sql.bind import ddl, dml, merge, sequence, table, table_as
 from foreshore.sql.bind.bound_query import plain_relation
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, interval_of
+from foreshore.sql.bind.locking import bind_lock_table, bind_locked
 from foreshore.sql.bind.query import bind_query
 from foreshore.sql.bind.result import finished_query, plain_query
 from foreshore.sql.bind.show import bind_show
@@ -151,6 +152,8 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return table.bind_alter_table(planning, tree)
         case ast.TruncateStatement():
             return table.bind_truncate(planning, tree)
+        case ast.LockTableStatement():
+            return bind_lock_table(planning, tree)
         case ast.CreateSequenceStatement():
             return sequence.bind_create_sequence(planning, tree)
         case ast.AlterSequenceStatement():
@@ -207,6 +210,11 @@ def _session(planning: Planning, tree: ast.StatementSyntax) -> Plan:
         case ast.DeclareStatement(name=name, hold=hold, statement=inner):
             plan = _plan(planning, inner)
             assert isinstance(plan, Select | Subscribe)
+            if hold and isinstance(plan, Select) and plan.locking is not None:
+                raise FeatureNotSupported(
+                    f"DECLARE CURSOR WITH HOLD ... {plan.locking.strength} is not supported",
+                    detail="Holdable cursors must be READ ONLY.",
+                )
             return Declare(name, plan, hold)
         case ast.FetchStatement(name=name, count=count, timeout=timeout, move=move):
             return Fetch(name, count, None if timeout is None else _millis(timeout), move)
@@ -292,8 +300,13 @@ def _millis(timeout: str) -> int:
 def _select(planning: Planning, tree: ast.SelectStatement) -> Select:
     as_of = None if tree.as_of is None else bind_as_of(planning, tree.as_of)
     planning.changes = []
-    query = finished_query(bind_query(planning, tree.query, None))
-    return Select(replace(query, changes=tuple(planning.changes)), as_of)
+    query, locks = bind_locked(planning, tree.query)
+    if locks is not None and as_of is not None:
+        raise FeatureNotSupported(
+            f"{locks.strength} AS OF a time is not supported",
+            position=tree.query.locks[0].at + 1,
+        )
+    return Select(replace(query, changes=tuple(planning.changes)), as_of, locks)
 
 
 def _copy(planning: Planning, tree: ast.CopyStatement) -> Plan:
@@ -329,6 +342,7 @@ def _explain(planning: Planning, tree: ast.ExplainStatement) -> Explain | Explai
             return _explain_freshness(planning, inner)
         case ast.SelectStatement(query=query, as_of=as_of):
             time = None if as_of is None else bind_as_of(planning, as_of)
+            planning.locked = query
             bound = bind_query(planning, query, None)
             finished = finished_query(bound)
         case ast.CreateViewStatement(query=query, as_of=as_of):

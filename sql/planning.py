@@ -13,6 +13,7 @@ from foreshore.sql.session_zone import SessionZone
 from foreshore.types import NUMERIC, UNKNOWN, ColumnType, SqlType, array_of
 
 if TYPE_CHECKING:
+    from foreshore.sql import ast
     from foreshore.sql.plan import Changes
 
 MAX_PARAMETERS = 65535
@@ -96,6 +97,7 @@ class Planning:
     changes: "list[Changes] | None" = None  # of CHANGES(...), where that may stand
     maintained: bool = False  # and nothing that depends on the session
     inlining: int = 0  # how many SQL-bodied functions deep
+    locked: "ast.Query | None" = None  # the one whose FOR UPDATE is taken
     common_tables: list[dict[str, "CommonTable"]] = field(default_factory=list)  # innermost last
 
     def new_let(self) -> int:

@@ -20,7 +20,7 @@ from foreshore.adapter.sequence.tables import own_index
 from foreshore.adapter.sequence.times import move_forward, read_time, value_of
 from foreshore.adapter.substitute import Replace, fill, fill_scalar, filler
 from foreshore.constraint import Unique
-from foreshore.errors import InvalidParameterValue
+from foreshore.errors import InvalidParameterValue, LockNotAvailable
 from foreshore.expr.datum import to_array
 from foreshore.expr.evaluate import constant
 from foreshore.expr.ir import Finishing, Literal, Scalar
@@ -63,9 +63,12 @@ async def by_key(
 
 
 async def locked_by_key(
-    session: "Session", peek: PeekPlan, args: Sequence[Datum]
-) -> pa.Table | None:
-    """Return what `by_key` does after the keys have been locked, for a statement that writes."""
+    session: "Session", peek: PeekPlan, args: Sequence[Datum], *, nowait: bool = False
+) -> Found | None:
+    """Return what `by_key` does after the keys have been locked.
+
+    Raises LockNotAvailable if somebody has them and `nowait` is said.
+    """
     lookup = peek.key
     assert lookup is not None
     coordinator, transaction = session.coordinator, session.begin()
@@ -79,7 +82,10 @@ async def locked_by_key(
     wanted = locks_of(lookup.table, index, keys)
     while True:
         transaction.locked = True
-        await coordinator.locks.acquire_keys(wanted, transaction)
+        if not nowait:
+            await coordinator.locks.acquire_keys(wanted, transaction)
+        elif not coordinator.locks.try_locks((), wanted, transaction):
+            raise row_not_available(session, lookup.table)
         move_forward(session)
         found = await by_key(session, peek, args)
         if found is None or len(indexes) == 1:
@@ -91,7 +97,13 @@ async def locked_by_key(
         if others == wanted:
             break
         wanted = others
-    return None if found is None else found[0]
+    return found
+
+
+def row_not_available(session: "Session", table: GlobalId) -> LockNotAvailable:
+    """Return what NOWAIT gives where somebody else has a row."""
+    name = session.planner.state.item(table).name
+    return LockNotAvailable(f'could not obtain lock on row in relation "{name}"')
 
 
 async def locked_rows(
@@ -188,17 +200,20 @@ def finishing_of(session: "Session", peek: PeekPlan, args: Sequence[Datum]) -> F
     finishing = query.finishing
     if query.limit is not None:
         finishing = msgspec.structs.replace(
-            finishing, limit=_bound(session, query.limit, args, "LIMIT")
+            finishing, limit=bound_of(session, query.limit, args, "LIMIT")
         )
     if query.offset is not None:
         finishing = msgspec.structs.replace(
-            finishing, offset=_bound(session, query.offset, args, "OFFSET") or 0
+            finishing, offset=bound_of(session, query.offset, args, "OFFSET") or 0
         )
     return finishing
 
 
-def _bound(session: "Session", scalar: Scalar, args: Sequence[Datum], word: str) -> int | None:
-    value = value_of(session, scalar, args, 0)
+def bound_of(
+    session: "Session", scalar: Scalar | None, args: Sequence[Datum], word: str
+) -> int | None:
+    """Return the number of LIMIT or OFFSET, as `word` says; None: there is none."""
+    value = None if scalar is None else value_of(session, scalar, args, 0)
     if value is None:
         return None
     number = int(str(value))

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.result import ALL, BatchSource, Outcome, Selected
-from foreshore.adapter.sequence.peek import selected
+from foreshore.adapter.sequence.select import selected
 from foreshore.adapter.sequence.subscribe import subscribe
 from foreshore.adapter.statement import BoundPortal
 from foreshore.errors import (
@@ -39,7 +39,7 @@ async def declare(
     if plan.name in session.portals:
         raise DuplicateCursor(f'cursor "{plan.name}" already exists')
     if isinstance(plan.query, Select):
-        result = await selected(session, prepared, args, plan.query.as_of, "FETCH")
+        result = await selected(session, prepared, plan.query, args, "FETCH")
     elif plan.hold:
         raise FeatureNotSupported(
             "DECLARE ... CURSOR WITH HOLD over SUBSCRIBE is not supported",

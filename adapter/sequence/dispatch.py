@@ -12,9 +12,10 @@ from foreshore.adapter.sequence.durable import advance, create_subscription
 from foreshore.adapter.sequence.explain import explain
 from foreshore.adapter.sequence.freshness import explain_freshness
 from foreshore.adapter.sequence.insert import delete, insert, update
+from foreshore.adapter.sequence.locking import lock_table
 from foreshore.adapter.sequence.merge import merge
 from foreshore.adapter.sequence.number_sequences import alter_sequence
-from foreshore.adapter.sequence.peek import select
+from foreshore.adapter.sequence.select import select
 from foreshore.adapter.sequence.subscribe import subscribe
 from foreshore.adapter.sequence.truncate import truncate
 from foreshore.adapter.variables import milliseconds, split_dotted
@@ -51,6 +52,7 @@ from foreshore.sql.plan import (
     ExplainFreshness,
     Fetch,
     Insert,
+    LockTable,
     Maintain,
     Merge,
     Plan,
@@ -162,6 +164,8 @@ async def run(
             return await create.create_materialized_view(session, plan)
         case Advance():
             return await advance(session, plan, args)
+        case LockTable():
+            return await lock_table(session, plan, alone=alone)
         case Truncate():
             session.begin().require_writable("TRUNCATE TABLE")
             return await truncate(session, plan)

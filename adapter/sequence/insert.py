@@ -204,7 +204,7 @@ async def written_rows(
     if peek.key is not None:
         found = await locked_by_key(session, peek, args)
         if found is not None:
-            return found
+            return found[0]
     tables = {id for id in tables_below(session, peek.sources) if not id.startswith("s")}
     if not transaction.block and transaction.time is None:
         tables |= set(targets) if locking else set()

@@ -20,10 +20,8 @@ from foreshore.adapter.recursion import (
     evaluate_block,
     filled_block,
 )
-from foreshore.adapter.result import BatchSource, Selected
 from foreshore.adapter.sequence.by_key import by_key, finishing_of, literal_keys
 from foreshore.adapter.sequence.changes import changes
-from foreshore.adapter.sequence.point import row_by_key
 from foreshore.adapter.sequence.times import (
     asked,
     come,
@@ -33,7 +31,6 @@ from foreshore.adapter.sequence.times import (
     timestamp_of,
 )
 from foreshore.adapter.substitute import Replace, fill, filler
-from foreshore.adapter.values import batch_of_rows
 from foreshore.compute.engine import Cancellation, Input
 from foreshore.compute.finish import MAX_RESULT_BYTES, expanded, finish
 from foreshore.compute.peeks import PeekRequest
@@ -45,34 +42,13 @@ from foreshore.errors import (
 )
 from foreshore.expr.ir import Finishing, Relation
 from foreshore.ids import GlobalId
-from foreshore.sql.plan import AsOf, Block, Select
+from foreshore.sql.plan import AsOf, Block
 from foreshore.types import Datum, RelationDesc
 from foreshore.update import DIFF, TIME_FIELD, Timestamp
 
 if TYPE_CHECKING:
     from foreshore.adapter.session import Session
     from foreshore.adapter.statement import Prepared
-
-
-async def select(
-    session: "Session", prepared: "Prepared", plan: Select, args: Sequence[Datum]
-) -> Selected:
-    """Run a SELECT."""
-    if prepared.point is not None and plan.as_of is None:
-        found = await row_by_key(session, prepared.point, args)
-        if found is not None:
-            desc = plan.query.desc
-            return Selected(desc, BatchSource(batch_of_rows(found, desc.columns)), "SELECT")
-    return await selected(session, prepared, args, plan.as_of, "SELECT")
-
-
-async def selected(
-    session: "Session", prepared: "Prepared", args: Sequence[Datum], as_of: AsOf | None, verb: str
-) -> Selected:
-    """Return the finished rows of a statement's query as its result."""
-    rows = await rows_of(session, prepared, args, as_of)
-    assert prepared.peek is not None
-    return Selected(prepared.peek.query.desc, BatchSource(rows), verb)
 
 
 async def rows_of(

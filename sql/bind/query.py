@@ -52,6 +52,12 @@ def bind_query(
     planning: Planning, query: ast.Query, parent: Scope | None, wanted: Wanted = None
 ) -> BoundQuery:
     """Return `query`, bound within `parent`."""
+    if query.locks and query is not planning.locked:
+        raise FeatureNotSupported(
+            f"{query.locks[0].strength} in a subquery is not supported",
+            hint="Run SELECT ... FOR UPDATE first, in the same transaction block.",
+            position=query.locks[0].at + 1,
+        )
     lets: list[tuple[int, Relation]] = []
     if query.ctes:
         planning.common_tables.append({})
@@ -109,11 +115,16 @@ def _bind_body(
 ) -> BoundQuery:
     match query.body:
         case ast.Select() as select:
-            return SelectBinder(planning, select, parent).bind(query.order_by, wanted)
+            binder = SelectBinder(planning, select, parent)
+            bound = binder.bind(query.order_by, wanted)
+            _refuse_locking(query, _one_by_one(select, binder))
+            return bound
         case ast.Values() as values:
+            _refuse_locking(query, "cannot be applied to VALUES")
             relation, names = bind_values(planning, values, parent, wanted)
             return _ordered(planning, query, relation, names, parent, expressions=True)
         case ast.SetOperation() as operation:
+            _refuse_locking(query, "is not allowed with UNION/INTERSECT/EXCEPT")
             branch = _set_operation(planning, operation, parent)
             relation = project(branch.relation, branch.outputs)
             return _ordered(planning, query, relation, branch.names, parent, expressions=False)
@@ -123,6 +134,24 @@ def _bind_body(
             return _ordered(planning, query, relation, bound.names, parent, expressions=True)
         case _:
             assert_never(query.body)
+
+
+def _one_by_one(select: ast.Select, binder: SelectBinder) -> str | None:
+    """Return why a SELECT's rows are not those of its tables one by one; None: they are."""
+    reasons = (
+        (select.distinct is not None, "DISTINCT clause"),
+        (bool(select.group_by), "GROUP BY clause"),
+        (select.having is not None, "HAVING clause"),
+        (bool(binder.aggregates.cores), "aggregate functions"),
+        (bool(binder.sets), "set-returning functions in the target list"),
+    )
+    return next((f"is not allowed with {what}" for found, what in reasons if found), None)
+
+
+def _refuse_locking(query: ast.Query, why: str | None) -> None:
+    """Raise if rows are to be locked, and there is a reason why they cannot be."""
+    if query.locks and why is not None:
+        raise FeatureNotSupported(f"{query.locks[0].strength} {why}")
 
 
 def _ordered(
@@ -216,7 +245,7 @@ def rows_relation(rows: Sequence[Sequence[Scalar]]) -> Relation:
 
 def _branch(planning: Planning, body: Body, parent: Scope | None) -> Branch:
     if isinstance(body, ast.Query) and isinstance(body.body, ast.Select) and not (
-        body.ctes or body.order_by or body.limit or body.offset
+        body.ctes or body.order_by or body.limit or body.offset or body.locks
     ):  # fmt: skip
         body = body.body
     match body:

@@ -13,6 +13,9 @@ from foreshore.sql.keywords import NEEDS_AS, NOT_COLUMN
 class Parser(ExpressionParser):
     """PostgreSQL's queries, from a token on."""
 
+    # What stands behind the last operand belongs to all of them together.
+    SET_OP_MODIFIERS = {*ExpressionParser.SET_OP_MODIFIERS, "locks"}  # noqa: RUF012 - sqlglot's own
+
     # --- productions that a statement is made of
 
     def parse_query(self) -> exp.Expr | None:
@@ -101,6 +104,33 @@ class Parser(ExpressionParser):
         if this is None and self._take("limit", "all"):
             return located(exp.Limit(expression=located(exp.Null(), token)), token)
         return super()._parse_limit(this, *args, **kwargs)
+
+    def _parse_locks(self) -> list[exp.Lock]:
+        """Parse FOR UPDATE and its kin, with what they are OF and how they wait."""
+        locks = []
+        while self._word("for"):
+            token = self._curr
+            for strength in ("UPDATE", "NO KEY UPDATE", "SHARE", "KEY SHARE"):
+                if self._take("for", *strength.lower().split()):
+                    break
+            else:
+                self._advance()
+                self.fail(self._curr)
+            lock = located(exp.Lock(update=strength.endswith("UPDATE")), token)
+            lock.set("strength", f"FOR {strength}")
+            lock.set("of", self._locked_names() if self._take("of") else [])
+            skip = self._take("skip", "locked")
+            lock.set("wait", "skip" if skip else "error" if self._take("nowait") else "block")
+            locks.append(lock)
+        return locks
+
+    def _locked_names(self) -> list[tuple[list[str], int]]:
+        names = []
+        while True:
+            token = self._curr
+            names.append((self._names(), token.start if token else 0))
+            if not self._match(TokenType.COMMA):
+                return names
 
     def _parse_join(self, *args: Any, **kwargs: Any) -> exp.Join | None:
         token = self._curr

@@ -1,0 +1,35 @@
+"""SELECT: of the one row under a key, after locking, or as any query is answered."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from foreshore.adapter.result import BatchSource, Selected
+from foreshore.adapter.sequence.locking import selected_rows
+from foreshore.adapter.sequence.point import row_by_key
+from foreshore.adapter.values import batch_of_rows
+from foreshore.sql.plan import Select
+from foreshore.types import Datum
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session import Session
+    from foreshore.adapter.statement import Prepared
+
+
+async def select(
+    session: "Session", prepared: "Prepared", plan: Select, args: Sequence[Datum]
+) -> Selected:
+    """Run a SELECT."""
+    desc = plan.desc
+    if prepared.point is not None and plan.as_of is None and plan.locking is None:
+        found = await row_by_key(session, prepared.point, args)
+        if found is not None:
+            return Selected(desc, BatchSource(batch_of_rows(found, desc.columns)), "SELECT")
+    return await selected(session, prepared, plan, args, "SELECT")
+
+
+async def selected(
+    session: "Session", prepared: "Prepared", plan: Select, args: Sequence[Datum], verb: str
+) -> Selected:
+    """Return the finished rows of a SELECT as a result, after what it locks has been locked."""
+    rows = await selected_rows(session, prepared, plan, args)
+    return Selected(plan.desc, BatchSource(rows), verb)

@@ -1,0 +1,261 @@
+"""SELECT ... FOR UPDATE, its kin and LOCK TABLE, seen by two who want the same."""
+
+import asyncio
+
+import pytest
+
+from tests.adapter.harness import House, until
+from tests.adapter.test_durable import ran
+
+CONFLICT = "ERROR 40001: could not serialize access due to concurrent update"
+ON_ROW = 'ERROR 55P03: could not obtain lock on row in relation "t"'
+STRENGTHS = ("UPDATE", "NO KEY UPDATE", "SHARE", "KEY SHARE")
+
+
+async def begun(house: House, *, rows: int = 4) -> None:
+    """Make the tables anew, and let everybody be outside of a transaction."""
+    for name in list(house.sessions):
+        await house.query(name, "ROLLBACK")
+    await ran(
+        house,
+        "w",
+        "DROP TABLE IF EXISTS t, plain, other CASCADE;"
+        "CREATE TABLE t (k int PRIMARY KEY, u text UNIQUE, n int);"
+        "CREATE TABLE plain (k int, n int); CREATE TABLE other (k int PRIMARY KEY, n int);"
+        f"INSERT INTO t SELECT i, 'u' || i, 0 FROM generate_series(1, {rows}) AS i;"
+        "INSERT INTO plain VALUES (1, 0), (2, 0); INSERT INTO other VALUES (1, 0), (2, 0)",
+    )
+
+
+async def waiting(house: House, session: str, sql: str) -> asyncio.Task[str]:
+    """Run a statement that has to wait."""
+    locks = house.environment.coordinator.locks
+    before = len(locks._waiting)
+    task = asyncio.create_task(house.query(session, sql, alone=False))
+    await until(lambda: task.done() or len(locks._waiting) > before)
+    assert not task.done(), task.result()
+    return task
+
+
+@pytest.mark.parametrize("strength", STRENGTHS)
+def test_who_locks_a_row_goes_before_who_wants_it(
+    runner: asyncio.Runner, house: House, strength: str
+) -> None:
+    async def play() -> None:
+        await begun(house)
+        one = f"SELECT k, n FROM t WHERE k = 1 FOR {strength}"
+        await ran(house, "a", f"BEGIN; {one}")
+        await ran(house, "b", "BEGIN")
+        assert await house.query("b", one + " NOWAIT") == ON_ROW + "\nE"
+        await ran(house, "b", "ROLLBACK; BEGIN")
+        assert await house.query("b", one + " SKIP LOCKED") == "SELECT 0\nT"
+        assert (await house.query("b", one.replace("k = 1", "k = 2"))).startswith("2|0")
+        assert (await house.query("c", "SELECT n FROM t WHERE k = 1")).startswith("0")
+        second = await waiting(house, "b", one)
+        await ran(house, "a", "UPDATE t SET n = n + 1 WHERE k = 1; COMMIT")
+        assert await second == "1|1\nSELECT 1\nT", "the newest row, though it began before"
+        third = await waiting(house, "c", "UPDATE t SET n = n + 1 WHERE u = 'u1'")
+        await ran(house, "b", "UPDATE t SET n = n + 1 WHERE k = 1; COMMIT")
+        assert await third == "UPDATE 1"
+        assert (await ran(house, "c", "SELECT n FROM t WHERE k = 1")).startswith("3")
+
+    runner.run(play())
+
+
+@pytest.mark.parametrize("read", ["k = 1", "n >= 0", "k = 1 AND u = 'u1' AND n = 0"])
+def test_read_modify_write_loses_no_update(runner: asyncio.Runner, house: House, read: str) -> None:
+    async def client(name: str) -> None:
+        for _ in range(6):
+            await ran(house, name, "BEGIN")
+            where = read.replace("AND n = 0", "")
+            answer = await house.query(
+                name, f"SELECT n FROM t WHERE {where} ORDER BY k FOR UPDATE", alone=False
+            )
+            assert "ERROR" not in answer, answer
+            n = int(answer.splitlines()[0])
+            answer = await house.query(name, f"UPDATE t SET n = {n + 1} WHERE k = 1", alone=False)
+            assert answer == "UPDATE 1\nT"
+            assert await house.query(name, "COMMIT", alone=False) == "COMMIT"
+
+    async def play() -> None:
+        await begun(house)
+        await asyncio.gather(*(client(name) for name in "abcd"))
+        assert (await ran(house, "w", "SELECT n FROM t WHERE k = 1")).startswith("24")
+
+    runner.run(play())
+
+
+@pytest.mark.parametrize(
+    "locking", ["k = 1 {} FOR UPDATE", "n < 9 {} FOR UPDATE", "k = 1 {} FOR SHARE"]
+)
+def test_who_has_read_before_the_row_was_changed_hears_of_a_conflict(
+    runner: asyncio.Runner, house: House, locking: str
+) -> None:
+    sql = f"SELECT n FROM t WHERE {locking.format('ORDER BY n DESC')}"
+
+    async def play() -> None:
+        await begun(house)
+        await ran(house, "a", "BEGIN; SELECT count(*) FROM other")
+        await ran(house, "b", "UPDATE t SET n = 5 WHERE k = 1")
+        assert await house.query("a", sql) == CONFLICT + "\nE"
+        await ran(house, "a", "ROLLBACK; BEGIN; SELECT n FROM other WHERE k = 2")
+        await ran(house, "b", "UPDATE t SET n = 6 WHERE k = 1")
+        # What it has read by key is not locked, so its time stays.
+        assert await house.query("a", sql) == CONFLICT + "\nE"
+        await ran(house, "a", "ROLLBACK; BEGIN; SELECT 1 FROM other WHERE k = 2 FOR UPDATE")
+        await ran(house, "b", "UPDATE t SET n = 7 WHERE k = 1")
+        found = await ran(house, "a", sql)
+        assert found.startswith("7")
+
+    runner.run(play())
+
+
+def test_workers_share_a_queue_by_skip_locked(runner: asyncio.Runner, house: House) -> None:
+    """Each job is done once, nobody waits and nobody hears of a conflict."""
+    jobs = 30
+    done: list[int] = []
+
+    async def worker(name: str) -> None:
+        while True:
+            await ran(house, name, "BEGIN")
+            answer = await house.query(
+                name,
+                "SELECT k, u FROM t WHERE n = 0 ORDER BY k DESC LIMIT 2 FOR UPDATE SKIP LOCKED",
+                alone=False,
+            )
+            assert "ERROR" not in answer, answer
+            taken = [int(line.split("|")[0]) for line in answer.splitlines()[:-2]]
+            for k in taken:
+                sql = f"UPDATE t SET n = 1 WHERE k = {k}"
+                assert await house.query(name, sql, alone=False) == "UPDATE 1\nT"
+            assert await house.query(name, "COMMIT", alone=False) == "COMMIT"
+            done.extend(taken)
+            if not taken:
+                return
+
+    async def play() -> None:
+        await begun(house, rows=jobs)
+        await asyncio.gather(*(worker(f"w{i}") for i in range(5)))
+        assert len(done) >= jobs - 10, "who finds all locked stops"
+        assert len(set(done)) == len(done), "a job is done twice"
+        found = await ran(house, "w", "SELECT count(*) FROM t WHERE n = 1")
+        assert found.startswith(str(len(done)))
+
+    runner.run(play())
+
+
+def test_skip_locked_counts_limit_and_offset_over_what_it_locks(
+    runner: asyncio.Runner, house: House
+) -> None:
+    async def play() -> None:
+        await begun(house)
+        await ran(house, "a", "BEGIN; SELECT 1 FROM t WHERE k = 2 FOR UPDATE")
+        sql = "SELECT k FROM t ORDER BY k LIMIT 2 OFFSET 1 FOR UPDATE SKIP LOCKED"
+        assert await ran(house, "b", f"BEGIN; {sql}") == "BEGIN\n3\n4\nSELECT 2\nT"
+        rest = "SELECT u AS v, k + 1 FROM t AS x FOR SHARE OF x SKIP LOCKED"
+        assert await ran(house, "c", f"BEGIN; {rest}") == "BEGIN\nSELECT 0\nT"
+        await ran(house, "a", "COMMIT")
+        assert await ran(house, "c", rest) == "u2|3\nSELECT 1\nT"
+        await ran(house, "c", "UPDATE t SET n = 1 WHERE k = 2")
+        await ran(house, "w", "INSERT INTO t VALUES (9, 'u9', 0)")
+        assert await ran(house, "c", "COMMIT") == "COMMIT", "what was left out is no matter"
+        # A table without a key is locked as a whole, and a transaction's own by nobody.
+        await ran(house, "b", "ROLLBACK; BEGIN; SELECT * FROM plain FOR UPDATE SKIP LOCKED")
+        assert await ran(house, "a", "SELECT * FROM plain FOR UPDATE SKIP LOCKED") == "SELECT 0"
+        own = "BEGIN; CREATE TABLE own (k int PRIMARY KEY); INSERT INTO own VALUES (1), (2)"
+        await ran(house, "a", own)
+        own = "SELECT * FROM own ORDER BY k DESC LIMIT 1 FOR UPDATE SKIP LOCKED"
+        assert await ran(house, "a", own) == "2\nSELECT 1\nT"
+
+    runner.run(play())
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM plain FOR UPDATE",
+        "SELECT t.k FROM t JOIN plain USING (k) FOR UPDATE",
+        "SELECT t.k FROM t LEFT JOIN plain p USING (k) FOR UPDATE OF t",
+        "SELECT * FROM (SELECT k FROM t WHERE n = 0) AS s FOR NO KEY UPDATE",
+        "SELECT * FROM v FOR UPDATE",
+        "(SELECT k FROM t ORDER BY n LIMIT 1) FOR UPDATE",
+    ],
+)
+def test_without_a_key_tables_are_locked(runner: asyncio.Runner, house: House, query: str) -> None:
+    async def play() -> None:
+        await begun(house)
+        await ran(house, "w", "CREATE VIEW v AS SELECT k + 1 FROM t WHERE n = 0")
+        table = "plain" if "FROM plain" in query else "t"
+        await ran(house, "a", f"BEGIN; {query}")
+        refused = await house.query("b", f"{query} NOWAIT")
+        assert refused.startswith("ERROR 55P03: could not obtain lock on row in relation")
+        write = asyncio.create_task(
+            house.query("b", f"INSERT INTO {table} VALUES (50)", alone=False)
+        )
+        change = await waiting(house, "c", f"UPDATE {table} SET n = n + 1 WHERE k = 1")
+        assert not write.done()
+        await ran(house, "a", "COMMIT")
+        assert await write == "INSERT 0 1"
+        assert await change == "UPDATE 1"
+
+    runner.run(play())
+
+
+def test_a_circle_of_locks_is_told_to_who_closes_it(runner: asyncio.Runner, house: House) -> None:
+    async def play() -> None:
+        await begun(house)
+        for session, k in (("a", 1), ("b", 2)):
+            await ran(house, session, f"BEGIN; SELECT 1 FROM t WHERE k = {k} FOR UPDATE")
+        first = await waiting(house, "a", "SELECT 1 FROM t WHERE k = 2 FOR UPDATE")
+        circle = await house.query("b", "SELECT 1 FROM t WHERE k = 1 FOR UPDATE", alone=False)
+        assert circle.startswith("ERROR 40P01: deadlock detected")
+        assert (await first).startswith("1\nSELECT 1")
+        await ran(house, "b", "ROLLBACK; SET lock_timeout = '30ms'; BEGIN")
+        late = await house.query("b", "SELECT 1 FROM t WHERE k = 1 FOR UPDATE")
+        assert late.startswith("ERROR 55P03: canceling statement due to lock timeout")
+        await ran(house, "b", "ROLLBACK; RESET lock_timeout")
+
+    runner.run(play())
+
+
+def test_a_cursor_locks_what_it_is_declared_for(runner: asyncio.Runner, house: House) -> None:
+    async def play() -> None:
+        await begun(house)
+        await ran(house, "a", "BEGIN; DECLARE c CURSOR FOR SELECT k FROM t WHERE k = 1 FOR UPDATE")
+        assert (await ran(house, "a", "FETCH c")).startswith("1\nFETCH 1")
+        taken = await house.query("b", "SELECT k FROM t WHERE k = 1 FOR UPDATE NOWAIT")
+        assert taken == ON_ROW
+
+    runner.run(play())
+
+
+def test_lock_table(runner: asyncio.Runner, house: House) -> None:
+    async def play() -> None:
+        await begun(house)
+        outside = "ERROR 25P01: LOCK TABLE can only be used in transaction blocks"
+        assert await house.query("a", "LOCK TABLE t") == outside
+        await ran(
+            house, "a", "BEGIN; LOCK t IN ACCESS SHARE MODE; LOCK TABLE t IN ROW EXCLUSIVE MODE"
+        )
+        await ran(
+            house, "b", "BEGIN; LOCK t IN ROW SHARE MODE NOWAIT; UPDATE t SET n = 1 WHERE k = 1"
+        )
+        taken = await house.query("c", "BEGIN; LOCK TABLE t IN SHARE MODE NOWAIT")
+        assert taken == 'BEGIN\nERROR 55P03: could not obtain lock on relation "t"\nE'
+        await ran(house, "b", "COMMIT")
+        await ran(house, "c", "ROLLBACK; BEGIN")
+        alone = await waiting(house, "c", "LOCK TABLE t, other")
+        await ran(house, "a", "COMMIT")
+        assert await alone == "LOCK TABLE\nT"
+        assert (await house.query("c", "SELECT n FROM t WHERE k = 1")).startswith("1")
+        for mode in ("ROW SHARE", "SHARE UPDATE EXCLUSIVE", "EXCLUSIVE"):
+            refused = await house.query("a", f"BEGIN; LOCK other IN {mode} MODE NOWAIT")
+            assert 'ERROR 55P03: could not obtain lock on relation "other"' in refused
+            await ran(house, "a", "ROLLBACK")
+        write = asyncio.create_task(house.query("b", "INSERT INTO t VALUES (70)", alone=False))
+        await ran(house, "c", "INSERT INTO t VALUES (71)")
+        assert not write.done()
+        await ran(house, "c", "COMMIT")
+        assert await write == "INSERT 0 1"
+
+    runner.run(play())
