@@ -408,6 +408,16 @@ class DataCorrupted(DatabaseError):
         self.offset = offset
 
 
+class CollectionDamaged(DataCorrupted):
+    """The collection `name` cannot be read, nor written to; `what` says why, and names the file."""
+
+    def __init__(self, name: str, what: str) -> None:
+        super().__init__(f"{name} is damaged: {what}")
+        self.hint = (
+            "Put back the file as it was and start the server again, or drop what is damaged."
+        )
+
+
 class InternalError(DatabaseError):
     """A bug of ours, found before it could give a wrong answer."""
 

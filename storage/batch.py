@@ -12,6 +12,7 @@ or that says `__time` or `__diff`, which gets a number behind. What the batch pr
 the file's metadata under `foreshore`.
 """
 
+import errno
 from collections.abc import Iterable, Iterator
 from itertools import count
 from pathlib import Path
@@ -133,8 +134,25 @@ def read_batch(
     """Yield the updates of a batch under the schema's own names, in pieces of about so many bytes.
 
     Those of the selection, and if `after` is given at later times; `reading` counts the parts. The
-    file is not held in memory, but for a page of each column.
+    file is not held in memory, but for a page of each column. Raises DataCorrupted.
     """
+    try:
+        yield from _read(files, batch, schema, selection, after, reading or Reading(), piece_bytes)
+    except OSError as error:  # Arrow's have no number: what was checked is another page by now
+        if error.errno not in (None, errno.EIO):
+            raise
+        raise DataCorrupted(f'batch "{batch.key}" is not readable: {error}') from error
+
+
+def _read(
+    files: LocalFiles,
+    batch: Batch,
+    schema: pa.Schema,
+    selection: Selection,
+    after: Timestamp | None,
+    reading: Reading,
+    piece_bytes: int,
+) -> Iterator[pa.RecordBatch]:
     with (
         files.of([batch]) as (path,),
         pq.ParquetFile(
@@ -161,4 +179,4 @@ def read_batch(
         if first is None:
             return
         rows = min(_rows_of(first, piece_bytes), ROW_GROUP_ROWS // 2)
-        yield from read_parts(file, schema, selection, after, reading or Reading(), rows)
+        yield from read_parts(file, schema, selection, after, reading, rows)

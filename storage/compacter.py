@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
@@ -33,6 +33,7 @@ from foreshore.storage.batch import Promise, read_batch, write_batch
 from foreshore.storage.blob import Blob
 from foreshore.storage.consensus import Consensus
 from foreshore.storage.consolidate import consolidate, merge, out_of_room
+from foreshore.storage.damage import Damages
 from foreshore.storage.epoch import Register
 from foreshore.storage.fault import Determinate, DiskFull, Indeterminate
 from foreshore.storage.garbage import Garbage
@@ -85,6 +86,7 @@ class Compacter:
         wal: Wal,
     ) -> None:
         self.leases = Leases(self._delete)
+        self.damages = Damages()
         self.full: DiskFull | None = None  # why it is stuck, if so
         self._blob = blob
         self._files = files
@@ -108,7 +110,10 @@ class Compacter:
         self._deleting: set[asyncio.Task[None]] = set()
 
     async def recover(self) -> dict[GlobalId, TraceState]:
-        """Take the traces over from earlier epochs, checked, and return them."""
+        """Take the traces over from earlier epochs, checked, and return them.
+
+        Raises DataCorrupted for a state that is amiss; a batch that is, is damage of its shard.
+        """
         traces: dict[GlobalId, TraceState] = {}
         for key in await self._consensus.keys(KEYS):
             register = Register(self._consensus, key, TraceState)
@@ -121,11 +126,11 @@ class Compacter:
             reached("trace.claimed")
             self._registers[id_of(key)] = register
             traces[id_of(key)] = state
-        batches = [batch for state in traces.values() for batch in state.batches]
-        await self._garbage.collect(await blocking.run(self._executor, self._check, batches))
+        states = list(traces.values())
+        await self._garbage.collect(await blocking.run(self._executor, self._check, states))
         return traces
 
-    def _check(self, batches: list[Batch]) -> list[str]:
+    def _check(self, states: Sequence[TraceState]) -> list[str]:
         """Find the files that states name; return those of earlier epochs that none does.
 
         What is in them is checked when they are read.
@@ -135,15 +140,10 @@ class Compacter:
             if leftover.is_file():
                 leftover.unlink(missing_ok=True)
         sizes = dict(self._blob.list(""))
-        for batch in batches:
-            size = sizes.get(batch.key)
-            if size is None:
-                raise DataCorrupted(f'batch "{batch.key}" is missing')
-            if size != batch.bytes:
-                raise DataCorrupted(
-                    f'batch "{batch.key}" has {size} bytes instead of {batch.bytes}'
-                )
-        named = {batch.key for batch in batches}
+        for state in states:
+            with contextlib.suppress(DataCorrupted), self.damages.noticing(state.id):
+                check_sizes(state.batches, sizes)
+        named = {batch.key for state in states for batch in state.batches}
         forms = {key: form for key in sizes if (form := _KEY.fullmatch(key)) and key not in named}
         return [f"blob/{key}" for key, form in forms.items() if int(form["epoch"]) < self._epoch]
 
@@ -247,8 +247,9 @@ class Compacter:
                 return
             if through is not None:
                 await self._seal(shard, through)
-            while not self._closing and (due := due_for_merging(shard)):
-                await self._merge(shard, due)
+            while not self._closing and (due := self._due_for_merging(shard)):
+                with contextlib.suppress(DataCorrupted):  # it is noted; the others go on
+                    await self._merge(shard, due)
         if through is not None:
             await self._wal.remove(through)
 
@@ -266,6 +267,10 @@ class Compacter:
         held = sum(shard.tail_bytes(through) for shard in self._shards.values())
         much = max(logged, held) >= WORTH_SEALING
         return through if asked or much or len(sealed) >= MANY else None
+
+    def _due_for_merging(self, shard: Shard) -> tuple[Batch, ...]:
+        """Return what is to become one batch; nothing of a shard that is damaged."""
+        return () if self.damages.of(shard.id) is not None else due_for_merging(shard)
 
     async def _bury(self, id: GlobalId) -> None:
         register = self._registers.get(id) or Register(self._consensus, key_of(id), TraceState)
@@ -305,7 +310,10 @@ class Compacter:
     async def _merge(self, shard: Shard, batches: tuple[Batch, ...]) -> None:
         """Make one batch of several neighbours."""
         runs = [self._read(batch, shard.schema, MERGED_BYTES // len(batches)) for batch in batches]
-        merged = await self._write(shard, batches[0].lower, batches[-1].upper, partial(merge, runs))
+        with self.damages.noticing(shard.id):
+            merged = await self._write(
+                shard, batches[0].lower, batches[-1].upper, partial(merge, runs)
+            )
         register = self._registers[shard.id]
         assert register.value is not None
         new = with_merged(register.value, batches, merged)
@@ -384,6 +392,16 @@ def _full(error: BaseException) -> DiskFull | None:
     if isinstance(error, duckdb.Error) and out_of_room(error):
         return DiskFull("what compaction spills")
     return None
+
+
+def check_sizes(batches: Iterable[Batch], sizes: Mapping[str, int]) -> None:
+    """Raise DataCorrupted for a batch that is not in the store, or not with its length."""
+    for batch in batches:
+        size = sizes.get(batch.key)
+        if size is None:
+            raise DataCorrupted(f'batch "{batch.key}" is missing')
+        if size != batch.bytes:
+            raise DataCorrupted(f'batch "{batch.key}" has {size} bytes instead of {batch.bytes}')
 
 
 def due_for_merging(shard: Shard) -> tuple[Batch, ...]:

@@ -153,7 +153,7 @@ class StorageController(ShardReader):
             shards,
             self._wal,
         )
-        super().__init__(shards, self._files, self._compacter.leases)
+        super().__init__(shards, self._files, self._compacter.leases, self._compacter.damages)
         self._config = config
         self._tasks: list[asyncio.Task[None]] = []
         self._riders = Riders(shards, self._wal.wake, self._compacter.wake)
@@ -174,8 +174,8 @@ class StorageController(ShardReader):
 
         `blob` and `consensus` are URIs; None is a directory and an SQLite database in `data_dir`.
         By `clock` leases expire.
-        Raises DataCorrupted if something is not as it was written, DiskFull if there is no room to
-        begin.
+        Raises DataCorrupted if something that concerns all shards is not as it was written (what
+        concerns one is in `damages`), DiskFull if there is no room to begin.
         """
         # Engines compare paths with the directories that they may read.
         data_dir = data_dir.absolute()  # noqa: ASYNC240 - looks at no file
@@ -219,6 +219,7 @@ class StorageController(ShardReader):
         recovered = await blocking.run(None, replay, numbered, traces, self.epoch)
         self._shards.update(recovered.shards)
         self._dropped = recovered.dropped
+        self.damages.keep(self._shards)
         for id in recovered.dropped:
             if id not in traces or not traces[id].dropped:
                 self._compacter.drop(id)
@@ -304,6 +305,7 @@ class StorageController(ShardReader):
     def _drop(self, shard: Shard) -> None:
         del self._shards[shard.id]
         self._dropped.add(shard.id)
+        self.damages.keep(self._shards)
         self._compacter.drop(shard.id)
         self._expiry.forget(grant.token for grant in shard.capabilities.grants)
         for listen in tuple(shard.listens):

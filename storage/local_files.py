@@ -12,6 +12,7 @@ to since. What the store has and is not as it was written, or is missing, is `Da
 fetched file that has suffered here is fetched again.
 """
 
+import errno
 import os
 import threading
 import zlib
@@ -93,6 +94,17 @@ class LocalFiles:
                 self._used.subtract(_name(file) for file in files)
                 self._used = +self._used  # forgets those at zero
                 self._discard()
+
+    def verify(self, file: StoredFile) -> None:
+        """Compare what the store has with its state now, whatever was found before.
+
+        Raises as `of` does.
+        """
+        path = self._blob.local(file.key)
+        if path is not None:
+            self._check(file, path)
+        else:
+            self._fetch(file, self._directory / _name(file))
 
     def adopt(self, key: str, file: Path) -> None:
         """Store a file as the blob `key`, and keep it as if it had been fetched."""
@@ -211,6 +223,10 @@ def check_file(path: Path, name: str, size: int, checksum: int) -> None:
         found = measure(path)
     except FileNotFoundError:
         raise DataCorrupted(f"{name} is missing") from None
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        raise DataCorrupted(f"{name} is not readable: {error.strerror}") from error
     if found[0] != size:
         raise DataCorrupted(f"{name} has {found[0]} bytes instead of {size}")
     if found[1] != checksum:

@@ -1,21 +1,24 @@
 """Reading shards: what they hold as of a time, and every change from a time on.
 
 Both are exact between since and upper. What a reader is given stays whole while it reads: files
-under a lease are not deleted.
+under a lease are not deleted. Of a shard that is damaged nothing is read any more but what is
+appended from now on: CollectionDamaged.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore import blocking
-from foreshore.errors import ObjectNotInPrerequisiteState, UndefinedObject
+from foreshore.errors import DataCorrupted, ObjectNotInPrerequisiteState, UndefinedObject
 from foreshore.ids import GlobalId
 from foreshore.storage.batch import read_batch
 from foreshore.storage.capability import ReadCapability
+from foreshore.storage.damage import Damages
 from foreshore.storage.lease import Leases
 from foreshore.storage.listen import Listen, ListenEvent
 from foreshore.storage.local_files import LocalFiles
@@ -30,7 +33,10 @@ from foreshore.update import Timestamp, row_schema
 class ShardReader:
     """Reads the shards that a controller owns, and says what is known of them."""
 
-    def __init__(self, shards: dict[GlobalId, Shard], files: LocalFiles, leases: Leases) -> None:
+    def __init__(
+        self, shards: dict[GlobalId, Shard], files: LocalFiles, leases: Leases, damages: Damages
+    ) -> None:
+        self.damages = damages
         self._shards = shards
         self._files = files
         self._leases = leases
@@ -79,6 +85,7 @@ class ShardReader:
         """Return the contents as of a time that `read` holds readable, and before the upper."""
         shard = self._shard(read.id)
         grant = shard.capabilities.check(read)
+        self.damages.check(shard.id)
         if not max(grant.frontier, shard.since) <= as_of < shard.upper:
             raise ObjectNotInPrerequisiteState(
                 f"{shard.id} cannot be read as of {as_of}",
@@ -100,6 +107,7 @@ class ShardReader:
             tuple(part.updates for part in shard.tail),
             self._files,
             partial(self._read_batches, batches, shard.schema),
+            partial(self.damages.noticing, shard.id),
             self._leases.take(batch.key for batch in batches),
         )
 
@@ -108,6 +116,27 @@ class ShardReader:
     ) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             yield from read_batch(self._files, batch, schema)
+
+    async def examine(self, ids: Iterable[GlobalId]) -> None:
+        """Compare the batches of shards with their checksums, all of them; note what is damaged.
+
+        That is for who hears of damage from another process, which reads files of its own.
+        """
+        for id in ids:
+            shard = self._shards.get(id)
+            if shard is None or self.damages.of(id) is not None:
+                continue
+            batches = shard.batches
+            release = self._leases.take(batch.key for batch in batches)
+            try:
+                with suppress(DataCorrupted), self.damages.noticing(id):
+                    await blocking.run(None, self._verify, batches)
+            finally:
+                release()
+
+    def _verify(self, batches: Iterable[Batch]) -> None:
+        for batch in batches:
+            self._files.verify(batch)
 
     def listen(
         self,
@@ -240,6 +269,7 @@ class ShardReader:
 
         With `snapshot` also what is at or before it, as if it had happened then.
         """
+        self.damages.check(shard.id)
         beyond = None if snapshot else after
         tail = tuple(part.updates for part in shard.tail if snapshot or part.upper > after)
         batches = tuple(batch for batch in shard.batches if snapshot or batch.upper > after)
@@ -258,6 +288,7 @@ class ShardReader:
             return moved_to(found, after) if snapshot else found
 
         try:
-            return await blocking.run(None, work)
+            with self.damages.noticing(shard.id):
+                return await blocking.run(None, work)
         finally:
             release()

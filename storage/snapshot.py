@@ -9,7 +9,7 @@ The files stay until the snapshot is released.
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -50,6 +50,7 @@ class Snapshot:
     tail: tuple[pa.Table, ...]
     _local: LocalFiles = field(compare=False, repr=False)
     _read: Callable[[], Iterator[pa.RecordBatch]] = field(compare=False, repr=False)
+    _noticing: Callable[[], AbstractContextManager[None]] = field(compare=False, repr=False)
     _release: Callable[[], None] = field(compare=False, repr=False)
 
     def release(self) -> None:
@@ -58,8 +59,11 @@ class Snapshot:
 
     @contextmanager
     def paths(self) -> Iterator[tuple[str, ...]]:
-        """Have the files on this machine, checked, for the length of a block on a thread."""
-        with self._local.of(self.files) as paths:
+        """Have the files on this machine, checked, for the length of a block on a thread.
+
+        Raises CollectionDamaged if one is missing or not as it was written, as all that reads does.
+        """
+        with self._noticing(), self._local.of(self.files) as paths:
             yield tuple(map(str, paths))
 
     async def rows(self) -> pa.Table:
@@ -68,14 +72,16 @@ class Snapshot:
         For those who want them in memory: engines read the files themselves. Raises InternalError
         if there is a row less than no times, which is never shown.
         """
-        return await blocking.run(None, self._rows)
+        with self._noticing():
+            return await blocking.run(None, self._rows)
 
     async def contents(self) -> pa.Table:
         """Return what `rows` does in any order, a row perhaps in several parts: cheaper, in bulk.
 
         Only where rows have been retracted are they consolidated.
         """
-        return await blocking.run(None, self._contents)
+        with self._noticing():
+            return await blocking.run(None, self._contents)
 
     def _contents(self) -> pa.Table:
         schema = update_schema(self.schema)

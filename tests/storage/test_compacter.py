@@ -257,22 +257,6 @@ def test_unreferenced_files_are_removed_at_the_start(tmp_path: Path) -> None:
     run(main)
 
 
-def test_a_missing_or_cut_batch_stops_the_start(tmp_path: Path) -> None:
-    async def main() -> None:
-        path, whole = await one_batch(tmp_path)
-        path.write_bytes(whole[:-1])
-        with pytest.raises(DataCorrupted, match=path.name):
-            await open_at(tmp_path)
-        path.unlink()
-        with pytest.raises(DataCorrupted, match=path.name):
-            await open_at(tmp_path)
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(whole)
-        await (await open_at(tmp_path)).close()
-
-    run(main)
-
-
 def test_a_changed_batch_is_found_before_it_is_read_and_takes_nothing_else_out(
     tmp_path: Path,
 ) -> None:
