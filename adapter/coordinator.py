@@ -80,7 +80,10 @@ class Coordinator:
         self.keys = KeyIndexes(self.readable_since)
         self.subscriptions = Subscriptions(holds, self._followed)
         guard = ConstraintGuard(
-            self.keys, lambda: (self.catalog.state, self.catalog.planned), self.subscriptions
+            self.keys,
+            lambda: (self.catalog.state, self.catalog.planned),
+            self.subscriptions,
+            storage.damages,
         )
         self.group = GroupCommit(storage, oracle, guard)
         self.locks = Locks(self.group)

@@ -54,6 +54,7 @@ from foreshore.errors import (
 )
 from foreshore.expr.ir import sources_of
 from foreshore.ids import GlobalId, is_user, number_of
+from foreshore.sql.full_names import dotted
 from foreshore.storage.consensus import Consensus
 from foreshore.storage.controller import StorageController
 from foreshore.storage.epoch import Register
@@ -173,6 +174,7 @@ class Environment:
         )
         environment = cls(coordinator, os.path.abspath(data_dir))  # noqa: ASYNC240
         coordinator.capabilities = capabilities
+        storage.damages.name = lambda id: _called(coordinator.state, id)
         await environment._start(standing, fresh=loaded is None)
         storage.wait_for_room(True)
         return environment
@@ -229,9 +231,9 @@ class Environment:
         if not indexes:
             return
         read, _ = coordinator.capabilities[item.id]
-        snapshot = coordinator.storage.snapshot(read, time)
 
         async def rows() -> pa.Table:
+            snapshot = coordinator.storage.snapshot(read, time)
             try:
                 return await snapshot.rows()
             finally:
@@ -366,6 +368,16 @@ async def _load(
         return load(rows), positions(rows)
     finally:
         snapshot.release()
+
+
+def _called(state: State, id: GlobalId) -> str:
+    """Return what a shard is called in messages."""
+    if id == CATALOG_SHARD:
+        return "the catalog"
+    item = state.get(id)
+    return (
+        f"{item.type} {dotted(state.full_name(item))}" if isinstance(item, Item) else f"shard {id}"
+    )
 
 
 def _options(text: str) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """What guards the tables when a group is formed: constraints still hold, all is where it was.
 
 A statement has checked its rows already, against what it saw. What others have committed since then
-is what is looked at here.
+is what is looked at here. Nor is anything written to a table that is damaged: nobody could read it,
+and whoever mends the damage would have to tell what to keep.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ from foreshore.catalog.catalog import Planned
 from foreshore.catalog.state import State
 from foreshore.errors import DatabaseError, TableAltered
 from foreshore.ids import GlobalId
+from foreshore.storage.damage import Damages
 from foreshore.update import Timestamp
 
 
@@ -25,13 +27,17 @@ class ConstraintGuard:
         keys: KeyIndexes,
         catalog: Callable[[], tuple[State, Mapping[GlobalId, Planned]]],
         subscriptions: Subscriptions,
+        damages: Damages,
     ) -> None:
         self._keys = keys
         self._subscriptions = subscriptions
+        self._damages = damages
         self._catalog = catalog
 
     def refused(self, write: Write, earlier: Earlier) -> DatabaseError | None:
         """Return why `write` may not happen after what is there and after `earlier`."""
+        if (damage := next(filter(None, map(self._damages.of, write.rows)), None)) is not None:
+            return damage
         state, planned = self._catalog()
         for id, known in write.described.items():
             if planned.get(id) is not known:

@@ -38,7 +38,7 @@ from foreshore.compute.arrange.key import Words, hash_columns, hash_words, key_w
 from foreshore.compute.arrange.merge import Merge
 from foreshore.compute.arrange.run import Ints, Run, Updates, concat
 from foreshore.constraint import Unique
-from foreshore.errors import DatabaseError
+from foreshore.errors import CollectionDamaged, DatabaseError
 from foreshore.expr.datum import from_array
 from foreshore.ids import GlobalId
 from foreshore.types import Datum, RelationDesc, arrow_type
@@ -360,6 +360,10 @@ class KeyIndexes:
 
         try:
             filled = await blocking.run(self.executor, prepared, await rows())
+        except CollectionDamaged as error:
+            done.set_exception(error)
+            done.exception()  # it is heard by those who need the keys
+            return
         except BaseException as error:
             logger.exception("the keys of a table could not be read", extra={"table": table})
             done.set_exception(
@@ -375,7 +379,7 @@ class KeyIndexes:
         done.set_result(None)
 
     async def ready(self, table: GlobalId) -> None:
-        """Wait until the table's indexes are built."""
+        """Wait until the table's indexes are built; raises CollectionDamaged if they cannot be."""
         building = self._building.get(table)
         if building is not None:
             await asyncio.shield(building)

@@ -27,7 +27,7 @@ from foreshore.compute.protocol import (
     Status,
 )
 from foreshore.compute.transport import Connection, Tables, encode_frame
-from foreshore.errors import DatabaseError, InvalidParameterValue
+from foreshore.errors import CollectionDamaged, DatabaseError, InvalidParameterValue
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import ListenEvent, Snapshot
 from foreshore.update import Timestamp
@@ -66,6 +66,7 @@ class Replica:
     leases: dict[GlobalId, list[Snapshot]] = field(default_factory=dict)  # of what it hydrates from
     status: Status | None = None
     heard_at: float = 0.0  # when it gave that, by the loop's clock
+    suspected: set[GlobalId] = field(default_factory=set)  # dataflows over damage, as it last said
     task: asyncio.Task[None] | None = None
 
     def release(self, dataflow: GlobalId) -> None:
@@ -149,10 +150,13 @@ class Cluster:
         description = entry.current()
         try:
             imports, persisted = self._snapshots(description)
-        except DatabaseError:
+        except DatabaseError as error:
             # the others go on; this one stands still until the replica connects again
-            logger.exception(
-                "a dataflow cannot be begun", extra={"dataflow": description.id, "cluster": self.id}
+            logger.error(
+                "a dataflow cannot be begun: %s",
+                error,
+                exc_info=not isinstance(error, CollectionDamaged),
+                extra={"dataflow": description.id, "cluster": self.id},
             )
             return
         replica.leases[description.id] = [*imports[0], *persisted[0]]

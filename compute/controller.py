@@ -18,7 +18,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, assert_never
 
@@ -26,7 +26,7 @@ import msgspec
 import pyarrow as pa
 
 from foreshore.compute.cluster import Cluster, Prepared, Replica, engine_of, prepare
-from foreshore.compute.history import Entry
+from foreshore.compute.maintained import Dataflow, Maintained
 from foreshore.compute.outputs import SinkWriter, Subscription
 from foreshore.compute.peeks import PeekRequest, Peeks
 from foreshore.compute.process import COMMAND, ReplicaLink
@@ -51,9 +51,9 @@ from foreshore.compute.transport import Connection, Tables
 from foreshore.compute.uppers import Uppers
 from foreshore.errors import (
     DatabaseError,
+    DataCorrupted,
     DataError,
     DuplicateObject,
-    InternalError,
     ObjectNotInPrerequisiteState,
     UndefinedObject,
 )
@@ -73,20 +73,6 @@ logger = logging.getLogger(__name__)
 HOLDS_SECONDS = 5.0
 
 Capabilities = Callable[[GlobalId], tuple[ReadCapability, WriteCapability]]
-
-
-@dataclass(slots=True)
-class _Dataflow:
-    description: DataflowDescription
-    cluster: Cluster
-    entry: Entry
-    holds: dict[GlobalId, ReadCapability]
-    writes: dict[GlobalId, WriteCapability]  # of its sinks' shards
-    created: asyncio.Future[None]  # the cluster's replicas have been told
-    start: asyncio.Task[None] | None = None
-    writers: dict[GlobalId, tuple[SinkWriter, asyncio.Task[None]]] = field(default_factory=dict)
-    subscriptions: dict[GlobalId, Subscription] = field(default_factory=dict)
-    followed: dict[GlobalId, Subscription] = field(default_factory=dict)  # of its indexes
 
 
 @dataclass(slots=True)
@@ -118,13 +104,15 @@ class ComputeController:
         self._options = dict(options or {})
         self._command = command
         self._clusters: dict[str, Cluster] = {}
-        self._dataflows: dict[GlobalId, _Dataflow] = {}
-        self._exporters: dict[GlobalId, _Dataflow] = {}
+        self._dataflows: dict[GlobalId, Dataflow] = {}
+        self._exporters: dict[GlobalId, Dataflow] = {}
+        self._maintained = Maintained(self._exporters, storage.damages)
         self._uppers = Uppers(storage)
         self._feeding: dict[GlobalId, _Feeding] = {}
         self._peeks = Peeks()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._holding: asyncio.Task[None] | None = None
+        storage.damages.listen(self._tell_who_waits)
 
     async def close(self) -> None:
         """End all replicas. The holds stay, so that the next environment finds all readable."""
@@ -208,6 +196,7 @@ class ComputeController:
         self._compact_sinks()
         cluster.connected(replica, connection)
         self._press(cluster)
+        self._tell_who_waits()
 
     def _press(self, cluster: Cluster) -> None:
         """Hear the cluster's replicas only if none of its sinks is behind.
@@ -225,6 +214,7 @@ class ComputeController:
 
     def _lost(self, cluster: Cluster, replica: Replica) -> None:
         cluster.lost(replica)
+        replica.suspected.clear()
         self._peeks.lost(cluster, replica)
 
     # --- dataflows
@@ -263,7 +253,7 @@ class ComputeController:
             raise
         entry = owner.history.create(description)
         created: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        dataflow = _Dataflow(description, owner, entry, holds, writes, created)
+        dataflow = Dataflow(description, owner, entry, holds, writes, created)
         self._dataflows[description.id] = dataflow
         for export in description.exports:
             self._exporters[export.id] = dataflow
@@ -295,7 +285,7 @@ class ComputeController:
             for write in dataflow.writes.values():
                 yield id, write
 
-    async def _start(self, dataflow: _Dataflow) -> None:
+    async def _start(self, dataflow: Dataflow) -> None:
         """Tell the replicas of a dataflow once its imports can be read as of its as_of."""
         description = dataflow.description
         try:
@@ -310,8 +300,9 @@ class ComputeController:
         dataflow.cluster.create(dataflow.entry)
         if not dataflow.created.done():
             dataflow.created.set_result(None)
+        self._tell_who_waits()
 
-    def _not_created(self, dataflow: _Dataflow, error: DatabaseError) -> None:
+    def _not_created(self, dataflow: Dataflow, error: DatabaseError) -> None:
         if not dataflow.created.done():
             dataflow.created.set_exception(error)
             dataflow.created.exception()  # perhaps nobody waits
@@ -323,13 +314,24 @@ class ComputeController:
         except Exception:
             logger.exception("a sink has stopped", extra={"shard": writer.id})
             writer.stop()
-            for id in self._uppers.waited_for():
-                if writer in self._sinks_below([id]):
-                    self._uppers.fail(id, _stands_still(writer))
-            for dataflow in self._dataflows.values():
-                if writer in self._sinks_below(dataflow.description.imports):
-                    for subscription in dataflow.subscriptions.values():
-                        subscription.fail(_stands_still(writer))
+            self._tell_who_waits()
+
+    def _tell_who_waits(self) -> None:
+        """Let those hear of it who wait for what does not go on."""
+        for id in self._uppers.waited_for():
+            if (error := self._maintained.obstacle([id])) is not None:
+                self._uppers.fail(id, error)
+        for dataflow in self._dataflows.values():
+            error = self._maintained.obstacle(export.id for export in dataflow.description.exports)
+            if error is not None:
+                for subscription in (
+                    *dataflow.subscriptions.values(),
+                    *dataflow.followed.values(),
+                ):
+                    subscription.fail(error)
+            if (damage := self._maintained.damage_of(dataflow)) is not None:
+                for writer, _ in dataflow.writers.values():
+                    writer.errors.fail(damage)
 
     def drop_dataflow(self, id: GlobalId, *, goes_on: bool = False) -> None:
         """End a dataflow and free all that it holds.
@@ -345,7 +347,7 @@ class ComputeController:
         self._forget(dataflow, goes_on=goes_on)
         self._release([*dataflow.holds.values(), *dataflow.writes.values()])
 
-    def _forget(self, dataflow: _Dataflow, *, goes_on: bool = False) -> None:
+    def _forget(self, dataflow: Dataflow, *, goes_on: bool = False) -> None:
         id = dataflow.description.id
         del self._dataflows[id]
         if dataflow.start is not None:
@@ -406,7 +408,7 @@ class ComputeController:
         snapshots, messages, tables = prepare(taken[imports:])
         return prepare(taken[:imports]), (snapshots, (*messages, *fresh), tables)
 
-    def _feed_from(self, id: GlobalId, dataflow: _Dataflow) -> None:
+    def _feed_from(self, id: GlobalId, dataflow: Dataflow) -> None:
         feeding = self._feeding.get(id)
         if feeding is None:
             feeding = _Feeding(None, {})
@@ -437,6 +439,8 @@ class ComputeController:
             return Progress("waiting")
         if id in dataflow.writers and (failure := dataflow.writers[id][0].failure) is not None:
             return Progress("not written", failure=failure)
+        if (damage := self._maintained.damage_of(dataflow)) is not None:
+            return Progress("damaged", failure=damage.message)
         now = asyncio.get_running_loop().time()
         return progress_of(dataflow.description.id, dataflow.cluster, now)
 
@@ -461,13 +465,13 @@ class ComputeController:
     async def wait_upper(self, id: GlobalId, beyond: Timestamp) -> None:
         """Wait until the upper of an index or a shard is greater than `beyond`.
 
-        Raises UndefinedObject when it is dropped, InternalError if what it is made of has stopped.
+        Raises UndefinedObject when it is dropped, InternalError if what it is made of has stopped,
+        CollectionDamaged if it cannot go on for that.
         """
         if self._uppers[id] > beyond:
             return
-        for writer in self._sinks_below([id]):
-            if writer.stopped:
-                raise _stands_still(writer)
+        if (obstacle := self._maintained.obstacle([id])) is not None:
+            raise obstacle
         await self._uppers.wait(id, beyond)
 
     def allow_compaction(self, id: GlobalId, since: Timestamp) -> None:
@@ -538,6 +542,7 @@ class ComputeController:
             case Status():
                 replica.status = message
                 replica.heard_at = asyncio.get_running_loop().time()
+                self._suspect(replica, message)
             case _:
                 assert_never(message)
 
@@ -560,7 +565,26 @@ class ComputeController:
             else:
                 self._uppers.advance(id, upper)
 
+    def _suspect(self, replica: Replica, status: Status) -> None:
+        """Have the shards looked at that a replica newly says to be damaged."""
+        corrupted = DataCorrupted.sqlstate
+        suspected = {each.id for each in status.dataflows if each.sqlstate == corrupted}
+        for id in suspected - replica.suspected:
+            if (dataflow := self._dataflows.get(id)) is not None:
+                self._spawn(self._storage.examine(dataflow.reads))
+        replica.suspected = suspected
+
     # --- peeks
+
+    def check_whole(self, ids: Iterable[GlobalId]) -> None:
+        """Raise CollectionDamaged if a shard among `ids` is damaged, or one below keeps them back.
+
+        The latter holds at all times: which errors a view has is known to who maintains it alone.
+        """
+        ids = list(ids)
+        self._storage.damages.check(*ids)
+        if (damage := self._maintained.damage_below(ids)) is not None:
+            raise damage
 
     async def peek(self, cluster: str, request: PeekRequest) -> pa.Table:
         """Return the answer, from the replica that is first; raises the error that it is."""
@@ -579,7 +603,13 @@ class ComputeController:
         await self.check_errors([*request.imports, *indexes], request.as_of)
         self._check_alive(owner)
         reads = [(self._capabilities(id)[0], request.as_of) for id in request.imports]
-        return await self._peeks.ask(owner, request, self._all_snapshots(reads))
+        try:
+            return await self._peeks.ask(owner, request, self._all_snapshots(reads))
+        except DatabaseError as error:
+            if error.sqlstate == DataCorrupted.sqlstate:
+                await self._storage.examine(request.imports)
+            self.check_whole([*request.imports, *indexes])
+            raise
 
     async def check_errors(self, ids: Iterable[GlobalId], time: Timestamp) -> None:
         """Raise DataError if a materialized view has an error at `time`, of which `ids` are made.
@@ -587,8 +617,9 @@ class ComputeController:
         They have to be known at that time: a view that has just been created is not maintained
         before it is waited for.
         """
-        for writer in self._sinks_below(ids):
+        for writer in self._maintained.sinks_below(ids):
             if writer.errors.upper is None and self._exporters[writer.id].cluster.replicas:
+                self.check_whole([writer.id])
                 await writer.errors.known()
             error = writer.errors.at(time)
             if error is not None:
@@ -603,22 +634,6 @@ class ComputeController:
                 releasing.callback(taken[-1].release)
             releasing.pop_all()
         return taken
-
-    def _sinks_below(self, ids: Iterable[GlobalId]) -> list[SinkWriter]:
-        """Return the sinks that the collections are, or are made of."""
-        found: dict[GlobalId, SinkWriter] = {}
-        seen: set[GlobalId] = set()
-        stack = list(ids)
-        while stack:
-            id = stack.pop()
-            dataflow = self._exporters.get(id)
-            if id in seen or dataflow is None:
-                continue
-            seen.add(id)
-            if id in dataflow.writers:
-                found[id] = dataflow.writers[id][0]
-            stack.extend(dataflow.description.imports)
-        return list(found.values())
 
     # --- subscriptions
 
@@ -666,7 +681,7 @@ class ComputeController:
         """Return the least error that materialized views have at `time`, of which `ids` are."""
         errors = [
             error
-            for writer in self._sinks_below(ids)
+            for writer in self._maintained.sinks_below(ids)
             if (error := writer.errors.at(time)) is not None
         ]
         return DataError.parse(min(errors)) if errors else None
@@ -709,10 +724,3 @@ class ComputeController:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             logger.error("a task of the controller has failed", exc_info=task.exception())
-
-
-def _stands_still(writer: SinkWriter) -> InternalError:
-    return InternalError(
-        f'collection "{writer.id}" is not kept up to date any more',
-        detail="The server's log has the details.",
-    )

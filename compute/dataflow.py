@@ -34,6 +34,7 @@ from foreshore.compute.inputs import Contents, conform, times_of
 from foreshore.compute.protocol import (
     DataflowDescription,
     DataflowStatus,
+    Failure,
     Follow,
     IndexExport,
     IndexStatus,
@@ -151,7 +152,7 @@ class Running:
     ) -> None:
         self.description = description
         self.state = "pending"
-        self.failure: str | None = None
+        self.failure: Failure | None = None  # the last one, until it has gone well again
         self.failures = 0
         self.busy = False
         self.dropped = False
@@ -452,8 +453,9 @@ class Running:
             self.times.steps,
             self.times.step_ms,
             busy_ms,
-            self.failure,
+            None if self.failure is None else self.failure.message,
             tuple(self._index_status()),
+            None if self.failure is None else self.failure.sqlstate,
         )
 
     def _index_status(self) -> Iterator[IndexStatus]:

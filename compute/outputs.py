@@ -55,6 +55,7 @@ class ErrorLog:
         self.upper: Timestamp | None = None
         self._updates: list[tuple[str, Timestamp, int]] = []
         self._known = asyncio.Event()
+        self._failure: DatabaseError | None = None  # why they will not be
 
     def add(
         self, lower: Timestamp, upper: Timestamp, errors: pa.Table | None, *, initial: bool
@@ -91,8 +92,15 @@ class ErrorLog:
         self._updates = [(text, at, n) for (text, at), n in counts.items() if n]
 
     async def known(self) -> None:
-        """Wait until errors are known at all."""
+        """Wait until errors are known at all; raises what `fail` says."""
         await self._known.wait()
+        if self.upper is None and self._failure is not None:
+            raise self._failure
+
+    def fail(self, error: DatabaseError) -> None:
+        """Hear that errors which are not known yet will not be."""
+        self._failure = error
+        self._known.set()
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,8 @@ class PendingPeeks:
                 return
             index = running.indexes[id].rows
             if running.state == "failed" and running.failures > 1 and index.upper <= peek.as_of:
-                text = f"index {id} cannot be maintained: {running.failure}"
+                assert running.failure is not None, id
+                text = f"index {id} cannot be maintained: {running.failure.message}"
                 self._refuse(number, "XX000", text)
                 return
             if index.upper <= peek.as_of or not running.indexes_ready:

@@ -9,6 +9,7 @@
     running            a step follows upon news of its inputs
     failed             it is tried again, later each time
     not written        what it puts out cannot be appended to its shard
+    damaged            its shard is, or one that it would have to read to begin
 
 Of several replicas that one counts which has come the farthest, as its output does.
 """
@@ -32,6 +33,7 @@ ProgressState = OneOf[
     "running",
     "failed",
     "not written",
+    "damaged",
 ]
 
 _FARTHEST: tuple[ProgressState, ...] = (

@@ -246,7 +246,7 @@ class IndexStatus(msgspec.Struct, frozen=True):
 
 
 class DataflowStatus(msgspec.Struct, frozen=True):
-    """What a dataflow is doing; `failure` says why it stands still, or last did.
+    """What a dataflow is doing; `failure` says why it stands still, or last did, by `sqlstate`.
 
     `busy_ms` is for how long it has been at the hydration or step at hand, 0 if there is none.
     """
@@ -259,6 +259,7 @@ class DataflowStatus(msgspec.Struct, frozen=True):
     busy_ms: int
     failure: str | None
     indexes: tuple[IndexStatus, ...]
+    sqlstate: str | None = None
 
 
 class Status(Message, frozen=True):

@@ -440,7 +440,7 @@ class Replica:
             extra={"dataflow": running.id, "state": running.state, "error": failure.message},
         )
         running.state = "failed"
-        running.failure = failure.message
+        running.failure = failure
         self._send_status()
         seconds = RETRY_SECONDS[min(running.failures, len(RETRY_SECONDS) - 1)]
         running.failures += 1

@@ -78,6 +78,8 @@ def _upper(coordinator: "Coordinator", id: GlobalId) -> Timestamp | None:
 
 def _progress(coordinator: "Coordinator", id: GlobalId) -> Progress:
     """Return how it stands with what keeps a collection; of a table that is the group commit."""
+    if (damage := coordinator.storage.damages.of(id)) is not None:
+        return Progress("damaged", failure=damage.message)
     if id in coordinator.as_ofs:
         return coordinator.compute.progress(id)
     error = coordinator.group.standstill
@@ -141,6 +143,8 @@ def _reason(coordinator: "Coordinator", item: Item, progress: Progress) -> str:
             return f"its dataflow failed, and is tried again{failure}"
         case "not written":
             return f"nothing is written{failure}"
+        case "damaged":
+            return progress.failure or ""
         case "running" if item.type == "table":
             return "no later time has been given out"
         case "running" if progress.busy_ms >= LATE_MS:

@@ -70,6 +70,7 @@ async def subscribe(
     if peek.lookup is not None and _is_before(session, peek.lookup.index, plan, args):
         peek = session.planner.peek_without_indexes(prepared)
     read = {peek.lookup.index} if peek.lookup is not None else peek.shards
+    session.coordinator.compute.check_whole(read)
     beginning, snapshot = plan.as_of, plan.snapshot
     if plan.subscription is not None:
         position = position_of(session, plan.subscription)

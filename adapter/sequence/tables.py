@@ -147,7 +147,7 @@ async def write_rows(session: "Session", id: GlobalId, *parts: pa.Table) -> None
     """Let the transaction write rows with `__diff`, in the table's columns, to table `id`.
 
     What leaves and what comes are one change: a key may go from one row to another. Raises
-    UniqueViolation if two rows would have the same one.
+    UniqueViolation if two rows would have the same one, CollectionDamaged if the table is damaged.
     """
     transaction = session.begin()
     coordinator = session.coordinator
@@ -155,6 +155,7 @@ async def write_rows(session: "Session", id: GlobalId, *parts: pa.Table) -> None
     parts = tuple(part for part in parts if part.num_rows)
     if not parts:
         return
+    coordinator.storage.damages.check(id)
     committed = coordinator.catalog.planned.get(id)
     if committed is not None:
         transaction.described.setdefault(id, committed)

@@ -48,11 +48,13 @@ def read_time(
 
     The first read of a transaction decides for all that follow; AS OF is for one query alone.
     `also` are relations that the answer comes from, though they are not read themselves. Unless the
-    read is `by_key` and remembered so, it is remembered as one of whole tables.
+    read is `by_key` and remembered so, it is remembered as one of whole tables. Raises
+    CollectionDamaged for what cannot be read for that.
     """
     transaction = session.begin()
     coordinator = session.coordinator
     ids = [id for id in ids if id in coordinator.holds.collections]
+    coordinator.compute.check_whole(ids)
     if as_of is None and transaction.time is not None:
         time = transaction.time
         late = [id for id in ids if coordinator.since(id) > time]

@@ -1,0 +1,285 @@
+"""A damaged file takes out what cannot be read without it, says so, and nothing else."""
+
+import asyncio
+import os
+import re
+import signal
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from foreshore.catalog.durable import CATALOG_SHARD
+from foreshore.errors import CollectionDamaged
+from foreshore.ids import GlobalId
+from tests.adapter.harness import House, until
+from tests.storage.test_damaged_shard import DAMAGES
+
+SETUP = """
+CREATE TABLE t (k int PRIMARY KEY, v text);
+CREATE TABLE plain (a int);
+CREATE TABLE other (k int PRIMARY KEY, v text);
+INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'b');
+INSERT INTO plain VALUES (10), (20);
+INSERT INTO other VALUES (1, 'x'), (2, 'y');
+CREATE VIEW v AS SELECT v, count(*) AS n FROM t GROUP BY v;
+CREATE INDEX vi ON v (v);
+CREATE MATERIALIZED VIEW m AS SELECT v, count(*) AS n FROM t GROUP BY v;
+CREATE MATERIALIZED VIEW mm AS SELECT sum(n) AS n FROM m;
+CREATE MATERIALIZED VIEW mo AS SELECT count(*) AS n FROM other;
+CREATE INDEX moi ON mo (n);
+"""
+
+# What everything says, by statement.
+ANSWERS = {
+    "SELECT * FROM t ORDER BY k": "1|a\n2|b\n3|b",
+    "SELECT * FROM t WHERE k = 2": "2|b",
+    "SELECT v FROM t WHERE v = 'a'": "a",
+    "SELECT * FROM plain ORDER BY a": "10\n20",
+    "SELECT * FROM other ORDER BY k": "1|x\n2|y",
+    "SELECT v FROM other WHERE k = 2": "y",
+    "SELECT other.v, t.v FROM t JOIN other USING (k) ORDER BY 1": "x|a\ny|b",
+    "SELECT * FROM v ORDER BY v": "a|1\nb|2",
+    "SELECT n FROM v WHERE v = 'b'": "2",
+    "SELECT * FROM m ORDER BY v": "a|1\nb|2",
+    "SELECT * FROM mm": "3",
+    "SELECT * FROM mo": "2",
+    "SELECT 1": "1",
+}
+# By which words a statement is known that cannot be answered without a collection's file.
+READERS = {
+    "t": ("FROM t ", "JOIN", "FROM v ", "FROM m ", "FROM mm "),
+    "plain": ("FROM plain ",),
+    "other": ("FROM other ", "JOIN", "FROM mo "),
+    "m": ("FROM m ", "FROM mm "),
+    "mm": ("FROM mm ",),
+    "mo": ("FROM mo ",),
+}
+
+
+class Ruin(House):
+    """A house some of whose files are to suffer."""
+
+    async def says(self, sql: str, seconds: float = 20) -> str:
+        """Return what a statement says, which has to be soon."""
+        async with asyncio.timeout(seconds):
+            return await self.query("main", sql)
+
+    def id(self, name: str) -> GlobalId:
+        """Return a collection's id."""
+        state = self.environment.coordinator.state
+        (item,) = [each for each in state.items() if each.name == name]
+        return item.id
+
+    async def check(self, readers: Iterable[str] = (), fail: str = "") -> None:
+        """Assert the answers to all statements; those with one of the words `fail` as it says."""
+        for sql, answer in ANSWERS.items():
+            said = await self.says(sql)
+            if any(word in f"{sql} " for word in readers):
+                assert re.match(fail, said), (sql, said)
+            else:
+                assert said == f"{answer}\nSELECT {len(answer.splitlines())}", (sql, said)
+
+    async def refuses(self, fail: str, *statements: str) -> None:
+        """Assert that each of the statements fails as `fail` says."""
+        for sql in statements:
+            assert re.match(fail, said := await self.says(sql)), (sql, said)
+
+    async def does(self, *statements: str) -> None:
+        """Assert that no statement fails."""
+        for sql in statements:
+            assert "ERROR" not in (said := await self.says(sql)), (sql, said)
+
+
+HOW = {
+    "missing": "is missing",
+    "cut": "has .* bytes instead of .*",
+    "flipped": "has a wrong checksum",
+}
+
+
+def said_of(name: str, kind: str) -> str:
+    """Return what an error says because a collection is damaged, as a regular expression."""
+    type = "materialized view" if name.startswith("m") else "table"
+    return rf'ERROR XX001: {type} foreshore\.public\.{name} is damaged: batch ".*" {HOW[kind]}\n'
+
+
+async def built(directory: Path) -> dict[str, Path]:
+    """Leave a house in batches; return the file of each collection."""
+    house = Ruin(directory)
+    await house.open()
+    await house.does(*filter(str.strip, SETUP.split(";")))
+    await house.check()
+    await house.storage.settle()
+    files = {}
+    for name in ("t", "plain", "other", "m", "mm", "mo"):
+        (batch,) = house.storage._shards[house.id(name)].batches[:1]
+        files[name] = directory / "blob" / batch.key
+    catalog = house.storage._shards[CATALOG_SHARD].batches
+    files["catalog"] = directory / "blob" / catalog[0].key
+    await house.close()
+    return files
+
+
+@asynccontextmanager
+async def opened(directory: Path) -> AsyncIterator[Ruin]:
+    house = Ruin(directory)
+    await house.open()
+    yield house
+    await house.close()
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+@pytest.mark.parametrize("name", READERS)
+def test_what_needs_a_damaged_file_says_so_and_all_else_answers(
+    tmp_path: Path, name: str, kind: str
+) -> None:
+    async def main() -> None:
+        path = (await built(tmp_path))[name]
+        whole = path.read_bytes()
+        DAMAGES[kind](path)
+        fail = said_of(name, kind)
+        async with opened(tmp_path) as house:
+            await house.check(READERS[name], fail)
+            await house.does("CREATE TABLE fresh (a int)", "INSERT INTO fresh VALUES (1)")
+            await house.check(READERS[name], fail)
+            replicas = house.environment.coordinator.compute.status()
+            assert [each["starts"] for each in replicas] == [1]
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(whole)
+        async with opened(tmp_path) as house:
+            await house.check()
+            assert await house.says("SELECT * FROM fresh") == "1\nSELECT 1"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_no_statement_uses_a_damaged_table_but_to_drop_it(tmp_path: Path, kind: str) -> None:
+    async def main() -> None:
+        files = await built(tmp_path)
+        for name in ("t", "plain"):
+            DAMAGES[kind](files[name])
+        async with opened(tmp_path) as house:
+            await house.refuses(
+                said_of("t", kind),
+                "INSERT INTO t VALUES (4, 'd')",
+                "INSERT INTO t SELECT * FROM other ON CONFLICT DO NOTHING",
+                "UPDATE t SET v = 'q' WHERE k = 1",
+                "DELETE FROM t",
+                "TRUNCATE t",
+                "INSERT INTO other SELECT k + 7, v FROM t",
+                "SELECT * FROM CHANGES(t)",
+                "CREATE TABLE copied AS SELECT * FROM t",
+                "CREATE INDEX ON t (v)",
+                "CREATE INDEX ON v (n)",
+                "CREATE MATERIALIZED VIEW x AS SELECT * FROM v",
+                "CREATE MATERIALIZED VIEW x AS SELECT * FROM m",
+                "ALTER TABLE t ADD COLUMN c int",
+                "SUBSCRIBE t",
+                "SUBSCRIBE (SELECT count(*) FROM t)",
+                "SUBSCRIBE m",
+                "SUBSCRIBE mm",
+                "SELECT * FROM m AS OF AT LEAST 0",
+            )
+            await house.does("SET transaction_isolation = serializable")
+            await house.refuses(said_of("t", kind), "SELECT * FROM m", "SELECT * FROM mm")
+            await house.does("SET transaction_isolation = DEFAULT")
+            # Whatever a flipped bit is found by, no write gets in before a read, or after.
+            await house.refuses(said_of("plain", kind), "SELECT * FROM plain")
+            await house.refuses(
+                said_of("plain", kind), "INSERT INTO plain VALUES (30)", "DELETE FROM plain"
+            )
+            await house.does("BEGIN", "INSERT INTO other VALUES (7, 'z')")
+            await house.refuses(said_of("plain", kind), "INSERT INTO plain VALUES (30)")
+            await house.does("ROLLBACK")
+            told = await house.says("EXPLAIN FRESHNESS FOR SELECT * FROM mm")
+            states = {line.split("|")[0]: line.split("|")[3] for line in told.splitlines()[:-1]}
+            assert states["foreshore.public.t"] == states["foreshore.public.m"] == "damaged"
+            await house.does("ALTER TABLE t RENAME TO old", "ALTER TABLE old RENAME TO t")
+            await house.does("DROP TABLE t CASCADE", "DROP TABLE plain")
+            await until(lambda: not files["t"].exists() and not files["plain"].exists())
+        for _ in range(2):
+            async with opened(tmp_path) as house:
+                assert not house.storage.damages
+                assert await house.says("SELECT count(*) FROM other") == "2\nSELECT 1"
+                assert await house.says("SELECT * FROM mo") == "2\nSELECT 1"
+                await house.does("CREATE TABLE t (k int PRIMARY KEY, v text)", "DROP TABLE t")
+
+    asyncio.run(main())
+
+
+def test_a_view_whose_own_file_is_damaged_can_be_made_again(tmp_path: Path) -> None:
+    async def main() -> None:
+        files = await built(tmp_path)
+        files["m"].unlink()
+        async with opened(tmp_path) as house:
+            await house.check(READERS["m"], said_of("m", "missing"))
+            await house.does(
+                "DROP MATERIALIZED VIEW m CASCADE",
+                "CREATE MATERIALIZED VIEW m AS SELECT v, count(*) AS n FROM t GROUP BY v",
+                "CREATE MATERIALIZED VIEW mm AS SELECT sum(n) AS n FROM m",
+            )
+            await house.check()
+        async with opened(tmp_path) as house:
+            await house.check()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_what_is_maintained_goes_on_until_it_would_have_to_begin_again(
+    tmp_path: Path, kind: str
+) -> None:
+    async def main() -> None:
+        files = await built(tmp_path)
+        whole = files["t"].read_bytes()
+        async with opened(tmp_path) as house:
+            await house.check()
+            DAMAGES[kind](files["t"])
+            await house.refuses(said_of("t", kind), "SELECT v FROM t WHERE v = 'a'")
+            direct = ("FROM t ", "JOIN")
+            await house.check(direct, said_of("t", kind))  # views and indexes have it in memory
+            await house.refuses(said_of("t", kind), "INSERT INTO t VALUES (4, 'd')")
+            # Who waits for what is not there yet hears of it when nobody can go on.
+            time = house.environment.coordinator.oracle.read_ts() + 600_000
+            waiting = asyncio.ensure_future(
+                house.environment.coordinator.compute.wait_upper(house.id("mm"), time)
+            )
+            await asyncio.sleep(0)
+            compute = house.environment.coordinator.compute
+            (cluster,) = [each for each in compute._clusters.values() if each.replicas]
+            (replica,) = cluster.replicas.values()
+            assert replica.link.pid is not None
+            os.kill(replica.link.pid, signal.SIGKILL)
+            async with asyncio.timeout(30):
+                with pytest.raises(CollectionDamaged, match=HOW[kind]):
+                    await waiting
+            await house.check(READERS["t"], said_of("t", kind))
+            starts = [each["starts"] for each in compute.status()]
+            assert starts == [2]
+        files["t"].parent.mkdir(exist_ok=True)
+        files["t"].write_bytes(whole)
+        async with opened(tmp_path) as house:
+            await house.check()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_a_damaged_catalog_stops_the_start(tmp_path: Path, kind: str) -> None:
+    async def main() -> None:
+        path = (await built(tmp_path))["catalog"]
+        whole = path.read_bytes()
+        DAMAGES[kind](path)
+        house = Ruin(tmp_path)
+        for _ in range(2):
+            with pytest.raises(CollectionDamaged, match=path.name):
+                await house.open()
+            await house.storage.close()
+        path.write_bytes(whole)
+        async with opened(tmp_path) as house:
+            await house.check()
+
+    asyncio.run(main())
