@@ -17,6 +17,7 @@ from foreshore.errors import DatabaseError
 from foreshore.storage.batch import read_batch
 from foreshore.storage.consolidate import consolidate
 from foreshore.storage.directory import batch_files
+from foreshore.storage.identity import NAME
 from foreshore.storage.inspection import Inspection, ShardReport
 from foreshore.storage.lease_file import DIRECTORY, LeaseFile, holding
 from foreshore.update import EMPTY, MAX_TIMESTAMP, Timestamp
@@ -70,7 +71,12 @@ def as_json(found: Inspection, names: dict[str, str]) -> dict[str, Any]:
         "leases": [_lease(lease) for lease in found.leases],
         "unreferenced": found.unreferenced,
         "damages": [
-            {"file": damage.file, "offset": damage.offset, "message": damage.message}
+            {
+                "file": damage.file,
+                "offset": damage.offset,
+                "message": damage.message,
+                "collection": _collection(damage.file),
+            }
             for damage in found.damages
         ],
     }
@@ -103,6 +109,15 @@ def _shard(shard: ShardReport, names: dict[str, str]) -> dict[str, Any]:
             for grant in shard.grants
         ],
     }
+
+
+def _collection(file: str) -> str | None:
+    """Return the id of the collection whose file of batches it is; None: it concerns all."""
+    match file.split("/"):
+        case ["blob", id, *_] if id != NAME:
+            return id
+        case _:
+            return None
 
 
 def _lease(lease: LeaseFile) -> dict[str, Any]:
@@ -158,7 +173,9 @@ def as_text(found: Inspection, names: dict[str, str]) -> Iterator[str]:
         yield f"not named by any state: {file}{', held by a lease' if holds(file) else ''}"
     for damage in found.damages:
         at = "" if damage.offset is None else f", offset {damage.offset}"
-        yield f"DAMAGED {damage.file}{at}: {damage.message}"
+        id = _collection(damage.file)
+        whose = "" if id is None else f", of {id}  {names.get(id, '(in no catalog)')}"
+        yield f"DAMAGED {damage.file}{at}: {damage.message}{whose}"
 
 
 def _time(time: Timestamp) -> str:

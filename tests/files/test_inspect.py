@@ -148,12 +148,14 @@ def test_damage_is_named(filled: Path, tmp_path: Path, kind: str, how: str) -> N
     damages = json.loads(result.output)["damages"]
     named = [d for d in damages if d["file"] == path.relative_to(directory).as_posix()]
     assert named, damages
+    assert {d["collection"] for d in named} == {U1 if kind == "batch" else None}
     if kind in ("batch", "sealed", "open") and how != "remove":
         size = max(path.stat().st_size, kinds(filled)[kind].stat().st_size)
         assert all(0 <= d["offset"] <= size for d in named), named
     text = command(directory, "--verify")
     assert text.exit_code == 1
     assert f"DAMAGED {named[0]['file']}" in text.output
+    assert ("of u1  (in no catalog)\n" in text.output) == (kind == "batch")
 
 
 def summary(found: Inspection) -> object:
