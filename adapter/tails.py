@@ -53,6 +53,7 @@ class Tails:
         self._open: dict[Tail, _Open] = {}
         self._shared: dict[object, Tail] = {}
         self._ids = count(1)
+        coordinator.compute.when_still(self._stand_still)
 
     def __iter__(self) -> Iterator[Tail]:
         return iter(self._open)
@@ -124,6 +125,14 @@ class Tails:
                 opened.tail.fail(
                     ObjectNotInPrerequisiteState(f"the subscription has ended because {gone[0]}")
                 )
+                self._close(opened.tail)
+
+    def _stand_still(self) -> None:
+        """End the tails of what does not go on any more."""
+        for opened in list(self._open.values()):
+            error = self._coordinator.compute.obstacle(opened.sources)
+            if error is not None:
+                opened.tail.fail(error)
                 self._close(opened.tail)
 
     def close(self) -> None:

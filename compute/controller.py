@@ -112,6 +112,7 @@ class ComputeController:
         self._peeks = Peeks()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._holding: asyncio.Task[None] | None = None
+        self._when_still: list[Callable[[], None]] = []
         storage.damages.listen(self._tell_who_waits)
 
     async def close(self) -> None:
@@ -332,6 +333,17 @@ class ComputeController:
             if (damage := self._maintained.damage_of(dataflow)) is not None:
                 for writer, _ in dataflow.writers.values():
                     writer.errors.fail(damage)
+        self._peeks.fail_for(self._maintained.damage_below)
+        for tell in self._when_still:
+            tell()
+
+    def when_still(self, tell: Callable[[], None]) -> None:
+        """Call `tell` where a collection may have come to a standstill: see `obstacle`."""
+        self._when_still.append(tell)
+
+    def obstacle(self, ids: Iterable[GlobalId]) -> DatabaseError | None:
+        """Return why the collections will be known at no later time; None: nothing says so."""
+        return self._maintained.obstacle(ids)
 
     def drop_dataflow(self, id: GlobalId, *, goes_on: bool = False) -> None:
         """End a dataflow and free all that it holds.
@@ -581,6 +593,8 @@ class ComputeController:
 
         The latter holds at all times: which errors a view has is known to who maintains it alone.
         """
+        if not len(self._storage.damages):
+            return
         ids = list(ids)
         self._storage.damages.check(*ids)
         if (damage := self._maintained.damage_below(ids)) is not None:
@@ -608,7 +622,10 @@ class ComputeController:
         except DatabaseError as error:
             if error.sqlstate == DataCorrupted.sqlstate:
                 await self._storage.examine(request.imports)
-            self.check_whole([*request.imports, *indexes])
+            self.check_whole(request.reads)
+            if error.sqlstate in ("55000", "XX000"):  # that replica could not begin the index
+                begun = [dataflow for id in indexes if (dataflow := self._exporters.get(id))]
+                self._storage.damages.check(*(id for each in begun for id in each.reads))
             raise
 
     async def check_errors(self, ids: Iterable[GlobalId], time: Timestamp) -> None:

@@ -4,7 +4,7 @@ Or of one of them, and then nobody else's answer will do.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -40,11 +40,18 @@ class PeekRequest:
     tables: Mapping[GlobalId, pa.Table] = field(default_factory=dict)
     replica: str | None = None
 
+    @property
+    def reads(self) -> tuple[GlobalId, ...]:
+        """The shards and indexes that are read."""
+        index = () if self.index is None else (self.index,)
+        return (*self.imports, *self.indexes.values(), *index)
+
 
 @dataclass(slots=True)
 class _Pending:
     cluster: Cluster
     replica: str | None  # who alone is asked
+    reads: tuple[GlobalId, ...]
     answer: asyncio.Future[pa.Table]
     failures: dict[str, DatabaseError] = field(default_factory=dict)  # by the replica's name
 
@@ -99,7 +106,7 @@ class Peeks:
             )
             if request.replica is not None and request.replica not in cluster.replicas:
                 raise _dropped(cluster, request.replica)
-            self._pending[number] = _Pending(cluster, request.replica, answer)
+            self._pending[number] = _Pending(cluster, request.replica, request.reads, answer)
             cluster.ask(Asked(peek, tables, request.replica))
             return await answer
         finally:
@@ -146,6 +153,12 @@ class Peeks:
                 pending.fail(_dropped(cluster, pending.replica))
             else:
                 pending.fail_if_all_have()
+
+    def fail_for(self, why: Callable[[Iterable[GlobalId]], DatabaseError | None]) -> None:
+        """Answer with an error what reads collections of which `why` gives one."""
+        for pending in self._pending.values():
+            if (error := why(pending.reads)) is not None:
+                pending.fail(error)
 
     def fail(self, cluster: Cluster, error: DatabaseError) -> None:
         """Answer all that is asked of a cluster with an error."""

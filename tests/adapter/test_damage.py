@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from foreshore.catalog.durable import CATALOG_SHARD
+from foreshore.catalog.item import Replica
+from foreshore.compute.peeks import PeekRequest
 from foreshore.errors import CollectionDamaged
+from foreshore.expr.ir import Get
 from foreshore.ids import GlobalId
 from tests.adapter.harness import House, until
 from tests.storage.test_damaged_shard import DAMAGES
@@ -29,6 +32,7 @@ CREATE MATERIALIZED VIEW m AS SELECT v, count(*) AS n FROM t GROUP BY v;
 CREATE MATERIALIZED VIEW mm AS SELECT sum(n) AS n FROM m;
 CREATE MATERIALIZED VIEW mo AS SELECT count(*) AS n FROM other;
 CREATE INDEX moi ON mo (n);
+CREATE INDEX mmi ON mm (n);
 """
 
 # What everything says, by statement.
@@ -71,6 +75,13 @@ class Ruin(House):
         state = self.environment.coordinator.state
         (item,) = [each for each in state.items() if each.name == name]
         return item.id
+
+    @property
+    def cluster(self) -> str:
+        """The one cluster that has a replica."""
+        state = self.environment.coordinator.state
+        (replica,) = state.all(Replica)
+        return replica.cluster
 
     async def check(self, readers: Iterable[str] = (), fail: str = "") -> None:
         """Assert the answers to all statements; those with one of the words `fail` as it says."""
@@ -186,7 +197,6 @@ def test_no_statement_uses_a_damaged_table_but_to_drop_it(tmp_path: Path, kind: 
             await house.does("SET transaction_isolation = serializable")
             await house.refuses(said_of("t", kind), "SELECT * FROM m", "SELECT * FROM mm")
             await house.does("SET transaction_isolation = DEFAULT")
-            # Whatever a flipped bit is found by, no write gets in before a read, or after.
             await house.refuses(said_of("plain", kind), "SELECT * FROM plain")
             await house.refuses(
                 said_of("plain", kind), "INSERT INTO plain VALUES (30)", "DELETE FROM plain"
@@ -242,20 +252,34 @@ def test_what_is_maintained_goes_on_until_it_would_have_to_begin_again(
             direct = ("FROM t ", "JOIN")
             await house.check(direct, said_of("t", kind))  # views and indexes have it in memory
             await house.refuses(said_of("t", kind), "INSERT INTO t VALUES (4, 'd')")
-            # Who waits for what is not there yet hears of it when nobody can go on.
-            time = house.environment.coordinator.oracle.read_ts() + 600_000
-            waiting = asyncio.ensure_future(
-                house.environment.coordinator.compute.wait_upper(house.id("mm"), time)
+            # Who waits for what is not there yet, or follows, hears of it when nobody can go on.
+            coordinator = house.environment.coordinator
+            compute = coordinator.compute
+            planned = coordinator.catalog.planned[house.id("mm")]
+            time = coordinator.oracle.read_ts() + 600_000
+            index = PeekRequest(
+                time, Get(house.id("mm"), planned.desc.columns), index=house.id("mmi")
             )
+            waiting = [
+                asyncio.ensure_future(compute.wait_upper(house.id("mm"), time)),
+                asyncio.ensure_future(compute.peek(house.cluster, index)),
+            ]
+            following = [
+                asyncio.ensure_future(house.query(name, f"SUBSCRIBE {name}", alone=False))
+                for name in ("m", "mm", "v")
+            ]
+            await until(lambda: len(list(coordinator.tails)) == len(following))
             await asyncio.sleep(0)
-            compute = house.environment.coordinator.compute
-            (cluster,) = [each for each in compute._clusters.values() if each.replicas]
-            (replica,) = cluster.replicas.values()
+            assert not any(each.done() for each in (*waiting, *following))
+            (replica,) = compute._clusters[house.cluster].replicas.values()
             assert replica.link.pid is not None
             os.kill(replica.link.pid, signal.SIGKILL)
             async with asyncio.timeout(30):
-                with pytest.raises(CollectionDamaged, match=HOW[kind]):
-                    await waiting
+                for each in waiting:
+                    with pytest.raises(CollectionDamaged, match=HOW[kind]):
+                        await each
+                for told in following:
+                    assert re.search(said_of("t", kind), await told)
             await house.check(READERS["t"], said_of("t", kind))
             starts = [each["starts"] for each in compute.status()]
             assert starts == [2]
