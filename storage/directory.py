@@ -120,7 +120,8 @@ def _query(data_dir: Path, sql: str) -> list[tuple[Any, ...]]:
             try:
                 return _ask(path, sql)
             except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
+                code = getattr(error, "sqlite_errorcode", None)  # the module's own have none
+                if code != sqlite3.SQLITE_READONLY_ROLLBACK:
                     raise
             if (found := _ask_copy(path, sql)) is not None:
                 return found

@@ -129,7 +129,8 @@ def states(data_dir: Path) -> States:
         try:
             return ask(path)
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
+            code = getattr(error, "sqlite_errorcode", None)  # the module's own have none
+            if code != sqlite3.SQLITE_READONLY_ROLLBACK:
                 raise
         # A kill left the journal of a commit. By it SQLite takes the commit back, here in a copy.
         # A server may do so meanwhile: the journal goes last, so if it is there all is well.
