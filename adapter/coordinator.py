@@ -77,7 +77,7 @@ class Coordinator:
         self.catalog = catalog
         self.holds = holds
         self.sequences = sequences
-        self.keys = KeyIndexes(self.readable_since)
+        self.keys = KeyIndexes(self.readable_since, storage.damages)
         self.subscriptions = Subscriptions(holds, self._followed)
         guard = ConstraintGuard(
             self.keys,

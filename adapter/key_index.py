@@ -41,6 +41,7 @@ from foreshore.constraint import Unique
 from foreshore.errors import CollectionDamaged, DatabaseError
 from foreshore.expr.datum import from_array
 from foreshore.ids import GlobalId
+from foreshore.storage.damage import Damages
 from foreshore.types import Datum, RelationDesc, arrow_type
 from foreshore.update import DIFF_FIELD, Timestamp
 
@@ -309,11 +310,13 @@ def _merged(merge: Merge) -> Run:
 class KeyIndexes:
     """The key indexes of all tables; owned by the event loop.
 
-    `floor` tells the least time at which somebody may still read a table.
+    `floor` tells the least time at which somebody may still read a table. Of one that is among the
+    `damages` the keys are not there.
     """
 
-    def __init__(self, floor: Callable[[GlobalId], Timestamp]) -> None:
+    def __init__(self, floor: Callable[[GlobalId], Timestamp], damages: Damages) -> None:
         self._floor = floor
+        self._damages = damages
         self._indexes: dict[GlobalId, dict[str, KeyIndex]] = {}
         self._building: dict[GlobalId, asyncio.Future[None]] = {}
         self.executor = ThreadPoolExecutor(1, "keys")
@@ -379,7 +382,8 @@ class KeyIndexes:
         done.set_result(None)
 
     async def ready(self, table: GlobalId) -> None:
-        """Wait until the table's indexes are built; raises CollectionDamaged if they cannot be."""
+        """Wait until the table's indexes are built; raises CollectionDamaged if it is damaged."""
+        self._damages.check(table)
         building = self._building.get(table)
         if building is not None:
             await asyncio.shield(building)

@@ -13,10 +13,14 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
+from prometheus_client import Gauge
+
 from foreshore.errors import CollectionDamaged, DataCorrupted
 from foreshore.ids import GlobalId
 
 logger = logging.getLogger(__name__)
+
+DAMAGED = Gauge("storage_damaged_collections", "Collections that cannot be read.")
 
 
 class Damages:
@@ -50,14 +54,18 @@ class Damages:
         if id in self._found:
             return
         self._found[id] = error.message
+        DAMAGED.set(len(self._found))
         logger.error("a collection is damaged: %s", error, extra={"shard": id})
         for loop, heard in self._listeners:
             loop.call_soon_threadsafe(heard)
 
     def keep(self, ids: Iterable[GlobalId]) -> None:
         """Forget the damage of shards that are not among `ids`, as they are no more."""
+        if not self._found:
+            return
         for id in self._found.keys() - set(ids):
             del self._found[id]
+        DAMAGED.set(len(self._found))
 
     def listen(self, heard: Callable[[], None]) -> None:
         """Call `heard` on the running event loop, soon after more damage has been found."""

@@ -207,7 +207,9 @@ def test_no_statement_uses_a_damaged_table_but_to_drop_it(tmp_path: Path, kind: 
             told = await house.says("EXPLAIN FRESHNESS FOR SELECT * FROM mm")
             states = {line.split("|")[0]: line.split("|")[3] for line in told.splitlines()[:-1]}
             assert states["foreshore.public.t"] == states["foreshore.public.m"] == "damaged"
-            await house.does("ALTER TABLE t RENAME TO old", "ALTER TABLE old RENAME TO t")
+            await house.does("ALTER TABLE t RENAME TO old")
+            await house.refuses(said_of("old", kind), "SELECT * FROM old WHERE k = 1")
+            await house.does("ALTER TABLE old RENAME TO t")
             await house.does("DROP TABLE t CASCADE", "DROP TABLE plain")
             await until(lambda: not files["t"].exists() and not files["plain"].exists())
         for _ in range(2):
