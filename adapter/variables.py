@@ -109,7 +109,11 @@ def duration(name: str, value: str) -> str:
             f'invalid value for parameter "{name}": "{value}"',
             hint='Valid units for this parameter are "us", "ms", "s", "min", "h", and "d".',
         )
-    if not 0 <= ms < 2**31:
+    if not -(2**31) <= ms < 2**31:
+        raise InvalidParameterValue(
+            f'invalid value for parameter "{name}": "{value}"', hint="Value exceeds integer range."
+        )
+    if ms < 0:
         raise InvalidParameterValue(
             f'{ms} ms is outside the valid range for parameter "{name}" (0 .. 2147483647)'
         )

@@ -46,6 +46,7 @@ def test_values_are_shown_in_canonical_form(name: str, given: str, shown: str) -
             "22023",
             '4 is outside the valid range for parameter "extra_float_digits" (-15 .. 3)',
         ),
+        ("lock_timeout", "99d", "22023", 'invalid value for parameter "lock_timeout": "99d"'),
         (
             "lock_timeout",
             "-1s",
