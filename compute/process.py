@@ -100,8 +100,9 @@ class ReplicaLink:
         try:
             process = await asyncio.shield(start)
         except asyncio.CancelledError:
-            with await start as process:
-                process.kill()
+            process = await start
+            process.kill()
+            await _wait(process, asyncio.Event())
             raise
         self.pid = process.pid
         exited = asyncio.Event()
