@@ -73,10 +73,17 @@ class Locks:
         """
         wanted = frozenset(tables)
         await self._acquire(wanted, frozenset(), owner)
-        # Who is about to write and found nobody here goes first: nothing can interrupt it now.
+        await self._close(wanted, owner)
+
+    async def _close(self, tables: frozenset[GlobalId], owner: Owner) -> None:
+        """Close tables that `owner` has just got to the writes of others.
+
+        Those who found nobody here, and so are about to be committed, go first: they would wait
+        where nothing can interrupt them.
+        """
         await asyncio.sleep(0)
         await self._group.settled()
-        self._group.block(wanted, owner)
+        self._group.block(tables, owner)
         await self._group.settled()
 
     async def try_acquire(self, tables: Iterable[GlobalId], owner: Owner) -> bool:

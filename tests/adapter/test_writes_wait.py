@@ -1,11 +1,13 @@
 """Writes that wait for who has all of their table: they can be ended, and hold up nobody else."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from foreshore.errors import AdminShutdown, DatabaseError, QueryCanceled
+from foreshore.storage.controller import Appended, ShardWrite, UpperMismatch
 from tests.adapter.harness import House, until
 
 
@@ -96,6 +98,40 @@ def test_who_waits_for_one_another_hears_of_it(tmp_path: Path) -> None:
             assert await update == "UPDATE 1\nT"
         assert await house.query("s", "COMMIT") == "COMMIT"
         assert await house.query("s", "SELECT * FROM u") == "1|3\nSELECT 1"
+        await house.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_write_that_is_about_to_be_committed_goes_before_who_takes_its_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("s", "CREATE TABLE t (a int)")
+        append, gate, asked = house.storage.append, asyncio.Event(), 0
+
+        async def held(writes: Sequence[ShardWrite]) -> Appended | UpperMismatch:
+            nonlocal asked
+            asked += 1
+            await gate.wait()
+            return await append(writes)
+
+        monkeypatch.setattr(house.storage, "append", held)
+        first = asyncio.create_task(house.query("v", "INSERT INTO t VALUES (1)", alone=False))
+        await until(lambda: asked == 1)
+        group = house.environment.coordinator.group
+        second = asyncio.create_task(house.query("w", "INSERT INTO t VALUES (2)", alone=False))
+        await until(lambda: len(group._pending) == 1)
+        taking = asyncio.create_task(house.query("s", "BEGIN; TRUNCATE t", alone=False))
+        await until(lambda: bool(house.environment.coordinator.locks._tables))
+        gate.set()
+        async with asyncio.timeout(30):
+            assert await first == await second == "INSERT 0 1"
+            assert await taking == "BEGIN\nTRUNCATE TABLE\nT"
+        assert await house.query("s", "COMMIT") == "COMMIT"
+        assert await house.query("s", "SELECT * FROM t") == "SELECT 0"
         await house.close()
 
     asyncio.run(scenario())
