@@ -21,6 +21,7 @@ from foreshore.catalog.builtin.relation import Builtin
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item, KnownColumn, Schema
 from foreshore.catalog.state import State
+from foreshore.constraint import Unique
 from foreshore.errors import (
     Conflict,
     FeatureNotSupported,
@@ -255,6 +256,25 @@ class SessionCatalog:
         """Whether a relation, or the index of a constraint, has that full name."""
         found = self.schema(name.database or self.database, name.schema or "")
         return found is not None and self.state.is_taken(found.id, name.item)
+
+    def find_key(self, parts: tuple[str, ...]) -> tuple[ItemView, Unique] | None:
+        """Return the table whose key has the index that `parts` name, and the key."""
+        *qualifier, name = parts
+        database = qualifier[0] if len(qualifier) > 1 else self.database
+        for each in (qualifier[-1],) if qualifier else self.search_path:
+            schema = self.schema(database, each)
+            if schema is None:
+                continue
+            if self.state.item_in(schema.id, name) is not None:
+                return None
+            table = self.state.with_key(schema.id, name)
+            if table is not None:
+                self.refuse_others(table)
+                view = self.item(table.id)
+                for key in view.constraints:
+                    if isinstance(key, Unique) and key.name == name:
+                        return view, key
+        return None
 
     def cluster_exists(self, name: str) -> bool:
         """Whether there is a cluster `name`."""

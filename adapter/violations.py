@@ -10,6 +10,7 @@ from foreshore.catalog.state import State
 from foreshore.constraint import Check
 from foreshore.errors import CheckViolation, NotNullViolation, Subject, UniqueViolation
 from foreshore.expr.datum import from_array
+from foreshore.sql.keywords import quote_identifier
 from foreshore.text import format_text
 from foreshore.types import Datum, RelationDesc, SqlType
 
@@ -67,7 +68,7 @@ def check_is_violated(state: State, table: Item, check: Check) -> CheckViolation
 
 def _key(duplicate: Duplicate, desc: RelationDesc, zone: str) -> str:
     places = duplicate.constraint.columns
-    names = ", ".join(desc.names[i] for i in places)
+    names = ", ".join(quote_identifier(desc.names[i]) for i in places)
     shown = ", ".join(
         _shown(datum, desc.columns[i].type, zone)
         for datum, i in zip(duplicate.key, places, strict=True)

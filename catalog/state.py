@@ -118,11 +118,19 @@ class State:
 
     def is_taken(self, schema: str, name: str) -> bool:
         """Whether an item of the schema, or the index of a constraint, has this name."""
-        return self.item_in(schema, name) is not None or any(
-            constraint.has_index and constraint.name == name
-            for item in self.all(Item)
-            if item.constraints and item.schema == schema
-            for constraint in item.constraints
+        return self.item_in(schema, name) is not None or self.with_key(schema, name) is not None
+
+    def with_key(self, schema: str, name: str) -> Item | None:
+        """Return the table of the schema that has a unique constraint, or index, of this name."""
+        return next(
+            (
+                item
+                for item in self.all(Item)
+                if item.constraints and item.schema == schema
+                for constraint in item.constraints
+                if constraint.has_index and constraint.name == name
+            ),
+            None,
         )
 
     def _named(self, type: type[O], space: str, parent: str | None, name: str) -> O | None:

@@ -3,6 +3,7 @@
 A `Unique` constraint says that no two rows agree in all of its columns; rows with a NULL there are
 left out of it, unless `nulls_distinct` is False, as NULL then equals NULL. A `Check` says that its
 condition is not FALSE for any row. That a column is never NULL is said by its `ColumnType`.
+A unique index says what a `Unique` constraint says, and is none by name.
 """
 
 from dataclasses import dataclass
@@ -13,12 +14,13 @@ from foreshore.expr.ir import Scalar
 
 @dataclass(frozen=True, slots=True)
 class Unique:
-    """UNIQUE or PRIMARY KEY over the columns at these positions."""
+    """UNIQUE, PRIMARY KEY or a unique index over the columns at these positions."""
 
     name: str
     columns: tuple[int, ...]
     primary: bool = False
     nulls_distinct: bool = True
+    is_index: bool = False  # made by CREATE UNIQUE INDEX
 
 
 @dataclass(frozen=True, slots=True)

@@ -677,6 +677,7 @@ class ConstraintDefinition(Syntax):
     nulls_distinct: bool
     at: int
     text_at: int = 0
+    is_index: bool = False  # no constraint, but a unique index
 
 
 OnCommit: TypeAlias = OneOf["preserve rows", "delete rows", "drop"]
@@ -714,10 +715,11 @@ class AddConstraint(Syntax):
 
 
 class DropConstraint(Syntax):
-    """DROP CONSTRAINT."""
+    """DROP CONSTRAINT; DROP INDEX where it is one."""
 
     name: str
     if_exists: bool
+    is_index: bool = False
 
 
 class RenameConstraint(Syntax):
@@ -725,6 +727,7 @@ class RenameConstraint(Syntax):
 
     name: str
     to: str
+    is_index: bool = False  # ALTER INDEX ... RENAME TO, which of a constraint's is the same
 
 
 class SetNotNull(Syntax):
@@ -812,6 +815,14 @@ class AlterTableStatement(Syntax):
     name: TableRef
     actions: tuple[TableAction, ...]
     if_exists: bool
+
+
+class CreateUniqueIndexStatement(Syntax):
+    """CREATE UNIQUE INDEX; `if_not_exists` asks whether its name is taken."""
+
+    on: TableRef
+    index: ConstraintDefinition
+    if_not_exists: bool
 
 
 class TruncateStatement(Syntax):
@@ -1107,6 +1118,7 @@ StatementSyntax: TypeAlias = (
     | CreateTableStatement
     | CreateTableAsStatement
     | AlterTableStatement
+    | CreateUniqueIndexStatement
     | TruncateStatement
     | LockTableStatement
     | CreateSequenceStatement

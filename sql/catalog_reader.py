@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal as OneOf
 from typing import Protocol
 
-from foreshore.constraint import Constraint
+from foreshore.constraint import Constraint, Unique
 from foreshore.expr.ir import Relation, Scalar
 from foreshore.ids import GlobalId
 from foreshore.sequence import Generated, Sequence
@@ -78,6 +78,10 @@ class CatalogReader(Protocol):
 
     def is_taken(self, name: Name) -> bool:
         """Whether a relation, or the index of a constraint, has that full name."""
+        ...
+
+    def find_key(self, parts: tuple[str, ...]) -> tuple[ItemView, Unique] | None:
+        """Return the table whose key has the index that `parts` name, and the key."""
         ...
 
     def cluster_exists(self, name: str) -> bool:

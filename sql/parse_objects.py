@@ -68,8 +68,9 @@ class ObjectParser(TableParser, SubscribeParser):
             return self._create_sequence(temporary)
         if self.accept("subscription"):
             return self.create_subscription()
-        if self.at_word("unique") and self.peek().value == "index":
-            self.unsupported("a unique index")
+        if self.at_words("unique", "index"):
+            self.advance()
+            return self._create_unique_index(at)
         if self.at_words("default", "index"):
             self.advance()
             return self._create_index(at, default=True)
@@ -171,6 +172,43 @@ class ObjectParser(TableParser, SubscribeParser):
         return ast.CreateIndexStatement(
             name, on, keys, default, cluster, if_not_exists, at, keys_at, keys_end, retain
         )
+
+    def _create_unique_index(self, at: int) -> ast.StatementSyntax:
+        self.expect("index")
+        self.accept("concurrently")
+        if_not_exists = self._if_not_exists()
+        name = None if self.at_word("on") else self.name()
+        if if_not_exists and name is None:
+            self.fail()
+        self.expect("on")
+        self.accept("only")
+        on = self.table_name()
+        if self.accept("using") and self.name() != "btree":
+            self.unsupported("a unique index that is no btree")
+        columns = self.in_parentheses(self._unique_key)
+        distinct = True
+        if self.accept("nulls"):
+            distinct = not self.accept("not")
+            self.expect("distinct")
+        if self.at_word("where", "include", "with"):
+            self.unsupported(f"CREATE UNIQUE INDEX ... {self.token.value.upper()}")
+        index = ast.ConstraintDefinition(
+            "unique", name, columns, None, "", distinct, at, is_index=True
+        )
+        return ast.CreateUniqueIndexStatement(on, index, if_not_exists)
+
+    def _unique_key(self) -> tuple[str, int]:
+        """Parse a column; in which order an index has it matters to nothing here."""
+        if self.at_symbol("(") or self.peek().value in ("(", "."):
+            self.unsupported("a unique index on an expression")
+        found = self.name_at()
+        if self.token.kind == WORD and self.token.value.endswith("_ops"):
+            self.advance()
+        if not self.accept("asc"):
+            self.accept("desc")
+        if self.accept("nulls") and not self.accept("first"):
+            self.expect("last")
+        return found
 
     def _index_key(self) -> ast.Expression:
         key = self.expression()

@@ -206,6 +206,9 @@ class TableParser(SequenceParser):
             primary = self.accept("primary", "key")
             if not primary:
                 self.expect("unique")
+            is_index = not primary and name is None and column is None and self.accept("index")
+            if is_index:  # as the catalog keeps it
+                name = self.name()
             distinct = True
             if not primary and self.accept("nulls"):
                 distinct = not self.accept("not")
@@ -216,7 +219,9 @@ class TableParser(SequenceParser):
             if self.at_word("include", "using") or self.at_words("with"):
                 self.unsupported(f"{self.token.value.upper()} of a constraint")
             kind: OneOf["primary key", "unique"] = "primary key" if primary else "unique"
-            found = ast.ConstraintDefinition(kind, name, columns, None, "", distinct, at)
+            found = ast.ConstraintDefinition(
+                kind, name, columns, None, "", distinct, at, is_index=is_index
+            )
         elif self.at_word("references", "foreign"):
             self.unsupported("a FOREIGN KEY constraint")
         elif self.at_word("exclude"):

@@ -462,7 +462,8 @@ class AlterTable(Changing):
     `notices` are for the client. `columns` says of each column of the definition where in the table
     it was before, None of one that is new. `dropped` are the columns that go, each with whether
     what uses it goes too. `renumbered` is what becomes of the sequences of identity columns, and
-    `unnumbered` are those that go, as their columns stay and are none any longer.
+    `unnumbered` are those that go, as their columns stay and are none any longer. `tag` is what the
+    statement is called when it is done: those about unique indexes are this, too.
     """
 
     table: GlobalId | None
@@ -472,6 +473,7 @@ class AlterTable(Changing):
     dropped: tuple[tuple[int, bool], ...] = ()
     renumbered: tuple[AlterSequence, ...] = ()
     unnumbered: tuple[GlobalId, ...] = ()
+    tag: str = "ALTER TABLE"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from foreshore.errors import (
 from foreshore.expr.explain import NameOf, explain_order, explain_relation
 from foreshore.ids import GlobalId
 from foreshore.sql import ast
-from foreshore.sql.bind import ddl, dml, merge, sequence, table, table_as
+from foreshore.sql.bind import ddl, dml, merge, sequence, table, table_as, unique_index
 from foreshore.sql.bind.bound_query import plain_relation
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, interval_of
 from foreshore.sql.bind.locking import bind_lock_table, bind_locked
@@ -150,6 +150,8 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return table_as.bind_create_table_as(planning, tree)
         case ast.AlterTableStatement():
             return table.bind_alter_table(planning, tree)
+        case ast.CreateUniqueIndexStatement():
+            return unique_index.bind_create_unique_index(planning, tree)
         case ast.TruncateStatement():
             return table.bind_truncate(planning, tree)
         case ast.LockTableStatement():
@@ -169,9 +171,9 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
         case ast.CreateReplicaStatement():
             return ddl.bind_create_replica(planning, tree)
         case ast.DropStatement():
-            return ddl.bind_drop(planning, tree)
+            return unique_index.bind_drop(planning, tree) or ddl.bind_drop(planning, tree)
         case ast.RenameStatement():
-            return ddl.bind_rename(planning, tree)
+            return unique_index.bind_rename(planning, tree) or ddl.bind_rename(planning, tree)
         case ast.RetainStatement():
             return ddl.bind_retain(planning, tree)
         case ast.CommentStatement():

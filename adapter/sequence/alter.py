@@ -44,7 +44,7 @@ async def alter_table(session: "Session", plan: AlterTable) -> Completed:
     for notice in plan.notices:
         session.notice(notice)
     if plan.table is None:
-        return Completed("ALTER TABLE")
+        return Completed(plan.tag)
     assert plan.definition is not None
     change = session.catalog_change()
     transaction = session.begin()
@@ -76,7 +76,7 @@ async def alter_table(session: "Session", plan: AlterTable) -> Completed:
         since = table.since if is_made_here else time
         await reshape(session, replace_plan(plan, definition=definition), table, since, time)
         _drop_sequences(session, plan.unnumbered)
-        return Completed("ALTER TABLE")
+        return Completed(plan.tag)
     change.alter_table(
         table,
         definition.sql,
@@ -97,7 +97,7 @@ async def alter_table(session: "Session", plan: AlterTable) -> Completed:
         planned = session.planner.reader().planned
         transaction.planned[item.id] = plan_item(change.state, planned, item)
     _drop_sequences(session, plan.unnumbered)
-    return Completed("ALTER TABLE")
+    return Completed(plan.tag)
 
 
 def _drop_sequences(session: "Session", ids: Sequence[GlobalId]) -> None:

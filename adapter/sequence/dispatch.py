@@ -154,7 +154,7 @@ async def run(
         case ShowCreate():
             return drop.show_create(session, plan)
         case AlterTable():
-            session.begin().require_writable("ALTER TABLE")
+            session.begin().require_writable(plan.tag)
             return await alter.alter_table(session, plan)
         case CreateTableAs():
             session.begin().require_writable("CREATE TABLE AS")

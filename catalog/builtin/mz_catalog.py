@@ -9,7 +9,6 @@ from foreshore.catalog.builtin.definitions import (
 )
 from foreshore.catalog.builtin.relation import Builtin, Declaration, Row, World
 from foreshore.catalog.item import Cluster, Database, Item, Object, Replica, Role, Schema
-from foreshore.constraint import Unique
 from foreshore.types import format_type, oid_of
 
 FIRST_OID = 13_100
@@ -533,10 +532,11 @@ def _definitions(world: World) -> Iterator[Row]:
             "constraint": constraint_definition(world, item, constraint),
             "pretty constraint": constraint_definition(world, item, constraint, pretty=True),
         }
-        if isinstance(constraint, Unique):
-            texts["index"] = key_definition(world, item, constraint)
         for kind, text in texts.items():
             yield {"oid": named.oid, "kind": kind, "definition": text, "create_sql": text}
+    for item, named, key in world.keys:
+        text = key_definition(world, item, key)
+        yield {"oid": named.oid, "kind": "index", "definition": text, "create_sql": text}
     for item in world.items:
         if item.type == "index":
             if item.on not in world.state.objects:

@@ -211,7 +211,15 @@ class World:
 
     @cached_property
     def constraints(self) -> tuple[tuple[Item, NamedConstraint, Constraint], ...]:
-        """The constraints of the tables of the session's database."""
+        """The constraints of the tables of the session's database; unique indexes are none."""
+        return tuple(
+            (item, named, constraint)
+            for item, named, constraint in self._promises
+            if not (isinstance(constraint, Unique) and constraint.is_index)
+        )
+
+    @cached_property
+    def _promises(self) -> tuple[tuple[Item, NamedConstraint, Constraint], ...]:
         return tuple(
             (item, each, self.constraints_of(item.id)[each.name])
             for item in self.items
@@ -220,10 +228,10 @@ class World:
 
     @cached_property
     def keys(self) -> tuple[tuple[Item, NamedConstraint, Unique], ...]:
-        """The unique constraints, which have indexes of the same names and oids."""
+        """The unique constraints, which have indexes of the same names and oids, and indexes."""
         return tuple(
             (item, named, constraint)
-            for item, named, constraint in self.constraints
+            for item, named, constraint in self._promises
             if isinstance(constraint, Unique)
         )
 

@@ -212,7 +212,7 @@ def _arbiters(item: ItemView, clause: ast.OnConflict) -> tuple[str, ...]:
     if clause.constraint is not None:
         name, _ = clause.constraint
         found = next((each for each in item.constraints if each.name == name), None)
-        if found is None:
+        if found is None or (isinstance(found, Unique) and found.is_index):
             raise UndefinedObject(
                 f'constraint "{name}" for table "{item.name.item}" does not exist'
             )

@@ -200,8 +200,9 @@ def _constraints(
         positions = _positions(names, each)
         primary = each.kind == "primary key"
         middle = "" if primary else "_".join(names[i] for i in positions)
-        label = "pkey" if primary else "key"
-        found.append(Unique(named(each, middle, label), positions, primary, each.nulls_distinct))
+        label = "pkey" if primary else "idx" if each.is_index else "key"
+        name = named(each, middle, label)
+        found.append(Unique(name, positions, primary, each.nulls_distinct, each.is_index))
     return tuple(found)
 
 
@@ -243,7 +244,10 @@ def _condition(
 
 
 def _constraint_text(names: tuple[str, ...], constraint: Constraint) -> str:
-    """Return the constraint as CREATE TABLE has it."""
+    """Return the constraint as CREATE TABLE has it, or an index in the same manner."""
+    if isinstance(constraint, Unique) and constraint.is_index:
+        rule = constraint_rule(names, constraint).removeprefix("UNIQUE ")
+        return f"UNIQUE INDEX {quote_identifier(constraint.name)} {rule}"
     return f"CONSTRAINT {quote_identifier(constraint.name)} {constraint_rule(names, constraint)}"
 
 
@@ -267,7 +271,7 @@ def bind_truncate(planning: Planning, statement: ast.TruncateStatement) -> Trunc
     for ref in statement.tables:
         with located(ref.at):
             item = planning.catalog.resolve_item(ref.name)
-        _require_table(item)
+        require_table(item)
         items.append(item)
     tables = tuple(dict.fromkeys(item.id for item in items))
     return Truncate(tables, statement.restart_identity)
@@ -284,7 +288,8 @@ def bind_maintenance(planning: Planning, statement: ast.MaintenanceStatement) ->
     return Maintain(statement.verb, tuple(skipped))
 
 
-def _require_table(item: ItemView) -> None:
+def require_table(item: ItemView) -> None:
+    """Raise unless `item` is a table."""
     if item.kind != "table":
         code = "42501" if item.kind == "builtin" else None
         raise WrongObjectType(f'"{item.name.item}" is not a table', sqlstate=code)
@@ -302,9 +307,19 @@ def bind_alter_table(planning: Planning, statement: ast.AlterTableStatement) -> 
         if not statement.if_exists:
             raise
         return AlterTable(None, None, (f"{error.message}, skipping",))
-    _require_table(item)
+    require_table(item)
+    return altered(planning, item, statement.actions)
+
+
+def altered(
+    planning: Planning,
+    item: ItemView,
+    actions: Sequence[ast.TableAction],
+    tag: str = "ALTER TABLE",
+) -> AlterTable:
+    """Return the plan that does `actions` to table `item`."""
     edit = _Edit(planning, item)
-    for action in sorted(statement.actions, key=_pass):
+    for action in sorted(actions, key=_pass):
         edit.apply(action)
     definition = _define(planning, item.name, edit.columns, edit.constraints)
     return AlterTable(
@@ -315,6 +330,7 @@ def bind_alter_table(planning: Planning, statement: ast.AlterTableStatement) -> 
         tuple(edit.dropped),
         tuple(edit.renumbered),
         tuple(edit.unnumbered),
+        tag,
     )
 
 
@@ -368,17 +384,17 @@ class _Edit:
                     )
                 self.constraints.append(constraint)
                 _refuse_two_primary_keys(self.name, self.constraints)
-            case ast.DropConstraint(name=name, if_exists=if_exists):
+            case ast.DropConstraint(name=name, if_exists=if_exists, is_index=is_index):
                 if if_exists and self._find(name) is None:
                     self.notices.append(f"{self._missing(name)}, skipping")
                 else:
-                    self.constraints.remove(self._constraint(name))
-            case ast.RenameConstraint(name=name, to=to):
+                    self.constraints.remove(self._constraint(name, is_index=is_index))
+            case ast.RenameConstraint(name=name, to=to, is_index=is_index):
                 if self._find(to) is not None:
                     raise DuplicateObject(
                         f'constraint "{to}" for relation "{self.name.item}" already exists'
                     )
-                self._constraint(name).name = to
+                self._constraint(name, is_index=is_index).name = to
             case ast.SetNotNull(column=column, not_null=not_null):
                 found = self._column(column)
                 if not not_null:
@@ -519,11 +535,18 @@ class _Edit:
     def _no_column(self, name: str) -> str:
         return f"{self._described(name)} does not exist"
 
-    def _find(self, name: str) -> ast.ConstraintDefinition | None:
-        return next((each for each in self.constraints if each.name == name), None)
+    def _find(self, name: str, *, is_index: bool = False) -> ast.ConstraintDefinition | None:
+        return next(
+            (
+                each
+                for each in self.constraints
+                if each.name == name and (is_index or not each.is_index)
+            ),
+            None,
+        )
 
-    def _constraint(self, name: str) -> ast.ConstraintDefinition:
-        found = self._find(name)
+    def _constraint(self, name: str, *, is_index: bool) -> ast.ConstraintDefinition:
+        found = self._find(name, is_index=is_index)
         if found is None:
             raise UndefinedObject(self._missing(name))
         return found

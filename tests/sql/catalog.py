@@ -1,6 +1,7 @@
 """A catalog for tests of binding: a few tables, in memory."""
 
 from foreshore.catalog.builtin.registry import all_builtins
+from foreshore.constraint import Unique
 from foreshore.errors import InvalidSchemaName, UndefinedTable
 from foreshore.expr.ir import Literal, Relation, Scalar
 from foreshore.ids import GlobalId
@@ -95,6 +96,14 @@ class TestCatalog:
     def is_taken(self, name: Name) -> bool:
         """Whether an item has that name."""
         return (name.schema, name.item) in self.items
+
+    def find_key(self, parts: tuple[str, ...]) -> tuple[ItemView, Unique] | None:
+        """Return the table that has a key of that name, and the key."""
+        for item in self.items.values():
+            for each in item.constraints:
+                if isinstance(each, Unique) and each.name == parts[-1]:
+                    return item, each
+        return None
 
     def cluster_exists(self, name: str) -> bool:
         """Whether there is that cluster."""
