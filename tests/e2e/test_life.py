@@ -1,5 +1,6 @@
 """The main job, as a person does it: tables, views that change by themselves, a kill, a restart."""
 
+import queue
 import re
 import subprocess
 import threading
@@ -207,10 +208,39 @@ def test_the_past_can_be_read_as_it_was(server: Server) -> None:
             connection.execute("SELECT i FROM past AS OF 1")
         assert caught.value.diag.message_primary == "cannot read as of 1"
         readable = re.fullmatch(
-            r"The inputs can be read from (\d+) to (\d+)\.", caught.value.diag.message_detail or ""
+            r"The inputs can be read from (\d+) on\.", caught.value.diag.message_detail or ""
         )
         assert readable is not None
-        assert int(readable[1]) <= int(row[0]) <= int(readable[2])
+        assert int(readable[1]) <= int(row[0])
+
+
+def test_a_query_at_a_time_to_come_is_answered_then_or_cancelled(server: Server) -> None:
+    with server.connect() as connection, server.connect() as other:
+        connection.execute("CREATE TABLE ahead (i int)")
+        answers: queue.SimpleQueue[object] = queue.SimpleQueue()
+
+        def ask(as_of: str) -> None:
+            try:
+                answers.put(other.execute(f"SELECT i FROM ahead AS OF {as_of}".encode()).fetchall())
+            except psycopg.Error as error:
+                answers.put(error)
+
+        threading.Thread(target=ask, args=["now() + interval '2 seconds'"]).start()
+        connection.execute("INSERT INTO ahead VALUES (1)")
+        assert answers.get(timeout=30) == [(1,)]
+        threading.Thread(target=ask, args=["'9999-12-31'"]).start()
+        pid = other.info.backend_pid
+
+        def waits() -> bool:
+            query = "SELECT query FROM mz_internal.mz_sessions WHERE connection_id = %s"
+            row = connection.execute(query, [pid]).fetchone()
+            return row is not None and "9999" in row[0]
+
+        until(waits, "the query is under way")
+        with pytest.raises(queue.Empty):
+            answers.get(timeout=0.3)
+        other.cancel()
+        assert isinstance(answers.get(timeout=30), psycopg.errors.QueryCanceled)
 
 
 def psql(server: Server, command: str) -> str:
