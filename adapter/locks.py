@@ -91,8 +91,7 @@ class Locks:
         wanted = frozenset(tables)
         if not self.try_locks(wanted, (), owner):
             return False
-        self._group.block(wanted, owner)
-        await self._group.settled()
+        await self._close(wanted, owner)
         return True
 
     async def acquire_to_alter(self, table: GlobalId, owner: Owner) -> None:
