@@ -5,6 +5,7 @@
     pg_sleep(seconds)                    the statement waits
     nextval(sequence), ...               numbers of sequences (`adapter/numbering.py`)
     pg_cancel_backend(pid), ...          signals to sessions (`adapter/signals.py`)
+    pg_advisory_lock(key), ...           locks of the clients' own meaning (`adapter/advisory.py`)
 
 They stand in a query's plan as calls of volatile functions that no engine can run. Their arguments
 have to be constants; each call becomes a literal. Those of `BY_ROW` may also be over the rows of a
@@ -21,13 +22,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore.adapter import numbering, signals
+from foreshore.adapter import advisory, numbering, signals
 from foreshore.adapter.local import evaluate_linear, repeated, split_diffs
 from foreshore.adapter.substitute import Replace, fill_scalar
 from foreshore.errors import DataError, FeatureNotSupported, UndefinedObject
 from foreshore.expr.datum import from_array
 from foreshore.expr.evaluate import constant, is_constant, outcome
-from foreshore.expr.functions.system import SET_CONFIG, SIGNALS, SLEEP
+from foreshore.expr.functions.system import ADVISORY, SET_CONFIG, SIGNALS, SLEEP
 from foreshore.expr.ir import (
     Call,
     Column,
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from foreshore.adapter.session import Session
 
 SETTINGS = ("current_setting(text)", "current_setting(text,bool)")
-BY_ROW = (*numbering.FUNCTIONS, *SIGNALS, SET_CONFIG, SLEEP)
+BY_ROW = (*numbering.FUNCTIONS, *SIGNALS, *ADVISORY, SET_CONFIG, SLEEP)
 ALL = (*SETTINGS, *BY_ROW)
 ROWS_AT_ONCE = 256
 _ROWS = GlobalId("t0")  # stands for the rows of the result
@@ -85,6 +86,8 @@ async def carried_out(session: "Session", calls: Sequence[Call]) -> dict[Scalar,
 async def _value(session: "Session", call: Call, args: Sequence[Datum]) -> Datum:
     if call.function in numbering.FUNCTIONS:
         return await numbering.value(session, call.function, args)
+    if call.function in ADVISORY:
+        return await advisory.value(session, call.function, args)
     if call.function in SIGNALS:
         return await signals.value(session, call.function, args)
     if call.function == SLEEP:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from foreshore import blocking
+from foreshore.adapter.advisory import AdvisoryLocks
 from foreshore.adapter.client import Startup
 from foreshore.adapter.coordinator import Coordinator, generation_of
 from foreshore.adapter.definitions import plan_items
@@ -102,6 +103,7 @@ class Environment:
         self.plans = PlanCache()
         self._data_directory = data_directory
         self.sessions: dict[int, Session] = {}
+        self.advisory = AdvisoryLocks()
         self.builtin_tables: dict[
             tuple[GlobalId, str, tuple[str, ...]], tuple[State, pa.Table]
         ] = {}
@@ -350,6 +352,7 @@ class Environment:
     def forget(self, session: Session) -> None:
         """Forget a session that has ended; its temporary objects are dropped soon after."""
         self.sessions.pop(session.pid, None)
+        self.advisory.release(session, "session", "transaction")
         self._temporary.left()
         for key in [key for key in self.builtin_tables if session.temporary_schema in key[2]]:
             del self.builtin_tables[key]

@@ -74,7 +74,8 @@ class EnvironmentValues(Mapping[str, Callable[[], Datum]]):
                 schema = session.planner.state.get(session.temporary_schema)
                 return schema.oid if schema is not None else 0
             case "pg_advisory_unlock_all":
-                return ""  # nobody can take an advisory lock; pools ask for this all the same
+                session.environment.advisory.release(session, "session")
+                return ""
             case "version":
                 return VERSION
             case "mz_version":

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from foreshore.adapter.advisory import LOCK_TYPES
 from foreshore.adapter.answering import pinned_replica
 from foreshore.adapter.coordinator import generation_of
 from foreshore.adapter.definitions import definition_text
 from foreshore.adapter.names import SessionCatalog
 from foreshore.adapter.subscriptions import NO_MOVES
 from foreshore.catalog.builtin.relation import (
+    AdvisoryLock,
     Builtin,
     DataflowRow,
     Frontier,
@@ -52,7 +54,7 @@ if TYPE_CHECKING:
 
 # Made of more than the catalog.
 _MOVING = frozenset(
-    "pg_settings pg_stat_activity mz_sessions mz_frontiers mz_cluster_replica_statuses"
+    "pg_locks pg_settings pg_stat_activity mz_sessions mz_frontiers mz_cluster_replica_statuses"
     " mz_wallclock_global_lag mz_materialization_lag"
     " mz_storage_sizes mz_read_holds mz_subscriptions mz_dataflow_statuses"
     " mz_message_loop_latency mz_write_capabilities pg_sequences".split()
@@ -196,7 +198,13 @@ def world_of(session: "Session") -> World:
         ],
         session.temporary_schema,
         reader.search_path,
+        partial(_advisory_locks, session),
     )
+
+
+def _advisory_locks(session: "Session") -> Iterator[AdvisoryLock]:
+    for key, owner, mode, granted in session.environment.advisory.rows():
+        yield AdvisoryLock(*key, owner.pid, LOCK_TYPES[mode], granted)
 
 
 def _dataflows(session: "Session") -> Iterator[DataflowRow]:

@@ -284,6 +284,7 @@ class Session:
         self.coordinator.sequences.forget_private(transaction.generations)
         if transaction.locked:
             self.coordinator.locks.release(transaction)
+        self.environment.advisory.release(self, "transaction")
 
     def begin_again(self, transaction: Transaction) -> None:
         """Undo the first statement of a transaction, or find it undone, to try it again."""
@@ -334,6 +335,7 @@ class Session:
         if transaction.locked:
             transaction.locked = False
             self.coordinator.locks.release(transaction)
+        self.environment.advisory.release(self, "transaction")
         self._close_portals(keep_holdable=True)
 
     # --- running -------------------------------------------------------------------------------

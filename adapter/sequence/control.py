@@ -220,6 +220,7 @@ async def discard(session: "Session", plan: Discard) -> Completed:
             session.statements.clear()
             session.close_portals()
             session.variables.reset_all()
+            session.environment.advisory.release(session, "session")
         else:
             for prepared in session.statements.values():
                 prepared.basis = None

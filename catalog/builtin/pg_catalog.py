@@ -43,6 +43,7 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
         "pg_range": nothing,
         "pg_depend": _depend,
         "pg_sequence": _sequence,
+        "pg_locks": _locks,
         "pg_settings": _settings,
         "pg_shdescription": _shdescription,
         "pg_stat_activity": _stat_activity,
@@ -459,6 +460,22 @@ def _stat_activity(world: World) -> Iterator[Row]:
             "state": session.state,
             "query": session.query,
             "backend_type": "client backend",
+        }
+
+
+def _locks(world: World) -> Iterator[Row]:
+    for lock in world.advisory_locks():
+        database = world.state.database(lock.database)
+        yield {
+            "locktype": "advisory",
+            "database": database.oid if database else None,
+            "classid": lock.classid,
+            "objid": lock.objid,
+            "objsubid": lock.objsubid,
+            "pid": lock.pid,
+            "mode": lock.mode,
+            "granted": lock.granted,
+            "fastpath": False,
         }
 
 

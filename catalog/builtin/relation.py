@@ -136,6 +136,19 @@ class DataflowRow:
 
 
 @dataclass(frozen=True, slots=True)
+class AdvisoryLock:
+    """A lock that a session has, or waits for, as pg_locks names it."""
+
+    database: str
+    classid: int
+    objid: int
+    objsubid: int
+    pid: int
+    mode: str
+    granted: bool
+
+
+@dataclass(frozen=True, slots=True)
 class LoopRow:
     """How late the message loop came to timers within a short while."""
 
@@ -176,6 +189,7 @@ class World:
     loop_latencies: Sequence[LoopRow] = ()
     temporary: str = ""  # the id of the session's schema of temporary items
     search_path: Sequence[str] = ()  # names of schemas
+    advisory_locks: Callable[[], Iterable[AdvisoryLock]] = tuple
 
     @cached_property
     def schemas(self) -> dict[str, Schema]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from foreshore.errors import FeatureNotSupported
 from foreshore.expr.evaluate import constant, is_constant
-from foreshore.expr.functions.system import SET_CONFIG, SIGNALS, SLEEP
+from foreshore.expr.functions.system import ADVISORY, SET_CONFIG, SIGNALS, SLEEP
 from foreshore.expr.ir import (
     TRUE,
     AnySubquery,
@@ -59,7 +59,7 @@ from foreshore.sql.rewrite import map_scalar
 from foreshore.types import BOOL, INT4, INT8
 
 # By their keys; those that only read what the session knows may stay anywhere.
-_ACTING = frozenset((*FUNCTIONS, *SIGNALS, SET_CONFIG, SLEEP))
+_ACTING = frozenset((*FUNCTIONS, *SIGNALS, *ADVISORY, SET_CONFIG, SLEEP))
 _READING = frozenset(("currval", "lastval"))
 
 

@@ -22,7 +22,7 @@ from foreshore.expr.functions.registry import (
     resolve_table,
     scalar_function,
 )
-from foreshore.expr.functions.system import SIGNALS
+from foreshore.expr.functions.system import ADVISORY, SIGNALS
 from foreshore.expr.functions.tables import is_table_function
 from foreshore.expr.ir import (
     Aggregate,
@@ -173,7 +173,7 @@ def _refuse_where_kept(binder: ExpressionBinder, name: str, call: Call, at: int)
     """Raise if what acts on sessions would do so by itself, or whenever somebody reads a view."""
     if binder.planning.maintained:
         where = "a view that is maintained"
-    elif binder.planning.in_view and call.function in SIGNALS:
+    elif binder.planning.in_view and call.function in (*SIGNALS, *ADVISORY):
         where = "a view, an index or a constraint"
     else:
         return

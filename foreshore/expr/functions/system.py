@@ -151,6 +151,30 @@ for _key in SIGNALS:
     _args = _args.replace(",", " ")
     declare(_name, _args, "bool", _answer_above, fallible=True, volatility="volatile")
 
+# Advisory locks: those that wait give nothing, the others say whether they did what they should.
+ADVISORY = tuple(
+    f"pg_{word}{scope}{shared}({args})"
+    for word, scopes in (
+        ("advisory", ("_lock", "_xact_lock")),
+        ("try_advisory", ("_lock", "_xact_lock")),
+        ("advisory", ("_unlock",)),
+    )
+    for scope in scopes
+    for shared in ("", "_shared")
+    for args in ("int8", "int4,int4")
+)
+for _key in ADVISORY:
+    _name, _, _args = _key.removesuffix(")").partition("(")
+    _waits = not _name.startswith("pg_try_") and "_unlock" not in _name
+    declare(
+        _name,
+        _args.replace(",", " "),
+        "void" if _waits else "bool",
+        _only_above if _waits else _answer_above,
+        fallible=True,
+        volatility="volatile",
+    )
+
 
 # --- names and privileges, for the functions that ask the catalog ------------------------------
 

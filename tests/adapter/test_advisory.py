@@ -1,0 +1,175 @@
+"""Advisory locks, taken by several sessions and given back in all ways there are."""
+
+import asyncio
+
+import pytest
+
+from foreshore.errors import QueryCanceled
+from tests.adapter.harness import House, until
+from tests.adapter.test_durable import ran
+
+NOT_OWNED = "WARNING: you don't own a lock of type ExclusiveLock"
+
+
+async def free(house: House) -> None:
+    """Let nobody have anything."""
+    for name in list(house.sessions):
+        await house.query(name, "ROLLBACK; RESET lock_timeout; SELECT pg_advisory_unlock_all()")
+    assert not list(house.environment.advisory.rows())
+
+
+async def one(house: House, session: str, call: str) -> str:
+    """Return what a call gives to a session."""
+    return (await ran(house, session, f"SELECT {call}")).splitlines()[0]
+
+
+async def waiting(house: House, session: str, call: str) -> asyncio.Task[str]:
+    """Make a call that has to wait."""
+    before = len(house.environment.advisory._waiting)
+    task = asyncio.create_task(house.query(session, f"SELECT {call}", alone=False))
+    await until(lambda: task.done() or len(house.environment.advisory._waiting) > before)
+    assert not task.done(), task.result()
+    return task
+
+
+def test_one_has_it_or_several_share_it(runner: asyncio.Runner, house: House) -> None:
+    async def play() -> None:
+        await free(house)
+        assert await one(house, "a", "pg_try_advisory_lock(1)") == "t"
+        assert await one(house, "b", "pg_try_advisory_lock(1)") == "f"
+        assert await one(house, "b", "pg_try_advisory_lock_shared(1)") == "f"
+        assert await one(house, "b", "pg_try_advisory_lock(0, 1)") == "t", "two integers are others"
+        assert await one(house, "b", "pg_try_advisory_lock(-1)") == "t"
+        assert await one(house, "a", "pg_try_advisory_lock(4294967295)") == "t"
+        for session in "ab":
+            assert await one(house, session, "pg_try_advisory_lock_shared(2, -3)") == "t"
+        assert await one(house, "c", "pg_try_advisory_xact_lock(2, -3)") == "f"
+        second = await waiting(house, "c", "pg_advisory_lock(1)")
+        third = await waiting(house, "b", "pg_advisory_lock_shared(1)")
+        assert await one(house, "a", "pg_advisory_unlock(1)") == "t"
+        assert await second == "\nSELECT 1"
+        assert not third.done()
+        assert await one(house, "c", "pg_advisory_unlock(1)") == "t"
+        await third
+        refused = await ran(
+            house, "a", "SELECT pg_advisory_unlock(1), pg_advisory_unlock_shared(7)"
+        )
+        assert refused.splitlines() == [
+            "f|f", "SELECT 1", NOT_OWNED, "WARNING: you don't own a lock of type ShareLock",
+        ]  # fmt: skip
+        assert await one(house, "a", "pg_advisory_unlock(NULL::bigint) IS NULL") == "t"
+
+    runner.run(play())
+
+
+def test_a_lock_is_given_back_as_often_as_it_was_taken(
+    runner: asyncio.Runner, house: House
+) -> None:
+    async def play() -> None:
+        await free(house)
+        for call in (
+            "pg_advisory_lock(1)",
+            "pg_try_advisory_lock(1)",
+            "pg_advisory_lock_shared(1)",
+        ):
+            await one(house, "a", call)
+        for call in ("pg_advisory_unlock(1)", "pg_advisory_unlock_shared(1)"):
+            assert await one(house, "a", call) == "t"
+            assert await one(house, "b", "pg_try_advisory_lock_shared(1)") == "f"
+        assert await one(house, "a", "pg_advisory_unlock(1)") == "t"
+        assert await one(house, "b", "pg_try_advisory_lock(1)") == "t"
+        # A column of calls: one for each row.
+        await ran(house, "a", "SELECT pg_advisory_lock(i) FROM generate_series(10, 12) AS i")
+        assert await one(house, "b", "pg_try_advisory_lock(12)") == "f"
+        await ran(house, "a", "SELECT pg_advisory_unlock_all()")
+        assert await one(house, "b", "pg_try_advisory_lock(12)") == "t"
+
+    runner.run(play())
+
+
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK", "SELECT 1 / 0"])
+def test_what_is_taken_for_a_transaction_ends_with_it(
+    runner: asyncio.Runner, house: House, end: str
+) -> None:
+    async def play() -> None:
+        await free(house)
+        await ran(house, "a", "SELECT pg_advisory_xact_lock(1)")
+        assert await one(house, "b", "pg_try_advisory_xact_lock(1)") == "t"
+        await ran(house, "a", "BEGIN; SELECT pg_advisory_xact_lock(1); SELECT pg_advisory_lock(2)")
+        answer = await ran(house, "a", "SELECT pg_advisory_unlock(1)")
+        assert answer.splitlines() == ["f", "SELECT 1", NOT_OWNED, "T"]
+        waits = await waiting(house, "b", "pg_advisory_lock(1)")
+        await house.query("a", end)
+        assert await waits == "\nSELECT 1"
+        assert await one(house, "b", "pg_try_advisory_lock(2)") == "f", "that is the session's"
+        await house.query("a", "ROLLBACK")
+
+    runner.run(play())
+
+
+def test_an_ended_session_gives_all_back(runner: asyncio.Runner, house: House) -> None:
+    async def play() -> None:
+        await free(house)
+        await ran(house, "gone", "SELECT pg_advisory_lock(1)")
+        waits = await waiting(house, "b", "pg_advisory_lock(1)")
+        await house.sessions.pop("gone").close()
+        assert await waits == "\nSELECT 1"
+        await ran(house, "b", "DISCARD ALL")
+        assert await one(house, "a", "pg_try_advisory_lock(1)") == "t"
+
+    runner.run(play())
+
+
+def test_who_waits_too_long_or_in_a_circle(runner: asyncio.Runner, house: House) -> None:
+    async def play() -> None:
+        await free(house)
+        await ran(house, "a", "SELECT pg_advisory_lock(1)")
+        await ran(house, "b", "SELECT pg_advisory_lock(2); SET lock_timeout = '30ms'")
+        late = await house.query("b", "SELECT pg_advisory_lock(1)")
+        assert late == "ERROR 55P03: canceling statement due to lock timeout"
+        await ran(house, "b", "RESET lock_timeout")
+        waits = await waiting(house, "a", "pg_advisory_lock(2)")
+        circle = await house.query("b", "SELECT pg_advisory_xact_lock(1)")
+        assert circle.startswith("ERROR 40P01: deadlock detected")
+        assert not waits.done()
+        (await house.session("a")).interrupt(QueryCanceled())
+        assert (await waits).startswith("ERROR 57014")
+        assert await one(house, "b", "pg_advisory_unlock(2)") == "t"
+        assert await one(house, "b", "pg_try_advisory_lock(2)") == "t", "nobody waits any more"
+
+    runner.run(play())
+
+
+def test_pg_locks_says_who_has_what(runner: asyncio.Runner, house: House) -> None:
+    async def play() -> None:
+        await free(house)
+        await ran(house, "a", "SELECT pg_advisory_lock(4294967298), pg_advisory_lock_shared(7, 8)")
+        waits = await waiting(house, "b", "pg_advisory_lock(7, 8)")
+        answer = await ran(
+            house,
+            "c",
+            "SELECT classid, objid, objsubid, mode, granted, datname FROM pg_locks"
+            " JOIN pg_database d ON d.oid = database WHERE locktype = 'advisory' ORDER BY 1, 5 DESC",
+        )
+        assert answer.splitlines()[:-1] == [
+            "1|2|1|ExclusiveLock|t|foreshore",
+            "7|8|2|ShareLock|t|foreshore",
+            "7|8|2|ExclusiveLock|f|foreshore",
+        ]
+        await ran(house, "a", "SELECT pg_advisory_unlock_all()")
+        await waits
+
+    runner.run(play())
+
+
+def test_where_they_may_not_stand(runner: asyncio.Runner, house: House) -> None:
+    async def play() -> None:
+        await free(house)
+        for statement in (
+            "CREATE VIEW v AS SELECT pg_advisory_lock(1)",
+            "CREATE MATERIALIZED VIEW v AS SELECT pg_try_advisory_lock(1)",
+            "SELECT 1 FROM generate_series(1, 2) AS i WHERE pg_try_advisory_lock(i)",
+        ):
+            assert (await house.query("a", statement)).startswith("ERROR 0A000"), statement
+
+    runner.run(play())
