@@ -20,6 +20,7 @@ reads what is there, goes on.
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -59,6 +60,7 @@ SEGMENT_BYTES = 32 << 20
 SEGMENT_RECORDS = 20_000  # bounds the time to read the segment again, however small the records
 RETRY_SECONDS = 1.0  # between looks whether there is room for what waits for it
 COMPLAINT_SECONDS = 60.0  # between what is said of a full disk
+_SEGMENT = re.compile(r"\d{12}-\d{6,}\.log", re.ASCII)
 
 
 class SegmentInfo(msgspec.Struct, frozen=True):
@@ -414,12 +416,15 @@ class Wal:
 
 
 def strangers(directory: Path, listed: Sequence[SegmentInfo], epoch: int) -> list[Path]:
-    """Return the segments in the log's directory, begun before `epoch`, that are not listed."""
+    """Return the segments in the log's directory, begun before `epoch`, that are not listed.
+
+    A file whose name is no segment's is somebody else's, and none of our concern.
+    """
     names = {segment_name(info.number, info.epoch) for info in listed}
     return [
         path
         for path in directory.glob("*-*.log")
-        if path.name not in names and _numbers(path)[1] < epoch
+        if path.name not in names and _SEGMENT.fullmatch(path.name) and _numbers(path)[1] < epoch
     ]
 
 

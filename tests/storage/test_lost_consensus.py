@@ -114,6 +114,19 @@ def test_a_bit_of_consensus_that_is_changed_loses_nothing(
     run(main)
 
 
+def test_a_file_of_somebody_else_in_the_log_is_left_alone(
+    filled: tuple[Path, Path], tmp_path: Path
+) -> None:
+    async def main() -> None:
+        shutil.copytree(filled[0], tmp_path / "data")
+        notes = tmp_path / "data" / "log" / "my-notes.log"
+        notes.write_text("not a segment")
+        assert not await refused(tmp_path / "data")
+        assert notes.read_text() == "not a segment"
+
+    run(main)
+
+
 def test_consensus_that_went_back_is_refused_or_loses_nothing(
     filled: tuple[Path, Path], tmp_path: Path
 ) -> None:
