@@ -99,6 +99,11 @@ class Locks:
         await self.acquire((table,), owner)
         self._altering[table] = owner
 
+    @property
+    def any_table(self) -> bool:
+        """Whether somebody has all of some table."""
+        return bool(self._tables)
+
     def is_taken(self, table: GlobalId, owner: Owner) -> bool:
         """Whether somebody else than `owner` has all of `table`."""
         return self._tables.get(table, owner) is not owner

@@ -218,8 +218,9 @@ class Session:
             if transaction.has_effects:
                 temporary.before_commit(self)
             if transaction.has_effects:
-                with self.interrupts.running():
-                    await self._wait_for_tables(transaction)
+                if transaction.catalog is not None or self.coordinator.locks.any_table:
+                    with self.interrupts.running():
+                        await self._wait_for_tables(transaction)
                 with self.interrupts.sheltered():
                     await self._commit_effects(transaction)
         except BaseException:
