@@ -15,22 +15,18 @@ from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from foreshore import blocking
-from foreshore.adapter import temporary
+from foreshore.adapter import committing, temporary
 from foreshore.adapter.attempts import attempted
-from foreshore.adapter.catalog_change import CatalogChange
 from foreshore.adapter.client import Completed, CopyIn, CopyOut, EmptyQuery, Execution, Notice
 from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.environment_values import EnvironmentValues
-from foreshore.adapter.group_commit import Reads, Write
 from foreshore.adapter.interrupt import Interrupts
-from foreshore.adapter.key_index import Keyed, KeyIndex
 from foreshore.adapter.result import Outcome, RowSource, Selected, Taking
 from foreshore.adapter.sequence import dispatch as sequence
-from foreshore.adapter.sequence.alter import altered_indexes
 from foreshore.adapter.session_planner import SessionPlanner
 from foreshore.adapter.statement import BoundPortal, Prepared
 from foreshore.adapter.timestamp_selection import BoundedStaleness, isolation_of
-from foreshore.adapter.transaction import Transaction, Written
+from foreshore.adapter.transaction import Transaction
 from foreshore.adapter.variables import Variables, milliseconds
 from foreshore.catalog.item import Role
 from foreshore.catalog.transaction import Transaction as CatalogTransaction
@@ -220,9 +216,9 @@ class Session:
             if transaction.has_effects:
                 if transaction.catalog is not None or self.coordinator.locks.any_table:
                     with self.interrupts.running():
-                        await self._wait_for_tables(transaction)
+                        await committing.wait_for_tables(self, transaction)
                 with self.interrupts.sheltered():
-                    await self._commit_effects(transaction)
+                    await committing.commit_effects(self, transaction)
         except BaseException:
             await self.rollback()
             raise
@@ -231,54 +227,6 @@ class Session:
         self._let_go(transaction)
         self.variables.commit()
         self._close_portals(keep_holdable=True)
-
-    async def _wait_for_tables(self, transaction: Transaction) -> None:
-        """Wait for others who have all of a table that the transaction writes.
-
-        Here that can be interrupted, and a deadlock is found. A change of the catalog keeps them
-        away from now on: while it waited for a table, so would all other changes.
-        """
-        locks = self.coordinator.locks
-        for id in transaction.writes:
-            if transaction.catalog is not None or locks.is_taken(id, transaction):
-                transaction.locked = True
-                await locks.acquire_beside(id, transaction)
-
-    async def _commit_effects(self, transaction: Transaction) -> None:
-        reads = None
-        has_read = transaction.read or transaction.key_reads
-        if has_read and (transaction.writes or transaction.moves):
-            assert transaction.time is not None
-            group = self.coordinator.group
-            tables = frozenset(id for id in transaction.read if id in group or group.is_altered(id))
-            reads = Reads(tables, transaction.time, frozenset(transaction.key_reads))
-        change = None
-        altered: Mapping[GlobalId, Mapping[str, KeyIndex]] = {}
-        if transaction.catalog is not None:
-            altered = altered_indexes(self)
-            change = CatalogChange(
-                transaction.catalog, transaction.planned, altered, transaction.contents
-            )
-        keyed: dict[GlobalId, list[Keyed]] = {}
-        for id, parts in transaction.writes.items():
-            if id in altered:  # its rows may have been written before it was
-                keyed[id] = await blocking.run(
-                    self.coordinator.executor, _by_keys, parts, altered[id]
-                )
-            elif parts[0].keyed:
-                keyed[id] = [part.keyed for part in parts]
-        write = Write(
-            {id: [part.content for part in parts] for id, parts in transaction.writes.items()},
-            reads,
-            owner=transaction,
-            lock_timeout_ms=transaction.lock_timeout_ms,
-            keyed=keyed,
-            checked=transaction.checked or 0,
-            described=transaction.described,
-            moves=transaction.moves,
-            zone=self.time_zone,
-        )
-        await self.coordinator.commit(write, change)
 
     def _let_go(self, transaction: Transaction) -> None:
         transaction.release()
@@ -608,8 +556,3 @@ class Session:
             self.statements.clear()
             self.environment.forget(self)
             self.closed.set()
-
-
-def _by_keys(parts: Sequence[Written], indexes: Mapping[str, KeyIndex]) -> list[Keyed]:
-    """Return what is written to a table, by each of its keys."""
-    return [{name: index.prepare(part.rows) for name, index in indexes.items()} for part in parts]

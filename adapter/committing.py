@@ -1,0 +1,74 @@
+"""The end of a transaction: what it did becomes one write, with what that rests on."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from foreshore import blocking
+from foreshore.adapter.catalog_change import CatalogChange
+from foreshore.adapter.group_commit import Reads, Write
+from foreshore.adapter.key_index import Keyed, KeyIndex
+from foreshore.adapter.sequence.alter import altered_indexes
+from foreshore.adapter.transaction import Transaction, Written
+from foreshore.ids import GlobalId
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session import Session
+
+
+async def wait_for_tables(session: "Session", transaction: Transaction) -> None:
+    """Wait for others who have all of a table that the transaction writes.
+
+    Here that can be interrupted, and a deadlock is found. A change of the catalog keeps them
+    away from now on: while it waited for a table, so would all other changes.
+    """
+    locks = session.coordinator.locks
+    for id in transaction.writes:
+        if transaction.catalog is not None or locks.is_taken(id, transaction):
+            transaction.locked = True
+            await locks.acquire_beside(id, transaction)
+
+
+async def commit_effects(session: "Session", transaction: Transaction) -> None:
+    """Make what a transaction did durable and visible, provided that what it read is still so.
+
+    Raises Conflict if it is not, and what a broken constraint says.
+    """
+    reads = None
+    has_read = transaction.read or transaction.key_reads
+    if has_read and (transaction.writes or transaction.moves):
+        assert transaction.time is not None
+        group = session.coordinator.group
+        tables = frozenset(id for id in transaction.read if id in group or group.is_altered(id))
+        reads = Reads(tables, transaction.time, frozenset(transaction.key_reads))
+    change = None
+    altered: Mapping[GlobalId, Mapping[str, KeyIndex]] = {}
+    if transaction.catalog is not None:
+        altered = altered_indexes(session)
+        change = CatalogChange(
+            transaction.catalog, transaction.planned, altered, transaction.contents
+        )
+    keyed: dict[GlobalId, list[Keyed]] = {}
+    for id, parts in transaction.writes.items():
+        if id in altered:  # its rows may have been written before it was
+            keyed[id] = await blocking.run(
+                session.coordinator.executor, _by_keys, parts, altered[id]
+            )
+        elif parts[0].keyed:
+            keyed[id] = [part.keyed for part in parts]
+    write = Write(
+        {id: [part.content for part in parts] for id, parts in transaction.writes.items()},
+        reads,
+        owner=transaction,
+        lock_timeout_ms=transaction.lock_timeout_ms,
+        keyed=keyed,
+        checked=transaction.checked or 0,
+        described=transaction.described,
+        moves=transaction.moves,
+        zone=session.time_zone,
+    )
+    await session.coordinator.commit(write, change)
+
+
+def _by_keys(parts: Sequence[Written], indexes: Mapping[str, KeyIndex]) -> list[Keyed]:
+    """Return what is written to a table, by each of its keys."""
+    return [{name: index.prepare(part.rows) for name, index in indexes.items()} for part in parts]
