@@ -32,4 +32,7 @@ async def selected(
 ) -> Selected:
     """Return the finished rows of a SELECT as a result, after what it locks has been locked."""
     rows = await selected_rows(session, prepared, plan, args)
-    return Selected(plan.desc, BatchSource(rows), verb)
+    assert prepared.peek is not None
+    # What has waited for a time to come may have other columns than `plan` by now.
+    desc = prepared.peek.query.desc if plan.locking is None else plan.desc
+    return Selected(desc, BatchSource(rows), verb)
