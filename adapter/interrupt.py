@@ -8,8 +8,7 @@ whatever it does, waits for the end of `sheltered` alone.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from foreshore.errors import DatabaseError
 
@@ -41,40 +40,13 @@ class Interrupts:
         self.active = False
         self._reason = None
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
+    def running(self) -> "_Running":
         """Let requests interrupt the body, which is a part of a statement."""
-        if self._reason is not None:
-            reason, self._reason = self._reason, None
-            raise reason
-        task = asyncio.current_task()
-        outer, self._task = self._task, task
-        try:
-            yield
-        except asyncio.CancelledError:
-            if self._reason is None or task is None:
-                raise
-            reason, self._reason = self._reason, None
-            if task.uncancel():  # it is to end altogether, too
-                raise
-            raise reason from None
-        finally:
-            self._task = outer
+        return _Running(self)
 
-    @contextmanager
-    def sheltered(self) -> Iterator[None]:
+    def sheltered(self) -> "_Sheltered":
         """Let no request interrupt the body."""
-        outer, self._task = self._task, None
-        self._shelters += 1
-        try:
-            yield
-        finally:
-            self._task = outer
-            self._shelters -= 1
-            if not self._shelters:
-                waiting, self._after_shelter = self._after_shelter, []
-                for act in waiting:
-                    act()
+        return _Sheltered(self)
 
     def outside_of_shelter(self, act: Callable[[], None]) -> None:
         """Have `act` called now, or as soon as the body of `sheltered` has been left."""
@@ -88,3 +60,51 @@ class Interrupts:
         if self._reason is not None:
             reason, self._reason = self._reason, None
             raise reason
+
+
+# Classes and no generators, as every statement enters them.
+
+
+class _Running:
+    __slots__ = ("_interrupts", "_outer", "_task")
+
+    def __init__(self, interrupts: Interrupts) -> None:
+        self._interrupts = interrupts
+
+    def __enter__(self) -> None:
+        interrupts = self._interrupts
+        interrupts.check()
+        self._task = asyncio.current_task()
+        self._outer, interrupts._task = interrupts._task, self._task
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        interrupts, task = self._interrupts, self._task
+        interrupts._task = self._outer
+        if not isinstance(error, asyncio.CancelledError) or interrupts._reason is None:
+            return
+        if task is None:
+            return
+        reason, interrupts._reason = interrupts._reason, None
+        if not task.uncancel():  # else it is to end altogether, too
+            raise reason from None
+
+
+class _Sheltered:
+    __slots__ = ("_interrupts", "_outer")
+
+    def __init__(self, interrupts: Interrupts) -> None:
+        self._interrupts = interrupts
+
+    def __enter__(self) -> None:
+        interrupts = self._interrupts
+        self._outer, interrupts._task = interrupts._task, None
+        interrupts._shelters += 1
+
+    def __exit__(self, *_: object) -> None:
+        interrupts = self._interrupts
+        interrupts._task = self._outer
+        interrupts._shelters -= 1
+        if not interrupts._shelters:
+            waiting, interrupts._after_shelter = interrupts._after_shelter, []
+            for act in waiting:
+                act()

@@ -8,6 +8,7 @@ protocol reports are told to the client whenever they change.
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from zoneinfo import available_timezones
 
 from foreshore.errors import (
@@ -85,6 +86,7 @@ _UNITS = {"us": 0.001, "ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 
 _DURATION = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*([a-z]*)\s*\Z")
 
 
+@lru_cache(256)
 def milliseconds(value: str) -> int | None:
     """Return the milliseconds that `value`, a number with an optional unit, says."""
     match = _DURATION.match(value.lower())
