@@ -272,6 +272,40 @@ class KeyedRegister(Register):
         )
 
 
+class LockedRegister(Register):
+    """Registers that are locked before they are read, and set to what follows from that."""
+
+    KEY = "PRIMARY KEY"
+    WHERE = ("k = $1 AND k < $2", "k BETWEEN $1 AND $2", "k IN ($1, $2)")
+    SET = (
+        "UPDATE register SET version = $2, tag = $3, before = $4 WHERE k = $1",
+        "MERGE INTO register AS r USING (VALUES ($1::int, $2::int, $3::int, $4::int))"
+        " AS s (k, version, tag, before) ON r.k = s.k"
+        " WHEN MATCHED THEN UPDATE SET version = s.version, tag = s.tag, before = s.before",
+    )
+
+    async def step(self, connection: asyncpg.Connection, number: int) -> None:
+        """Lock registers by key, by what they are, or those that are free; set some of them."""
+        if not self.choose.randrange(4):
+            await super().step(connection, number)
+            return
+        record = self.record(f"T{number}", number)
+        await connection.execute("BEGIN")
+        rows = await connection.fetch(
+            f"SELECT k, version, tag FROM register WHERE {self.choose.choice(self.WHERE)}"
+            f" ORDER BY k DESC LIMIT 2 FOR UPDATE{self.choose.choice(('', ' SKIP LOCKED'))}",
+            *sorted(self.choose.sample(range(self.KEYS), 2)),
+        )
+        for key, version, tag in rows:
+            self.saw(record, key, version, tag)
+        for key, version, tag in rows[: self.choose.randrange(3)]:
+            new = version + 1
+            await connection.execute(self.choose.choice(self.SET), key, new, record.tag, tag)
+            record.writes[key] = (new, new)
+        with record.attempt.sent():
+            await connection.execute("COMMIT")
+
+
 class LongFork(_Versions):
     """Rows that are inserted once, and readers who must agree in which order that happened."""
 
@@ -467,6 +501,7 @@ class ListAppend(Workload):
 WORKLOADS: dict[str, type[Workload]] = {
     "register": Register,
     "keyed register": KeyedRegister,
+    "locked register": LockedRegister,
     "list-append": ListAppend,
     "bank": Bank,
     "long fork": LongFork,
