@@ -197,7 +197,8 @@ class ComputeController:
         self._compact_sinks()
         cluster.connected(replica, connection)
         self._press(cluster)
-        self._tell_who_waits()
+        if len(self._storage.damages):
+            self._tell_who_waits()
 
     def _press(self, cluster: Cluster) -> None:
         """Hear the cluster's replicas only if none of its sinks is behind.
@@ -301,7 +302,8 @@ class ComputeController:
         dataflow.cluster.create(dataflow.entry)
         if not dataflow.created.done():
             dataflow.created.set_result(None)
-        self._tell_who_waits()
+        if self._maintained.damage_of(dataflow) is not None:
+            self._tell_who_waits()
 
     def _not_created(self, dataflow: Dataflow, error: DatabaseError) -> None:
         if not dataflow.created.done():

@@ -80,8 +80,14 @@ class Ruin(House):
     def cluster(self) -> str:
         """The one cluster that has a replica."""
         state = self.environment.coordinator.state
-        (replica,) = state.all(Replica)
-        return replica.cluster
+        (cluster,) = {replica.cluster for replica in state.all(Replica)}
+        return cluster
+
+    async def has_begun(self) -> None:
+        """Wait until every replica maintains all that there is to maintain."""
+        replicas = self.environment.coordinator.compute._clusters[self.cluster].replicas.values()
+        ids = {self.id(name) for name in ("vi", "m", "mm", "mo", "moi", "mmi")}
+        await until(lambda: all(ids <= each.uppers.keys() for each in replicas))
 
     async def check(self, readers: Iterable[str] = (), fail: str = "") -> None:
         """Assert the answers to all statements; those with one of the words `fail` as it says."""
@@ -249,6 +255,7 @@ def test_what_is_maintained_goes_on_until_it_would_have_to_begin_again(
         whole = files["t"].read_bytes()
         async with opened(tmp_path) as house:
             await house.check()
+            await house.has_begun()
             DAMAGES[kind](files["t"])
             await house.refuses(said_of("t", kind), "SELECT v FROM t WHERE v = 'a'")
             direct = ("FROM t ", "JOIN")
@@ -304,6 +311,33 @@ def test_a_damaged_catalog_stops_the_start(tmp_path: Path, kind: str) -> None:
             with pytest.raises(CollectionDamaged, match=path.name):
                 await house.open()
             await house.storage.close()
+        path.write_bytes(whole)
+        async with opened(tmp_path) as house:
+            await house.check()
+
+    asyncio.run(main())
+
+
+def test_of_two_replicas_the_one_that_has_begun_answers(tmp_path: Path) -> None:
+    async def main() -> None:
+        path = (await built(tmp_path))["t"]
+        whole = path.read_bytes()
+        async with opened(tmp_path) as house:
+            await house.does("CREATE CLUSTER REPLICA quickstart.second SIZE = 'embedded'")
+            compute = house.environment.coordinator.compute
+            replicas = compute._clusters[house.cluster].replicas
+            await house.has_begun()
+            path.unlink()
+            await house.refuses(said_of("t", "missing"), "SELECT v FROM t WHERE v = 'a'")
+            _, second = replicas.values()
+            assert second.link.pid is not None
+            os.kill(second.link.pid, signal.SIGKILL)
+            await until(lambda: second.link.starts == 2 and second.status is not None)
+            await house.check(("FROM t ", "JOIN"), said_of("t", "missing"))
+            await house.does("SET cluster_replica = second")
+            await house.refuses(said_of("t", "missing"), "SELECT * FROM v", "SELECT * FROM t")
+            await house.does("RESET cluster_replica")
+            assert await house.says("SELECT * FROM v ORDER BY v") == "a|1\nb|2\nSELECT 2"
         path.write_bytes(whole)
         async with opened(tmp_path) as house:
             await house.check()
