@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -35,6 +36,23 @@ def read(files, as_of):
     sys.stdin.read()
 
 foreshore_files.reading(Path(sys.argv[1]), sys.argv[2], None, read)
+"""
+
+STOPPED = """
+import json, sys
+from pathlib import Path
+import foreshore_files, read_duckdb
+
+def read(files, as_of):
+    if not calls:
+        print(json.dumps(files), flush=True)
+        sys.stdin.read()
+    calls.append(files)
+    return read_duckdb.contents(files, as_of)
+
+calls = []
+rows = foreshore_files.reading(Path(sys.argv[1]), sys.argv[2], None, read)
+print(json.dumps([len(calls), rows.to_pydict()]))
 """
 
 
@@ -176,3 +194,35 @@ def test_a_reader_that_was_killed_holds_its_files_until_its_lease_ends(data_dir:
         os.utime(lease, (0, 0))  # a minute later
         until(lambda: not there(replaced | more), "a dead reader holds nothing", WITHIN_S)
         until(lambda: not lease.exists(), "the lease that ended is removed", WITHIN_S)
+
+
+@pytest.mark.timeout(1200)
+def test_a_reader_that_stood_still_for_longer_than_its_lease_begins_again(data_dir: Path) -> None:
+    with busy(data_dir) as server:
+        started(server)
+        reader = subprocess.Popen(
+            [sys.executable, "-c", STOPPED, str(data_dir), NAME],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(OPEN), *filter(None, sys.path)])},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert reader.stdin is not None
+        assert reader.stdout is not None
+        try:
+            read = {file for file in json.loads(reader.stdout.readline()) if str(data_dir) in file}
+            reader.send_signal(signal.SIGSTOP)  # its heart beats no more
+            replaced = until_replaced(server, read)
+            assert there(replaced) == replaced
+            (lease,) = (data_dir / "leases").iterdir()
+            os.utime(lease, (0, 0))  # a minute later
+            until(lambda: not there(replaced), "who is not heard holds nothing", WITHIN_S)
+            reader.send_signal(signal.SIGCONT)
+            reader.stdin.close()
+            calls, rows = json.loads(reader.stdout.readline())
+            assert reader.wait(60) == 0
+        finally:
+            reader.kill()
+            reader.wait()
+            reader.stdout.close()
+        assert calls > 1  # what it had begun with was gone, and it noticed
+        check(pa.table(rows))
