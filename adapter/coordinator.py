@@ -36,7 +36,7 @@ from foreshore.compute.protocol import DataflowDescription, IndexExport, SinkExp
 from foreshore.errors import DatabaseError, FeatureNotSupported
 from foreshore.expr.ir import Get, Relation, sources_of
 from foreshore.failpoint import reached
-from foreshore.ids import GlobalId
+from foreshore.ids import GlobalId, is_builtin
 from foreshore.storage.controller import (
     Appended,
     ReadCapability,
@@ -578,5 +578,5 @@ def _subscriptions(objects: Iterable[Object]) -> list[GlobalId]:
 
 def refuse_system_inputs(relation: Relation, what: str) -> None:
     """Raise if something maintained would be made of the system's relations."""
-    if any(id.startswith("s") for id in sources_of(relation)):
+    if any(is_builtin(id) for id in sources_of(relation)):
         raise FeatureNotSupported(f"{what} over system relations is not supported")

@@ -22,6 +22,7 @@ from foreshore.adapter.coordinator import Coordinator, generation_of
 from foreshore.adapter.definitions import plan_items
 from foreshore.adapter.group_commit import Write
 from foreshore.adapter.key_index import KeyIndex
+from foreshore.adapter.lag_history import LagHistory
 from foreshore.adapter.loop_latency import LoopLatency
 from foreshore.adapter.oracle import TimestampOracle
 from foreshore.adapter.plan_cache import PlanCache
@@ -41,7 +42,7 @@ from foreshore.catalog.durable import (
     positions,
 )
 from foreshore.catalog.item import Cluster, Item, Replica
-from foreshore.catalog.state import State
+from foreshore.catalog.state import SYSTEM_TABLES, State
 from foreshore.clock import Clock
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.controller import ComputeController
@@ -148,6 +149,10 @@ class Environment:
                 logger.info("dropping a shard that is in no catalog", extra={"shard": id})
                 await storage.drop(id)
                 del capabilities[id]
+        for item in SYSTEM_TABLES:
+            if not storage.exists(item.id):
+                schema = catalog.planned[item.id].desc.stored_schema()
+                capabilities[item.id] = await storage.create(item.id, schema)
         sequences = Sequences(storage.consensus, storage.epoch)
         await sequences.open(
             generation_of(item) for item in state.all(Item) if item.type == "sequence"
@@ -217,6 +222,7 @@ class Environment:
         self.loop_latency.start()
         self._tasks.append(loop.create_task(coordinator.run_holds()))
         self._tasks.append(loop.create_task(self._run_expiry()))
+        self._tasks.append(loop.create_task(LagHistory(coordinator).run()))
         self._sweeping = loop.create_task(self._temporary.run())
         self._tasks.append(self._sweeping)
         coordinator.check_consistency()

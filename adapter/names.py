@@ -20,7 +20,7 @@ from foreshore.catalog.builtin.registry import all_builtins
 from foreshore.catalog.builtin.relation import Builtin
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item, KnownColumn, Schema
-from foreshore.catalog.state import State
+from foreshore.catalog.state import State, is_system
 from foreshore.constraint import Unique
 from foreshore.errors import (
     Conflict,
@@ -130,13 +130,16 @@ class SessionCatalog:
         if isinstance(found, Builtin):
             name = Name(None, found.schema, found.name)
             return ItemView(found.id, "builtin", name, found.desc)
-        name = Name(*self.state.full_name(found))
+        database, schema, _ = self.state.full_name(found)
+        name = Name(database or None, schema, found.name)
         planned = self.planned.get(found.id)
         if planned is None:  # there is nothing of it but in the state that a transaction began with
             raise Conflict(
                 f'could not serialize access: {found.kind} "{found.name}" was altered or dropped '
                 "by another session"
             )
+        if is_system(found.id):  # nobody else changes it
+            return ItemView(found.id, "builtin", name, planned.desc, oid=found.oid)
         match found.type:
             case "index":
                 return ItemView(found.id, "index", name, _NO_COLUMNS, oid=found.oid)

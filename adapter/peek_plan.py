@@ -32,7 +32,7 @@ from foreshore.expr.ir import (
     Scalar,
     columns_of,
 )
-from foreshore.ids import GlobalId
+from foreshore.ids import GlobalId, is_builtin
 from foreshore.sql.optimize.lookup import literal_lookup
 from foreshore.sql.plan import Block, Query
 from foreshore.types import RelationDesc
@@ -129,7 +129,7 @@ def plan_peek(
         way = "local"
     elif not read and is_linear(relation):
         way = "constant"
-    elif not read or any(id.startswith("s") for id in sources):
+    elif not read or any(is_builtin(id) for id in sources):
         way = "local"
     else:
         key = find_key(relation, keys) if by_keys and not acts else None
@@ -138,7 +138,7 @@ def plan_peek(
         if found is not None:
             way = "index"
             lookup, relation = found
-    shards = frozenset(id for id in sources if not id.startswith("s"))
+    shards = frozenset(id for id in sources if not is_builtin(id))
     return PeekPlan(
         query,
         relation,

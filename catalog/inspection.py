@@ -46,7 +46,9 @@ def names_of(data_dir: Path, found: Inspection) -> dict[str, str]:
     except (DatabaseError, OSError, ValueError, pa.ArrowException):
         return names  # what is amiss there has been found and is listed
     if state is not None:
-        names |= {item.id: ".".join(state.full_name(item)) for item in state.all(Item)}
+        names |= {
+            item.id: ".".join(filter(None, state.full_name(item))) for item in state.all(Item)
+        }
     return names
 
 

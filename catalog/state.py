@@ -29,6 +29,18 @@ SYSTEM_SCHEMAS = tuple(
         ("mz_internal", 13_002),
     )
 )
+# Tables that only the system writes; stored as others are, but not in the catalog's own shard.
+LAG_HISTORY = Item(
+    GlobalId("s2"),
+    13_010,
+    "table",
+    "n_mz_internal",
+    "mz_wallclock_global_lag_history",
+    "o1",
+    "CREATE TABLE mz_internal.mz_wallclock_global_lag_history"
+    " (object_id text NOT NULL, lag interval, occurred_at timestamptz NOT NULL)",
+)
+SYSTEM_TABLES = (LAG_HISTORY,)
 FIRST_USER_OID = 16_384
 
 
@@ -185,7 +197,7 @@ class State:
         ]
 
     def full_name(self, item: Item) -> tuple[str, str, str]:
-        """Return database, schema and name of `item`."""
+        """Return database, schema and name of `item`; for the system's the database is empty."""
         schema = self.objects[item.schema]
         assert isinstance(schema, Schema), schema
         database = self.objects[schema.database] if schema.database else None
@@ -300,8 +312,9 @@ def with_allotted(state: State, space: str, number: int) -> State:
 
 
 def empty() -> State:
-    """Return the state before anything was created: the system's schemas only."""
-    return with_objects(State(), {schema.id: schema for schema in SYSTEM_SCHEMAS})
+    """Return the state before anything was created: the system's schemas and tables only."""
+    objects: tuple[Object, ...] = (*SYSTEM_SCHEMAS, *SYSTEM_TABLES)
+    return with_objects(State(), {each.id: each for each in objects})
 
 
 def is_system(id: str | GlobalId) -> bool:

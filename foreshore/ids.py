@@ -12,6 +12,8 @@ GlobalId = NewType("GlobalId", str)
 
 IdSpace = Literal["u", "s", "t"]
 
+FIRST_BUILTIN = 1000  # of the numbers of the system's: what is stored has lesser ones
+
 _TEMPORARY = "pg_temp_"
 _FORM = re.compile(r"[ust](0|[1-9][0-9]*)\Z")
 
@@ -32,6 +34,11 @@ def parse_global_id(text: str) -> GlobalId:
 def number_of(id: GlobalId) -> int:
     """Return the number within its space, by which ids are ordered and allotted."""
     return int(id[1:])
+
+
+def is_builtin(id: GlobalId) -> bool:
+    """Whether the collection is the system's and not stored: made anew each time it is read."""
+    return id.startswith("s") and number_of(id) >= FIRST_BUILTIN
 
 
 def is_user(id: GlobalId) -> bool:

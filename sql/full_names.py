@@ -16,8 +16,8 @@ _TAKING_NAMES = ("nextval", "currval", "setval")
 
 
 def dotted(name: FullName) -> str:
-    """Return a full name as SQL has it."""
-    return ".".join(map(quote_identifier, name))
+    """Return a full name as SQL has it; what is the system's has no database."""
+    return ".".join(map(quote_identifier, filter(None, name)))
 
 
 def renamed(text: str, names: Mapping[FullName, FullName]) -> str:

@@ -30,7 +30,7 @@ from foreshore.errors import (
     WrongObjectType,
 )
 from foreshore.expr.ir import Column, sources_of
-from foreshore.ids import GlobalId
+from foreshore.ids import GlobalId, is_builtin
 from foreshore.sql.bind.sequence import new_sequence
 from foreshore.sql.parse import parse
 from foreshore.sql.plan import (
@@ -342,7 +342,7 @@ def _cluster(session: "Session", name: str | None) -> Cluster:
 
 def items_of(ids: frozenset[GlobalId]) -> frozenset[GlobalId]:
     """Return the ids that may be kept: those of builtins are good for one process only."""
-    return frozenset(id for id in ids if not id.startswith("s"))
+    return frozenset(id for id in ids if not is_builtin(id))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from foreshore.adapter.result import BatchSource, Selected
 from foreshore.adapter.sequence.number_sequences import refuse_parts, undefault
 from foreshore.catalog.builtin.relation import Builtin
 from foreshore.catalog.item import Cluster, ColumnOf, Database, Item, Object, Replica, Schema
+from foreshore.catalog.state import is_system
 from foreshore.catalog.transaction import Dropped
 from foreshore.catalog.transaction import Transaction as CatalogTransaction
 from foreshore.errors import (
@@ -166,7 +167,7 @@ def _find_item(session: "Session", kind: ObjectKind, name: Name) -> Item:
             raise UndefinedTable(f'table "{name.item}" does not exist')
         code = "42704" if kind in ("index", "subscription") else "42P01"
         raise UndefinedObject(f'{kind} "{name.item}" does not exist', sqlstate=code)
-    if isinstance(found, Builtin):
+    if isinstance(found, Builtin) or is_system(found.id):
         raise InsufficientPrivilege(f'permission denied: "{found.name}" is a system catalog')
     if found.type != kind:
         article = ARTICLES.get(kind, f"a {kind}")

@@ -34,7 +34,7 @@ from foreshore.adapter.values import Row, Template, Values
 from foreshore.compute.finish import expanded, finish
 from foreshore.errors import FeatureNotSupported
 from foreshore.expr.ir import Get, LocalGet, Relation, Scalar, inputs_of, with_inputs
-from foreshore.ids import GlobalId
+from foreshore.ids import GlobalId, is_builtin
 from foreshore.sql.plan import AsOf, Block, Delete, Insert, Query, Update
 from foreshore.types import ColumnType, Datum
 from foreshore.update import DIFF_FIELD, Timestamp
@@ -205,7 +205,7 @@ async def written_rows(
         found = await locked_by_key(session, peek, args)
         if found is not None:
             return found[0]
-    tables = {id for id in tables_below(session, peek.sources) if not id.startswith("s")}
+    tables = {id for id in tables_below(session, peek.sources) if not is_builtin(id)}
     if not transaction.block and transaction.time is None:
         tables |= set(targets) if locking else set()
         transaction.locked = True

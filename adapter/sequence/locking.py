@@ -25,7 +25,7 @@ from foreshore.adapter.sequence.tables import planned_table, unique_constraints
 from foreshore.adapter.sequence.times import move_forward, tables_below
 from foreshore.compute.finish import expanded, finish
 from foreshore.errors import Conflict, LockNotAvailable, NoActiveSqlTransaction
-from foreshore.ids import GlobalId
+from foreshore.ids import GlobalId, is_builtin
 from foreshore.sql.plan import Locking, LockTable, Select
 from foreshore.types import Datum
 
@@ -99,7 +99,7 @@ def _committed(session: "Session", ids: Sequence[GlobalId]) -> set[GlobalId]:
     return {
         id
         for id in tables_below(session, ids)
-        if not id.startswith("s") and id in session.coordinator.state.objects
+        if not is_builtin(id) and id in session.coordinator.state.objects
     }
 
 

@@ -141,7 +141,7 @@ def _tell_of_time(session: "Session", ids: Sequence[GlobalId], time: Timestamp) 
     detail = [f"The newest time that has been read or written is {coordinator.oracle.read_ts()}."]
     for id in ids:
         interval = coordinator.interval(id)
-        name = ".".join(coordinator.state.full_name(coordinator.state.item(id)))
+        name = ".".join(filter(None, coordinator.state.full_name(coordinator.state.item(id))))
         detail.append(f"{name} is known from {interval.since} to before {interval.upper}.")
     session.notice(f"query timestamp: {time}", detail=" ".join(detail))
 

@@ -113,7 +113,7 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
         (
             "mz_internal",
             "mz_storage_sizes",
-            "object_id text, oid oid, database_id text, size_bytes int8",
+            "object_id text, oid oid, database_id text?, size_bytes int8",
             _storage_sizes,
         ),
         (

@@ -16,7 +16,7 @@ import pyarrow as pa
 from foreshore.catalog.item import Item, NamedConstraint, Schema
 from foreshore.catalog.state import State
 from foreshore.constraint import Constraint, Unique
-from foreshore.ids import GlobalId, global_id
+from foreshore.ids import FIRST_BUILTIN, GlobalId, global_id
 from foreshore.sequence import Generated, Position
 from foreshore.sequence import Sequence as SequenceDefinition
 from foreshore.types import (
@@ -27,9 +27,6 @@ from foreshore.types import (
     array_of,
     arrow_type,
 )
-
-# Builtin relations have ids from s1000 on, in the order of `all_builtins`.
-FIRST_BUILTIN = 1000
 
 Row = Mapping[str, Any]
 
@@ -298,7 +295,7 @@ class Declaration:
     rows: Callable[[World], Iterable[Row]]
 
     def with_id(self, number: int) -> Builtin:
-        """Return the relation with the `number`-th id of the builtins."""
+        """Return the relation with the `number`-th id of the builtins, from s1000 on."""
         names, types = zip(*_parsed(self.columns), strict=True)
         return Builtin(
             global_id("s", FIRST_BUILTIN + number),

@@ -1,0 +1,143 @@
+"""How far behind each collection was: a history of it, in a table of the system's own.
+
+`mz_internal.mz_wallclock_global_lag_history` has a row for each minute and collection: the greatest
+lag behind the time of day that was seen in that minute, looked for once a second; NULL where it
+could not be read at any time for a moment. It is a table like any other, but that only the system
+writes it: it can be joined, read AS OF a time, followed, and made views of.
+
+A sample is written by one commit, which takes away what is older than a day, and of much the
+oldest, so that the table never has more than `MAX_ROWS`. To know those nothing is read: this
+process has in memory what it will take away again.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from foreshore.adapter.group_commit import Write
+from foreshore.catalog.item import Item
+from foreshore.catalog.state import LAG_HISTORY, is_system
+from foreshore.errors import CollectionDamaged, OutOfDisk
+from foreshore.ids import GlobalId
+from foreshore.update import DIFF_FIELD
+
+if TYPE_CHECKING:
+    from foreshore.adapter.coordinator import Coordinator
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS = 1.0
+LOOKS = 60  # to a sample
+KEPT_MS = 24 * 60 * 60 * 1000
+MAX_ROWS = 50_000
+
+
+class LagHistory:
+    """Writes the table of one environment."""
+
+    def __init__(self, coordinator: "Coordinator") -> None:
+        self._coordinator = coordinator
+        self._greatest: dict[GlobalId, int | None] = {}  # in milliseconds, since the last sample
+        self._kept: deque[tuple[int, pa.Table]] = deque()  # samples by their times
+        self._rows = 0
+        planned = coordinator.catalog.planned[LAG_HISTORY.id]
+        self._schema = planned.desc.stored_schema().append(DIFF_FIELD)
+
+    async def run(self) -> None:
+        """Write a sample every minute, until cancelled, or until the table is damaged."""
+        try:
+            await self.load()
+            await self._write_on()
+        except CollectionDamaged as error:  # which takes out itself and nothing else
+            logger.warning("how far collections are behind is written no more: %s", error)
+
+    async def _write_on(self) -> None:
+        while True:
+            for _ in range(LOOKS):
+                await asyncio.sleep(LOOK_SECONDS)
+                self.look()
+            try:
+                await self.write()
+            except OutOfDisk as error:
+                logger.warning("a sample of how far collections are behind is lost: %s", error)
+
+    async def load(self) -> None:
+        """Find what the table holds."""
+        coordinator = self._coordinator
+        read, _ = coordinator.capabilities[LAG_HISTORY.id]
+        snapshot = coordinator.storage.snapshot(read, coordinator.oracle.read_ts())
+        try:
+            rows = await snapshot.rows()
+        finally:
+            snapshot.release()
+        rows = rows.sort_by("occurred_at")
+        times = rows.column("occurred_at").cast(pa.int64()).to_numpy() // 1000
+        bounds = [0, *(np.flatnonzero(np.diff(times)) + 1), len(times)]
+        for start, end in pairwise(bounds if len(times) else ()):
+            self._keep(int(times[start]), rows.slice(start, end - start))
+
+    def look(self) -> None:
+        """Note how far each collection is behind."""
+        coordinator = self._coordinator
+        now = coordinator.clock.now()
+        for item in coordinator.state.all(Item):
+            if item.is_collection and not is_system(item.id):
+                upper = coordinator.upper(item.id)
+                lag = max(now - upper, 0) if upper else None
+                last = self._greatest.setdefault(item.id, lag)
+                if last is not None and (lag is None or lag > last):
+                    self._greatest[item.id] = lag
+
+    async def write(self) -> None:
+        """Write a sample of what was noted since the last, and take away what is too old."""
+        now = self._coordinator.clock.now()
+        gone = self._too_old(now)
+        greatest, self._greatest = self._greatest, {}
+        if not greatest and not gone:
+            return
+        sample = _sample(now, greatest, self._schema)
+        taken = [negated(rows) for _, rows in list(self._kept)[:gone]]
+        await self._coordinator.group.write(Write({LAG_HISTORY.id: [sample, *taken]}))
+        for _ in range(gone):
+            _, rows = self._kept.popleft()
+            self._rows -= rows.num_rows
+        self._keep(now, sample)
+
+    def _keep(self, time: int, sample: pa.Table) -> None:
+        self._kept.append((time, sample))
+        self._rows += sample.num_rows
+
+    def _too_old(self, now: int) -> int:
+        """Return how many of the oldest samples are to go."""
+        gone, rows = 0, self._rows
+        for time, sample in self._kept:
+            if time > now - KEPT_MS and rows <= MAX_ROWS:
+                break
+            gone, rows = gone + 1, rows - sample.num_rows
+        return gone
+
+
+def _sample(now: int, greatest: Mapping[GlobalId, int | None], schema: pa.Schema) -> pa.Table:
+    """Return the table's rows for one minute, with `__diff`, in its `schema`."""
+    lags = [
+        None if lag is None else {"months": 0, "days": 0, "micros": 1000 * lag}
+        for lag in greatest.values()
+    ]
+    columns = [list(greatest), lags, [1000 * now] * len(lags), [1] * len(lags)]
+    return pa.table(
+        [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)],
+        schema=schema,
+    )
+
+
+def negated(rows: pa.Table) -> pa.Table:
+    """Return what takes the rows, each there once, away."""
+    return rows.set_column(
+        rows.num_columns - 1, DIFF_FIELD, pa.array([-1] * rows.num_rows, pa.int64())
+    )

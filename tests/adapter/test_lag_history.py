@@ -1,0 +1,219 @@
+"""The history of how far collections were behind: written by the system, read like any table."""
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from foreshore.adapter import lag_history
+from foreshore.adapter.lag_history import LagHistory
+from foreshore.catalog.state import LAG_HISTORY
+from foreshore.clock import ManualClock
+from foreshore.errors import DataCorrupted
+from tests.adapter.harness import House
+
+HISTORY = "mz_internal.mz_wallclock_global_lag_history"
+
+
+async def ran(house: House, sql: str) -> str:
+    answer = await house.query("s", sql)
+    assert "ERROR" not in answer, answer
+    return answer.rsplit("\n", 1)[0]
+
+
+async def count(house: House) -> int:
+    return int(await ran(house, f"SELECT count(*) FROM {HISTORY}"))
+
+
+async def history_of(house: House) -> LagHistory:
+    """Return a writer whose time is the test's; the environment's own is about to wait a minute."""
+    history = LagHistory(house.environment.coordinator)
+    await history.load()
+    return history
+
+
+def test_the_greatest_lag_of_each_minute_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        house = House(tmp_path)
+        await house.open()
+        coordinator = house.environment.coordinator
+        await ran(house, "CREATE TABLE t (k int)")
+        await ran(house, "CREATE TABLE u (k int)")
+        history = await history_of(house)
+        clock = ManualClock(coordinator.clock.now() + 3_600_000)
+        monkeypatch.setattr(coordinator, "clock", clock)
+        history.look()
+        clock.advance(-3_000_000)
+        history.look()
+        await history.write()
+        minute = clock.now()
+        shown = (
+            f"SELECT name, lag BETWEEN '59 minutes' AND '61 minutes', occurred_at FROM {HISTORY}"
+            " JOIN mz_objects o ON o.id = object_id ORDER BY 1, 3"
+        )
+        first = f"{datetime.fromtimestamp(minute / 1000, UTC):%Y-%m-%d %H:%M:%S}"
+        lines = (await ran(house, shown)).splitlines()
+        assert [line.split("|")[:2] for line in lines] == [["t", "t"], ["u", "t"]]
+        assert all(line.split("|")[2].startswith(first) for line in lines)
+        clock.advance(-550_000)
+        history.look()
+        await history.write()  # begins anew, and has nothing of the minute before
+        lags = await ran(house, f"SELECT lag < '59 minutes' FROM {HISTORY} ORDER BY lag")
+        assert lags.split() == ["t", "t", "f", "f"]
+        monkeypatch.undo()
+        await house.close()
+
+    asyncio.run(main())
+
+
+def test_it_is_a_collection_like_any_other(tmp_path: Path) -> None:
+    async def main() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await ran(house, "CREATE TABLE t (k int)")
+        table = await ran(house, "SELECT id FROM mz_tables WHERE name = 't'")
+        history = await history_of(house)
+        await ran(
+            house,
+            f"CREATE MATERIALIZED VIEW worst AS SELECT object_id, max(lag) AS lag FROM {HISTORY}"
+            " GROUP BY object_id",
+        )
+        before = house.environment.coordinator.oracle.read_ts()
+        history.look()
+        await history.write()
+        assert await count(house) == 2  # the table's and the view's
+        assert await ran(house, f"SELECT count(*) FROM {HISTORY} AS OF {before}") == "0"
+        following = (
+            f"BEGIN; DECLARE c CURSOR FOR SUBSCRIBE {HISTORY} WITH (SNAPSHOT = false)"
+            f" AS OF {before}; FETCH 2 c"
+        )
+        changes = (await ran(house, following)).splitlines()[2:]
+        assert sorted(line.split("|")[1:3] for line in changes[:2])[0] == ["1", table]
+        await ran(house, "ROLLBACK")
+        shown = (
+            f"SELECT count(*) FROM worst w JOIN {HISTORY} h ON w.object_id = h.object_id"
+            " AND w.lag IS NOT DISTINCT FROM h.lag"
+        )
+        assert await ran(house, shown) == "2"
+        await house.close()
+
+        await house.open()  # it is durable, and so is what stands on it
+        assert await count(house) == 2
+        assert await ran(house, shown) == "2"
+        await house.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"INSERT INTO {HISTORY} VALUES ('u1', NULL, now())",
+        f"UPDATE {HISTORY} SET lag = NULL",
+        f"DELETE FROM {HISTORY}",
+        f"TRUNCATE {HISTORY}",
+        f"COPY {HISTORY} FROM STDIN",
+        f"DROP TABLE {HISTORY}",
+        f"ALTER TABLE {HISTORY} ADD COLUMN more int",
+        f"ALTER TABLE {HISTORY} RENAME TO mine",
+        f"ALTER TABLE {HISTORY} SET (RETAIN HISTORY FOR '1 day')",
+        f"CREATE INDEX ON {HISTORY} (object_id)",
+        f"COMMENT ON TABLE {HISTORY} IS 'mine'",
+    ],
+)
+def test_only_the_system_changes_it(system: House, sql: str) -> None:
+    async def main() -> None:
+        await system.open()
+        assert (await system.query("s", sql)).startswith("ERROR 42501: ")
+        await system.close()
+
+    asyncio.run(main())
+
+
+@pytest.fixture(scope="module")
+def system(tmp_path_factory: pytest.TempPathFactory) -> House:
+    """Return a house that stands for all statements that change nothing of it."""
+    return House(tmp_path_factory.mktemp("system"))
+
+
+def test_it_has_a_bound_and_reads_nothing_to_keep_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lag_history, "MAX_ROWS", 25)
+
+    async def main() -> None:
+        house = House(tmp_path)
+        await house.open()
+        coordinator = house.environment.coordinator
+        for name in ("t", "u", "v"):
+            await ran(house, f"CREATE TABLE {name} (k int)")
+        history = await history_of(house)
+        clock = ManualClock(coordinator.clock.now())
+        monkeypatch.setattr(coordinator, "clock", clock)
+
+        async def minutes(number: int, writer: LagHistory) -> None:
+            for _ in range(number):
+                clock.advance(60_000)
+                writer.look()
+                await writer.write()
+
+        with monkeypatch.context() as patched:
+            patched.setattr(house.storage, "snapshot", lambda *_: pytest.fail("it reads"))
+            await minutes(20, history)
+        assert await count(house) <= 25 + 3
+        oldest = (
+            f"SELECT min(occurred_at) = max(occurred_at) - interval '{{}} minutes' FROM {HISTORY}"
+        )
+        assert await ran(house, oldest.format(8)) == "t"
+        again = await history_of(house)  # as after a start: it knows what is there
+        assert [time for time, _ in again._kept] == [time for time, _ in history._kept]
+        assert all(
+            one.sort_by("object_id").equals(other.sort_by("object_id"))
+            for (_, one), (_, other) in zip(again._kept, history._kept, strict=True)
+        )
+        await minutes(3, again)
+        assert await ran(house, oldest.format(8)) == "t"
+        clock.advance(lag_history.KEPT_MS)
+        await minutes(1, again)  # a day is as long as anything is kept
+        assert await count(house) == 3
+        monkeypatch.undo()
+        await house.close()
+
+    asyncio.run(main())
+
+
+def test_a_damaged_history_is_written_no_more_and_all_else_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lag_history, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(lag_history, "LOOKS", 1)
+
+    async def main() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await ran(house, "CREATE TABLE t (k int)")
+        async with asyncio.timeout(20):
+            while await count(house) < 3:  # noqa: ASYNC110 - it is written in its own time
+                await asyncio.sleep(0.02)
+        house.storage.damages.found(LAG_HISTORY.id, DataCorrupted("a batch is missing"))
+        async with asyncio.timeout(20):
+            await LagHistory(house.environment.coordinator).run()  # as at a start
+        answer = await house.query("s", f"SELECT count(*) FROM {HISTORY}")
+        assert answer.startswith("ERROR XX001: ")
+        await ran(house, "INSERT INTO t VALUES (1)")
+        assert await ran(house, "SELECT k FROM t") == "1"
+        await asyncio.sleep(0.1)
+        assert house.environment.failed is None
+        await house.close()
+
+    asyncio.run(main())
+
+
+def test_what_takes_rows_away_is_the_rows_once_less() -> None:
+    rows = pa.table({"a": pa.array([1, 2]), "__diff": pa.array([1, 1])})
+    assert lag_history.negated(rows).to_pylist() == [{"a": 1, "__diff": -1}, {"a": 2, "__diff": -1}]
+    assert LAG_HISTORY.id == "s2"  # which it is in every database for ever
