@@ -35,7 +35,12 @@ class SubscribeParser(QueryParser):
         while True:
             token = self.token
             if options is None and self.accept("with"):
-                options = dict(self.in_parentheses(lambda: self._flag(("snapshot", "progress"))))
+                given = self.in_parentheses(lambda: self._flag(("snapshot", "progress")))
+                options = dict(given)
+                if len(options) < len(given):
+                    raise SyntaxError_(
+                        "conflicting or redundant options", position=token.start + 1
+                    )
             elif as_of is None and self.at_words("as", "of"):
                 if durable:
                     raise SyntaxError_(

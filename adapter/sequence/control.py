@@ -172,9 +172,9 @@ def set_variable(session: "Session", plan: SetVariable) -> Completed:
     if plan.values is not None and len(plan.values) == 1:
         value = plan.values[0]
         if name == "transaction_isolation":
+            _characteristics(session, None, value)
             if not session.begin().block:  # for all that follow, as there is none that is running
                 session.variables.set("default_transaction_isolation", (value,))
-            _characteristics(session, None, value)
             return Completed("SET")
         state = session.planner.reader().state
         if name == "cluster" and state.cluster(value) is None:
