@@ -38,9 +38,7 @@ class SubscribeParser(QueryParser):
                 given = self.in_parentheses(lambda: self._flag(("snapshot", "progress")))
                 options = dict(given)
                 if len(options) < len(given):
-                    raise SyntaxError_(
-                        "conflicting or redundant options", position=token.start + 1
-                    )
+                    raise SyntaxError_("conflicting or redundant options", position=token.start + 1)
             elif as_of is None and self.at_words("as", "of"):
                 if durable:
                     raise SyntaxError_(
