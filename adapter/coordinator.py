@@ -33,7 +33,7 @@ from foreshore.clock import Clock
 from foreshore.compute.controller import ComputeController
 from foreshore.compute.engine import Engine
 from foreshore.compute.protocol import DataflowDescription, IndexExport, SinkExport
-from foreshore.errors import DatabaseError, FeatureNotSupported
+from foreshore.errors import DatabaseError, FeatureNotSupported, UndefinedObject
 from foreshore.expr.ir import Get, Relation, sources_of
 from foreshore.failpoint import reached
 from foreshore.ids import GlobalId, is_builtin
@@ -488,6 +488,13 @@ class Coordinator:
                 found.add(each)
                 stack += self.state.dependents.get(each, ())
         return self.holds.collections.keys() & found
+
+    def capabilities_of(self, id: GlobalId) -> tuple[ReadCapability, WriteCapability]:
+        """Return what is held of a collection; raises UndefinedObject if that has been dropped."""
+        held = self.capabilities.get(id)
+        if held is None:
+            raise UndefinedObject(f'collection "{id}" was dropped')
+        return held
 
     async def _forget(self, item: Item) -> None:
         if item.id in self.as_ofs:

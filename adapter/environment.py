@@ -162,7 +162,7 @@ class Environment:
             **(engine_options or {}),
         }
         compute = ComputeController(
-            storage, lambda id: coordinator.capabilities[id], options=options
+            storage, lambda id: coordinator.capabilities_of(id), options=options
         )
         executor = ThreadPoolExecutor(THREADS, "query")
         engine = await blocking.run(

@@ -1,0 +1,43 @@
+"""A query that waits for one collection while another that it reads goes."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.adapter.harness import House, until
+
+
+@pytest.mark.parametrize(
+    ("ddl", "expected"),
+    [
+        ("ALTER TABLE t ADD COLUMN b int DEFAULT 7", "1|7|1\nSELECT 1"),
+        ("DROP TABLE t", 'ERROR 42P01: relation "t" does not exist'),
+    ],
+)
+def test_a_query_that_waits_while_its_table_goes(
+    runner: asyncio.Runner, tmp_path: Path, ddl: str, expected: str
+) -> None:
+    async def main() -> None:
+        house = House(tmp_path)
+        await house.open()
+        try:
+            await house.query("s", "CREATE TABLE t (a int)")
+            await house.query("s", "CREATE TABLE other (a int)")
+            await house.query("s", "INSERT INTO t VALUES (1)")
+            await house.query("s", "INSERT INTO other VALUES (1)")
+            await house.query("s", "CREATE CLUSTER c (SIZE 'embedded', REPLICATION FACTOR 0)")
+            await house.query(
+                "s", "CREATE MATERIALIZED VIEW m IN CLUSTER c AS SELECT count(*) AS n FROM other"
+            )
+            asked = asyncio.ensure_future(house.query("reader", "SELECT * FROM t, m"))
+            uppers = house.environment.coordinator.compute._uppers
+            await until(lambda: bool(uppers.waited_for()))
+            await house.query("s", ddl)
+            await house.query("s", "CREATE CLUSTER REPLICA c.r1 (SIZE 'embedded')")
+            async with asyncio.timeout(30):
+                assert await asked == expected
+        finally:
+            await house.close()
+
+    runner.run(main())
