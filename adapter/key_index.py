@@ -37,7 +37,7 @@ from foreshore.compute.arrange.arrangement import TAIL_ROWS, Arrangement
 from foreshore.compute.arrange.key import Words, hash_columns, hash_words, key_words, pairs_equal
 from foreshore.compute.arrange.merge import Merge
 from foreshore.compute.arrange.run import Ints, Run, Updates, concat
-from foreshore.constraint import Unique
+from foreshore.constraint import Unique, same
 from foreshore.errors import CollectionDamaged, DatabaseError
 from foreshore.expr.datum import from_array
 from foreshore.ids import GlobalId
@@ -99,10 +99,10 @@ class KeyIndex:
             f"{table}.{constraint.name}", self._schema, self._types, self.key_of, since
         )
         self.newest = NewestRows(self.arrangement, desc.columns, constraint.columns)
-        self._merging: asyncio.Task[None] | None = None
+        self._merging: set[asyncio.Task[None]] = set()  # at most one; of all who share it
 
     def called(self, constraint: Unique) -> "KeyIndex":
-        """Return the same index for the constraint by another name."""
+        """Return the same index for the constraint by another name; they share what they know."""
         if self.constraint == constraint:
             return self
         other = copy(self)
@@ -276,11 +276,13 @@ class KeyIndex:
 
     def maintain(self, executor: ThreadPoolExecutor) -> None:
         """Let a merge that is due be done, on a thread, if none is under way."""
-        if self._merging is not None and not self._merging.done():
+        if self._merging:
             return
         merge = self.arrangement.next_merge()
         if merge is not None:
-            self._merging = asyncio.get_running_loop().create_task(self._merge(executor, merge))
+            task = asyncio.get_running_loop().create_task(self._merge(executor, merge))
+            self._merging.add(task)
+            task.add_done_callback(self._merging.discard)
 
     async def _merge(self, executor: ThreadPoolExecutor, merge: Merge) -> None:
         self.arrangement.install(merge, await blocking.run(executor, partial(_merged, merge)))
@@ -324,6 +326,11 @@ class KeyIndexes:
     def of(self, table: GlobalId) -> Mapping[str, KeyIndex]:
         """Return the indexes of a table by their constraints' names."""
         return self._indexes.get(table, {})
+
+    def named(self, table: GlobalId, constraint: Unique) -> KeyIndex | None:
+        """Return the index of `constraint`; None if its name is nobody's, or means another now."""
+        index = self.of(table).get(constraint.name)
+        return index if index is not None and same(index.constraint, constraint) else None
 
     def replace(self, table: GlobalId, indexes: Mapping[str, KeyIndex]) -> None:
         """Let `indexes`, by their constraints' names, be those of a table from now on.
@@ -449,7 +456,8 @@ class KeyIndexes:
         """Take what a group has written at `time`; tables that it did not write go on."""
         for table, indexes in self._indexes.items():
             parts = keyed.get(table, ())
-            for name, index in indexes.items():
+            # constraints that say the same may share what they know: it takes each row once
+            for name, index in {i.arrangement: (n, i) for n, i in indexes.items()}.values():
                 index.insert([part[name] for part in parts], time)
                 if parts and (index.newest.is_due or index.newest.is_settled):
                     index.arrangement.compact(min(self._floor(table), time))

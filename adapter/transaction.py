@@ -157,6 +157,16 @@ class Transaction:
         for key in [key for key in known if key[0] == id]:
             del known[key]
 
+    def forget_keys(self, id: GlobalId) -> None:
+        """Let what is written to `id` be arranged anew: its keys are others now.
+
+        A savepoint may know the same rows by the keys of before.
+        """
+        if id in self.writes:
+            self.writes[id] = [Written(each.content, {}) for each in self.writes[id]]
+        self.forget_own(id, rows=False)
+        self.forget_own(id, rows=True)
+
     def unwrite(self, id: GlobalId) -> None:
         """Forget what is written to `id`."""
         self.writes.pop(id, None)

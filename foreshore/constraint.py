@@ -23,6 +23,11 @@ class Unique:
     is_index: bool = False  # made by CREATE UNIQUE INDEX
 
 
+def same(one: Unique, other: Unique) -> bool:
+    """Whether two unique constraints say the same, whatever they are called."""
+    return one.columns == other.columns and one.nulls_distinct == other.nulls_distinct
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
     """CHECK of `condition` over the table's columns, written as `text`."""

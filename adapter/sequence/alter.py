@@ -21,14 +21,16 @@ from foreshore.adapter.sequence.durable import refuse_followed
 from foreshore.adapter.sequence.number_sequences import alter_sequence, undefault
 from foreshore.adapter.sequence.reshape import above, reshape
 from foreshore.adapter.sequence.tables import (
+    committed_index,
     committed_rows,
     unique_constraints,
 )
-from foreshore.adapter.sequence.verify import Columns, gained, same, together, verify, was
+from foreshore.adapter.sequence.verify import Columns, gained, together, verify, was
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item, KnownColumn
 from foreshore.catalog.state import State
 from foreshore.catalog.transaction import Transaction as CatalogTransaction
+from foreshore.constraint import same
 from foreshore.errors import DependentObjectsStillExist
 from foreshore.ids import GlobalId
 from foreshore.sql.column_names import index_with_column_renamed
@@ -86,6 +88,8 @@ async def alter_table(session: "Session", plan: AlterTable) -> Completed:
         new.desc.stored,
     )
     transaction.planned[id] = new
+    if unique_constraints(new) != unique_constraints(old):
+        transaction.forget_keys(id)
     if more:
         committed = await committed_rows(session, id, old.desc, time)
         own = [part.rows for part in transaction.writes.get(id, ())]
@@ -152,15 +156,10 @@ def altered_indexes(session: "Session") -> Mapping[GlobalId, Mapping[str, KeyInd
         item = state.get(id)
         if not isinstance(item, Item) or item.type != "table":
             continue
-        present = session.coordinator.keys.of(id)
         found[id] = {}
         for constraint in unique_constraints(planned):
-            index = transaction.built.get((id, constraint.name)) or next(
-                (each for each in present.values() if same(each.constraint, constraint)), None
-            )
-            if index is None:
-                index = KeyIndex(id, constraint, planned.desc, 0)
-            found[id][constraint.name] = index.called(constraint)
+            index = committed_index(session, id, constraint)
+            found[id][constraint.name] = index or KeyIndex(id, constraint, planned.desc, 0)
     return found
 
 

@@ -46,7 +46,7 @@ async def by_key(
     lookup = peek.key
     assert lookup is not None
     await session.coordinator.keys.ready(lookup.table)
-    index = session.coordinator.keys.of(lookup.table).get(lookup.constraint.name)
+    index = session.coordinator.keys.named(lookup.table, lookup.constraint)
     if index is None:
         return None
     time = read_time(session, (lookup.table,), as_of, args, by_key=True)
@@ -74,7 +74,7 @@ async def locked_by_key(
     coordinator, transaction = session.coordinator, session.begin()
     await coordinator.keys.ready(lookup.table)
     indexes = coordinator.keys.of(lookup.table)
-    index = indexes.get(lookup.constraint.name)
+    index = coordinator.keys.named(lookup.table, lookup.constraint)
     if index is None:
         return None
     replace = filler(args, session.environment_values(coordinator.oracle.read_ts()))
@@ -116,7 +116,7 @@ async def locked_rows(
     coordinator, transaction = session.coordinator, session.begin()
     await coordinator.keys.ready(table)
     indexes = coordinator.keys.of(table)
-    index = indexes.get(constraint.name)
+    index = coordinator.keys.named(table, constraint)
     if index is None:
         return None
     hashes = index.hashes_of(keys)

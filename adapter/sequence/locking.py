@@ -144,7 +144,7 @@ async def _unlocked_rows(
 def _index(session: "Session", table: GlobalId, key: tuple[int, ...]) -> "KeyIndex | None":
     for each in unique_constraints(planned_table(session, table)):
         if each.columns == key:
-            return session.coordinator.keys.of(table).get(each.name)
+            return session.coordinator.keys.named(table, each)
     return None
 
 

@@ -22,7 +22,7 @@ from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item
 from foreshore.compute.arrange.arrangement import Arrangement
 from foreshore.compute.arrange.run import Updates
-from foreshore.constraint import Check, Unique
+from foreshore.constraint import Check, Unique, same
 from foreshore.errors import DataError, TableAltered, UndefinedTable, WrongObjectType
 from foreshore.expr.evaluate import outcome
 from foreshore.expr.ir import Scalar
@@ -198,13 +198,26 @@ async def write_rows(session: "Session", id: GlobalId, *parts: pa.Table) -> None
 
 def base_index(session: "Session", id: GlobalId, constraint: Unique) -> KeyIndex:
     """Return the index of what is committed, settled; an empty one for a new table."""
-    transaction = session.begin()
-    built = transaction.built.get((id, constraint.name))
-    if built is None:
-        built = session.coordinator.keys.of(id).get(constraint.name)
-    if built is None:
+    index = committed_index(session, id, constraint)
+    if index is None:
         return KeyIndex(id, constraint, table_desc(session, id), 0)
-    return built.settled()
+    return index.settled()
+
+
+def committed_index(session: "Session", id: GlobalId, constraint: Unique) -> KeyIndex | None:
+    """Return the index of what is committed; None if the transaction has made the table.
+
+    The transaction may have renamed the constraint, or given its name to another one.
+    """
+    coordinator, transaction = session.coordinator, session.begin()
+    named = coordinator.keys.named(id, constraint)
+    if named is not None:
+        return named
+    built = [index for (table, _), index in transaction.built.items() if table == id]
+    for index in (*coordinator.keys.of(id).values(), *built):
+        if same(index.constraint, constraint):
+            return index.called(constraint)
+    return None
 
 
 def own_index(session: "Session", id: GlobalId, constraint: Unique) -> tuple[Arrangement, ...]:

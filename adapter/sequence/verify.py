@@ -14,7 +14,7 @@ from foreshore.adapter.sequence.tables import first_failing, unique_constraints
 from foreshore.adapter.violations import check_is_violated, key_is_there_twice, nulls_there
 from foreshore.catalog.catalog import Planned
 from foreshore.compute.arrange.arrangement import consolidate
-from foreshore.constraint import Check, Unique
+from foreshore.constraint import Check, Unique, same
 from foreshore.ids import GlobalId
 from foreshore.types import RelationDesc
 from foreshore.update import TIME, Timestamp
@@ -35,11 +35,6 @@ class Gained:
 
     def __bool__(self) -> bool:
         return bool(self.keys or self.checks or self.required)
-
-
-def same(one: Unique, other: Unique) -> bool:
-    """Whether two unique constraints say the same, whatever they are called."""
-    return one.columns == other.columns and one.nulls_distinct == other.nulls_distinct
 
 
 def was(key: Unique, columns: Columns) -> Unique | None:
