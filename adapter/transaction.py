@@ -158,10 +158,15 @@ class Transaction:
             del known[key]
 
     def forget_keys(self, id: GlobalId) -> None:
-        """Let what is written to `id` be arranged anew: its keys are others now.
+        """Let what is written to `id` be arranged anew, as its keys are others now.
 
-        A savepoint may know the same rows by the keys of before.
+        A savepoint may know the same rows by the keys of before. What was read by these counts
+        as a read of the table.
         """
+        gone = {each for each in self.key_reads if each.table == id}
+        if gone:
+            self.key_reads -= gone
+            self.read.add(id)
         if id in self.writes:
             self.writes[id] = [Written(each.content, {}) for each in self.writes[id]]
         self.forget_own(id, rows=False)

@@ -34,6 +34,7 @@ RENAMED = [
     ("CREATE TABLE t (id int PRIMARY KEY, v int)", "CREATE TABLE"),
     ("INSERT INTO t VALUES (1, 1), (2, 2)", "INSERT 0 2"),
     ("BEGIN", "BEGIN"),
+    ("SELECT v FROM t WHERE id = 2", "2\nSELECT 1"),
     ("ALTER TABLE t ADD CONSTRAINT u UNIQUE (v)", "ALTER TABLE"),
     ("ALTER TABLE t RENAME CONSTRAINT u TO w", "ALTER TABLE"),
     ("SAVEPOINT s", "SAVEPOINT"),
@@ -94,3 +95,26 @@ def test_a_key_that_is_renamed_in_a_block_goes_on(runner: asyncio.Runner, tmp_pa
 
 def test_a_name_that_means_another_key_in_a_block(runner: asyncio.Runner, tmp_path: Path) -> None:
     _holds(runner, tmp_path, MEANS_ANOTHER)
+
+
+def test_what_was_read_by_a_key_counts_when_that_is_renamed(
+    runner: asyncio.Runner, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        house = House(tmp_path)
+        await house.open()
+        try:
+            await house.query("s", "CREATE TABLE t (id int PRIMARY KEY, v int)")
+            await house.query("s", "INSERT INTO t VALUES (1, 1)")
+            await house.query("s", "CREATE TABLE seen (v int)")
+            await house.query("s", "BEGIN")
+            assert await house.query("s", "SELECT v FROM t WHERE id = 1") == "1\nSELECT 1\nT"
+            await house.query("other", "UPDATE t SET v = 2 WHERE id = 1", alone=False)
+            await house.query("s", "ALTER TABLE t RENAME CONSTRAINT t_pkey TO p")
+            await house.query("s", "INSERT INTO seen VALUES (1)")
+            refused = await house.query("s", "COMMIT")
+            assert refused.startswith("ERROR 40001: could not serialize access"), refused
+        finally:
+            await house.close()
+
+    runner.run(main())
