@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 
 from foreshore import blocking
 from foreshore.adapter.local import split_diffs
-from foreshore.adapter.newest_rows import Change, NewestRows
+from foreshore.adapter.newest_rows import Change, NewestRows, Reached
 from foreshore.adapter.values import Row, Values
 from foreshore.compute.arrange.arrangement import TAIL_ROWS, Arrangement
 from foreshore.compute.arrange.key import Words, hash_columns, hash_words, key_words, pairs_equal
@@ -320,6 +320,7 @@ class KeyIndexes:
         self._floor = floor
         self._damages = damages
         self._indexes: dict[GlobalId, dict[str, KeyIndex]] = {}
+        self._reached = Reached()  # what nobody writes goes on with it
         self._building: dict[GlobalId, asyncio.Future[None]] = {}
         self.executor = ThreadPoolExecutor(1, "keys")
 
@@ -337,6 +338,10 @@ class KeyIndexes:
 
         They know all that has been committed.
         """
+        for index in self.of(table).values():
+            index.newest.follow(None)
+        for index in indexes.values():
+            index.newest.follow(self._reached)
         if indexes:
             self._indexes[table] = dict(indexes)
         else:
@@ -454,14 +459,15 @@ class KeyIndexes:
 
     def apply(self, time: Timestamp, keyed: Mapping[GlobalId, Sequence[Keyed]]) -> None:
         """Take what a group has written at `time`; tables that it did not write go on."""
-        for table, indexes in self._indexes.items():
-            parts = keyed.get(table, ())
+        for table, parts in keyed.items():
+            indexes = self.of(table)
             # constraints that say the same may share what they know: it takes each row once
             for name, index in {i.arrangement: (n, i) for n, i in indexes.items()}.values():
                 index.insert([part[name] for part in parts], time)
                 if parts and (index.newest.is_due or index.newest.is_settled):
                     index.arrangement.compact(min(self._floor(table), time))
                     index.settled().maintain(self.executor)
+        self._reached.upper = time + 1
 
     def check(self, read_ts: Timestamp) -> None:
         """Assert that all are readable at `read_ts` and in order."""

@@ -14,6 +14,7 @@ entry.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -54,6 +55,13 @@ class Entry(NamedTuple):
     time: Timestamp
 
 
+@dataclass(slots=True)
+class Reached:
+    """Up to where all tables that are written together have changed, or not changed."""
+
+    upper: Timestamp = 0
+
+
 class NewestRows:
     """The rows of `arrangement`, whose key is its columns `key`, of which each is there once."""
 
@@ -64,6 +72,7 @@ class NewestRows:
         self._columns = columns
         self._key = tuple(key)
         self._upper = arrangement.upper
+        self._reached: Reached | None = None
         self._entries: dict[int, Entry] = {}
         self._pending: list[tuple[Change, Timestamp]] = []
         self._bytes = 0  # about as much as the entries take, those that others replaced included
@@ -71,7 +80,13 @@ class NewestRows:
     @property
     def upper(self) -> Timestamp:
         """All changes before it are in, here or in the arrangement."""
-        return max(self._upper, self._arrangement.upper)
+        upper = max(self._upper, self._arrangement.upper)
+        return upper if self._reached is None else max(upper, self._reached.upper)
+
+    def follow(self, reached: Reached | None) -> None:
+        """Hear of all changes before they are `reached`, from now on; None: no longer."""
+        self._upper = self.upper
+        self._reached = reached
 
     @property
     def is_settled(self) -> bool:
