@@ -99,6 +99,11 @@ class Database:
             for i in range(result.ntuples)
         ]
 
+    @property
+    def status(self) -> pq.TransactionStatus:
+        """Whether it is in a block."""
+        return pq.TransactionStatus(self._connection.transaction_status)
+
     def view(self, name: str, query: str) -> None:
         """Make a view that keeps up with its inputs."""
         kind = "MATERIALIZED VIEW" if self._is_foreshore else "VIEW"
