@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from foreshore.adapter.group_commit import Write
+from foreshore.adapter.local import negated
 from foreshore.catalog.item import Item
 from foreshore.catalog.state import LAG_HISTORY, is_system
 from foreshore.errors import CollectionDamaged, OutOfDisk
@@ -133,11 +134,4 @@ def _sample(now: int, greatest: Mapping[GlobalId, int | None], schema: pa.Schema
     return pa.table(
         [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)],
         schema=schema,
-    )
-
-
-def negated(rows: pa.Table) -> pa.Table:
-    """Return what takes the rows, each there once, away."""
-    return rows.set_column(
-        rows.num_columns - 1, DIFF_FIELD, pa.array([-1] * rows.num_rows, pa.int64())
     )

@@ -4,7 +4,6 @@ import asyncio
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from foreshore.adapter import lag_history
@@ -213,7 +212,5 @@ def test_a_damaged_history_is_written_no_more_and_all_else_goes_on(
     asyncio.run(main())
 
 
-def test_what_takes_rows_away_is_the_rows_once_less() -> None:
-    rows = pa.table({"a": pa.array([1, 2]), "__diff": pa.array([1, 1])})
-    assert lag_history.negated(rows).to_pylist() == [{"a": 1, "__diff": -1}, {"a": 2, "__diff": -1}]
-    assert LAG_HISTORY.id == "s2"  # which it is in every database for ever
+def test_its_id_is_the_same_in_every_database() -> None:
+    assert LAG_HISTORY.id == "s2"
