@@ -8,19 +8,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from tests.harness import Server
-
 Connection = psycopg.Connection[Any]
-
-
-@pytest.fixture(scope="module", params=["foreshore", "postgres"])
-def url(request: pytest.FixtureRequest) -> str:
-    """The address of a Foreshore, then of a PostgreSQL."""
-    if request.param == "postgres":
-        found: str = request.getfixturevalue("postgres_url")
-        return found
-    server: Server = request.getfixturevalue("server")
-    return server.url
 
 
 @pytest.fixture

@@ -17,16 +17,6 @@ NO_SUCH_PID = 2_000_000_000
 ENDED = "terminating connection due to administrator command"
 
 
-@pytest.fixture(scope="module", params=["foreshore", "postgres"])
-def url(request: pytest.FixtureRequest) -> str:
-    """The address of a Foreshore, then of a PostgreSQL."""
-    if request.param == "postgres":
-        found: str = request.getfixturevalue("postgres_url")
-        return found
-    server: Server = request.getfixturevalue("server")
-    return server.url
-
-
 @pytest.fixture
 def killer(url: str) -> Iterator[Connection]:
     with psycopg.connect(url, autocommit=True) as connection:
