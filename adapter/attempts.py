@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from foreshore.errors import Conflict, TableAltered
+from foreshore.errors import Conflict, TableAltered, TableDropped
 
 if TYPE_CHECKING:
     from foreshore.adapter.session import Session
@@ -20,8 +20,8 @@ async def attempted(
     """Return what `attempt` gives, which runs `prepared` and tells nobody of it before.
 
     When it is `alone` in its transaction and meets a conflict, it is tried again, and also when it
-    is the first of a transaction and meets ALTER TABLE. From then on no other can come in between,
-    so that there is an end to it. Raises Conflict where that does not help.
+    is the first of a transaction and meets ALTER or DROP TABLE. From then on no other can come in
+    between, so that there is an end to it. Raises these errors where that does not help.
     """
     is_first = session.begin().is_untouched
     alone = alone and not session.begin().block
@@ -31,7 +31,7 @@ async def attempted(
         try:
             with session.interrupts.running():
                 return await attempt()
-        except TableAltered:
+        except (TableAltered, TableDropped):
             if not is_first:
                 raise
             transaction.met_alter = True

@@ -25,7 +25,7 @@ async def wait_for_tables(session: "Session", transaction: Transaction) -> None:
     for id in transaction.writes:
         if transaction.catalog is not None or locks.is_taken(id, transaction):
             transaction.locked = True
-            await locks.acquire_beside(id, transaction)
+            await locks.acquire_beside(id, transaction, by_name=False)
 
 
 async def commit_effects(session: "Session", transaction: Transaction) -> None:

@@ -86,7 +86,7 @@ class Coordinator:
             storage.damages,
         )
         self.group = GroupCommit(storage, oracle, guard)
-        self.locks = Locks(self.group)
+        self.locks = Locks(self.group, lambda: self.state)
         self.tails = Tails(self)
         self.capabilities: dict[GlobalId, tuple[ReadCapability, WriteCapability]] = {}
         self.as_ofs: dict[GlobalId, Timestamp] = {}  # of dataflows: since when they are exact
@@ -331,8 +331,10 @@ class Coordinator:
         ends: dict[GlobalId, str] = {}
         for each in dropped:
             if isinstance(each, Item):
-                ends[each.id] = f'"{each.name}" was {"altered" if each.oid in oids else "dropped"}'
-                self.group.remove(each.id, altered=each.oid in oids)
+                is_altered = each.oid in oids
+                ends[each.id] = f'"{each.name}" was {"altered" if is_altered else "dropped"}'
+                if each.type == "table":
+                    self.group.retire(each.id, None if is_altered else each.name)
                 self.holds.remove(each.id)
                 self.keys.replace(each.id, {})
                 self.subscriptions.forget(each.id)

@@ -36,7 +36,7 @@ from foreshore.errors import (
     LockNotAvailable,
     OutOfDisk,
     TableAltered,
-    UndefinedTable,
+    TableDropped,
 )
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import (
@@ -163,7 +163,7 @@ class GroupCommit:
         self._oracle = oracle
         self._tokens: dict[GlobalId, str] = {}  # of the write capability on each shard
         self._changed: dict[GlobalId, Timestamp] = {}  # when each shard was last written
-        self._altered: set[GlobalId] = set()  # shards in whose place others are written
+        self._gone: dict[GlobalId, str | None] = {}  # the names of tables; None: it has another
         self._pending: list[Write] = []
         self._wake = asyncio.Event()
         self._alone = 0  # how many of the next writes are to be tried one by one
@@ -187,12 +187,15 @@ class GroupCommit:
         self._changed[id] = self._shards.upper(id)
         self._shards.advance([id], max(self._shards.upper(id), self._oracle.read_ts() + 1))
 
-    def remove(self, id: GlobalId, *, altered: bool = False) -> None:
-        """Write to a dropped shard no more; to one that was `altered`, for there is another."""
+    def remove(self, id: GlobalId) -> None:
+        """Write to a shard no more."""
         self._tokens.pop(id, None)
         self._changed.pop(id, None)
-        if altered:
-            self._altered.add(id)
+
+    def retire(self, id: GlobalId, name: str | None) -> None:
+        """Write no more to the shard of table `name`, which was dropped; None: it has another."""
+        self.remove(id)
+        self._gone[id] = name
 
     def __contains__(self, id: object) -> bool:
         """Whether `id` is a shard that is written here."""
@@ -200,7 +203,12 @@ class GroupCommit:
 
     def is_altered(self, id: GlobalId) -> bool:
         """Whether another shard is written in the place of `id` by now."""
-        return id in self._altered
+        return id in self._gone and self._gone[id] is None
+
+    def gone(self, id: GlobalId) -> DatabaseError:
+        """Return what who wants to write to a retired shard hears."""
+        name = self._gone[id]
+        return TableAltered() if name is None else TableDropped(name)
 
     def changed(self, id: GlobalId) -> Timestamp:
         """Return the time of the last write to a shard, or one after it."""
@@ -339,11 +347,8 @@ class GroupCommit:
             if alone and group.writes:
                 left.append(write)
                 self._wake.set()
-            elif missing & self._altered:
-                write.done.set_exception(TableAltered())
             elif missing:
-                gone = UndefinedTable(f"table {min(missing)} was dropped by another session")
-                write.done.set_exception(gone)
+                write.done.set_exception(self.gone(min(missing)))
             elif self._is_blocked(write):
                 left.append(write)
             elif write.reads is not None and not self._holds(write.reads, touched, earlier):

@@ -14,11 +14,12 @@ for who has its table; who takes that in the moment in which it is committed clo
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from foreshore.adapter.group_commit import GroupCommit
+from foreshore.catalog.state import State, name_key
 from foreshore.errors import Conflict, LockNotAvailable, TableAltered
 from foreshore.ids import GlobalId
 
@@ -57,8 +58,9 @@ class _Request:
 class Locks:
     """The locks of all tables and keys; owned by the event loop."""
 
-    def __init__(self, group: GroupCommit) -> None:
+    def __init__(self, group: GroupCommit, state: Callable[[], State]) -> None:
         self._group = group
+        self._state = state
         self._tables: dict[GlobalId, Owner] = {}
         self._keys: dict[KeyLock, Owner] = {}
         self._with_keys: dict[GlobalId, dict[Owner, int]] = {}  # how many keys of a table each has
@@ -69,7 +71,8 @@ class Locks:
     async def acquire(self, tables: Iterable[GlobalId], owner: Owner) -> None:
         """Take all of `tables`, and close them to the plain writes of others.
 
-        Raises Conflict 40P01 if that would wait for ever, LockNotAvailable if for too long.
+        Raises Conflict 40P01 if that would wait for ever, LockNotAvailable if for too long;
+        TableDropped or TableAltered if a table went, became another or has another name now.
         """
         wanted = frozenset(tables)
         await self._acquire(wanted, frozenset(), owner)
@@ -94,10 +97,11 @@ class Locks:
         await self._close(wanted, owner)
         return True
 
-    async def acquire_to_alter(self, table: GlobalId, owner: Owner) -> None:
-        """Take `table`, as `acquire` does, and let those who want to write it know why."""
-        await self.acquire((table,), owner)
-        self._altering[table] = owner
+    async def acquire_to_alter(self, tables: Iterable[GlobalId], owner: Owner) -> None:
+        """Take `tables`, as `acquire` does, and let those who want to write them know why."""
+        wanted = frozenset(tables)
+        await self.acquire(wanted, owner)
+        self._altering.update(dict.fromkeys(wanted, owner))
 
     @property
     def any_table(self) -> bool:
@@ -112,12 +116,13 @@ class Locks:
         """Whether somebody else than `owner` has `table` to alter it."""
         return self._altering.get(table, owner) is not owner
 
-    async def acquire_beside(self, table: GlobalId, owner: Owner) -> None:
+    async def acquire_beside(self, table: GlobalId, owner: Owner, *, by_name: bool = True) -> None:
         """Let nobody take all of `table`, and anybody write it: as if by a key of one's own.
 
-        Raises TableAltered if it became another while that was waited for.
+        Raises as `acquire` does; if it is not asked for `by_name`, it may be renamed meanwhile.
         """
-        await self.acquire_keys((self.beside(table, owner),), owner)
+        keys = frozenset((self.beside(table, owner),))
+        await self._acquire(frozenset(), keys, owner, by_name=by_name)
 
     def beside(self, table: GlobalId, owner: Owner) -> KeyLock:
         """Return what `owner` takes in `acquire_beside`."""
@@ -174,15 +179,21 @@ class Locks:
     # --- waiting
 
     async def _acquire(
-        self, tables: frozenset[GlobalId], keys: frozenset[KeyLock], owner: Owner
+        self,
+        tables: frozenset[GlobalId],
+        keys: frozenset[KeyLock],
+        owner: Owner,
+        *,
+        by_name: bool = True,
     ) -> None:
         request = _Request(owner, tables, keys, asyncio.get_running_loop().create_future())
-        written = [id for id in (*tables, *(key.table for key in keys)) if id in self._group]
         if not any(self._before(request, len(self._waiting))):
             self._grant(request)
             return
         if self._waits_for(request, owner):
             raise Conflict("deadlock detected", sqlstate="40P01")
+        wanted = tables.union(key.table for key in keys)
+        named = {id: name_key(self._state().item(id)) for id in wanted if id in self._group}
         self._waiting.append(request)
         try:
             async with asyncio.timeout(owner.lock_timeout_ms / 1000 or None):
@@ -196,8 +207,11 @@ class Locks:
             if isinstance(error, TimeoutError):
                 raise LockNotAvailable from None
             raise
-        if any(id not in self._group for id in written):
-            raise TableAltered()
+        for id, name in named.items():
+            if id not in self._group:
+                raise self._group.gone(id)
+            if by_name and self._state().names.get(name) != id:
+                raise TableAltered()
 
     def _before(self, request: _Request, place: int) -> Iterator[Owner]:
         """Yield those for whom `request`, at `place` of those who wait, has to wait."""

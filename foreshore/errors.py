@@ -263,6 +263,13 @@ class UndefinedTable(UserError):
     sqlstate = "42P01"
 
 
+class TableDropped(UndefinedTable):
+    """A table has gone since the statement was planned."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f'relation "{name}" does not exist')
+
+
 class UndefinedParameter(UserError):
     sqlstate = "42P02"
 

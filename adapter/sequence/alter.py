@@ -23,6 +23,7 @@ from foreshore.adapter.sequence.reshape import above, reshape
 from foreshore.adapter.sequence.tables import (
     committed_index,
     committed_rows,
+    take_to_alter,
     unique_constraints,
 )
 from foreshore.adapter.sequence.verify import Columns, gained, together, verify, was
@@ -52,14 +53,13 @@ async def alter_table(session: "Session", plan: AlterTable) -> Completed:
     transaction = session.begin()
     coordinator = session.coordinator
     id = plan.table
+    await take_to_alter(session, (id,))
     table = change.state.item(id)
     old = session.planner.reader().planned[id]
     refuse_reserved([n for n in plan.definition.desc.names if n not in old.desc.names])
     is_moved = list(plan.columns) != list(range(len(old.desc.names)))
     time = coordinator.oracle.read_ts()
     if id in coordinator.state.objects:
-        transaction.locked = True
-        await coordinator.locks.acquire_to_alter(id, transaction)
         await coordinator.keys.ready(id)
         time = coordinator.oracle.read_ts()
         transaction.described.setdefault(id, coordinator.catalog.planned[id])

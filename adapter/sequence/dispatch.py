@@ -171,7 +171,7 @@ async def run(
             return await truncate(session, plan)
         case _:
             session.begin().require_writable(_verb(plan))
-            return _define(session, plan)
+            return await _define(session, plan)
 
 
 async def _transaction(
@@ -190,7 +190,7 @@ async def _transaction(
             return control.set_transaction(session, plan)
 
 
-def _define(
+async def _define(
     session: "Session",
     plan: CreateDatabase
     | CreateSchema
@@ -229,9 +229,9 @@ def _define(
         case CreateClusterReplica():
             return create.create_cluster_replica(session, plan)
         case Drop():
-            return drop.drop(session, plan)
+            return await drop.drop(session, plan)
         case Rename():
-            return drop.rename(session, plan)
+            return await drop.rename(session, plan)
         case Retain():
             return drop.retain(session, plan)
         case Comment():

@@ -1,7 +1,7 @@
 """DROP, ALTER ... RENAME and RETAIN HISTORY, SHOW CREATE: objects found by name and kind."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -10,6 +10,7 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.definitions import definition_text
 from foreshore.adapter.result import BatchSource, Selected
 from foreshore.adapter.sequence.number_sequences import refuse_parts, undefault
+from foreshore.adapter.sequence.tables import take_to_alter
 from foreshore.catalog.builtin.relation import Builtin
 from foreshore.catalog.item import Cluster, ColumnOf, Database, Item, Object, Replica, Schema
 from foreshore.catalog.state import is_system
@@ -25,6 +26,7 @@ from foreshore.errors import (
     UndefinedTable,
     WrongObjectType,
 )
+from foreshore.ids import GlobalId
 from foreshore.sql.full_names import dotted
 from foreshore.sql.keywords import quote_identifier
 from foreshore.sql.plan import Drop, Name, ObjectKind, Rename, Retain, ShowCreate
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 ARTICLES = {"index": "an index", "materialized view": "a materialized view"}
 
 
-def drop(session: "Session", plan: Drop) -> Completed:
+async def drop(session: "Session", plan: Drop) -> Completed:
     """Run DROP."""
     change = session.catalog_change()
     targets: list[Object] = []
@@ -62,8 +64,13 @@ def drop(session: "Session", plan: Drop) -> Completed:
         noun=lambda each: describe(session, each),
         undefault=lambda table, sequence: undefault(session, table, sequence, plan.cascade),
     )
+    await take_to_alter(session, _tables(dropped.objects))
     forget_dropped(session, dropped)
     return Completed(f"DROP {plan.kind.upper()}")
+
+
+def _tables(objects: Iterable[Object | ColumnOf]) -> list[GlobalId]:
+    return [each.id for each in objects if isinstance(each, Item) and each.type == "table"]
 
 
 def forget_dropped(session: "Session", dropped: Dropped) -> None:
@@ -99,7 +106,7 @@ def _forget(session: "Session", dropped: Dropped) -> None:
             transaction.planned.pop(each.id, None)
 
 
-def rename(session: "Session", plan: Rename) -> Completed:
+async def rename(session: "Session", plan: Rename) -> Completed:
     """Run ALTER ... RENAME TO; what depends on the object is bound to it and not to its name."""
     change = session.catalog_change()
     try:
@@ -109,6 +116,7 @@ def rename(session: "Session", plan: Rename) -> Completed:
             raise
         session.notice(f"{error.message}, skipping")
         return Completed(f"ALTER {plan.kind.upper()}")
+    await take_to_alter(session, _tables((found,)))
     change.rename(found, plan.to)
     return Completed(f"ALTER {plan.kind.upper()}")
 

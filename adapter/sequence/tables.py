@@ -5,7 +5,7 @@ committed and what the transaction has written before. Keys are checked once mor
 transaction commits (`adapter/guard.py`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ from foreshore.catalog.item import Item
 from foreshore.compute.arrange.arrangement import Arrangement
 from foreshore.compute.arrange.run import Updates
 from foreshore.constraint import Check, Unique, same
-from foreshore.errors import DataError, TableAltered, UndefinedTable, WrongObjectType
+from foreshore.errors import DataError, TableAltered, WrongObjectType
 from foreshore.expr.evaluate import outcome
 from foreshore.expr.ir import Scalar
 from foreshore.ids import GlobalId
@@ -37,15 +37,13 @@ if TYPE_CHECKING:
 def planned_table(session: "Session", id: GlobalId) -> Planned:
     """Return what the table `id` is to the running transaction.
 
-    Raises TableAltered or UndefinedTable if it has gone since the statement was planned.
+    Raises TableAltered or TableDropped if it has gone since the statement was planned.
     """
     if not id.startswith("u"):
         raise WrongObjectType("cannot change a system relation", sqlstate="42501")
     planned = session.planner.reader().planned.get(id)
     if planned is None:
-        if session.coordinator.group.is_altered(id):
-            raise TableAltered
-        raise UndefinedTable(f"table {id} was dropped by another session")
+        raise session.coordinator.group.gone(id)
     return planned
 
 
@@ -77,6 +75,22 @@ def as_stored(session: "Session", id: GlobalId, rows: pa.Table) -> pa.Table:
     return pa.Table.from_arrays(
         [*columns, diffs], schema=schema.append(pa.field(DIFF, pa.int64(), nullable=False))
     )
+
+
+async def take_to_alter(session: "Session", ids: Iterable[GlobalId]) -> None:
+    """Take tables that the transaction alters, renames or drops, until it ends.
+
+    Raises TableAltered if others have altered one since the transaction changed the catalog first.
+    """
+    coordinator, change = session.coordinator, session.catalog_change()
+    taken = [id for id in ids if id in coordinator.state.objects]
+    if not taken:
+        return
+    transaction = session.begin()
+    transaction.locked = True
+    await coordinator.locks.acquire_to_alter(taken, transaction)
+    if any(coordinator.state.get(id) is not change.base.get(id) for id in taken):
+        raise TableAltered
 
 
 async def beside_alter(session: "Session", id: GlobalId) -> None:

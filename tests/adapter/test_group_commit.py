@@ -11,7 +11,7 @@ from foreshore.adapter.group_commit import GroupCommit, Reads, Write
 from foreshore.adapter.key_index import Earlier
 from foreshore.adapter.oracle import TimestampOracle
 from foreshore.clock import ManualClock
-from foreshore.errors import Conflict, DatabaseError, Fenced, OutOfDisk, UndefinedTable
+from foreshore.errors import Conflict, DatabaseError, Fenced, OutOfDisk, TableDropped
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import Appended, ShardWrite, WriteCapability
 from foreshore.update import DIFF_FIELD
@@ -244,8 +244,8 @@ def test_blocked_tables_wait_for_their_owner_only() -> None:
 def test_a_dropped_table_takes_no_writes() -> None:
     async def scenario() -> None:
         async with World() as world:
-            world.group.remove(T)
-            with pytest.raises(UndefinedTable):
+            world.group.retire(T, "t")
+            with pytest.raises(TableDropped, match='relation "t" does not exist'):
                 await world.write(T)
 
     play(scenario())

@@ -1,5 +1,6 @@
 """Locks as drivers ask for them, with arguments, tried on Foreshore and on PostgreSQL alike."""
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -89,3 +90,100 @@ def test_migrations_exclude_each_other(both: tuple[Connection, Connection]) -> N
     two.add_notice_handler(lambda each: notices.append(each.message_primary))
     assert two.execute("SELECT pg_advisory_unlock(%s)", (number,)).fetchone() == (False,)
     assert notices == ["you don't own a lock of type ExclusiveLock"]
+
+
+CHANGES = [
+    "DROP TABLE jobs",
+    "DROP SCHEMA work CASCADE",
+    "ALTER TABLE jobs RENAME TO done",
+    "ALTER TABLE jobs ADD COLUMN n int",
+]
+LOCK_ROW = "SELECT FROM jobs WHERE id = 1 FOR UPDATE"
+
+
+@pytest.fixture
+def at_work(both: tuple[Connection, Connection]) -> tuple[Connection, Connection]:
+    """The two, with the tables jobs, of one job, and other in a schema that can be dropped."""
+    for each in both:
+        each.execute("SET search_path = work")
+    both[0].execute(
+        "DROP SCHEMA IF EXISTS work CASCADE; DROP SCHEMA IF EXISTS rest CASCADE;"
+        "CREATE SCHEMA work; CREATE SCHEMA rest; CREATE TABLE rest.other (id int);"
+        "CREATE TABLE jobs (id int PRIMARY KEY, state text NOT NULL);"
+        "INSERT INTO jobs VALUES (1, 'new')"
+    )
+    return both
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_table_stays_what_it_is_while_others_have_locks(
+    at_work: tuple[Connection, Connection], change: str
+) -> None:
+    one, two = at_work
+    with one.transaction(), ThreadPoolExecutor(1) as executor:
+        one.execute(LOCK_ROW)
+        two.execute("SET lock_timeout = '50ms'")
+        with pytest.raises(errors.LockNotAvailable):
+            two.execute(change)
+        two.execute("SET lock_timeout = 0")
+        changed = executor.submit(two.execute, change)
+        time.sleep(0.3)
+        two.cancel()
+        with pytest.raises(errors.QueryCanceled):
+            changed.result(30)
+    one.execute("BEGIN; " + LOCK_ROW)
+    two.execute("BEGIN; LOCK TABLE rest.other")
+    with ThreadPoolExecutor(2) as executor:
+        asked = (
+            executor.submit(one.execute, "LOCK TABLE rest.other"),
+            executor.submit(two.execute, change),
+        )
+        said = [type(each.exception(30)) for each in asked]
+    assert set(said) == {errors.DeadlockDetected, type(None)}
+    for each in at_work:
+        each.execute("ROLLBACK")
+    one.execute("BEGIN; " + LOCK_ROW)
+    with ThreadPoolExecutor(1) as executor:
+        changed = executor.submit(two.execute, change)
+        time.sleep(0.1)
+        assert not changed.done()
+        one.execute("COMMIT")
+        changed.result(30)
+
+
+@pytest.mark.parametrize("change", CHANGES[:3])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO jobs VALUES (2, 'new')",
+        "BEGIN; INSERT INTO jobs VALUES (2, 'new')",
+        "UPDATE jobs SET state = 'x' WHERE id = 1",
+        "DELETE FROM jobs",
+        "BEGIN; LOCK TABLE jobs IN ROW SHARE MODE",
+        LOCK_ROW,
+        "TRUNCATE jobs",
+        "ALTER TABLE jobs ADD CHECK (id > 0)",
+    ],
+)
+@pytest.mark.parametrize("remade", [False, True])
+def test_who_has_waited_goes_by_the_name(
+    at_work: tuple[Connection, Connection], change: str, statement: str, remade: bool
+) -> None:
+    one, two = at_work
+    one.execute("BEGIN; " + change)
+    if remade:
+        one.execute("CREATE SCHEMA IF NOT EXISTS work")
+        one.execute("CREATE TABLE jobs (id int PRIMARY KEY, state text NOT NULL)")
+    with ThreadPoolExecutor(1) as executor:
+        said = executor.submit(two.execute, statement)
+        time.sleep(0.1)
+        assert not said.done()
+        one.execute("COMMIT")
+        if remade:
+            said.result(30)
+            two.execute("COMMIT")
+            return
+        with pytest.raises(errors.UndefinedTable) as gone:
+            said.result(30)
+    assert gone.value.diag.message_primary == 'relation "jobs" does not exist'
+    two.execute("ROLLBACK")
