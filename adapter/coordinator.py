@@ -208,7 +208,11 @@ class Coordinator:
         task = asyncio.get_running_loop().create_task(work)
         self._changes.add(task)
         task.add_done_callback(self._changed)
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait([task])  # it rests on the locks that its transaction has until then
+            raise
 
     def _drop(self, id: GlobalId) -> None:
         """Drop a shard that came to nothing; that may wait for room, and nobody waits for it."""

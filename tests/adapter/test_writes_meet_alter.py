@@ -8,6 +8,8 @@ import pytest
 
 from foreshore.adapter.client import CopyIn
 from foreshore.errors import DatabaseError
+from foreshore.ids import GlobalId
+from foreshore.storage.controller import ReadCapability, WriteCapability
 from foreshore.types import Datum
 from tests.adapter.harness import House, told, until
 
@@ -302,6 +304,40 @@ def test_who_meets_a_table_that_goes_hears_its_name(
         await house.query("s", "COMMIT", alone=False)
         assert await asyncio.gather(*waits) == [before, reader, others, others]
         assert await house.query("late", "COMMIT") == before
+        await house.close()
+
+    asyncio.run(scenario())
+
+
+def test_whose_client_leaves_while_it_commits_keeps_its_table_to_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("s", "CREATE TABLE t (a int)")
+        create, gate, asked = house.storage.create, asyncio.Event(), asyncio.Event()
+
+        async def held(id: GlobalId, schema: pa.Schema) -> tuple[ReadCapability, WriteCapability]:
+            asked.set()
+            await gate.wait()
+            return await create(id, schema)
+
+        monkeypatch.setattr(house.storage, "create", held)
+        alter = asyncio.create_task(
+            house.query("s", "ALTER TABLE t ADD COLUMN b int DEFAULT 5", alone=False)
+        )
+        await asked.wait()
+        alter.cancel()
+        write = asyncio.create_task(house.query("w", "INSERT INTO t VALUES (1)", alone=False))
+        await waiting(house, 1)
+        gate.set()
+        async with asyncio.timeout(30):
+            with pytest.raises(asyncio.CancelledError):
+                await alter
+            await (await house.session("s")).close()
+            assert await write == "INSERT 0 1"
+        assert await house.query("w", "SELECT * FROM t") == "1|5\nSELECT 1"
         await house.close()
 
     asyncio.run(scenario())
