@@ -21,11 +21,15 @@ async def wait_for_tables(session: "Session", transaction: Transaction) -> None:
     Here that can be interrupted, and a deadlock is found. A change of the catalog keeps them
     away from now on: while it waited for a table, so would all other changes.
     """
-    locks = session.coordinator.locks
-    for id in transaction.writes:
-        if transaction.catalog is not None or locks.is_taken(id, transaction):
-            transaction.locked = True
-            await locks.acquire_beside(id, transaction, by_name=False)
+    locks, left = session.coordinator.locks, list(transaction.writes)
+    while left:  # others may take one while another is waited for
+        ahead = transaction.catalog is not None
+        id = next((id for id in left if ahead or locks.is_taken(id, transaction)), None)
+        if id is None:
+            return
+        left.remove(id)
+        transaction.locked = True
+        await locks.acquire_beside(id, transaction, by_name=False)
 
 
 async def commit_effects(session: "Session", transaction: Transaction) -> None:

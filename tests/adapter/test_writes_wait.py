@@ -135,3 +135,28 @@ def test_a_write_that_is_about_to_be_committed_goes_before_who_takes_its_table(
         await house.close()
 
     asyncio.run(scenario())
+
+
+def test_a_table_that_is_taken_while_another_is_waited_for_is_waited_for_as_well(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("s", "CREATE TABLE t (a int); CREATE TABLE u (a int)")
+        await house.query("w", "BEGIN; INSERT INTO t VALUES (1); INSERT INTO u VALUES (1)")
+        await house.query("s", "BEGIN; LOCK TABLE u")
+        write = asyncio.create_task(house.query("w", "COMMIT", alone=False))
+        await waiting(house)
+        await house.query("o", "BEGIN; LOCK TABLE t", alone=False)
+        await house.query("s", "COMMIT", alone=False)
+        await waiting(house)
+        async with asyncio.timeout(30):
+            said = await house.query("o", "LOCK TABLE u", alone=False)
+            assert said == "ERROR 40P01: deadlock detected\nE"
+            assert await write == "COMMIT"
+        assert await house.query("o", "ROLLBACK") == "ROLLBACK"
+        assert await house.query("s", "SELECT * FROM t, u") == "1|1\nSELECT 1"
+        await house.close()
+
+    asyncio.run(scenario())
