@@ -4,6 +4,9 @@
     here        where each generation stands
     consensus   one register: positions that none of the numbers given out is beyond
 
+A write of the register goes through to its end, also when whoever asked for it has gone: nobody
+could tell otherwise whether it took place, and what follows is compared with it.
+
 A range of numbers is made durable before any of it is given out, so a number costs no I/O as long
 as the range lasts; each range is twice as long as the one before. What is left of it when the
 process is killed is given to nobody. A proper end writes down how far it really went.
@@ -13,12 +16,12 @@ has made or restarted belongs to it alone, as a generation that nobody else know
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
 
-from foreshore.errors import DataCorrupted
+from foreshore.errors import DataCorrupted, UndefinedTable
 from foreshore.failpoint import reached
 from foreshore.ids import GlobalId
 from foreshore.sequence import Numbers, Position, Sequence, left, numbers
@@ -60,6 +63,7 @@ class Sequences:
         self._range: dict[Generation, int] = {}
         self._private: set[Generation] = set()  # of transactions that have not ended
         self._writing = asyncio.Lock()
+        self._under_way: set[asyncio.Task[None]] = set()
 
     async def open(self, known: Iterable[Generation]) -> None:
         """Take the register over, and forget the sequences that the catalog does not know."""
@@ -79,36 +83,58 @@ class Sequences:
     # --- numbers
 
     async def take(self, of: Generation, sequence: Sequence, count: int, name: str) -> Numbers:
-        """Give out `count` numbers; raises 2200H if there are not so many."""
+        """Give out `count` numbers.
+
+        Raises 2200H if there are not so many, UndefinedTable if the sequence is dropped meanwhile.
+        """
         while of not in self._private and self._ready.get(of, 0) < count:
-            async with self._writing:
-                if self._ready.get(of, 0) < count:
-                    await self._reserve(of, sequence, count, name)
+            await self._to_the_end(self._reserve(of, sequence, count, name))
         found, self._positions[of] = numbers(sequence, self._positions[of], count, name)
         if of not in self._private:
             self._ready[of] -= count
         return found
 
     async def _reserve(self, of: Generation, sequence: Sequence, count: int, name: str) -> None:
-        at, self._ready[of] = self._positions[of], 0
-        numbers(sequence, at, count, name)  # raises if there are not so many
-        length = self._range[of] = min(2 * self._range.get(of, FIRST_RANGE // 2), LONGEST_RANGE)
-        if not sequence.cycle:
-            length = min(length, left(sequence, at) - count)
-        _, end = numbers(sequence, at, count + length)
-        await self._write({of: end})
-        reached("sequence.reserved")
-        self._ready[of] = count + length
+        async with self._writing:
+            if self._ready.get(of, 0) >= count:
+                return
+            at = self._present(of, name)
+            self._ready[of] = 0
+            numbers(sequence, at, count, name)  # raises if there are not so many
+            length = self._range[of] = min(2 * self._range.get(of, FIRST_RANGE // 2), LONGEST_RANGE)
+            if not sequence.cycle:
+                length = min(length, left(sequence, at) - count)
+            _, end = numbers(sequence, at, count + length)
+            await self._write({of: end})
+            reached("sequence.reserved")
+            self._present(of, name)
+            self._ready[of] = count + length
+
+    def _present(self, of: Generation, name: str) -> Position:
+        position = self._positions.get(of)
+        if position is None:
+            raise UndefinedTable(f'relation "{name}" does not exist')
+        return position
 
     async def set(self, of: Generation, to: Position) -> None:
         """Let a sequence go on from a position, whatever it has given out."""
         if of in self._private:
             self._positions[of] = to
-            return
+        else:
+            await self._to_the_end(self._set(of, to))
+
+    async def _set(self, of: Generation, to: Position) -> None:
         async with self._writing:
             self._ready[of] = 0
             await self._write({of: to})
             self._positions[of] = to
+
+    async def _to_the_end(self, work: Coroutine[None, None, None]) -> None:
+        """Await `work`, which goes on if that is cancelled."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        await asyncio.shield(task)
 
     def altered(self, of: Generation) -> None:
         """Let what is given out next be made durable first: it follows another rule now."""

@@ -1,0 +1,66 @@
+"""Numbers of sequences while statements are cancelled and sequences dropped."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from foreshore.errors import QueryCanceled
+from foreshore.storage.consensus import Committed, Mismatch
+from tests.adapter.harness import House, until
+
+
+@pytest.mark.parametrize("call", ["nextval('q')", "setval('q', 5)"])
+def test_a_call_that_is_cancelled_while_it_writes_disturbs_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    async def scenario() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("s", "CREATE SEQUENCE q; CREATE SEQUENCE r")
+        consensus = house.storage.consensus
+        change, asked, gate = consensus.compare_and_set, asyncio.Event(), asyncio.Event()
+
+        async def slow(key: str, expected: int | None, new: bytes) -> Committed | Mismatch:
+            outcome = await change(key, expected, new)
+            if key == "sequences":
+                asked.set()
+                await gate.wait()
+            return outcome
+
+        monkeypatch.setattr(consensus, "compare_and_set", slow)
+        cancelled = asyncio.create_task(house.query("s", f"SELECT {call}", alone=False))
+        await asked.wait()
+        (await house.session("s")).interrupt(QueryCanceled())
+        assert await cancelled == "ERROR 57014: canceling statement due to user request"
+        other = asyncio.create_task(house.query("o", "SELECT nextval('r')", alone=False))
+        gate.set()
+        async with asyncio.timeout(30):
+            assert await other == "1\nSELECT 1"
+            number = "1" if call == "nextval('q')" else "6"
+            assert await house.query("s", "SELECT nextval('q')") == f"{number}\nSELECT 1"
+        await house.close()
+        house = House(tmp_path)
+        await house.open()
+        assert await house.query("s", "SELECT nextval('q')") == f"{int(number) + 1}\nSELECT 1"
+        await house.close()
+
+    asyncio.run(scenario())
+
+
+def test_who_waits_for_numbers_of_a_sequence_that_is_dropped_hears_of_it(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("s", "CREATE SEQUENCE q")
+        writing = house.environment.coordinator.sequences._writing
+        async with writing:
+            call = asyncio.create_task(house.query("o", "SELECT nextval('q')", alone=False))
+            await until(lambda: bool(writing._waiters))
+            assert await house.query("s", "DROP SEQUENCE q", alone=False) == "DROP SEQUENCE"
+        assert await call == 'ERROR 42P01: relation "q" does not exist'
+        await house.close()
+
+    asyncio.run(scenario())
