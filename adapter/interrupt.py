@@ -2,7 +2,8 @@
 
 While a statement runs inside `running`, `request` cancels its task at the point where it waits, and
 `running` turns that into the error that was asked for. Between statements a request means nothing,
-and inside `sheltered` (a commit on its way to the disk) it comes too late. A cancellation from
+and inside `sheltered` (a commit on its way to the disk) it comes too late; if that goes well, so it
+does for the rest of the statement: the client is told what has been done. A cancellation from
 elsewhere, as when the client is gone, passes through untouched. What is to end the session itself,
 whatever it does, waits for the end of `sheltered` alone.
 """
@@ -21,11 +22,12 @@ class Interrupts:
         self._reason: DatabaseError | None = None
         self._shelters = 0
         self._after_shelter: list[Callable[[], None]] = []
+        self._is_done = False  # nothing of the statement can be undone any more
         self.active = False  # whether a statement is under way, perhaps between two batches
 
     def request(self, reason: DatabaseError) -> None:
         """Let the statement that is under way end with `reason`."""
-        if self.active and self._reason is None:
+        if self.active and not self._is_done and self._reason is None:
             self._reason = reason
             if self._task is not None:
                 self._task.cancel()
@@ -33,6 +35,7 @@ class Interrupts:
     def begin(self) -> None:
         """Say that a statement is under way from now on."""
         self.active = True
+        self._is_done = False
         self._reason = None
 
     def end(self) -> None:
@@ -100,10 +103,12 @@ class _Sheltered:
         self._outer, interrupts._task = interrupts._task, None
         interrupts._shelters += 1
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
         interrupts = self._interrupts
         interrupts._task = self._outer
         interrupts._shelters -= 1
+        if error is None:
+            interrupts._is_done, interrupts._reason = True, None
         if not interrupts._shelters:
             waiting, interrupts._after_shelter = interrupts._after_shelter, []
             for act in waiting:

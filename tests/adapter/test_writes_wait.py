@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from foreshore.adapter.client import Rows
 from foreshore.errors import AdminShutdown, DatabaseError, QueryCanceled
 from foreshore.storage.controller import Appended, ShardWrite, UpperMismatch
 from tests.adapter.harness import House, until
@@ -157,6 +158,46 @@ def test_a_table_that_is_taken_while_another_is_waited_for_is_waited_for_as_well
             assert await write == "COMMIT"
         assert await house.query("o", "ROLLBACK") == "ROLLBACK"
         assert await house.query("s", "SELECT * FROM t, u") == "1|1\nSELECT 1"
+        await house.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_cancel_that_comes_while_it_is_committed_is_too_late_for_its_rows_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("s", "CREATE TABLE t (a int)")
+        append, gate, asked = house.storage.append, asyncio.Event(), asyncio.Event()
+
+        async def held(writes: Sequence[ShardWrite]) -> Appended | UpperMismatch:
+            asked.set()
+            await gate.wait()
+            return await append(writes)
+
+        monkeypatch.setattr(house.storage, "append", held)
+        insert = "INSERT INTO t SELECT i FROM generate_series(1, 20000) AS g(i) RETURNING a"
+        session = await house.session("s")
+        counts: list[int] = []
+
+        async def client() -> None:
+            async for execution in session.simple(insert):
+                assert isinstance(execution, Rows)
+                async for batch in execution.batches:
+                    counts.append(batch.num_rows)
+                    session.interrupt(QueryCanceled())
+
+        write = asyncio.create_task(client())
+        await asked.wait()
+        session.interrupt(QueryCanceled())
+        gate.set()
+        async with asyncio.timeout(30):
+            await write
+        assert sum(counts) == 20_000
+        assert len(counts) > 1
+        assert await house.query("s", "SELECT count(*) FROM t") == "20000\nSELECT 1"
         await house.close()
 
     asyncio.run(scenario())
