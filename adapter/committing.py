@@ -41,9 +41,8 @@ async def commit_effects(session: "Session", transaction: Transaction) -> None:
     has_read = transaction.read or transaction.key_reads
     if has_read and (transaction.writes or transaction.moves):
         assert transaction.time is not None
-        group = session.coordinator.group
-        tables = frozenset(id for id in transaction.read if id in group or group.is_altered(id))
-        reads = Reads(tables, transaction.time, frozenset(transaction.key_reads))
+        tables, keys = frozenset(transaction.read), frozenset(transaction.key_reads)
+        reads = Reads(tables, transaction.time, keys)
     change = None
     altered: Mapping[GlobalId, Mapping[str, KeyIndex]] = {}
     if transaction.catalog is not None:

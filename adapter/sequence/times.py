@@ -78,7 +78,10 @@ def read_time(
         hold = coordinator.holds.acquire(ids, time, "transaction", session.pid)
         transaction.holds.append(hold)
     if as_of is None and not by_key:
-        transaction.read |= tables_below(session, (*ids, *also))
+        # Those that nobody else knows change for nobody; what is dropped later has changed.
+        group = coordinator.group
+        below = tables_below(session, (*ids, *also))
+        transaction.read |= {id for id in below if id in group or group.is_altered(id)}
     if session.variables["emit_timestamp_notice"] == "on":
         _tell_of_time(session, ids, time)
     return time

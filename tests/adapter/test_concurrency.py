@@ -59,6 +59,26 @@ def test_blocks_that_conflict_fail_whole_and_succeed_when_run_again(
     runner.run(play())
 
 
+def test_what_was_read_and_is_dropped_by_now_has_changed(
+    runner: asyncio.Runner, house: House
+) -> None:
+    async def play() -> None:
+        await house.query("s0", "CREATE TABLE skewed (a int); CREATE TABLE other (a int)")
+        await house.query("s0", "CREATE TABLE seen (a int)")
+        await house.query("s1", "BEGIN; INSERT INTO other SELECT count(*) FROM skewed")
+        # It sees nothing of the first, which has seen nothing of this one: of two in a row one
+        # would have.
+        await house.query(
+            "s2", "INSERT INTO seen SELECT count(*) FROM other; INSERT INTO skewed VALUES (1)"
+        )
+        assert await house.query("s2", "DROP TABLE skewed") == "DROP TABLE"
+        refused = "ERROR 40001: could not serialize access due to concurrent update"
+        assert await house.query("s1", "COMMIT") == refused
+        assert await house.query("s0", "SELECT * FROM other") == "SELECT 0"
+
+    runner.run(play())
+
+
 def test_concurrent_inserts_share_appends(runner: asyncio.Runner, house: House) -> None:
     async def inserts(name: str) -> None:
         for i in range(10):
