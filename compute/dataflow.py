@@ -164,6 +164,8 @@ class Running:
         self._columns = columns_of(description.relation)
         self._dataflow: Dataflow | None = None
         self._window: Window | None = None
+        self._stepped: Output | None = None  # what the engine has made of it
+        self._changed: Sent | None = None  # what is to be sent of that
         self._corrections: dict[GlobalId, tuple[Timestamp, pa.Table]] = {}
         self._since: Timestamp | None = None  # news for the engine
         as_of = description.as_of
@@ -311,15 +313,16 @@ class Running:
         if self._since is not None:
             self._dataflow.allow_compaction(self._since)
             self._since = None
-        if window.deltas:
-            output = self._dataflow.step(window.lower, window.upper, window.deltas)
-            output = self._conformed(output)
-        else:
-            output = self._conformed(_nothing(self._columns))
-        sent = self._changes(output, window)
+        # What fails is tried again, and what has been done is not done again.
+        if self._stepped is None and window.deltas:
+            self._stepped = self._dataflow.step(window.lower, window.upper, window.deltas)
+        output = self._conformed(self._stepped or _nothing(self._columns))
+        if self._changed is None:
+            self._changed = self._changes(output, window)
+        sent = self._changed
         self._insert(output, window.upper)
         self.frontier = window.upper
-        self._window = None
+        self._window = self._stepped = self._changed = None
         self.times.steps += 1
         self.times.stepped_at = time.monotonic()
         self.times.step_ms = 1000 * (self.times.stepped_at - started)
@@ -327,9 +330,11 @@ class Running:
 
     def _insert(self, output: Output, upper: Timestamp) -> None:
         # errors first: who sees an index's rows up to a time is to see its errors up to it
-        self.errors.insert(output.errors, upper)
+        if self.errors.upper < upper:
+            self.errors.insert(output.errors, upper)
         for index in list(self.indexes.values()):
-            index.rows.insert(output.rows, upper)
+            if index.rows.upper < upper:
+                index.rows.insert(output.rows, upper)
 
     def _conformed(self, output: Output) -> Output:
         return Output(
@@ -369,7 +374,9 @@ class Running:
     @property
     def follow_due(self) -> bool:
         """Whether a follower can be told what there is."""
-        return any(_begin(follow) < self.frontier for follow in self._follows)
+        return self._window is None and any(
+            _begin(follow) < self.frontier for follow in self._follows
+        )
 
     def begin_following(self) -> None:
         """Take the followers that can be told what there is; `beginnings` is for them."""

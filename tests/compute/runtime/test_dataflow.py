@@ -64,3 +64,51 @@ def test_nothing_is_passed_over_while_a_step_is_to_be_tried_again(tmp_path: Path
     index = running.indexes[id_("u3")].rows
     assert contents(index.scan(2)) == Counter({(1, "a"): 1})
     assert contents(index.scan(8)) == Counter({(1, "a"): 1, (2, "b"): 1})
+
+
+@pytest.mark.parametrize("at", ["hydration", "a step"])
+def test_what_was_done_before_an_insertion_failed_is_not_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    (get,) = table("u1")
+    exports = (index_on("u3", 0, of=get), index_on("u4", 1, of=get))
+    description = DataflowDescription(id_("u2"), get, (U1,), exports, 1)
+    snapshot = InputSnapshot(U1, 1, 2, (), 1, encode_schema(KV_SCHEMA))
+    tail = (with_times(rows((1, "a")), 1),)
+    imports = {U1: Contents(snapshot, KV_SCHEMA, tail, LocalFiles(FileBlob(tmp_path), tmp_path))}
+    running = Running(description, imports, {})
+    engine = LinearFirst(DuckDbEngine())
+    last = running.indexes[id_("u4")].rows
+    insert, left = last.insert, [1 if at == "hydration" else 2]
+
+    def failing(updates: pa.Table, upper: int) -> None:
+        left[0] -= 1
+        if not left[0]:
+            raise MemoryError("no more memory")
+        insert(updates, upper)
+
+    monkeypatch.setattr(last, "insert", failing)
+    if at == "hydration":
+        with pytest.raises(MemoryError):
+            running.hydrate(engine)
+    running.hydrate(engine)
+    running.queues[U1].feed(2, 4, with_times(rows((2, "b")), 3))
+    running.begin_step()
+    if at == "a step":
+        assert running._dataflow is not None
+        steps: list[int] = []
+        step = running._dataflow.step
+
+        def counted(lower: int, upper: int, deltas: Mapping[GlobalId, pa.Table]) -> Output:
+            steps.append(upper)
+            return step(lower, upper, deltas)
+
+        monkeypatch.setattr(running._dataflow, "step", counted)
+        with pytest.raises(MemoryError):
+            running.step()
+        running.step()
+        assert len(steps) == 1
+    else:
+        running.step()
+    for index in running.indexes.values():
+        assert contents(index.rows.scan(3)) == Counter({(1, "a"): 1, (2, "b"): 1})
