@@ -57,6 +57,10 @@ class Savepoint:
     variables: tuple[dict[str, str], dict[str, str]]
     portals: "Collection[BoundPortal]"  # those that were open
     moves: dict[GlobalId, Move]  # of subscriptions
+    # What it knew of tables that it had written to or altered.
+    described: dict[GlobalId, Planned]
+    built: dict[tuple[GlobalId, str], KeyIndex]
+    contents: dict[GlobalId, pa.Table]
 
 
 @dataclass(eq=False, slots=True)
@@ -204,6 +208,9 @@ class Transaction:
                 variables,
                 portals,
                 dict(self.moves),
+                dict(self.described),
+                dict(self.built),
+                dict(self.contents),
             )
         )
 
@@ -221,6 +228,9 @@ class Transaction:
         self.writes = {id: list(parts) for id, parts in savepoint.writes.items()}
         self.planned = dict(savepoint.planned)
         self.moves = dict(savepoint.moves)
+        self.described = dict(savepoint.described)
+        self.built = dict(savepoint.built)
+        self.contents = dict(savepoint.contents)
         self.own.clear()  # made anew of what is left
         self.own_rows.clear()
         if savepoint.catalog is None:
