@@ -3,7 +3,7 @@
 A lock is named by a database and a bigint, or two integers, which are others. Sessions have locks
 exclusively or share them, and as often as they have taken them; the same session never waits for
 itself. What is taken for the session is kept until it gives it back or ends, what is taken for a
-transaction ends with that.
+transaction ends with that, or as it goes back to a savepoint before.
 
 Who wants what others have waits, behind those who wait already unless it has the lock in some way.
 A circle of such waits is a deadlock, told to whoever closes it (40P01). One that leads over rows or
@@ -61,6 +61,7 @@ class AdvisoryLocks:
     def __init__(self) -> None:
         self._holders: dict[Key, dict[Session, Counter[Had]]] = {}
         self._held: dict[Session, set[Key]] = {}
+        self._by_transactions: dict[Session, list[tuple[Key, Had]]] = {}  # in the order of taking
         self._waiting: list[_Request] = []
 
     # --- taking
@@ -91,7 +92,7 @@ class AdvisoryLocks:
         except BaseException as error:
             if request in self._waiting:
                 self._waiting.remove(request)
-            elif request.granted.done() and not request.granted.cancelled():
+            elif had.scope == "session":  # a transaction gives up its own when it fails
                 self._give(session, key, had)
             self._wake()
             if isinstance(error, TimeoutError):
@@ -109,13 +110,27 @@ class AdvisoryLocks:
         self._wake()
         return True
 
-    def release(self, session: "Session", *scopes: Scope) -> None:
-        """Give back all that a session has taken for `scopes`."""
-        if session not in self._held:
+    def mark(self, session: "Session") -> int:
+        """Return how often a session has taken something for its transaction."""
+        return len(self._by_transactions.get(session, ()))
+
+    def release_transaction(self, session: "Session", since: int = 0) -> None:
+        """Give back what a session has taken for its transaction `since` that `mark`."""
+        taken = self._by_transactions.get(session, [])
+        if len(taken) <= since:
             return
-        for key in list(self._held[session]):
+        for key, had in taken[since:]:
+            self._give(session, key, had)
+        del taken[since:]
+        if not taken:
+            del self._by_transactions[session]
+        self._wake()
+
+    def release_session(self, session: "Session") -> None:
+        """Give back what a session has taken for itself."""
+        for key in list(self._held.get(session, ())):
             counts = self._holders[key][session]
-            for had in [had for had in counts if had.scope in scopes]:
+            for had in [had for had in counts if had.scope == "session"]:
                 del counts[had]
             self._forget_if_none(session, key)
         self._wake()
@@ -178,6 +193,9 @@ class AdvisoryLocks:
         holders = self._holders.setdefault(request.key, {})
         holders.setdefault(request.session, Counter())[request.had] += 1
         self._held.setdefault(request.session, set()).add(request.key)
+        if request.had.scope == "transaction":
+            taken = self._by_transactions.setdefault(request.session, [])
+            taken.append((request.key, request.had))
         if not request.granted.done():
             request.granted.set_result(None)
 

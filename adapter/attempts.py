@@ -24,6 +24,7 @@ async def attempted(
     between, so that there is an end to it. Raises these errors where that does not help.
     """
     is_first = session.begin().is_untouched
+    advisory = session.environment.advisory.mark(session)
     alone = alone and not session.begin().block
     conflicts = 0
     while True:
@@ -39,5 +40,5 @@ async def attempted(
             conflicts += 1
             if not alone or conflicts >= ATTEMPTS:
                 raise
-        session.begin_again(transaction)
+        session.begin_again(transaction, advisory)
         session.planner.prepare(prepared)

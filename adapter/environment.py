@@ -358,7 +358,8 @@ class Environment:
     def forget(self, session: Session) -> None:
         """Forget a session that has ended; its temporary objects are dropped soon after."""
         self.sessions.pop(session.pid, None)
-        self.advisory.release(session, "session", "transaction")
+        self.advisory.release_transaction(session)
+        self.advisory.release_session(session)
         self._temporary.left()
         for key in [key for key in self.builtin_tables if session.temporary_schema in key[2]]:
             del self.builtin_tables[key]

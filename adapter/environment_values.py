@@ -74,7 +74,7 @@ class EnvironmentValues(Mapping[str, Callable[[], Datum]]):
                 schema = session.planner.state.get(session.temporary_schema)
                 return schema.oid if schema is not None else 0
             case "pg_advisory_unlock_all":
-                session.environment.advisory.release(session, "session")
+                session.environment.advisory.release_session(session)
                 return ""
             case "version":
                 return VERSION

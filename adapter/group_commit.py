@@ -272,9 +272,10 @@ class GroupCommit:
         """Let nobody but `owner`'s reads-then-writes change `ids` until `unblock`."""
         self._blocked.update(dict.fromkeys(ids, owner))
 
-    def unblock(self, owner: object) -> None:
-        """Let everybody write again what `owner` had blocked."""
-        self._blocked = {id: other for id, other in self._blocked.items() if other is not owner}
+    def unblock(self, ids: Iterable[GlobalId]) -> None:
+        """Let everybody write `ids` again."""
+        for id in ids:
+            self._blocked.pop(id, None)
         self._wake.set()
 
     async def settled(self) -> None:

@@ -1,9 +1,10 @@
 """Locks: who reads to write keeps others from writing what it reads.
 
 A statement that reads tables to write takes them until it has committed; one that reads a table by
-literal keys alone takes these keys, until its transaction ends. Who wants what another has waits,
-behind those who wait already. A wait that would never end, as those it is for wait in turn for the
-one who asks, is a deadlock: whoever closes the circle hears of it at once (40P01).
+literal keys alone takes these keys, until its transaction ends or goes back to a savepoint. Who
+wants what another has waits, behind those who wait already. A wait that would never end, as those
+it is for wait in turn for the one who asks, is a deadlock: whoever closes the circle hears of it at
+once (40P01).
 
 Who has something already goes before those who have nothing and wait.
 
@@ -14,7 +15,7 @@ for who has its table; who takes that in the moment in which it is committed clo
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -28,6 +29,17 @@ class Owner(Protocol):
     """Whoever takes locks, by identity."""
 
     lock_timeout_ms: int  # how long it waits for one at most; 0: without end
+
+
+class Mark(NamedTuple):
+    """How much an owner has: what it takes later comes behind that."""
+
+    tables: int
+    altering: int
+    keys: int
+
+
+NOTHING = Mark(0, 0, 0)
 
 
 class KeyLock(NamedTuple):
@@ -64,7 +76,7 @@ class Locks:
         self._tables: dict[GlobalId, Owner] = {}
         self._keys: dict[KeyLock, Owner] = {}
         self._with_keys: dict[GlobalId, dict[Owner, int]] = {}  # how many keys of a table each has
-        self._held: dict[Owner, set[KeyLock]] = {}
+        self._held: dict[Owner, dict[KeyLock, None]] = {}  # in the order of taking, as the others
         self._waiting: list[_Request] = []
         self._altering: dict[GlobalId, Owner] = {}  # those tables that are to become others
 
@@ -160,20 +172,30 @@ class Locks:
             self._keys.get(key) is owner or self._tables.get(key.table) is owner for key in keys
         )
 
-    def release(self, owner: Owner) -> None:
-        """Give up all that `owner` has taken."""
-        tables = [id for id, each in self._tables.items() if each is owner]
+    def mark(self, owner: Owner) -> Mark:
+        """Return what `release` needs to give up no more than what `owner` takes from now on."""
+        tables, altering = _of(self._tables, owner), _of(self._altering, owner)
+        return Mark(len(tables), len(altering), len(self._held.get(owner, ())))
+
+    def release(self, owner: Owner, since: Mark = NOTHING) -> None:
+        """Give up what `owner` has taken `since`; all, unless that is said."""
+        for id in _of(self._altering, owner)[since.altering :]:
+            del self._altering[id]
+        tables = _of(self._tables, owner)[since.tables :]
         for id in tables:
             del self._tables[id]
-            self._altering.pop(id, None)
         if tables:
-            self._group.unblock(owner)
-        for key in self._held.pop(owner, ()):
+            self._group.unblock(tables)
+        held = self._held.get(owner, {})
+        while len(held) > since.keys:
+            key, _ = held.popitem()
             del self._keys[key]
             holders = self._with_keys[key.table]
             holders[owner] -= 1
             if not holders[owner]:
                 del holders[owner]
+        if not held:
+            self._held.pop(owner, None)
         self._wake()
 
     # --- waiting
@@ -199,11 +221,9 @@ class Locks:
             async with asyncio.timeout(owner.lock_timeout_ms / 1000 or None):
                 await request.granted
         except BaseException as error:
-            if request in self._waiting:
+            if request in self._waiting:  # else it has just got them, and gives them up as it fails
                 self._waiting.remove(request)
-            elif request.granted.done() and not request.granted.cancelled():
-                self.release(owner)  # what it has just got; it ends with this anyway
-            self._wake()
+                self._wake()
             if isinstance(error, TimeoutError):
                 raise LockNotAvailable from None
             raise
@@ -257,9 +277,9 @@ class Locks:
     def _grant_keys(self, keys: Iterable[KeyLock], owner: Owner) -> None:
         for key in keys:
             if self._keys.setdefault(key, owner) is owner:
-                held = self._held.setdefault(owner, set())
+                held = self._held.setdefault(owner, {})
                 if key not in held:
-                    held.add(key)
+                    held[key] = None
                     holders = self._with_keys.setdefault(key.table, {})
                     holders[owner] = holders.get(owner, 0) + 1
 
@@ -274,3 +294,8 @@ class Locks:
                 del self._waiting[place]
                 self._grant(request)
                 place = 0
+
+
+def _of(holders: Mapping[GlobalId, Owner], owner: Owner) -> list[GlobalId]:
+    """Return the tables that `owner` has, in the order of taking."""
+    return [id for id, each in holders.items() if each is owner]

@@ -21,6 +21,7 @@ from foreshore.adapter.client import Completed, CopyIn, CopyOut, EmptyQuery, Exe
 from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.environment_values import EnvironmentValues
 from foreshore.adapter.interrupt import Interrupts
+from foreshore.adapter.locks import NOTHING
 from foreshore.adapter.result import Outcome, RowSource, Selected, Taking
 from foreshore.adapter.sequence import dispatch as sequence
 from foreshore.adapter.session_planner import SessionPlanner
@@ -228,17 +229,20 @@ class Session:
         self.variables.commit()
         self._close_portals(keep_holdable=True)
 
-    def _let_go(self, transaction: Transaction) -> None:
+    def _let_go(self, transaction: Transaction, advisory: int = 0) -> None:
         transaction.release()
         self.coordinator.sequences.forget_private(transaction.generations)
         if transaction.locked:
             self.coordinator.locks.release(transaction)
-        self.environment.advisory.release(self, "transaction")
+        self.environment.advisory.release_transaction(self, advisory)
 
-    def begin_again(self, transaction: Transaction) -> None:
-        """Undo the first statement of a transaction, or find it undone, to try it again."""
+    def begin_again(self, transaction: Transaction, advisory: int) -> None:
+        """Undo the first statement of a transaction, or find it undone, to try it again.
+
+        It keeps as many advisory locks as are said.
+        """
         if self.transaction is transaction:
-            self._let_go(transaction)
+            self._let_go(transaction, advisory)
         self.transaction = transaction.anew(self.coordinator.oracle.read_ts())
         self._notices.clear()
 
@@ -276,7 +280,9 @@ class Session:
             await self.rollback()
             return
         self.failed = True
-        if not transaction.savepoints:  # else it may go on from one of them
+        if transaction.savepoints:  # it may go on from one of them
+            self._release_since_savepoint(transaction)
+        else:
             self._give_up(transaction)
 
     def _give_up(self, transaction: Transaction) -> None:
@@ -284,8 +290,37 @@ class Session:
         if transaction.locked:
             transaction.locked = False
             self.coordinator.locks.release(transaction)
-        self.environment.advisory.release(self, "transaction")
+        self.environment.advisory.release_transaction(self)
         self._close_portals(keep_holdable=True)
+
+    # --- savepoints ----------------------------------------------------------------------------
+
+    def set_savepoint(self, name: str) -> None:
+        """Set a savepoint in the running transaction."""
+        transaction = self.begin()
+        transaction.save(
+            name,
+            self.variables.mark(),
+            frozenset(self.portals.values()),
+            self.coordinator.locks.mark(transaction),
+            self.environment.advisory.mark(self),
+        )
+
+    def return_to(self, place: int) -> None:
+        """Undo what the running transaction did since a savepoint, and go on from there."""
+        transaction = self.begin()
+        savepoint = transaction.return_to(place)
+        self._release_since_savepoint(transaction)
+        self.variables.return_to(savepoint.variables)
+        self.close_portals(savepoint.portals)
+        self.failed = False
+
+    def _release_since_savepoint(self, transaction: Transaction) -> None:
+        savepoint = transaction.savepoints[-1]
+        if transaction.locked:
+            self.coordinator.locks.release(transaction, savepoint.locks)
+            transaction.locked = savepoint.locks != NOTHING
+        self.environment.advisory.release_transaction(self, savepoint.advisory)
 
     # --- running -------------------------------------------------------------------------------
 

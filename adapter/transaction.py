@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from foreshore.adapter.key_index import Changes, KeyIndex
-from foreshore.adapter.locks import KeyLock
+from foreshore.adapter.locks import KeyLock, Mark
 from foreshore.adapter.read_holds import Hold
 from foreshore.adapter.sequences import Generation
 from foreshore.adapter.subscriptions import Move
@@ -57,7 +57,9 @@ class Savepoint:
     variables: tuple[dict[str, str], dict[str, str]]
     portals: "Collection[BoundPortal]"  # those that were open
     moves: dict[GlobalId, Move]  # of subscriptions
-    # What it knew of tables that it had written to or altered.
+    locks: Mark
+    advisory: int  # how many advisory locks it had
+    # What it knew of tables while it had them; others may have changed them since.
     described: dict[GlobalId, Planned]
     built: dict[tuple[GlobalId, str], KeyIndex]
     contents: dict[GlobalId, pa.Table]
@@ -100,8 +102,14 @@ class Transaction:
 
     @property
     def is_untouched(self) -> bool:
-        """Whether it has read and changed nothing yet."""
-        return self.time is None and not self.writes and not self.moves and self.catalog is None
+        """Whether it has read, changed and locked nothing yet."""
+        return (
+            self.time is None
+            and not self.writes
+            and not self.moves
+            and not self.locked
+            and self.catalog is None
+        )
 
     def anew(self, now: Timestamp) -> "Transaction":
         """Return what it was before its first statement, which is to be tried again `now`."""
@@ -197,6 +205,8 @@ class Transaction:
         name: str,
         variables: tuple[dict[str, str], dict[str, str]],
         portals: "Collection[BoundPortal]",
+        locks: Mark,
+        advisory: int,
     ) -> None:
         """Set a savepoint."""
         self.savepoints.append(
@@ -208,6 +218,8 @@ class Transaction:
                 variables,
                 portals,
                 dict(self.moves),
+                locks,
+                advisory,
                 dict(self.described),
                 dict(self.built),
                 dict(self.contents),

@@ -101,18 +101,14 @@ def savepoint(session: "Session", plan: Savepoint) -> Completed:
         case "savepoint":
             if session.failed:
                 raise InFailedSqlTransaction
-            portals = frozenset(session.portals.values())
-            transaction.save(plan.name, session.variables.mark(), portals)
+            session.set_savepoint(plan.name)
         case "release":
             if session.failed:
                 raise InFailedSqlTransaction
             del transaction.savepoints[transaction.find_savepoint(plan.name) :]
         case "rollback to":
             place = transaction.find_savepoint(plan.name)
-            savepoint = transaction.return_to(place)
-            session.variables.return_to(savepoint.variables)
-            session.close_portals(savepoint.portals)
-            session.failed = False
+            session.return_to(place)
             return Completed("ROLLBACK")
     return Completed(plan.kind.upper())
 
@@ -220,7 +216,7 @@ async def discard(session: "Session", plan: Discard) -> Completed:
             session.statements.clear()
             session.close_portals()
             session.variables.reset_all()
-            session.environment.advisory.release(session, "session")
+            session.environment.advisory.release_session(session)
         else:
             for prepared in session.statements.values():
                 prepared.basis = None

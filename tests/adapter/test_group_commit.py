@@ -235,7 +235,7 @@ def test_blocked_tables_wait_for_their_owner_only() -> None:
             await world.write(U)
             await world.write(T, Reads(frozenset({T}), world.oracle.read_ts()), owner)
             assert not waiting.done()
-            world.group.unblock(owner)
+            world.group.unblock([T])
             await waiting
 
     play(scenario())

@@ -259,3 +259,41 @@ def test_lock_table(runner: asyncio.Runner, house: House) -> None:
         assert await write == "INSERT 0 1"
 
     runner.run(play())
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_what_was_read_stays_so_when_a_savepoint_lets_go_of_it(
+    runner: asyncio.Runner, house: House, changed: bool
+) -> None:
+    async def play() -> None:
+        await begun(house)
+        await ran(house, "a", "BEGIN; SELECT n FROM other WHERE k = 1 FOR UPDATE; SAVEPOINT p")
+        await ran(house, "a", "SELECT n FROM t WHERE k = 1 FOR UPDATE; ROLLBACK TO p")
+        if changed:
+            await ran(house, "b", "UPDATE t SET n = n + 1 WHERE k = 1")
+        assert await house.query("a", "UPDATE other SET n = 5 WHERE k = 1") == "UPDATE 1\nT"
+        assert await house.query("a", "COMMIT") == (CONFLICT if changed else "COMMIT")
+
+    runner.run(play())
+
+
+def test_first_statements_that_are_tried_again_keep_what_was_locked_before(
+    runner: asyncio.Runner, house: House
+) -> None:
+    async def play() -> None:
+        await begun(house)
+        await ran(house, "a", "BEGIN; SELECT pg_advisory_xact_lock(1)")
+        await ran(house, "b", "BEGIN; LOCK TABLE other IN EXCLUSIVE MODE")
+        await ran(house, "w", "BEGIN; ALTER TABLE plain ADD COLUMN m int")
+        first = await waiting(house, "a", "INSERT INTO plain VALUES (3, 3)")
+        later = await waiting(house, "b", "INSERT INTO plain VALUES (4, 4)")
+        await house.query("w", "COMMIT", alone=False)
+        assert await first == "INSERT 0 1\nT"
+        altered = "ERROR 40001: could not serialize access: a table was altered meanwhile"
+        assert await later == altered + "\nE", "it would let others have the table that it has"
+        assert (await ran(house, "c", "SELECT pg_try_advisory_lock(1)")).startswith("f")
+        await ran(house, "a", "COMMIT")
+        assert (await ran(house, "c", "SELECT pg_try_advisory_xact_lock(1)")).startswith("t")
+        await ran(house, "b", "ROLLBACK")
+
+    runner.run(play())

@@ -1,5 +1,6 @@
 """Locks as drivers ask for them, with arguments, tried on Foreshore and on PostgreSQL alike."""
 
+import contextlib
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -98,7 +99,7 @@ CHANGES = [
     "ALTER TABLE jobs RENAME TO done",
     "ALTER TABLE jobs ADD COLUMN n int",
 ]
-LOCK_ROW = "SELECT FROM jobs WHERE id = 1 FOR UPDATE"
+LOCK_ROW = "SELECT id FROM jobs WHERE id = 1 FOR UPDATE"
 
 
 @pytest.fixture
@@ -187,3 +188,75 @@ def test_who_has_waited_goes_by_the_name(
             said.result(30)
     assert gone.value.diag.message_primary == 'relation "jobs" does not exist'
     two.execute("ROLLBACK")
+
+
+TAKES_ROW = "SELECT id FROM jobs WHERE id = 2 FOR UPDATE NOWAIT"
+TAKES_TABLE = "BEGIN; LOCK TABLE other IN EXCLUSIVE MODE NOWAIT"
+TAKES_ADVISORY = "SELECT 1 / pg_try_advisory_xact_lock(5)::int"
+
+
+@pytest.mark.parametrize("end", ["ROLLBACK TO p", "SELECT 1 / 0", "RELEASE p"])
+@pytest.mark.parametrize(
+    ("locks", "takes"),
+    [
+        ("SELECT id FROM jobs WHERE id = 2 FOR UPDATE", TAKES_ROW),
+        ("UPDATE jobs SET state = 'x' WHERE id = 2", TAKES_ROW),
+        ("DELETE FROM jobs WHERE id = 2", TAKES_ROW),
+        ("LOCK TABLE other IN EXCLUSIVE MODE", TAKES_TABLE),
+        ("LOCK TABLE other IN ROW SHARE MODE", TAKES_TABLE),
+        ("TRUNCATE other", TAKES_TABLE),
+        ("ALTER TABLE other ADD CHECK (id > 0)", TAKES_TABLE),
+        ("ALTER TABLE other RENAME TO others", TAKES_TABLE),
+        ("DROP TABLE other", TAKES_TABLE),
+        ("SELECT pg_advisory_xact_lock(5)", TAKES_ADVISORY),
+        ("SELECT pg_advisory_xact_lock_shared(5), pg_advisory_xact_lock(5)", TAKES_ADVISORY),
+    ],
+)
+def test_what_is_locked_after_a_savepoint_is_let_go_with_it(
+    both: tuple[Connection, Connection], locks: str, takes: str, end: str
+) -> None:
+    one, two = both
+
+    def taken(sql: str) -> bool:
+        """Whether `sql` would have to wait for what it wants."""
+        try:
+            two.execute(sql)
+        except (errors.LockNotAvailable, errors.DivisionByZero):
+            return True
+        finally:
+            two.execute("ROLLBACK")
+        return False
+
+    one.execute("DROP TABLE IF EXISTS other, others; CREATE TABLE other (id int)")
+    one.execute("BEGIN; SELECT id FROM jobs WHERE id = 1 FOR UPDATE")
+    one.execute("SELECT pg_advisory_xact_lock(4)")
+    one.execute("SAVEPOINT p")
+    one.execute(locks)
+    one.execute("SELECT id FROM jobs WHERE id = 1 FOR UPDATE")
+    one.execute("SELECT pg_advisory_xact_lock(4), pg_advisory_lock(6)")
+    assert taken(takes)
+    with contextlib.suppress(errors.DivisionByZero):
+        one.execute(end)
+    assert taken(takes) == (end == "RELEASE p")
+    assert taken(TAKES_ROW.replace("2", "1"))
+    assert taken(TAKES_ADVISORY.replace("5", "4"))
+    one.execute("ROLLBACK")
+    assert not taken(TAKES_ROW.replace("2", "1"))
+    assert not taken(TAKES_ADVISORY.replace("5", "4"))
+    assert taken(TAKES_ADVISORY.replace("5", "6")), "that is the session's"
+
+
+def test_who_waits_for_what_a_savepoint_lets_go_gets_it(
+    both: tuple[Connection, Connection],
+) -> None:
+    one, two = both
+    one.execute("BEGIN; SAVEPOINT p; UPDATE jobs SET state = 'x' WHERE id = 2")
+    with ThreadPoolExecutor(1) as executor:
+        update = executor.submit(two.execute, "UPDATE jobs SET state = 'y' WHERE id = 2")
+        time.sleep(0.1)
+        assert not update.done()
+        one.execute("ROLLBACK TO p")
+        assert update.result(30).rowcount == 1
+    one.execute("COMMIT")
+    rows = one.execute("SELECT id, state FROM jobs WHERE state <> 'new'").fetchall()
+    assert rows == [(2, "y")]
