@@ -42,6 +42,7 @@ from foreshore.ids import GlobalId
 from foreshore.storage.controller import (
     Appended,
     ShardWrite,
+    SharedUpper,
     UpperMismatch,
     WriteCapability,
 )
@@ -59,8 +60,12 @@ class Shards(Protocol):
         """Make all writes durable, or none."""
         ...
 
-    def advance(self, ids: Iterable[GlobalId], upper: Timestamp) -> None:
-        """Advance the uppers of idle shards."""
+    def follow(self, id: GlobalId, shared: SharedUpper) -> None:
+        """Let the upper of an idle shard be at least the shared one."""
+        ...
+
+    def unfollow(self, id: GlobalId) -> None:
+        """Let a shard's upper be its own."""
         ...
 
     def upper(self, id: GlobalId) -> Timestamp:
@@ -162,6 +167,7 @@ class GroupCommit:
         self._shards = shards
         self._oracle = oracle
         self._tokens: dict[GlobalId, str] = {}  # of the write capability on each shard
+        self._shared = SharedUpper()  # of all of them
         self._changed: dict[GlobalId, Timestamp] = {}  # when each shard was last written
         self._gone: dict[GlobalId, str | None] = {}  # the names of tables; None: it has another
         self._pending: list[Write] = []
@@ -185,11 +191,13 @@ class GroupCommit:
         assert id not in self._tokens, id
         self._tokens[id] = write.token
         self._changed[id] = self._shards.upper(id)
-        self._shards.advance([id], max(self._shards.upper(id), self._oracle.read_ts() + 1))
+        self._shared.advance(self._oracle.read_ts() + 1)
+        self._shards.follow(id, self._shared)
 
     def remove(self, id: GlobalId) -> None:
         """Write to a shard no more."""
-        self._tokens.pop(id, None)
+        if self._tokens.pop(id, None) is not None:
+            self._shards.unfollow(id)
         self._changed.pop(id, None)
 
     def retire(self, id: GlobalId, name: str | None) -> None:
@@ -445,7 +453,7 @@ class GroupCommit:
         for id in written:
             self._changed[id] = time
         self._guard.apply(time, group)
-        self._shards.advance(self._tokens.keys() - written, time + 1)
+        self._shared.advance(time + 1)
         self._oracle.apply_write(time)
         for done in self._due(time):
             done.set_result(None)

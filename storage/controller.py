@@ -67,7 +67,7 @@ from foreshore.storage.record import (
 from foreshore.storage.replay import replay
 from foreshore.storage.riders import Riders
 from foreshore.storage.selection import Reading, Selection
-from foreshore.storage.shard import Shard
+from foreshore.storage.shard import Shard, SharedUpper
 from foreshore.storage.snapshot import BatchFile, Snapshot
 from foreshore.storage.wal import SEGMENT_BYTES, SEGMENT_RECORDS, Entry, Wal
 from foreshore.update import EMPTY, T0, Timestamp, update_schema
@@ -81,6 +81,7 @@ __all__ = [
     "Reading",
     "Selection",
     "ShardWrite",
+    "SharedUpper",
     "Snapshot",
     "StorageController",
     "UpperMismatch",
@@ -338,8 +339,7 @@ class StorageController(ShardReader):
             conforming.append((shard, shard.conform(write)))
             uppers[write.id] = write.upper
         for shard, write in conforming:
-            shard.reserved = write.upper
-            shard.in_flight += 1
+            shard.take(write.upper)
         await self._log(
             [write for _, write in conforming],
             partial(self._appended, conforming),
@@ -399,9 +399,19 @@ class StorageController(ShardReader):
                 raise UndefinedObject(f'shard "{id}" does not exist')
             if token is not None:
                 shard.capabilities.check_write(token, shard.upper)
-            if upper > shard.reserved:
-                shard.reserved = upper
-                shard.catch_up()
+            shard.advance(upper)
+
+    def follow(self, id: GlobalId, shared: SharedUpper) -> None:
+        """Let the shard advance with `shared`, beyond which only the caller appends to it.
+
+        In memory only, as `advance`.
+        """
+        self._shard(id).follow(shared)
+
+    def unfollow(self, id: GlobalId) -> None:
+        """Let the shard, if it is still there, advance alone again."""
+        if (shard := self._shards.get(id)) is not None:
+            shard.unfollow()
 
     async def _log(
         self,
@@ -546,8 +556,7 @@ class StorageController(ShardReader):
 
     def _reserving(self, shard: Shard) -> Callable[[], None]:
         """Let nobody write where all writers have gone; upper is there when it is durable."""
-        shard.reserved = max(shard.reserved, shard.write_frontier())
-        shard.in_flight += 1
+        shard.take(shard.write_frontier())
         return partial(self._reserved, shard)
 
     def _reserved(self, shard: Shard) -> None:

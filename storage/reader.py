@@ -157,7 +157,7 @@ class ShardReader:
                 detail=f"It is readable from {shard.since}.",
             )
         listen = Listen(id, from_, deliver, dropped=dropped)
-        shard.listens.append(listen)
+        shard.add_listen(listen)
         if shard.upper > from_:
             tail = [part.updates for part in shard.tail if part.upper > from_]
             if any(batch.upper > from_ for batch in shard.batches):
@@ -188,7 +188,7 @@ class ShardReader:
         shard = self._held(read, as_of)
         listen = Listen(shard.id, as_of if snapshot else as_of + 1, deliver, selection)
         listen.hold()
-        shard.listens.append(listen)
+        shard.add_listen(listen)
         beginning = self._begin(listen, shard, as_of, snapshot=snapshot)
         listen.task = asyncio.get_running_loop().create_task(beginning)
         return listen

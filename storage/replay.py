@@ -62,12 +62,11 @@ def replay(
             shard.batches = trace.batches
             shard.sealed = trace.upper
             shard.since = max(shard.since, trace.since)
-            shard.upper = max(shard.upper, trace.upper)
+            shard.begin(max(shard.upper, trace.upper))
         shard.update_since()
         # Not as the log says it: what was appended before a downgrade may stand behind it.
-        shard.upper = max(shard.upper, shard.write_frontier())
+        shard.begin(max(shard.upper, shard.write_frontier()))
         shard.durable_since = shard.since
-        shard.reserved = shard.upper
     return recovered
 
 
@@ -121,7 +120,7 @@ class _Replayer:
                     f"trace of {entry.id}: ends at {self._sealed.get(entry.id, T0)}"
                     f" where the log relies on it up to {entry.sealed}"
                 )
-            shard.upper = entry.upper
+            shard.begin(entry.upper)
             shard.since = entry.since
             shard.capabilities = _capabilities(entry.id, entry.grants)
         self._first = False
@@ -135,7 +134,7 @@ class _Replayer:
             case Advanced(uppers):
                 for id, upper in uppers:
                     shard = self._shard(id)
-                    shard.upper = max(shard.upper, upper)
+                    shard.begin(max(shard.upper, upper))
             case Created(id, schema, grants):
                 if id in self._shards or id in self._dropped:
                     raise self._damaged(f"creates {id} again")
@@ -176,7 +175,7 @@ class _Replayer:
             raise self._damaged(
                 f"appends to {write.id} from {write.lower} where its upper is {shard.upper}"
             )
-        shard.upper = write.upper
+        shard.begin(write.upper)
         needed = write.upper > self._sealed.get(write.id, T0)
         for size in write.batches:
             if needed:

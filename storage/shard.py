@@ -5,6 +5,9 @@
 
 Batches are files; the tail is what the log has and no batch; in flight is what has been accepted
 and is being made durable. A reader sees up to `upper`, a writer appends at `reserved`.
+
+Shards that one writer writes at the same times may follow a `SharedUpper`: it advances all of them
+that have nothing in flight, at the cost of those that somebody listens to.
 """
 
 from collections import deque
@@ -36,6 +39,33 @@ class TailPart:
     updates: pa.Table
 
 
+class SharedUpper:
+    """Up to where nothing comes any more to the shards that follow it, but what is in flight."""
+
+    def __init__(self) -> None:
+        """Begin with no followers."""
+        self.upper: Timestamp = T0
+        self._heard: set[Shard] = set()  # followers that have listens, or had
+
+    def advance(self, upper: Timestamp) -> None:
+        """Go on to `upper`, and tell those who listen to followers."""
+        if upper <= self.upper:
+            return
+        self.upper = upper
+        for shard in tuple(self._heard):
+            shard.catch_up()
+            if not shard.listens:
+                self._heard.discard(shard)
+
+    def hear(self, shard: "Shard") -> None:
+        """Tell from now on who listens to a follower."""
+        self._heard.add(shard)
+
+    def forget(self, shard: "Shard") -> None:
+        """Have a follower less."""
+        self._heard.discard(shard)
+
+
 class Shard:
     """One shard; the controller owns it."""
 
@@ -47,8 +77,6 @@ class Shard:
         self.capabilities = Capabilities(id)
         self.since: Timestamp = T0
         self.durable_since: Timestamp = T0  # compaction goes no further
-        self.upper: Timestamp = T0
-        self.reserved: Timestamp = T0
         self.logged_upper: Timestamp = T0
         self.sealed: Timestamp = T0
         self.batches: tuple[Batch, ...] = ()
@@ -56,8 +84,60 @@ class Shard:
         self.dropping = False
         self.tail: list[TailPart] = []
         self.listens: list[Listen] = []
+        self._upper: Timestamp = T0
+        self._reserved: Timestamp = T0
+        self._shared: SharedUpper | None = None
         self._to_publish: deque[tuple[Timestamp, pa.Table | None]] = deque()
         self._required = [i for i, field in enumerate(schema) if not field.nullable]
+
+    @property
+    def upper(self) -> Timestamp:
+        """Before which a reader knows everything."""
+        if self._shared is None or self.in_flight:
+            return self._upper
+        return max(self._upper, self._shared.upper)
+
+    @property
+    def reserved(self) -> Timestamp:
+        """Before which no writer may append any more."""
+        return self._reserved if self._shared is None else max(self._reserved, self._shared.upper)
+
+    def begin(self, upper: Timestamp) -> None:
+        """Let it be known up to `upper`, as it comes from disk."""
+        self._upper = self._reserved = upper
+
+    def advance(self, upper: Timestamp) -> None:
+        """Let nothing more be appended before `upper`; what is known follows what is in flight."""
+        if upper > self.reserved:
+            self._reserved = upper
+            self.catch_up()
+
+    def take(self, upper: Timestamp) -> None:
+        """Let something be in flight, up to `upper`."""
+        self._upper = self.upper
+        self._reserved = max(self.reserved, upper)
+        self.in_flight += 1
+
+    def follow(self, shared: SharedUpper) -> None:
+        """Advance with others; this shard's own writer is theirs."""
+        self._shared = shared
+        if self.listens:
+            shared.hear(self)
+        self.catch_up()
+
+    def unfollow(self) -> None:
+        """Advance alone again."""
+        if self._shared is not None:
+            self._upper, self._reserved = self.upper, self.reserved
+            self._shared.forget(self)
+            self._shared = None
+
+    def add_listen(self, listen: Listen) -> None:
+        """Publish to one more from now on."""
+        self._upper = self.upper  # as the listen knows it
+        self.listens.append(listen)
+        if self._shared is not None:
+            self._shared.hear(self)
 
     def conform(self, write: ShardWrite) -> ShardWrite:
         """Return the write with exactly the shard's schema; raises InternalError if it is amiss."""
@@ -90,8 +170,8 @@ class Shard:
 
     def add(self, segment: int, upper: Timestamp, updates: pa.Table) -> None:
         """Take up updates that are durable."""
-        assert upper >= self.upper, (self.id, self.upper, upper)
-        self.upper = upper
+        assert upper >= self._upper, (self.id, self._upper, upper)
+        self._upper = upper
         if updates.num_rows:
             self.tail.append(TailPart(segment, upper, updates))
 
@@ -138,14 +218,14 @@ class Shard:
     def refuse(self) -> None:
         """Let a write that was in flight be as if it had not been; so are all behind it."""
         self.in_flight -= 1
-        self.reserved = max(self.upper, self.write_frontier())
+        self._reserved = max(self._upper, self.write_frontier())
 
     def catch_up(self) -> None:
         """Let upper be where writers are, if nothing of theirs is in flight."""
-        if not self.in_flight and self.reserved > self.upper:
-            self.upper = self.reserved
+        if not self.in_flight and self.reserved > self._upper:
+            self._upper = self.reserved
             if self.listens:
-                self.publish(self.upper, None)
+                self.publish(self._upper, None)
 
 
 def _belong_together(one: TailPart, next: TailPart) -> bool:

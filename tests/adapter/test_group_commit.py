@@ -1,7 +1,7 @@
 """Which writes go together, which are refused, and what is heard when the log fails."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ from foreshore.adapter.oracle import TimestampOracle
 from foreshore.clock import ManualClock
 from foreshore.errors import Conflict, DatabaseError, Fenced, OutOfDisk, TableDropped
 from foreshore.ids import GlobalId
-from foreshore.storage.controller import Appended, ShardWrite, WriteCapability
+from foreshore.storage.controller import Appended, ShardWrite, SharedUpper, WriteCapability
 from foreshore.update import DIFF_FIELD
 
 T, U = GlobalId("u1"), GlobalId("u2")
@@ -35,6 +35,7 @@ class Shards:
 
     def __init__(self) -> None:
         self.uppers = {T: 0, U: 0}
+        self.shared: dict[GlobalId, SharedUpper] = {}
         self.appended: list[Sequence[ShardWrite]] = []
         self.gate = asyncio.Event()
         self.gate.set()
@@ -48,17 +49,20 @@ class Shards:
         if sum(write.updates.num_rows for write in writes) > self.room:
             raise OutOfDisk("to the log")
         for write in writes:
-            assert write.lower == self.uppers[write.id] < write.upper
+            assert write.lower == self.upper(write.id) < write.upper
             self.uppers[write.id] = write.upper
         self.appended.append(writes)
         return Appended()
 
-    def advance(self, ids: Iterable[GlobalId], upper: int) -> None:
-        for id in ids:
-            self.uppers[id] = max(self.uppers[id], upper)
+    def follow(self, id: GlobalId, shared: SharedUpper) -> None:
+        self.shared[id] = shared
+
+    def unfollow(self, id: GlobalId) -> None:
+        self.uppers[id] = self.upper(id)
+        del self.shared[id]
 
     def upper(self, id: GlobalId) -> int:
-        return self.uppers[id]
+        return max(self.uppers[id], self.shared[id].upper if id in self.shared else 0)
 
 
 def rows(*values: int) -> pa.Table:
@@ -127,7 +131,7 @@ def test_what_gathers_while_a_group_is_written_shares_the_next_time() -> None:
             assert times[1] > times[0]
             assert [len(each) for each in world.shards.appended] == [1, 2]
             assert world.oracle.read_ts() >= times[1]
-            assert min(world.shards.uppers.values()) > times[1]
+            assert min(map(world.shards.upper, (T, U))) > times[1]
             world.group.check()
 
     play(scenario())

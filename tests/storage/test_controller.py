@@ -19,6 +19,7 @@ from foreshore.storage.controller import (
     Appended,
     ListenEvent,
     ShardWrite,
+    SharedUpper,
     StorageController,
     UpperMismatch,
 )
@@ -216,6 +217,38 @@ def test_whoever_acts_on_a_delivery_confuses_nobody(tmp_path: Path) -> None:
         assert [(e.lower, e.upper) for e in heard] == [(0, 1), (1, 2), (2, 3), (3, 4)]
         assert updates_of(e.updates for e in heard if e.updates) == [(A, 0, 1), (B, 2, 1)]
         assert len(faults) == 1
+        await controller.close()
+
+    run(main)
+
+
+def test_shards_advance_together_by_one_step(tmp_path: Path) -> None:
+    async def main() -> None:
+        controller = await open_at(tmp_path)
+        for id in (U1, U2):
+            await controller.create(id, ROWS)
+        shared = SharedUpper()
+        heard: list[ListenEvent] = []
+        listen = controller.listen(U1, 0, heard.append)
+        for id in (U1, U2):
+            controller.follow(id, shared)
+        shared.advance(5)
+        assert [controller.upper(id) for id in (U1, U2)] == [5, 5]
+        late: list[ListenEvent] = []
+        controller.listen(U2, 0, late.append)
+        appending = asyncio.create_task(controller.append([write(U1, 5, 6, (A, 5, 1))]))
+        await asyncio.sleep(0)
+        shared.advance(9)
+        assert [controller.upper(id) for id in (U1, U2)] == [5, 9]  # one has something in flight
+        assert await appending == Appended()
+        assert controller.upper(U1) == 9
+        assert [(e.lower, e.upper) for e in heard] == [(0, 5), (5, 6), (6, 9)]
+        assert await controller.append([write(U2, 8, 10)]) == UpperMismatch(U2, 9)
+        controller.unfollow(U1)
+        listen.cancel()
+        shared.advance(12)
+        assert [controller.upper(id) for id in (U1, U2)] == [9, 12]
+        assert [(e.lower, e.upper) for e in late] == [(0, 5), (5, 9), (9, 12)]
         await controller.close()
 
     run(main)

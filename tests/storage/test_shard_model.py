@@ -18,6 +18,7 @@ from foreshore.storage.controller import (
     ListenEvent,
     ReadCapability,
     ShardWrite,
+    SharedUpper,
     StorageController,
     UpperMismatch,
 )
@@ -42,6 +43,8 @@ STEP = st.one_of(
     st.tuples(st.just("append"), st.lists(CHANGE, max_size=5), st.lists(CHANGE, max_size=2)),
     st.tuples(st.just("append"), st.lists(CHANGE, max_size=5), st.lists(CHANGE, max_size=2)),
     st.tuples(st.just("advance"), st.integers(1, 3), st.none()),
+    st.tuples(st.just("follow"), st.sampled_from([U1, U2]), st.booleans()),
+    st.tuples(st.just("advance together"), st.integers(1, 3), st.none()),
     st.tuples(st.just("downgrade"), st.sampled_from([U1, U2]), st.integers(0, 6)),
     st.tuples(st.just("settle"), st.none(), st.none()),
     st.tuples(st.just("reopen"), st.booleans(), st.none()),
@@ -90,6 +93,8 @@ class Machine:
         self.reads: dict[GlobalId, ReadCapability] = {}
         self.listeners: list[tuple[GlobalId, Listener]] = []
         self.controller: StorageController
+        self.shared = SharedUpper()
+        self.following: set[GlobalId] = set()
 
     async def start(self) -> None:
         self.controller = await open_at(self.directory, segment_records=3)
@@ -147,6 +152,25 @@ class Machine:
             tvc.append(Antichain.of(upper), [])
             self.controller.advance([id], upper)
 
+    def follow(self, id: GlobalId, follows: bool) -> None:
+        if not follows:
+            self.controller.unfollow(id)
+            self.following.discard(id)
+            return
+        self.following.add(id)
+        self.reaches(id, self.shared.upper)
+        self.controller.follow(id, self.shared)
+
+    def advance_together(self, by: int) -> None:
+        upper = max(map(self.upper, self.following), default=self.shared.upper) + by
+        for id in self.following:
+            self.reaches(id, upper)
+        self.shared.advance(upper)
+
+    def reaches(self, id: GlobalId, upper: int) -> None:
+        if upper > self.upper(id):
+            self.models[id].append(Antichain.of(upper), [])
+
     async def downgrade(self, id: GlobalId, back: int) -> None:
         frontier = max(self.reads[id].frontier, self.upper(id) - back, 0)
         self.reads[id] = await self.controller.downgrade_capability(self.reads[id], frontier)
@@ -156,6 +180,7 @@ class Machine:
         await (self.controller.close() if cleanly else abandon(self.controller))
         self.check_listeners()
         self.listeners = []
+        self.shared, self.following = SharedUpper(), set()
         self.controller = await open_at(self.directory, segment_records=3)
         for id in self.models:
             found = self.controller.upper(id)
@@ -224,6 +249,10 @@ def test_a_shard_is_the_formalism(steps: list[tuple[str, object, object]]) -> No
                     await machine.append(one, two)
                 case ("advance", int(by), _):
                     machine.advance(by)
+                case ("follow", str(id), bool(follows)):
+                    machine.follow(GlobalId(id), follows)
+                case ("advance together", int(by), _):
+                    machine.advance_together(by)
                 case ("downgrade", str(id), int(back)):
                     await machine.downgrade(GlobalId(id), back)
                 case ("settle", _, _):
