@@ -217,7 +217,14 @@ class Fence:
         self._epoch = epoch
         self._expected = _FENCE.pack(epoch)
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        sync_directory(path.parent)
+        try:
+            sync_directory(path.parent)
+            self._raise(epoch)
+        except BaseException:
+            self.close()
+            raise
+
+    def _raise(self, epoch: int) -> None:
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         try:
             found = os.pread(self._descriptor, _FENCE.size, 0)

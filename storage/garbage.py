@@ -12,6 +12,8 @@ later; and if it is found to have ended it is removed before anything is deleted
 which is there at the end of the reading has held all the time. A reader that comes afterwards is
 not led to f. A lease that is rewritten, to hold less, stays the same file: no listing misses it.
 
+One that cannot be removed holds on, and the log says so.
+
 What a lease holds waits here, and is looked at again each second; over a restart, the start finds
 it again, as it does all that no state names.
 """
@@ -99,27 +101,30 @@ class Garbage:
         return free
 
     def _live(self) -> list[LeaseFile]:
-        """Return the leases that live, having removed those that have ended."""
+        """Return the leases that are there, having removed those that have ended."""
         found = find_leases(self._data_dir)
         now = self._clock.now()
         live = []
         for lease in found:
-            if not lease.lives(now):
-                self._sweep(lease)
+            has_ended = not lease.lives(now)
+            if has_ended and self._sweep(lease):
                 continue
             live.append(lease)
-            if lease.amiss is not None:
+            if lease.amiss is not None and not has_ended:
                 why = f"it holds everything for {lease.lease_ms // 1000} s: {lease.amiss}"
                 self._complain(lease.name, why)
         return live
 
-    def _sweep(self, lease: LeaseFile) -> None:
+    def _sweep(self, lease: LeaseFile) -> bool:
+        """Remove a lease that has ended; return whether that was possible."""
         try:
             (self._data_dir / DIRECTORY / lease.name).unlink(missing_ok=True)
         except OSError as error:
-            self._complain(lease.name, f"it has ended and cannot be removed: {error.strerror}")
-        else:
-            logger.info("lease %r of %r has ended", lease.name, lease.holder)
+            why = f"it has ended, cannot be removed, and holds what it held: {error.strerror}"
+            self._complain(lease.name, why)
+            return False
+        logger.info("lease %r of %r has ended", lease.name, lease.holder)
+        return True
 
     def _complain(self, name: str, why: str) -> None:
         if (name, why) not in self._complaints:

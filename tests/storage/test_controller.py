@@ -23,6 +23,7 @@ from foreshore.storage.controller import (
     StorageController,
     UpperMismatch,
 )
+from foreshore.storage.epoch import FENCE, Fence
 from foreshore.update import update_schema
 from tests.storage.harness import (
     ROWS,
@@ -513,3 +514,11 @@ def test_the_log_goes_on_when_who_asked_for_a_new_segment_has_gone(tmp_path: Pat
         await controller.close()
 
     run(main)
+
+
+def test_a_fence_that_cannot_be_raised_leaves_no_file_open(tmp_path: Path) -> None:
+    Fence(tmp_path / FENCE, 2).close()
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(Fenced):
+        Fence(tmp_path / FENCE, 1)
+    assert os.listdir("/proc/self/fd") == before

@@ -281,6 +281,33 @@ def test_what_becomes_garbage_while_it_looks_at_the_leases_has_to_wait(tmp_path:
     run(main)
 
 
+def test_a_lease_that_has_ended_and_cannot_be_removed_holds_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(tmp_path)
+    clock = SystemClock()
+    let_end(lease(tmp_path, "theirs", PATHS[0]))
+    unlink = Path.unlink
+
+    def refused(path: Path, missing_ok: bool = False) -> None:
+        if path.parent.name == DIRECTORY:
+            raise PermissionError(1, "Operation not permitted")
+        unlink(path, missing_ok=missing_ok)
+
+    async def scenario() -> None:
+        garbage = collector(tmp_path, clock)
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "unlink", refused)
+            await garbage.collect(PATHS)
+            await garbage.collect()
+        assert [(tmp_path / path).exists() for path in PATHS] == [True, False, False, False]
+        await garbage.collect()  # whoever keeps its reader from it has let go
+        assert not (tmp_path / PATHS[0]).exists()
+
+    asyncio.run(scenario())
+    assert sum("cannot be removed" in record.message for record in caplog.records) == 1
+
+
 # --- of an environment ---------------------------------------------------------------------
 
 
