@@ -206,21 +206,27 @@ class KeyIndex:
         over = wanted[sums > 1]
         if not len(over):
             return None
-        found = [updates for place in places for _, updates in place.find(over)]
-        found += [part.take(np.flatnonzero(np.isin(part.key_hashes, over))) for part in parts]
-        return self._counted_twice(concat(found))
+        there = [updates for place in places for _, updates in place.find(over)]
+        mine = [part.take(np.flatnonzero(np.isin(part.key_hashes, over))) for part in parts]
+        return self._counted_twice(concat([*there, *mine]), sum(map(len, there)))
 
-    def _counted_twice(self, updates: Updates) -> Duplicate | None:
-        """Return a key whose diffs add up to more than one; hashes alone may be equal by chance."""
-        keys = self.key_of(updates.rows)
-        for place in np.flatnonzero(updates.diffs > 0):
-            same = updates.key_hashes == updates.key_hashes[place]
+    def _counted_twice(self, updates: Updates, first: int) -> Duplicate | None:
+        """Return a key whose diffs add up to more than one; hashes alone may be equal by chance.
+
+        It is as the one of `updates`, of those from `first` on, has it that makes it one too many.
+        """
+        keys, diffs = self.key_of(updates.rows), updates.diffs
+        for place in first + np.flatnonzero(diffs[first:] > 0):
+            equal = updates.key_hashes == updates.key_hashes[place]
             for column, type in zip(keys, self._types, strict=True):
                 one = column.take(pa.array(np.full(len(updates), place)))
-                same = same & pairs_equal(column, one, type)
-            if int(updates.diffs[same].sum()) > 1:
+                equal = equal & pairs_equal(column, one, type)
+            at = np.flatnonzero(equal)
+            sums = np.cumsum(diffs[at])
+            if sums[-1] > 1:
+                last = at[(sums > 1) & (at >= first) & (diffs[at] > 0)][0]
                 pairs = zip(keys, self._types, strict=True)
-                key = tuple(from_array(c.slice(place, 1), type)[0] for c, type in pairs)
+                key = tuple(from_array(c.slice(last, 1), type)[0] for c, type in pairs)
                 return Duplicate(self.table, self.constraint, key)
         return None
 

@@ -1,4 +1,4 @@
-"""A unique index stays what it is over a restart."""
+"""Unique indexes: over a restart, and what is said of a key that is there."""
 
 import asyncio
 from pathlib import Path
@@ -30,3 +30,26 @@ def test_a_unique_index_is_there_after_a_restart(runner: asyncio.Runner, tmp_pat
             await house.close()
 
     runner.run(main())
+
+
+def test_a_key_that_is_there_is_told_as_the_new_row_has_it(
+    runner: asyncio.Runner, house: House
+) -> None:
+    def refused(key: str) -> str:
+        return (
+            'ERROR 23505: duplicate key value violates unique constraint "equal_a_b_key"\n'
+            f"DETAIL: Key (a, b)=({key}) already exists."
+        )
+
+    async def play() -> None:
+        await house.query("s", "CREATE TABLE equal (a interval, b float8, UNIQUE (a, b))")
+        insert = "INSERT INTO equal VALUES"
+        assert await house.query("s", f"{insert} ('1 month', 0), ('3 days', 5)") == "INSERT 0 2"
+        said = await house.query("s", f"{insert} ('1 h', 7), ('72:00', 5), ('30 days', '-0')")
+        assert said == refused("72:00:00, 5")
+        said = await house.query("s", f"{insert} ('1 h', '-0'), ('60 min', 0)")
+        assert said == refused("01:00:00, 0")
+        said = await house.query("s", "UPDATE equal SET a = '30 days', b = '-0' WHERE b = 5")
+        assert said == refused("30 days, -0")
+
+    runner.run(play())
