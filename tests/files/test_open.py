@@ -34,7 +34,8 @@ import read_spark  # noqa: E402
 
 Rows = Counter[tuple[str | None, ...]]
 Read = Callable[[list[str], int], pa.Table]
-NAMES = {name: f"foreshore.public.{name}" for name in TYPES}
+LAG_HISTORY = "mz_internal.mz_wallclock_global_lag_history"
+NAMES = {name: (name, f"public.{name}", f"foreshore.public.{name}") for name in TYPES}
 
 
 def rows_of(table: pa.Table, name: str) -> Rows:
@@ -91,7 +92,9 @@ def compare(server: Server, readers: dict[str, Read], pairs: int, spark_every: i
             for engine, read in readers.items():
                 if engine == "spark" and compared.total() % spark_every:
                     continue
-                found = foreshore_files.reading(server.data_dir, NAMES[name], as_of, read)
+                found = foreshore_files.reading(
+                    server.data_dir, chosen.choice(NAMES[name]), as_of, read
+                )
                 rows = rows_of(found, name)
                 amiss = [*(rows - expected).items()][:2], [*(expected - rows).items()][:2]
                 assert rows == expected, f"{engine} reads {name} as of {as_of}: {amiss}"
@@ -128,8 +131,11 @@ def check(data_dir: Path, spark: Read, pairs: int, *, spark_every: int) -> None:
         assert any(file.name > "000001-000020" for file in files), "nothing was merged"
     for name in TYPES:  # the server is stopped
         for read in readers.values():
-            table = foreshore_files.reading(data_dir, NAMES[name], None, read)
+            table = foreshore_files.reading(data_dir, name, None, read)
             assert sum(table.column("__diff").to_pylist()) == expected[name]
+    for read in readers.values():  # of the system's
+        table = foreshore_files.reading(data_dir, LAG_HISTORY, None, read)
+        assert table.column_names[:-1] == ["object_id", "lag", "occurred_at"]
 
 
 @pytest.mark.parametrize("settled", [False, True])
