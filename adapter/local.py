@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foreshore.compute.arrange.arrangement import consolidate
+from foreshore.compute.engine import rows_schema
 from foreshore.errors import DataError, InternalError
 from foreshore.expr.datum import to_array
 from foreshore.expr.evaluate import fold, may_be_large, outcome
@@ -37,7 +39,7 @@ from foreshore.expr.ir import (
 )
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType, array_of, arrow_type
-from foreshore.update import DIFF_FIELD
+from foreshore.update import DIFF, DIFF_FIELD, TIME_FIELD
 
 Columns = list[pa.Array]
 
@@ -75,8 +77,27 @@ def evaluate_linear(
     `collections` are rows with `__diff`, by id or by the number of a LocalGet. Raises the least
     error if a row fails.
     """
+    types = columns_of(relation)
     columns, diffs = _evaluate(relation, dict(collections or {}))
-    return with_diffs(columns_of(relation), columns, diffs)
+    rows = with_diffs(types, columns, diffs)
+    if any(isinstance(node, Constant) and _takes_away(node) for node in walk_relations(relation)):
+        return _added_up(rows, types)
+    return rows
+
+
+def _takes_away(constant: Constant) -> bool:
+    """Whether rows of `constant` stand for what is not there, against others that are."""
+    return any(diff < 0 for _, diff in constant.rows)
+
+
+def _added_up(rows: pa.Table, types: tuple[ColumnType, ...]) -> pa.Table:
+    """Return rows with `__diff`, equal ones as one, without those that cancel each other."""
+    if not types:
+        total = pc.sum(rows[DIFF]).as_py() or 0
+        return pa.table([[total] if total else []], schema=rows.schema)
+    times = pa.repeat(pa.scalar(0, TIME_FIELD.type), rows.num_rows)
+    updates = rows.add_column(len(types), TIME_FIELD, times)
+    return consolidate(updates, rows_schema(types), 0).remove_column(len(types))
 
 
 def with_diffs(types: Sequence[ColumnType], columns: Columns, diffs: pa.Array) -> pa.Table:
