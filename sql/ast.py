@@ -559,10 +559,11 @@ class InsertStatement(Syntax):
     columns: tuple[tuple[str, int], ...] | None
     source: Query | None
     returning: tuple[Target, ...]
-    ctes: tuple[CommonTable, ...]
     on_conflict: OnConflict | None = None
     overriding: OneOf["system", "user"] | None = None
     as_of: AsOf | None = None
+    ctes: tuple[CommonTable, ...] = ()
+    recursive: bool = False
 
 
 class MergeUpdate(Syntax):
@@ -603,8 +604,9 @@ class MergeStatement(Syntax):
     source: FromItem
     condition: Expression
     clauses: tuple[MergeClause, ...]
-    ctes: tuple[CommonTable, ...]
     returning: tuple[Target, ...]
+    ctes: tuple[CommonTable, ...] = ()
+    recursive: bool = False
 
 
 class UpdateStatement(Syntax):
@@ -615,7 +617,8 @@ class UpdateStatement(Syntax):
     from_: tuple[FromItem, ...]
     where: Expression | None
     returning: tuple[Target, ...]
-    ctes: tuple[CommonTable, ...]
+    ctes: tuple[CommonTable, ...] = ()
+    recursive: bool = False
 
 
 class DeleteStatement(Syntax):
@@ -625,7 +628,8 @@ class DeleteStatement(Syntax):
     using: tuple[FromItem, ...]
     where: Expression | None
     returning: tuple[Target, ...]
-    ctes: tuple[CommonTable, ...]
+    ctes: tuple[CommonTable, ...] = ()
+    recursive: bool = False
 
 
 class CopyStatement(Syntax):

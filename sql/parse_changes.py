@@ -13,7 +13,7 @@ class ChangeParser(ObjectParser):
     def _returning(self) -> tuple[ast.Target, ...]:
         return self.list_of(self.target) if self.accept("returning") else ()
 
-    def _insert(self, ctes: tuple[ast.CommonTable, ...] = ()) -> ast.InsertStatement:
+    def _insert(self) -> ast.InsertStatement:
         self.expect("insert", "into")
         table = self.table_name()
         if self.accept("as"):
@@ -33,9 +33,7 @@ class ChangeParser(ObjectParser):
         as_of = self.as_of()
         conflict = self._on_conflict() if self.at_words("on", "conflict") else None
         returning = self._returning()
-        return ast.InsertStatement(
-            table, columns, source, returning, ctes, conflict, overriding, as_of
-        )
+        return ast.InsertStatement(table, columns, source, returning, conflict, overriding, as_of)
 
     def _on_conflict(self) -> ast.OnConflict:
         at = self.expect("on", "conflict").start
@@ -76,14 +74,14 @@ class ChangeParser(ObjectParser):
             table.alias = self.name()
         return table
 
-    def _update(self, ctes: tuple[ast.CommonTable, ...] = ()) -> ast.UpdateStatement:
+    def _update(self) -> ast.UpdateStatement:
         self.expect("update")
         table = self._changed_table()
         self.expect("set")
         assignments = self.list_of(self._assignment)
         from_ = self.list_of(self.from_item) if self.accept("from") else ()
         where = self._where()
-        return ast.UpdateStatement(table, assignments, from_, where, self._returning(), ctes)
+        return ast.UpdateStatement(table, assignments, from_, where, self._returning())
 
     def _assignment(self) -> ast.Assignment:
         at = self.token.start
@@ -94,12 +92,12 @@ class ChangeParser(ObjectParser):
         self.expect_symbol("=")
         return ast.Assignment(columns, self.expression(), multiple, at)
 
-    def _delete(self, ctes: tuple[ast.CommonTable, ...] = ()) -> ast.DeleteStatement:
+    def _delete(self) -> ast.DeleteStatement:
         self.expect("delete", "from")
         table = self._changed_table()
         using = self.list_of(self.from_item) if self.accept("using") else ()
         where = self._where()
-        return ast.DeleteStatement(table, using, where, self._returning(), ctes)
+        return ast.DeleteStatement(table, using, where, self._returning())
 
     def _where(self) -> ast.Expression | None:
         if not self.accept("where"):
@@ -108,7 +106,7 @@ class ChangeParser(ObjectParser):
             self.unsupported("WHERE CURRENT OF")
         return self.expression()
 
-    def _merge(self, ctes: tuple[ast.CommonTable, ...] = ()) -> ast.MergeStatement:
+    def _merge(self) -> ast.MergeStatement:
         self.expect("merge", "into")
         table = self._changed_table()
         self.expect("using")
@@ -119,7 +117,7 @@ class ChangeParser(ObjectParser):
         while self.at_word("when"):
             clauses.append(self._merge_clause())
         returning = self._returning()
-        return ast.MergeStatement(table, source, condition, tuple(clauses), ctes, returning)
+        return ast.MergeStatement(table, source, condition, tuple(clauses), returning)
 
     def _merge_clause(self) -> ast.MergeClause:
         at = self.expect("when").start

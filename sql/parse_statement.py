@@ -97,18 +97,24 @@ class StatementParser(ChangeParser):
     def _with(self) -> ast.StatementSyntax:
         """Parse a statement that begins with WITH; what follows decides what it is."""
         start = self.index
-        ctes, _ = self.with_clause()
+        ctes, recursive = self.with_clause()
+        statement: (
+            ast.InsertStatement | ast.UpdateStatement | ast.DeleteStatement | ast.MergeStatement
+        )
         match self.token.value:
             case "insert":
-                return self._insert(ctes)
+                statement = self._insert()
             case "update":
-                return self._update(ctes)
+                statement = self._update()
             case "delete":
-                return self._delete(ctes)
+                statement = self._delete()
             case "merge":
-                return self._merge(ctes)
-        self.go_to(start)
-        return self._query_statement()
+                statement = self._merge()
+            case _:
+                self.go_to(start)
+                return self._query_statement()
+        statement.ctes, statement.recursive = ctes, recursive
+        return statement
 
     def _explain(self) -> ast.ExplainStatement:
         at = self.expect("explain").start

@@ -19,7 +19,7 @@ from foreshore.errors import (
 from foreshore.expr.explain import NameOf, explain_order, explain_relation
 from foreshore.ids import GlobalId
 from foreshore.sql import ast
-from foreshore.sql.bind import ddl, dml, merge, sequence, table, table_as, unique_index
+from foreshore.sql.bind import copy, ddl, dml, merge, sequence, table, table_as, unique_index
 from foreshore.sql.bind.bound_query import plain_relation
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, interval_of
 from foreshore.sql.bind.locking import bind_lock_table, bind_locked
@@ -313,9 +313,9 @@ def _select(planning: Planning, tree: ast.SelectStatement) -> Select:
 
 def _copy(planning: Planning, tree: ast.CopyStatement) -> Plan:
     if tree.inward:
-        return dml.bind_copy_from(planning, tree)
+        return copy.bind_copy_from(planning, tree)
     source = tree.source
-    options = dml.copy_options(tree)
+    options = copy.copy_options(tree)
     if isinstance(source, ast.TableRef):
         columns = tree.columns or (("*", source.at),)
         targets = tuple(

@@ -1,4 +1,4 @@
-"""INSERT, UPDATE, DELETE and COPY: which rows go, which come.
+"""INSERT, UPDATE and DELETE: which rows go, which come.
 
 An update or delete says which rows change by a relation over the table; rows that are equal in
 all columns are one row with a multiplicity, and change together. With FROM or USING a row may match
@@ -6,7 +6,6 @@ several times and changes once: matches are found for each distinct row, then pu
 """
 
 from collections.abc import Sequence
-from typing import Any
 from typing import Literal as OneOf
 
 from foreshore.constraint import Unique
@@ -16,7 +15,6 @@ from foreshore.errors import (
     GeneratedAlways,
     InsufficientPrivilege,
     InvalidColumnReference,
-    InvalidParameterValue,
     SyntaxError_,
     UndefinedColumn,
     UndefinedObject,
@@ -46,10 +44,11 @@ from foreshore.sql.bind.query import bind_query, rows_relation
 from foreshore.sql.bind.result import lowered, query_over
 from foreshore.sql.bind.select import project_targets
 from foreshore.sql.bind.time import bind_as_of
+from foreshore.sql.bind.with_clause import Lets, common_tables, with_lets
 from foreshore.sql.catalog_reader import ItemView
 from foreshore.sql.coerce import assign
 from foreshore.sql.lower_outer import has_subquery
-from foreshore.sql.plan import CopyFrom, CopyOptions, Delete, Insert, OnConflict, Query, Update
+from foreshore.sql.plan import Delete, Insert, OnConflict, Query, Update
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.scope import Scope, Slot, Table
 from foreshore.types import INT8, ColumnType
@@ -117,6 +116,7 @@ def returning_over(
     planning: Planning,
     targets: tuple[ast.Target, ...],
     scope: Scope,
+    lets: Lets = (),
     merge_action: Column | None = None,
 ) -> Query | None:
     """Return what RETURNING gives of the rows that have been changed, which `scope` describes."""
@@ -125,7 +125,7 @@ def returning_over(
     relation = LocalGet(0, tuple(scope.columns))
     clause = Clause("RETURNING", merge_action=merge_action)
     outputs, names = project_targets(planning, targets, scope, relation, clause)
-    return query_over(lowered(outputs), names)
+    return query_over(lowered(with_lets(lets, outputs)), names)
 
 
 def row_of(item: ItemView, ref: ast.TableRef, columns: Sequence[ColumnType]) -> Scope:
@@ -152,7 +152,7 @@ def bind_insert(planning: Planning, statement: ast.InsertStatement) -> Insert:
         source = rows_relation([row])
     else:
         if statement.ctes:
-            query = ast.Query(query, query.at, statement.ctes)
+            query = ast.Query(query, query.at, statement.ctes, statement.recursive)
         source = _source(planning, item, positions, statement, query)
     source, over = split_calls(source) or (source, ())
     relation = lowered(source)
@@ -378,13 +378,6 @@ def _is_default(expr: ast.Expression) -> bool:
 # --- UPDATE --------------------------------------------------------------------------------
 
 
-def _with_ctes(planning: Planning, ctes: tuple[ast.CommonTable, ...]) -> None:
-    if ctes:
-        raise FeatureNotSupported(
-            "WITH before UPDATE or DELETE is not supported", position=ctes[0].at + 1
-        )
-
-
 def _matched(
     planning: Planning,
     item: ItemView,
@@ -433,7 +426,11 @@ def _one_match(item: ItemView, matches: Relation) -> Relation:
 
 def bind_update(planning: Planning, statement: ast.UpdateStatement) -> Update:
     """Return the plan of UPDATE."""
-    _with_ctes(planning, statement.ctes)
+    with common_tables(planning, statement.ctes, None, recursive=statement.recursive) as lets:
+        return _update(planning, statement, lets)
+
+
+def _update(planning: Planning, statement: ast.UpdateStatement, lets: Lets) -> Update:
     item = target_table(planning, statement.table, "update")
     relation, scope = _matched(planning, item, statement.table, statement.from_, statement.where)
     width = len(item.desc.names)
@@ -450,8 +447,8 @@ def bind_update(planning: Planning, statement: ast.UpdateStatement) -> Update:
         selection = _beside_rows(item, _one_match(item, selection))
     return Update(
         item.id,
-        lowered(selection),
-        returning_over(planning, statement.returning, scope),
+        lowered(with_lets(lets, selection)),
+        returning_over(planning, statement.returning, scope, lets),
         over,
     )
 
@@ -512,7 +509,11 @@ def _assigned(
 
 def bind_delete(planning: Planning, statement: ast.DeleteStatement) -> Delete:
     """Return the plan of DELETE."""
-    _with_ctes(planning, statement.ctes)
+    with common_tables(planning, statement.ctes, None, recursive=statement.recursive) as lets:
+        return _delete(planning, statement, lets)
+
+
+def _delete(planning: Planning, statement: ast.DeleteStatement, lets: Lets) -> Delete:
     item = target_table(planning, statement.table, "delete")
     relation, scope = _matched(planning, item, statement.table, statement.using, statement.where)
     if statement.using:
@@ -521,70 +522,6 @@ def bind_delete(planning: Planning, statement: ast.DeleteStatement) -> Delete:
         relation = _beside_rows(item, _one_match(item, relation))
     return Delete(
         item.id,
-        lowered(relation),
-        returning_over(planning, statement.returning, scope),
-    )
-
-
-# --- COPY ----------------------------------------------------------------------------------
-
-
-def bind_copy_from(planning: Planning, statement: ast.CopyStatement) -> CopyFrom:
-    """Return the plan of COPY ... FROM STDIN."""
-    assert isinstance(statement.source, ast.TableRef)
-    item = target_table(planning, statement.source, "insert")
-    columns = (
-        tuple(range(len(item.desc.names)))
-        if statement.columns is None
-        else positions_of(item, statement.columns)
-    )
-    defaults = tuple(default_of(planning, item, i) for i in range(len(item.desc.names)))
-    return CopyFrom(item.id, columns, defaults, copy_options(statement))
-
-
-def copy_options(statement: ast.CopyStatement) -> CopyOptions:
-    """Return the options of COPY, checked as PostgreSQL checks them."""
-    given: dict[str, Any] = dict(statement.options)
-    at = statement.at + 1
-    format = str(given.pop("format", "text")).lower()
-    if format not in ("text", "csv", "binary"):
-        raise InvalidParameterValue(f'COPY format "{format}" not recognized', position=at)
-    csv = format == "csv"
-    delimiter = given.pop("delimiter", "," if csv else "\t")
-    null = given.pop("null", "" if csv else "\\N")
-    header = str(given.pop("header", "false")).lower()
-    quote = given.pop("quote", '"')
-    escape = given.pop("escape", quote)
-    force_quote = given.pop("force_quote", ())
-    encoding = str(given.pop("encoding", "utf8")).lower().replace("-", "")
-    freeze = str(given.pop("freeze", "false")).lower()
-    if given:
-        raise SyntaxError_(f'option "{next(iter(given))}" not recognized', position=at)
-    if encoding not in ("utf8", "unicode", "sql_ascii"):
-        raise FeatureNotSupported(f'encoding "{encoding}" is not supported', position=at)
-    if freeze not in ("true", "false", "on", "off", "1", "0"):
-        raise SyntaxError_("freeze requires a Boolean value", position=at)
-    if header not in ("true", "false", "on", "off", "1", "0"):
-        raise FeatureNotSupported(f"COPY HEADER {header.upper()} is not supported", position=at)
-    if format == "binary" and {"delimiter", "null"} & statement.options.keys():
-        raise SyntaxError_("cannot specify DELIMITER or NULL in BINARY mode", position=at)
-    if len(delimiter.encode()) != 1:
-        raise FeatureNotSupported("COPY delimiter must be a single one-byte character", position=at)
-    if not csv and {"quote", "escape", "force_quote"} & statement.options.keys():
-        word = next(w for w in ("quote", "escape", "force_quote") if w in statement.options)
-        raise FeatureNotSupported(
-            f"COPY {word.replace('_', ' ')} available only in CSV mode", position=at
-        )
-    if csv and (len(quote) != 1 or len(escape) != 1 or quote == delimiter):
-        raise InvalidParameterValue(
-            "COPY quote and escape must be single characters other than the delimiter", position=at
-        )
-    return CopyOptions(
-        "csv" if csv else "binary" if format == "binary" else "text",
-        delimiter,
-        null,
-        header in ("true", "on", "1"),
-        quote,
-        escape,
-        "*" if force_quote == "*" else tuple(force_quote),
+        lowered(with_lets(lets, relation)),
+        returning_over(planning, statement.returning, scope, lets),
     )

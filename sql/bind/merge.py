@@ -6,7 +6,7 @@ only. Rows of the table that are equal in all columns are one with a multiplicit
 together.
 """
 
-from foreshore.errors import DuplicateAlias, FeatureNotSupported, SyntaxError_
+from foreshore.errors import DuplicateAlias, SyntaxError_
 from foreshore.expr.ir import (
     TRUE,
     Aggregate,
@@ -39,6 +39,7 @@ from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
 from foreshore.sql.bind.from_clause import Part, bind_item, scope_of, side_by_side
 from foreshore.sql.bind.merge_keys import keys_of
 from foreshore.sql.bind.result import lowered
+from foreshore.sql.bind.with_clause import Lets, common_tables, with_lets
 from foreshore.sql.catalog_reader import ItemView
 from foreshore.sql.coerce import assign
 from foreshore.sql.plan import Merge, MergeAction
@@ -49,10 +50,11 @@ from foreshore.types import BOOL, INT4, INT8, TEXT, ColumnType
 
 def bind_merge(planning: Planning, statement: ast.MergeStatement) -> Merge:
     """Return the plan of MERGE."""
-    if statement.ctes:
-        raise FeatureNotSupported(
-            "WITH before MERGE is not supported", position=statement.ctes[0].at + 1
-        )
+    with common_tables(planning, statement.ctes, None, recursive=statement.recursive) as lets:
+        return _merge(planning, statement, lets)
+
+
+def _merge(planning: Planning, statement: ast.MergeStatement, lets: Lets) -> Merge:
     item = target_table(planning, statement.table, "merge into")
     planning.depends_on.add(item.id)
     _refuse_unreachable(statement.clauses)
@@ -73,15 +75,15 @@ def bind_merge(planning: Planning, statement: ast.MergeStatement) -> Merge:
     joined = side_by_side(source, target, "left", on, False, statement.source.at)
     relation, actions = _acting(planning, item, statement, source, joined)
     selection, over = split_calls(relation) or (relation, ())
-    keys = keys_of(item.id, item.desc.columns, source.relation, on, relation)
+    keys = keys_of(item.id, item.desc.columns, source.relation, on, relation, lets)
     action = Column(len(source.columns) + len(item.desc.columns), TEXT, nullable=False)
     changed = Scope(
         [*source.columns, *item.desc.columns, ColumnType(TEXT, False)],
         joined.tables,
         joined.visible,
     )
-    returning = returning_over(planning, statement.returning, changed, action)
-    return Merge(item.id, lowered(selection), actions, over, keys, returning)
+    returning = returning_over(planning, statement.returning, changed, lets, action)
+    return Merge(item.id, lowered(with_lets(lets, selection)), actions, over, keys, returning)
 
 
 def _refuse_unreachable(clauses: tuple[ast.MergeClause, ...]) -> None:

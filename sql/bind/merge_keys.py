@@ -28,6 +28,7 @@ from foreshore.expr.split import columns_used
 from foreshore.ids import GlobalId
 from foreshore.sql.bind.acting import acts
 from foreshore.sql.bind.result import lowered
+from foreshore.sql.bind.with_clause import Lets, with_lets
 from foreshore.sql.lower_outer import has_subquery
 from foreshore.sql.optimize.lookup import RANGES, is_widening
 from foreshore.sql.optimize.scalars import conjuncts
@@ -38,13 +39,20 @@ _TEXTS = ("text", "varchar")
 
 
 def keys_of(
-    table: GlobalId, columns: Sequence[ColumnType], source: Relation, on: Scalar, whole: Relation
+    table: GlobalId,
+    columns: Sequence[ColumnType],
+    source: Relation,
+    on: Scalar,
+    whole: Relation,
+    lets: Lets,
 ) -> MergeKeys | None:
     """Return what rows of `source` say of columns of the table by `on`; None: nothing for sure.
 
-    In `on` the table's columns come behind the source's. `whole` is all that the statement reads.
+    In `on` the table's columns come behind the source's. `whole` is all that the statement reads,
+    beside the queries of its WITH, `lets`.
     """
-    if not _reads_only(whole, table) or any(map(_is_unsure, _scalars(source))):
+    alone = with_lets(lets, source)
+    if not _reads_only(with_lets(lets, whole), table) or any(map(_is_unsure, _scalars(alone))):
         return None
     start = len(columns_of(source))
     found: dict[int, Scalar] = {}
@@ -67,7 +75,7 @@ def keys_of(
     if not found:
         return None
     keys = Project(Map(source, tuple(found.values())), tuple(range(start, start + len(found))))
-    return MergeKeys(tuple(found), lowered(keys))
+    return MergeKeys(tuple(found), lowered(with_lets(lets, keys)))
 
 
 def _scalars(relation: Relation) -> list[Scalar]:

@@ -39,7 +39,7 @@ from foreshore.sql.bind.bound_query import (
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
 from foreshore.sql.bind.from_clause import UNIT
 from foreshore.sql.bind.select import SelectBinder
-from foreshore.sql.bind.with_clause import bind_common_table
+from foreshore.sql.bind.with_clause import common_tables, with_lets
 from foreshore.sql.coerce import coerce, common_type, is_unknown, to_common, to_known
 from foreshore.sql.lower_outer import has_subquery
 from foreshore.sql.planning import Planning
@@ -58,19 +58,10 @@ def bind_query(
             hint="Run SELECT ... FOR UPDATE first, in the same transaction block.",
             position=query.locks[0].at + 1,
         )
-    lets: list[tuple[int, Relation]] = []
-    if query.ctes:
-        planning.common_tables.append({})
-    try:
-        for common in query.ctes:
-            lets.append(bind_common_table(planning, common, query, parent))
+    with common_tables(planning, query.ctes, parent, recursive=query.recursive) as lets:
         bound = _bind_body(planning, query, parent, wanted)
         _limit(planning, query, bound, parent)
-    finally:
-        if query.ctes:
-            planning.common_tables.pop()
-    for number, value in reversed(lets):
-        bound.relation = Let(number, value, bound.relation)
+    bound.relation = with_lets(lets, bound.relation)
     return bound
 
 

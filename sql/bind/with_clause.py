@@ -4,6 +4,9 @@ A recursive query is `base UNION [ALL] step`, where the step reads the table tha
 in its FROM list; it becomes a `Recursive` relation.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from foreshore.errors import (
     AmbiguousColumn,
     DatatypeMismatch,
@@ -12,6 +15,7 @@ from foreshore.errors import (
     SyntaxError_,
 )
 from foreshore.expr.ir import (
+    Let,
     LocalGet,
     Recursive,
     Reduce,
@@ -25,9 +29,37 @@ from foreshore.sql.planning import CommonTable, Planning
 from foreshore.sql.scope import Scope
 from foreshore.types import ColumnType, format_type
 
+Lets = tuple[tuple[int, Relation], ...]  # number and value, each may use those before it
 
-def bind_common_table(
-    planning: Planning, common: ast.CommonTable, query: ast.Query, parent: Scope | None
+
+@contextmanager
+def common_tables(
+    planning: Planning,
+    ctes: tuple[ast.CommonTable, ...],
+    parent: Scope | None,
+    *,
+    recursive: bool,
+) -> Iterator[Lets]:
+    """Let what is bound within see the queries of a WITH, for which `with_lets` is needed."""
+    if not ctes:
+        yield ()
+        return
+    planning.common_tables.append({})
+    try:
+        yield tuple([_bound(planning, each, parent, recursive=recursive) for each in ctes])
+    finally:
+        planning.common_tables.pop()
+
+
+def with_lets(lets: Lets, body: Relation) -> Relation:
+    """Return `body`, in which the queries of a WITH are read, with these."""
+    for number, value in reversed(lets):
+        body = Let(number, value, body)
+    return body
+
+
+def _bound(
+    planning: Planning, common: ast.CommonTable, parent: Scope | None, *, recursive: bool
 ) -> tuple[int, Relation]:
     """Add a query of WITH to the innermost `common_tables`; return its let, as number and value."""
     from foreshore.sql.bind.query import bind_query
@@ -39,7 +71,7 @@ def bind_common_table(
             sqlstate="42712",
             position=common.at + 1,
         )
-    if query.recursive and _mentions(common.query, common.name):
+    if recursive and _mentions(common.query, common.name):
         return _recursive(planning, common, parent)
     bound = bind_query(planning, common.query, parent)
     names = _common_names(common, bound)
