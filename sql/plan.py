@@ -297,6 +297,14 @@ class Insert(Changing):
 
 
 @dataclass(frozen=True, slots=True)
+class ChangedKeys:
+    """No row is changed but those whose `columns` equal, in this order, a row of `source`."""
+
+    columns: tuple[int, ...]
+    source: Relation
+
+
+@dataclass(frozen=True, slots=True)
 class Update(Changing):
     """`selection` gives old rows then new ones side by side: 2n columns for a table of n.
 
@@ -308,6 +316,7 @@ class Update(Changing):
     selection: Relation
     returning: Query | None  # over LocalGet(0), the new rows and the columns of FROM
     over: tuple[Scalar, ...] = ()  # what those columns are over `selection`, as in Query
+    keys: ChangedKeys | None = None  # what is known of the rows before any is read
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,17 +324,10 @@ class Delete(Changing):
     table: GlobalId
     selection: Relation  # the rows to delete and, if there is a `returning`, the columns of USING
     returning: Query | None  # over LocalGet(0), the same columns
+    keys: ChangedKeys | None = None  # as in Update
 
 
 MergeAction = OneOf["update", "delete", "insert"]
-
-
-@dataclass(frozen=True, slots=True)
-class MergeKeys:
-    """No row is changed but those whose `columns` equal, in this order, a row of `source`."""
-
-    columns: tuple[int, ...]
-    source: Relation
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +343,7 @@ class Merge(Changing):
     selection: Relation
     actions: tuple[MergeAction, ...]
     over: tuple[Scalar, ...] = ()  # what those columns are over `selection`, as in Query
-    keys: MergeKeys | None = None  # what is known of the rows before any is read
+    keys: ChangedKeys | None = None  # as in Update
     # Over LocalGet(0): the source's columns, the row as it has become, or was, and the action.
     returning: Query | None = None
 

@@ -130,6 +130,20 @@ def push_down(scalar: Scalar, levels: int = 1) -> Scalar:
     return map_scalar(scalar, replace)
 
 
+def is_closed(relation: Relation) -> bool:
+    """Whether no scalar of `relation` uses a row outside of it."""
+    closed = True
+
+    def look(node: Scalar, depth: int) -> Scalar | None:
+        nonlocal closed
+        if isinstance(node, OuterColumn) and node.level > depth:
+            closed = False
+        return None
+
+    map_relation(relation, look, 0)
+    return closed
+
+
 def uses_row(scalar: Scalar, levels: int = 1000) -> bool:
     """Whether the scalar uses a column of the row at hand, or of one up to `levels` farther out."""
     found = False

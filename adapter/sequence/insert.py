@@ -12,10 +12,12 @@ import pyarrow as pa
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.effects import calls_in, carried_out, carried_out_by_row
+from foreshore.adapter.key_index import MANY
 from foreshore.adapter.local import counted, evaluate_linear, is_linear, negated, split_diffs
+from foreshore.adapter.peek_plan import PeekPlan
 from foreshore.adapter.point_plan import PointPlan
 from foreshore.adapter.result import BatchSource, Outcome, Selected
-from foreshore.adapter.sequence.by_key import locked_by_key
+from foreshore.adapter.sequence.by_key import locked_by_key, locked_rows
 from foreshore.adapter.sequence.conflict import insert_on_conflict
 from foreshore.adapter.sequence.peek import awaited, evaluate_here, filled, rows_of
 from foreshore.adapter.sequence.point import changed_by_key, insert_rows
@@ -24,8 +26,10 @@ from foreshore.adapter.sequence.tables import (
     beside_alter,
     checked,
     count,
+    planned_table,
     require_writable,
     table_desc,
+    unique_constraints,
     write_rows,
 )
 from foreshore.adapter.sequence.times import read_time, tables_below
@@ -35,7 +39,7 @@ from foreshore.compute.finish import expanded, finish
 from foreshore.errors import FeatureNotSupported
 from foreshore.expr.ir import Get, LocalGet, Relation, Scalar, inputs_of, with_inputs
 from foreshore.ids import GlobalId, is_builtin
-from foreshore.sql.plan import AsOf, Block, Delete, Insert, Query, Update
+from foreshore.sql.plan import AsOf, Block, ChangedKeys, Delete, Insert, Query, Update
 from foreshore.types import ColumnType, Datum
 from foreshore.update import DIFF_FIELD, Timestamp
 
@@ -106,7 +110,7 @@ async def update(
         changed = await _changed(session, prepared.point, args)
         if changed is not None:
             return await _written(session, "UPDATE", plan.returning, changed[1], args)
-    both = await written_rows(session, prepared, args, (plan.table,), locking=True)
+    both = await written_rows(session, prepared, args, (plan.table,), locking=True, keys=plan.keys)
     both = await with_numbers(session, both, plan.over, args)
     columns, diffs = split_diffs(both)
     width = len(table_desc(session, plan.table).names)
@@ -127,7 +131,7 @@ async def delete(
         if changed is not None:
             gone = Values.coming(changed[0].desc, changed[0].rows)
             return await _written(session, "DELETE", plan.returning, gone, args)
-    rows = await written_rows(session, prepared, args, (plan.table,), locking=True)
+    rows = await written_rows(session, prepared, args, (plan.table,), locking=True, keys=plan.keys)
     columns, diffs = split_diffs(rows)
     width = len(table_desc(session, plan.table).names)
     gone = as_stored(session, plan.table, rows_with(columns[:width], diffs))
@@ -178,11 +182,14 @@ async def written_rows(
     targets: Sequence[GlobalId],
     *,
     locking: bool = False,
+    keys: ChangedKeys | None = None,
     as_of: AsOf | None = None,
 ) -> pa.Table:
     """Return the rows, with `__diff`, that a statement is about to write.
 
-    Those `as_of` a time that has come do not change any more, and nothing is locked for them.
+    Where `keys` say which rows of the one of `targets` these come from, only those are locked and
+    read. What is read `as_of` a time that has come does not change any more, and nothing is locked
+    for it.
     """
     if as_of is not None:
         return counted(await rows_of(session, prepared, args, as_of))
@@ -205,6 +212,10 @@ async def written_rows(
         found = await locked_by_key(session, peek, args)
         if found is not None:
             return found[0]
+    if keys is not None:
+        rows = await _rows_by_key(session, peek, args, targets[0], keys)
+        if rows is not None:
+            return rows
     tables = {id for id in tables_below(session, peek.sources) if not is_builtin(id)}
     if not transaction.block and transaction.time is None:
         tables |= set(targets) if locking else set()
@@ -215,6 +226,47 @@ async def written_rows(
         filled_relation, _, replace = filled(session, peek, args, time)
         return await evaluate_here(session, peek.block(filled_relation, replace), time)
     return counted(await rows_of(session, prepared, args))
+
+
+async def _rows_by_key(
+    session: "Session",
+    peek: PeekPlan,
+    args: Sequence[Datum],
+    table: GlobalId,
+    changed: ChangedKeys,
+) -> pa.Table | None:
+    """Return what a query over the rows under some keys of a table gives; they are locked.
+
+    None, if they do not have all columns of a key, or are more than are locked one by one.
+    """
+    coordinator, transaction = session.coordinator, session.begin()
+    if table not in coordinator.state.objects or not is_linear(changed.source):
+        return None
+    constraint = next(
+        (
+            each
+            for each in unique_constraints(planned_table(session, table))
+            if set(each.columns) <= set(changed.columns)
+        ),
+        None,
+    )
+    if constraint is None:
+        return None
+    replace = filler(args, session.environment_values(coordinator.oracle.read_ts()))
+    columns, _ = split_diffs(evaluate_linear(fill(changed.source, replace)))
+    columns = [columns[changed.columns.index(i)] for i in constraint.columns]
+    present = pa.table(columns, names=[str(i) for i in constraint.columns]).drop_null()
+    if present.num_rows > MANY:
+        return None
+    keys = [column.combine_chunks() for column in present.columns]
+    rows = await locked_rows(session, table, constraint, keys)
+    if rows is None:
+        return None
+    time = transaction.time
+    assert time is not None
+    replace = filler(args, session.environment_values(time))
+    block = peek.block(fill(peek.query.relation, replace), replace)
+    return await evaluate_here(session, block, time, {table: rows})
 
 
 async def with_numbers(

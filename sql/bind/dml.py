@@ -38,6 +38,7 @@ from foreshore.expr.ir import (
 from foreshore.sql import ast
 from foreshore.sql.bind.acting import acts, distinct_calls, split_calls
 from foreshore.sql.bind.bound_query import distinct, filtered, plain_relation
+from foreshore.sql.bind.changed_keys import Link, keys_of, linked, links_within
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
 from foreshore.sql.bind.from_clause import Part, right_side, scope_of, side_by_side
 from foreshore.sql.bind.query import bind_query, rows_relation
@@ -384,8 +385,11 @@ def _matched(
     ref: ast.TableRef,
     others: tuple[ast.FromItem, ...],
     where: ast.Expression | None,
-) -> tuple[Relation, Scope]:
-    """Return the table's rows, beside those of `others`, that WHERE lets through."""
+) -> tuple[Relation, Scope, list[Link]]:
+    """Return the table's rows, beside those of `others`, that WHERE lets through.
+
+    The last is what WHERE says about the rows of the table.
+    """
     table: Relation = Get(item.id, item.desc.columns, item.desc.keys)
     planning.depends_on.add(item.id)
     scope = row_of(item, ref, item.desc.columns)
@@ -395,15 +399,20 @@ def _matched(
         scope.tables,
         scope.visible,
     )
+    sources: list[tuple[int, Relation]] = []  # where the columns of each begin
     for other in others:
         right, lateral = right_side(planning, other, part, None)
+        if not lateral:
+            sources.append((len(part.columns), right.relation))
         part = side_by_side(part, right, "inner", TRUE, lateral, other.at)
     scope = scope_of(part, None)
     relation = part.relation
-    if where is not None:
-        binder = ExpressionBinder(planning, scope, Clause("WHERE"))
-        relation = filtered(relation, binder.condition(where))
-    return relation, scope
+    if where is None:
+        return relation, scope, []
+    condition = ExpressionBinder(planning, scope, Clause("WHERE")).condition(where)
+    links = [linked(item, 0, source, at, (condition,)) for at, source in sources]
+    links += links_within(item, (condition,))
+    return filtered(relation, condition), scope, links
 
 
 def _beside_rows(item: ItemView, matches: Relation) -> Relation:
@@ -432,7 +441,9 @@ def bind_update(planning: Planning, statement: ast.UpdateStatement) -> Update:
 
 def _update(planning: Planning, statement: ast.UpdateStatement, lets: Lets) -> Update:
     item = target_table(planning, statement.table, "update")
-    relation, scope = _matched(planning, item, statement.table, statement.from_, statement.where)
+    relation, scope, links = _matched(
+        planning, item, statement.table, statement.from_, statement.where
+    )
     width = len(item.desc.names)
     given = assigned_columns(planning, item, statement.assignments, scope)
     new = tuple(given[i] if i in given else scope.column(i) for i in range(width))
@@ -443,6 +454,7 @@ def _update(planning: Planning, statement: ast.UpdateStatement, lets: Lets) -> U
         (*range(width), *range(all_columns, all_columns + width), *beside),
     )
     selection, over = split_calls(relation) or (relation, ())
+    keys = keys_of(item, links, relation, lets)
     if statement.from_:
         selection = _beside_rows(item, _one_match(item, selection))
     return Update(
@@ -450,6 +462,7 @@ def _update(planning: Planning, statement: ast.UpdateStatement, lets: Lets) -> U
         lowered(with_lets(lets, selection)),
         returning_over(planning, statement.returning, scope, lets),
         over,
+        keys,
     )
 
 
@@ -515,7 +528,10 @@ def bind_delete(planning: Planning, statement: ast.DeleteStatement) -> Delete:
 
 def _delete(planning: Planning, statement: ast.DeleteStatement, lets: Lets) -> Delete:
     item = target_table(planning, statement.table, "delete")
-    relation, scope = _matched(planning, item, statement.table, statement.using, statement.where)
+    relation, scope, links = _matched(
+        planning, item, statement.table, statement.using, statement.where
+    )
+    keys = keys_of(item, links, relation, lets)
     if statement.using:
         if not statement.returning:
             relation = Project(relation, tuple(range(len(item.desc.names))))
@@ -524,4 +540,5 @@ def _delete(planning: Planning, statement: ast.DeleteStatement, lets: Lets) -> D
         item.id,
         lowered(with_lets(lets, relation)),
         returning_over(planning, statement.returning, scope, lets),
+        keys,
     )

@@ -26,6 +26,7 @@ from foreshore.expr.ir import (
 from foreshore.expr.split import is_not_null, is_null
 from foreshore.sql import ast
 from foreshore.sql.bind.acting import split_calls
+from foreshore.sql.bind.changed_keys import keys_of, linked
 from foreshore.sql.bind.dml import (
     assigned_columns,
     default_of,
@@ -37,7 +38,6 @@ from foreshore.sql.bind.dml import (
 )
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
 from foreshore.sql.bind.from_clause import Part, bind_item, scope_of, side_by_side
-from foreshore.sql.bind.merge_keys import keys_of
 from foreshore.sql.bind.result import lowered
 from foreshore.sql.bind.with_clause import Lets, common_tables, with_lets
 from foreshore.sql.catalog_reader import ItemView
@@ -75,7 +75,8 @@ def _merge(planning: Planning, statement: ast.MergeStatement, lets: Lets) -> Mer
     joined = side_by_side(source, target, "left", on, False, statement.source.at)
     relation, actions = _acting(planning, item, statement, source, joined)
     selection, over = split_calls(relation) or (relation, ())
-    keys = keys_of(item.id, item.desc.columns, source.relation, on, relation, lets)
+    link = linked(item, len(source.columns), source.relation, 0, (on,))
+    keys = keys_of(item, (link,), relation, lets)
     action = Column(len(source.columns) + len(item.desc.columns), TEXT, nullable=False)
     changed = Scope(
         [*source.columns, *item.desc.columns, ColumnType(TEXT, False)],

@@ -1,0 +1,230 @@
+"""Which rows of its table a statement can change, where that is known before the table is read.
+
+    MERGE INTO t USING (VALUES (1, 'x'), ($1, 'y')) AS s (k, v) ON t.k = s.k AND t.v <> s.v
+    UPDATE t SET v = s.v FROM (VALUES (1, 'x'), ($1, 'y')) AS s (k, v) WHERE t.k = s.k
+    DELETE FROM t WHERE k IN (VALUES (1), ($1))
+
+change no row of t but those with k = 1 or k = $1. That is known if the source reads nothing, and if
+nothing else in the statement reads the table.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from foreshore.constraint import Unique
+from foreshore.expr.ir import (
+    And,
+    AnySubquery,
+    Call,
+    Case,
+    Column,
+    Exists,
+    Get,
+    Literal,
+    Map,
+    OuterColumn,
+    Project,
+    Relation,
+    Scalar,
+    ScalarSubquery,
+    columns_of,
+    scalars_of,
+    type_of,
+    walk_relations,
+    walk_scalars,
+)
+from foreshore.expr.split import columns_used
+from foreshore.ids import GlobalId
+from foreshore.sql.bind.acting import acts
+from foreshore.sql.bind.result import lowered
+from foreshore.sql.bind.with_clause import Lets, with_lets
+from foreshore.sql.catalog_reader import ItemView
+from foreshore.sql.lower_outer import has_subquery
+from foreshore.sql.optimize.lookup import RANGES, is_widening
+from foreshore.sql.optimize.scalars import conjuncts
+from foreshore.sql.plan import ChangedKeys
+from foreshore.sql.rewrite import is_closed, map_scalar
+from foreshore.types import BOOL, SqlType
+
+_TEXTS = ("text", "varchar")
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Equalities of columns of the table with scalars over the rows of a source."""
+
+    source: Relation
+    values: dict[int, Scalar]
+
+
+def linked(
+    item: ItemView, at: int, source: Relation, source_at: int, predicates: tuple[Scalar, ...]
+) -> Link:
+    """Return what `predicates` say that rows of the table have from rows of `source`.
+
+    `at` and `source_at` are where the columns of the two begin in the row that they are over.
+    """
+    columns = item.desc.columns
+    end = source_at + len(columns_of(source))
+    values: dict[int, Scalar] = {}
+    for one, other in _equalities(predicates):
+        place = _column(one)
+        used = columns_used(other)
+        if place is None or not 0 <= place - at < len(columns):
+            continue
+        if not all(source_at <= index < end for index in used):
+            continue
+        narrowed = _as_key(_moved(other, -source_at), columns[place - at].type)
+        if narrowed is not None:
+            values.setdefault(place - at, narrowed)
+    return Link(source, values)
+
+
+def links_within(item: ItemView, predicates: tuple[Scalar, ...]) -> Iterator[Link]:
+    """Yield what IN and = of subqueries in `predicates` say of a row, which the table's begins."""
+    columns = item.desc.columns
+    for predicate in conjuncts(predicates):
+        match predicate:
+            case AnySubquery(predicate=inner, relation=source) if is_closed(source):
+                values: dict[int, Scalar] = {}
+                for one, other in _equalities((inner,)):
+                    place = _outer_column(one)
+                    if place is None or place >= len(columns) or _looks_out(other):
+                        continue
+                    narrowed = _as_key(other, columns[place].type)
+                    if narrowed is not None:
+                        values.setdefault(place, narrowed)
+                yield Link(source, values)
+            case Call(function="eq"):
+                for one, other in _equalities((predicate,)):
+                    place, subquery = _column(one), _subquery(other)
+                    if place is None or place >= len(columns) or subquery is None:
+                        continue
+                    value = map_scalar(
+                        other,
+                        lambda node, _: (
+                            Column(0, node.type) if isinstance(node, ScalarSubquery) else None
+                        ),
+                    )
+                    narrowed = _as_key(value, columns[place].type)
+                    if narrowed is not None:
+                        yield Link(subquery.relation, {place: narrowed})
+
+
+def keys_of(
+    item: ItemView, links: Iterable[Link], whole: Relation, lets: Lets = ()
+) -> ChangedKeys | None:
+    """Return the first of `links` that has a unique key of the table; None: nothing for sure.
+
+    `whole` is all that the statement reads, beside the queries of its WITH, `lets`.
+    """
+    keys = [set(each.columns) for each in item.constraints if isinstance(each, Unique)]
+    for link in links:
+        source = with_lets(lets, link.source)
+        given = [*link.values.values(), *_scalars(source)]
+        if any(map(_is_unsure, given)) or not any(key <= link.values.keys() for key in keys):
+            continue
+        if _read(with_lets(lets, whole)) != [item.id]:
+            return None
+        width = len(columns_of(link.source))
+        outputs = tuple(range(width, width + len(link.values)))
+        rows = Project(Map(link.source, tuple(link.values.values())), outputs)
+        return ChangedKeys(tuple(link.values), lowered(with_lets(lets, rows)))
+    return None
+
+
+def _read(relation: Relation) -> list[GlobalId]:
+    """Return the collections that a bound relation reads, as often as it does."""
+    found: list[GlobalId] = []
+    stack = [relation]
+    while stack:
+        for node in walk_relations(stack.pop()):
+            if isinstance(node, Get):
+                found.append(node.id)
+            for scalar in scalars_of(node):
+                stack += [
+                    each.relation
+                    for each in walk_scalars(scalar)
+                    if isinstance(each, Exists | ScalarSubquery | AnySubquery)
+                ]
+    return found
+
+
+def _scalars(relation: Relation) -> list[Scalar]:
+    return [scalar for node in walk_relations(relation) for scalar in scalars_of(node)]
+
+
+def _is_unsure(scalar: Scalar) -> bool:
+    """Whether `scalar` must not be computed once more, or not at once."""
+    return acts(scalar) or has_subquery(scalar)
+
+
+def _equalities(predicates: tuple[Scalar, ...]) -> Iterator[tuple[Scalar, Scalar]]:
+    for predicate in conjuncts(predicates):
+        match predicate:
+            case Call(function="eq", args=(one, other)):
+                yield one, other
+                yield other, one
+            case _:
+                continue
+
+
+def _moved(scalar: Scalar, by: int) -> Scalar:
+    """Return `scalar` over a row that begins elsewhere."""
+
+    def replace(node: Scalar, depth: int) -> Scalar | None:
+        if isinstance(node, Column) and depth == 0:
+            return Column(node.index + by, node.type, node.nullable)
+        return None
+
+    return map_scalar(scalar, replace)
+
+
+def _widened(scalar: Scalar) -> Scalar:
+    """Return what `scalar` is but for a widening."""
+    while isinstance(scalar, Call) and is_widening(scalar.function):
+        (scalar,) = scalar.args
+    return scalar
+
+
+def _column(scalar: Scalar) -> int | None:
+    """Return the column that `scalar` is but for a widening."""
+    bare = _widened(scalar)
+    return bare.index if isinstance(bare, Column) else None
+
+
+def _outer_column(scalar: Scalar) -> int | None:
+    """Return the column of the row outside that `scalar` is but for a widening."""
+    bare = _widened(scalar)
+    return bare.index if isinstance(bare, OuterColumn) and bare.level == 1 else None
+
+
+def _looks_out(scalar: Scalar) -> bool:
+    return any(isinstance(each, OuterColumn) for each in walk_scalars(scalar))
+
+
+def _subquery(scalar: Scalar) -> ScalarSubquery | None:
+    """Return the one subquery, for all rows the same, from which alone `scalar` is computed."""
+    leaves = list(walk_scalars(scalar))
+    found = [each for each in leaves if isinstance(each, ScalarSubquery)]
+    if any(isinstance(each, Column | OuterColumn | Exists | AnySubquery) for each in leaves):
+        return None
+    return found[0] if len(found) == 1 and is_closed(found[0].relation) else None
+
+
+def _as_key(value: Scalar, type: SqlType) -> Scalar | None:
+    """Return `value` as one of a key's type, NULL where none equals it; None: that is not known."""
+    given = type_of(value)
+    if given == type or (given.name in _TEXTS and type.name in _TEXTS):
+        return value
+    if RANGES.get(given.name, 0) <= RANGES.get(type.name, 64):
+        return None
+    most = 2 ** RANGES[type.name]
+    fits = And(
+        (
+            Call("ge", (value, Literal(-most, given)), BOOL),
+            Call("lt", (value, Literal(most, given)), BOOL),
+        )
+    )
+    cast = Call(f"cast({given.name},{type.name})", (value,), type)
+    return Case(((fits, cast),), Literal(None, type), type)

@@ -1,0 +1,105 @@
+"""UPDATE and DELETE whose rows are known by keys of a source: they conflict by key alone."""
+
+import asyncio
+
+import pytest
+
+from tests.adapter.harness import House
+from tests.adapter.test_durable import ran
+
+TABLE = """
+DROP TABLE IF EXISTS t, other;
+CREATE TABLE t (k int PRIMARY KEY, u text UNIQUE, n bigint DEFAULT 0);
+CREATE TABLE other (k int PRIMARY KEY, v int);
+INSERT INTO t VALUES (1, 'a', 0), (2, 'b', 0), (3, 'c', 0);
+INSERT INTO other VALUES (1, 10), (9, 90)
+"""
+CONFLICT = "ERROR 40001: could not serialize access due to concurrent update"
+FROM = "UPDATE t SET n = n + v FROM (VALUES ({}, 5)) AS s (k, v) WHERE t.k = s.k"
+BY_KEY = {
+    "from": FROM,
+    "a FROM item beside another": "UPDATE t SET n = s.v * x FROM (VALUES ({}, 5)) AS s (k, v), "
+    "generate_series(2, 2) AS x WHERE s.k = t.k",
+    "wider": "UPDATE t SET n = 5 FROM (SELECT {}::bigint AS k) AS s WHERE t.k = s.k AND t.n < 9",
+    "with": "WITH s (k) AS (VALUES ({})), r AS (SELECT k FROM s) UPDATE t SET n = 7 FROM r "
+    "WHERE t.k = r.k",
+    "in": "UPDATE t SET n = 3 WHERE k IN (VALUES ({0}), ({0} + 17))",
+    "in a query of WITH": "WITH s (k) AS (VALUES ({0}), ({0} + 17)) DELETE FROM t "
+    "WHERE k IN (SELECT k FROM s) AND u < 'z'",
+    "rows in": "UPDATE t SET n = 3 WHERE (k, n) IN (VALUES ({0}, 0::bigint), ({0} + 17, 0))",
+    "any": "DELETE FROM t WHERE k = ANY (SELECT i FROM generate_series({0}, {0}) AS i)",
+    "equals": "DELETE FROM t WHERE k = (SELECT s.k FROM (VALUES ({})) AS s (k) WHERE s.k > 0)",
+    "equals something of it": "UPDATE t SET n = 8 "
+    "WHERE k = 1 + (SELECT s.k - 1 FROM (VALUES ({})) AS s (k) WHERE s.k > 0)",
+    "using": "DELETE FROM t USING (VALUES ({})) AS s (k) WHERE t.k = s.k AND u <> 'z'",
+}
+BY_TABLE = {
+    "another column": "UPDATE t SET n = n + v FROM (VALUES ({}, 5)) AS s (k, v) "
+    "WHERE t.k + 0 = s.k",
+    "negated": "DELETE FROM t WHERE k NOT IN (VALUES ({0}), (4 - {0}))",
+    "or": "UPDATE t SET n = 3 WHERE k IN (VALUES ({})) OR u = 'z'",
+    "reads the table": "UPDATE t SET n = (SELECT max(n) FROM t) FROM (VALUES ({})) AS s (k) "
+    "WHERE t.k = s.k",
+    "depends on the row": "UPDATE t SET n = 3 WHERE k IN (SELECT t.n + {})",
+}
+
+
+async def state(house: House) -> list[str]:
+    return (await ran(house, "r", "SELECT k, u, n FROM t ORDER BY k")).splitlines()[:-1]
+
+
+async def both(house: House, sql: str) -> tuple[list[str], list[str]]:
+    """Run a statement for two keys, in blocks at the same time; return what COMMIT says, and rows.
+
+    The rows are those that are left, then those that one of the statements after the other leaves.
+    """
+    await ran(house, "w", TABLE)
+    for session, key in (("a", 1), ("b", 2)):
+        await ran(house, session, "BEGIN")
+        await ran(house, session, sql.format(key))
+    return [await house.query(each, "COMMIT") for each in "ab"], await state(house)
+
+
+@pytest.mark.parametrize("case", BY_KEY)
+def test_of_different_keys_both_are_committed(
+    runner: asyncio.Runner, house: House, case: str
+) -> None:
+    async def main() -> None:
+        said, left = await both(house, BY_KEY[case])
+        assert said == ["COMMIT"] * 2
+        await ran(house, "w", TABLE)
+        before = await state(house)
+        for key in (1, 2):
+            await ran(house, "w", BY_KEY[case].format(key))
+        assert left == await state(house) != before
+
+    runner.run(main())
+
+
+@pytest.mark.parametrize("case", BY_TABLE)
+def test_where_keys_are_not_known_before_it_conflicts_by_table(
+    runner: asyncio.Runner, house: House, case: str
+) -> None:
+    async def main() -> None:
+        said, _ = await both(house, BY_TABLE[case])
+        assert said[0] == "COMMIT"
+        assert said[1] == CONFLICT
+
+    runner.run(main())
+
+
+def test_a_subquery_of_several_rows_is_an_error_by_key_too(
+    runner: asyncio.Runner, house: House
+) -> None:
+    async def main() -> None:
+        await ran(house, "w", TABLE)
+        said = await house.query(
+            "w", "DELETE FROM t WHERE k = (SELECT i FROM generate_series(1, 2) AS i)"
+        )
+        assert said.startswith("ERROR 21000"), said
+        assert (
+            await house.query("w", "DELETE FROM t WHERE k = (SELECT 1 WHERE false)") == "DELETE 0"
+        )
+        assert await house.query("w", "DELETE FROM t WHERE k IN (SELECT NULL::int)") == "DELETE 0"
+
+    runner.run(main())
