@@ -34,7 +34,7 @@ from foreshore.expr.ir import (
 )
 from foreshore.ids import GlobalId, is_builtin
 from foreshore.sql.optimize.lookup import literal_lookup
-from foreshore.sql.plan import Block, Query
+from foreshore.sql.plan import Block, InitPlan, Query
 from foreshore.types import RelationDesc
 
 Way = OneOf["constant", "index", "local", "bulk"]
@@ -82,7 +82,10 @@ class PeekPlan:
 
     @property
     def reads_nothing(self) -> bool:
-        """Whether the answer comes from nothing but the query's text and what is put in."""
+        """Whether the answer comes from nothing but the query's text and what is put in.
+
+        So does what its init plans have found.
+        """
         return not (self.sources or self.query.changes or self.query.recursions)
 
     def block(self, relation: Relation, replace: Replace) -> Block:
@@ -118,9 +121,9 @@ def plan_peek(
     """
     relation = query.relation
     block = Block(relation, query.recursions)
-    changes = frozenset(each.id for each in query.changes)
     read = collections_of(block)
-    sources = read - changes
+    changes = {each.id for each in query.changes}
+    sources = read - changes - {each.id for each in query.init_plans}
     environment = frozenset().union(*map(environment_names, block.relations()))
     lookup = key = None
     acts = any(map(calls_in, block.relations()))
@@ -129,7 +132,7 @@ def plan_peek(
         way = "local"
     elif not read and is_linear(relation):
         way = "constant"
-    elif not read or any(is_builtin(id) for id in sources):
+    elif not (sources or query.changes) or any(is_builtin(id) for id in sources):
         way = "local"
     else:
         key = find_key(relation, keys) if by_keys and not acts else None
@@ -146,19 +149,19 @@ def plan_peek(
         shards,
         way,
         any(map(is_open, block.relations())) or query.limit is not None or query.offset is not None,
-        bool(shards) or bool(changes) or "mz_now" in environment,
+        bool(shards) or bool(query.changes) or "mz_now" in environment,
         acts,
         lookup,
         key,
     )
 
 
-def whole(relation: Relation) -> Query:
+def whole(relation: Relation, init_plans: tuple[InitPlan, ...] = ()) -> Query:
     """Return the query for all rows of `relation`, in any order."""
     columns = columns_of(relation)
     names = tuple(f"c{i}" for i in range(len(columns)))
     finishing = Finishing((), None, 0, tuple(range(len(columns))))
-    return Query(relation, finishing, RelationDesc(names, columns))
+    return Query(relation, finishing, RelationDesc(names, columns), init_plans=init_plans)
 
 
 def find_key(relation: Relation, keys: Callable[[GlobalId], Sequence[Unique]]) -> KeyLookup | None:

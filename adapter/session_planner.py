@@ -14,6 +14,7 @@ from foreshore.adapter.names import SessionCatalog, effective_path
 from foreshore.adapter.peek_plan import IndexOn, PeekPlan, plan_peek, whole
 from foreshore.adapter.plan_cache import PlanKey
 from foreshore.adapter.point_plan import plan_point, rules_of
+from foreshore.adapter.recursion import collections_of
 from foreshore.adapter.sequence.dispatch import described
 from foreshore.adapter.sequence.tables import unique_constraints
 from foreshore.adapter.statement import Basis, Prepared
@@ -25,6 +26,7 @@ from foreshore.errors import FeatureNotSupported, SyntaxError_
 from foreshore.ids import GlobalId
 from foreshore.sql.parse import Statement as Syntax
 from foreshore.sql.plan import (
+    Block,
     CopyTo,
     CreateTableAs,
     Declare,
@@ -128,11 +130,14 @@ class SessionPlanner:
         reader = self.reader(basis)
         plan = plan_statement(prepared.syntax, reader, types, zone=zone)
         peek = self._peek_of(plan)
+        init_plans = self._init_plans(prepared, peek)
         ways = ("index",) if followed_by(plan) is not None else ("index", "bulk")
-        if reader.left_out and (peek is None or peek.way not in ways):
+        peeks = [peek, *(each.peek for _, each in init_plans)]
+        if reader.left_out and any(each is None or each.way not in ways for each in peeks):
             types = ParameterTypes(declared)
             plan = plan_statement(prepared.syntax, self.reader(), types, zone=zone)
             peek = self._peek_of(plan)
+            init_plans = self._init_plans(prepared, peek)
         desc = self._desc_of(plan)
         is_known = prepared.batch not in (None, self._session.batch)
         if is_known and _shape(desc) != _shape(prepared.desc):
@@ -140,6 +145,7 @@ class SessionPlanner:
                 "cached plan must not change result type", routine="RevalidateCachedQuery"
             )
         prepared.plan, prepared.peek, prepared.desc, prepared.basis = plan, peek, desc, basis
+        prepared.init_plans = init_plans
         prepared.parameters = types.resolved()
         prepared.takes_names = any(each.name.startswith("reg") for each in prepared.parameters)
         prepared.zone_matters = zone.matters
@@ -167,6 +173,28 @@ class SessionPlanner:
         query = read_by(plan)
         return None if query is None else self.plan_query(query)
 
+    def _init_plans(
+        self, prepared: Prepared, peek: PeekPlan | None
+    ) -> tuple[tuple[GlobalId, Prepared], ...]:
+        """Return the locking subqueries that a statement reads; others are not run."""
+        if peek is None or not peek.query.init_plans:
+            return ()
+        read = collections_of(Block(peek.query.relation, peek.query.recursions))
+        return tuple(
+            (
+                each.id,
+                Prepared(
+                    "",
+                    prepared.syntax,
+                    plan=each.select,
+                    peek=self.plan_query(each.select.query),
+                    within=each.id,
+                ),
+            )
+            for each in peek.query.init_plans
+            if each.id in read
+        )
+
     def _followed_indexes(self, id: GlobalId) -> Sequence[IndexOn]:
         """Return the indexes that may be followed in place of `id`, which has no shard."""
         return () if id in self._coordinator.capabilities else self._indexes(id)
@@ -188,6 +216,9 @@ class SessionPlanner:
         plan = plan_statement(prepared.syntax, reader, types, zone=self._session.time_zone)
         query = followed_by(plan) or read_by(plan)
         assert query is not None, plan
+        for each in query.init_plans:
+            if each.id == prepared.within:
+                query = each.select.query
         return plan_peek(query, lambda id: [], self._keys_of)
 
     def plan_query(self, query: Query) -> PeekPlan:
@@ -239,9 +270,9 @@ def read_by(plan: Plan) -> Query | None:
         case CreateTableAs(source=relation, with_data=True):
             return whole(relation)
         case Insert(source=relation):
-            return whole(relation)
+            return whole(relation, plan.init_plans)
         case Update(selection=relation) | Delete(selection=relation) | Merge(selection=relation):
-            return whole(relation)
+            return whole(relation, plan.init_plans)
         case _:
             return None
 

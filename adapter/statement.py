@@ -60,6 +60,9 @@ class Prepared:
     batch: int | None = None  # of messages that it came in; from the next on its columns are known
     point: PointPlan | None = None  # of a statement about the row under one key, compiled
     zone_matters: bool = False  # whether the plan depends on the session's time zone
+    # The locking subqueries within it, each as a SELECT of its own, by which collection it becomes.
+    init_plans: "tuple[tuple[GlobalId, Prepared], ...]" = ()
+    within: GlobalId | None = None  # of such a SELECT: which one of its text it is
 
     @property
     def is_empty(self) -> bool:

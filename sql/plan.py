@@ -139,6 +139,17 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True)
+class InitPlan:
+    """The collection `id`, which only one statement knows: the rows of a locking subquery.
+
+    `select` finds and locks them before the statement itself reads anything.
+    """
+
+    id: GlobalId
+    select: "Select"
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """A relation with what finishes its result, and the columns that the client sees."""
 
@@ -149,6 +160,7 @@ class Query:
     offset: Scalar | None = None
     recursions: tuple[Recursion, ...] = ()  # what `relation` reads besides collections
     changes: tuple[Changes, ...] = ()  # and this, too
+    init_plans: tuple[InitPlan, ...] = ()  # and these
     # What the columns of `desc` are over the finished rows, if functions act on the session there;
     # then what is called for what it does alone.
     over: tuple[Scalar, ...] = ()
@@ -294,6 +306,7 @@ class Insert(Changing):
     on_conflict: OnConflict | None = None
     over: tuple[Scalar, ...] = ()  # what the rows are over `source`, as in Query
     as_of: AsOf | None = None  # when `source` is read
+    init_plans: tuple[InitPlan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,6 +330,7 @@ class Update(Changing):
     returning: Query | None  # over LocalGet(0), the new rows and the columns of FROM
     over: tuple[Scalar, ...] = ()  # what those columns are over `selection`, as in Query
     keys: ChangedKeys | None = None  # what is known of the rows before any is read
+    init_plans: tuple[InitPlan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,6 +339,7 @@ class Delete(Changing):
     selection: Relation  # the rows to delete and, if there is a `returning`, the columns of USING
     returning: Query | None  # over LocalGet(0), the same columns
     keys: ChangedKeys | None = None  # as in Update
+    init_plans: tuple[InitPlan, ...] = ()
 
 
 MergeAction = OneOf["update", "delete", "insert"]
@@ -346,6 +361,7 @@ class Merge(Changing):
     keys: ChangedKeys | None = None  # as in Update
     # Over LocalGet(0): the source's columns, the row as it has become, or was, and the action.
     returning: Query | None = None
+    init_plans: tuple[InitPlan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,11 +43,14 @@ from foreshore.sql.plan import (
     CopyTo,
     Deallocate,
     Declare,
+    Delete,
     Discard,
     Execute,
     Explain,
     ExplainFreshness,
     Fetch,
+    Insert,
+    Merge,
     Plan,
     Prepare,
     Query,
@@ -61,6 +64,7 @@ from foreshore.sql.plan import (
     ShowVariable,
     Subscribe,
     Unlisten,
+    Update,
 )
 from foreshore.sql.planning import ParameterTypes, Planning, located
 from foreshore.sql.scope import Scope
@@ -134,14 +138,13 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return bind_advance(planning, tree)
         case ast.ExplainStatement():
             return _explain(planning, tree)
-        case ast.InsertStatement():
-            return dml.bind_insert(planning, tree)
-        case ast.UpdateStatement():
-            return dml.bind_update(planning, tree)
-        case ast.DeleteStatement():
-            return dml.bind_delete(planning, tree)
-        case ast.MergeStatement():
-            return merge.bind_merge(planning, tree)
+        case (
+            ast.InsertStatement()
+            | ast.UpdateStatement()
+            | ast.DeleteStatement()
+            | ast.MergeStatement()
+        ):
+            return _change(planning, tree)
         case ast.CopyStatement():
             return _copy(planning, tree)
         case ast.CreateTableStatement():
@@ -184,6 +187,27 @@ def _plan(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return Select(finished_query(bind_show(planning, tree)))
         case _:
             return _session(planning, tree)
+
+
+def _change(
+    planning: Planning,
+    tree: ast.InsertStatement | ast.UpdateStatement | ast.DeleteStatement | ast.MergeStatement,
+) -> Plan:
+    planning.init_plans = {}
+    plan: Insert | Update | Delete | Merge
+    match tree:
+        case ast.InsertStatement():
+            if tree.as_of is not None:
+                planning.init_plans = None
+                return dml.bind_insert(planning, tree)
+            plan = dml.bind_insert(planning, tree)
+        case ast.UpdateStatement():
+            plan = dml.bind_update(planning, tree)
+        case ast.DeleteStatement():
+            plan = dml.bind_delete(planning, tree)
+        case ast.MergeStatement():
+            plan = merge.bind_merge(planning, tree)
+    return replace(plan, init_plans=tuple(planning.init_plans.values()))
 
 
 def _session(planning: Planning, tree: ast.StatementSyntax) -> Plan:
@@ -302,13 +326,20 @@ def _millis(timeout: str) -> int:
 def _select(planning: Planning, tree: ast.SelectStatement) -> Select:
     as_of = None if tree.as_of is None else bind_as_of(planning, tree.as_of)
     planning.changes = []
+    # What is to be locked is the newest, and what locks itself does not wait for others first.
+    init_plans = planning.init_plans = None if as_of or tree.query.locks else {}
     query, locks = bind_locked(planning, tree.query)
     if locks is not None and as_of is not None:
         raise FeatureNotSupported(
             f"{locks.strength} AS OF a time is not supported",
             position=tree.query.locks[0].at + 1,
         )
-    return Select(replace(query, changes=tuple(planning.changes)), as_of, locks)
+    query = replace(
+        query,
+        changes=tuple(planning.changes),
+        init_plans=tuple((init_plans or {}).values()),
+    )
+    return Select(query, as_of, locks)
 
 
 def _copy(planning: Planning, tree: ast.CopyStatement) -> Plan:

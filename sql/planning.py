@@ -14,7 +14,7 @@ from foreshore.types import NUMERIC, UNKNOWN, ColumnType, SqlType, array_of
 
 if TYPE_CHECKING:
     from foreshore.sql import ast
-    from foreshore.sql.plan import Changes
+    from foreshore.sql.plan import Changes, InitPlan
 
 MAX_PARAMETERS = 65535
 
@@ -98,6 +98,8 @@ class Planning:
     maintained: bool = False  # and nothing that depends on the session
     inlining: int = 0  # how many SQL-bodied functions deep
     locked: "ast.Query | None" = None  # the one whose FOR UPDATE is taken
+    # Of subqueries with FOR UPDATE, by the identity of their syntax, where those may stand.
+    init_plans: "dict[int, InitPlan] | None" = None
     common_tables: list[dict[str, "CommonTable"]] = field(default_factory=list)  # innermost last
 
     def new_let(self) -> int:

@@ -6,7 +6,7 @@ predicate of an `AnySubquery`, the right side of a lateral join. `map_scalar` an
 give each node to a function together with that depth.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -19,9 +19,12 @@ from foreshore.expr.ir import (
     FlatMap,
     Join,
     JoinOn,
+    Let,
+    LocalGet,
     Map,
     OrderKey,
     OuterColumn,
+    Recursive,
     Reduce,
     Relation,
     Scalar,
@@ -29,6 +32,9 @@ from foreshore.expr.ir import (
     TopK,
     inputs_of,
     operands_of,
+    scalars_of,
+    walk_relations,
+    walk_scalars,
     with_inputs,
     with_operands,
 )
@@ -128,6 +134,27 @@ def push_down(scalar: Scalar, levels: int = 1) -> Scalar:
         return None
 
     return map_scalar(scalar, replace)
+
+
+def relations_within(relation: Relation) -> Iterator[Relation]:
+    """Yield `relation` and all below it, also in the subqueries of its scalars."""
+    stack = [relation]
+    while stack:
+        for node in walk_relations(stack.pop()):
+            yield node
+            for scalar in scalars_of(node):
+                stack += [
+                    each.relation
+                    for each in walk_scalars(scalar)
+                    if isinstance(each, Exists | ScalarSubquery | AnySubquery)
+                ]
+
+
+def has_own_lets(relation: Relation) -> bool:
+    """Whether all that `relation` reads by number is within it."""
+    nodes = list(relations_within(relation))
+    within = {each.number for each in nodes if isinstance(each, Let | Recursive)}
+    return all(each.number in within for each in nodes if isinstance(each, LocalGet))
 
 
 def is_closed(relation: Relation) -> bool:

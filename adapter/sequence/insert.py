@@ -19,7 +19,16 @@ from foreshore.adapter.point_plan import PointPlan
 from foreshore.adapter.result import BatchSource, Outcome, Selected
 from foreshore.adapter.sequence.by_key import locked_by_key, locked_rows
 from foreshore.adapter.sequence.conflict import insert_on_conflict
-from foreshore.adapter.sequence.peek import awaited, evaluate_here, filled, rows_of
+from foreshore.adapter.sequence.locking import found_by_init_plans
+from foreshore.adapter.sequence.peek import (
+    NOTHING_GIVEN,
+    Given,
+    awaited,
+    counted_each,
+    evaluate_here,
+    filled,
+    rows_of,
+)
 from foreshore.adapter.sequence.point import changed_by_key, insert_rows
 from foreshore.adapter.sequence.tables import (
     as_stored,
@@ -32,14 +41,14 @@ from foreshore.adapter.sequence.tables import (
     unique_constraints,
     write_rows,
 )
-from foreshore.adapter.sequence.times import read_time, tables_below
+from foreshore.adapter.sequence.times import move_forward, read_time, tables_below
 from foreshore.adapter.substitute import fill, filler
 from foreshore.adapter.values import Row, Template, Values
 from foreshore.compute.finish import expanded, finish
 from foreshore.errors import FeatureNotSupported
 from foreshore.expr.ir import Get, LocalGet, Relation, Scalar, inputs_of, with_inputs
 from foreshore.ids import GlobalId, is_builtin
-from foreshore.sql.plan import AsOf, Block, ChangedKeys, Delete, Insert, Query, Update
+from foreshore.sql.plan import AsOf, Block, ChangedKeys, Delete, Insert, Merge, Query, Update
 from foreshore.types import ColumnType, Datum
 from foreshore.update import DIFF_FIELD, Timestamp
 
@@ -63,7 +72,8 @@ async def insert(
     await beside_alter(session, plan.table)
     few = None if prepared.template is None else await _rows_of(session, prepared.template, args)
     if few is None:
-        rows = await written_rows(session, prepared, args, (plan.table,), as_of=as_of)
+        found = await found_by_init_plans(session, prepared, args)
+        rows = await written_rows(session, prepared, args, (plan.table,), found, as_of=as_of)
         rows = await with_numbers(session, rows, plan.over, args)
     else:
         rules = prepared.rules
@@ -110,7 +120,7 @@ async def update(
         changed = await _changed(session, prepared.point, args)
         if changed is not None:
             return await _written(session, "UPDATE", plan.returning, changed[1], args)
-    both = await written_rows(session, prepared, args, (plan.table,), locking=True, keys=plan.keys)
+    both = await changing_rows(session, prepared, plan, args)
     both = await with_numbers(session, both, plan.over, args)
     columns, diffs = split_diffs(both)
     width = len(table_desc(session, plan.table).names)
@@ -131,7 +141,7 @@ async def delete(
         if changed is not None:
             gone = Values.coming(changed[0].desc, changed[0].rows)
             return await _written(session, "DELETE", plan.returning, gone, args)
-    rows = await written_rows(session, prepared, args, (plan.table,), locking=True, keys=plan.keys)
+    rows = await changing_rows(session, prepared, plan, args)
     columns, diffs = split_diffs(rows)
     width = len(table_desc(session, plan.table).names)
     gone = as_stored(session, plan.table, rows_with(columns[:width], diffs))
@@ -180,12 +190,13 @@ async def written_rows(
     prepared: "Prepared",
     args: Sequence[Datum],
     targets: Sequence[GlobalId],
+    given: Given = NOTHING_GIVEN,
     *,
     locking: bool = False,
     keys: ChangedKeys | None = None,
     as_of: AsOf | None = None,
 ) -> pa.Table:
-    """Return the rows, with `__diff`, that a statement is about to write.
+    """Return the rows, with `__diff`, that a statement is about to write; it knows those `given`.
 
     Where `keys` say which rows of the one of `targets` these come from, only those are locked and
     read. What is read `as_of` a time that has come does not change any more, and nothing is locked
@@ -204,8 +215,8 @@ async def written_rows(
             values = await carried_out(session, calls_in(filled_relation))
             filled_relation = fill(filled_relation, values.get, every=True)
         if peek.way_of(filled_relation) == "constant":
-            return evaluate_linear(filled_relation)
-        return await evaluate_here(session, Block(filled_relation), now)
+            return evaluate_linear(filled_relation, counted_each(given))
+        return await evaluate_here(session, Block(filled_relation), now, given)
     if transaction.time is None:  # what is written follows from the newest, at any isolation
         transaction.isolation = "strict serializable"
     if peek.key is not None:
@@ -213,19 +224,30 @@ async def written_rows(
         if found is not None:
             return found[0]
     if keys is not None:
-        rows = await _rows_by_key(session, peek, args, targets[0], keys)
+        rows = await _rows_by_key(session, peek, args, targets[0], keys, given)
         if rows is not None:
             return rows
     tables = {id for id in tables_below(session, peek.sources) if not is_builtin(id)}
-    if not transaction.block and transaction.time is None:
+    if not transaction.block and (transaction.time is None or given):
         tables |= set(targets) if locking else set()
         transaction.locked = True
         await coordinator.locks.acquire(tables & coordinator.state.objects.keys(), transaction)
+        move_forward(session)
     if transaction.reads_own_writes(tables) or peek.way == "local":
         time = read_time(session, peek.shards, None, args)
         filled_relation, _, replace = filled(session, peek, args, time)
-        return await evaluate_here(session, peek.block(filled_relation, replace), time)
-    return counted(await rows_of(session, prepared, args))
+        return await evaluate_here(session, peek.block(filled_relation, replace), time, given)
+    return counted(await rows_of(session, prepared, args, None, given))
+
+
+async def changing_rows(
+    session: "Session", prepared: "Prepared", plan: Update | Delete | Merge, args: Sequence[Datum]
+) -> pa.Table:
+    """Return the rows of the selection of a statement that changes rows, which are locked."""
+    found = await found_by_init_plans(session, prepared, args)
+    return await written_rows(
+        session, prepared, args, (plan.table,), found, locking=True, keys=plan.keys
+    )
 
 
 async def _rows_by_key(
@@ -234,6 +256,7 @@ async def _rows_by_key(
     args: Sequence[Datum],
     table: GlobalId,
     changed: ChangedKeys,
+    given: Given,
 ) -> pa.Table | None:
     """Return what a query over the rows under some keys of a table gives; they are locked.
 
@@ -253,7 +276,7 @@ async def _rows_by_key(
     if constraint is None:
         return None
     replace = filler(args, session.environment_values(coordinator.oracle.read_ts()))
-    columns, _ = split_diffs(evaluate_linear(fill(changed.source, replace)))
+    columns, _ = split_diffs(evaluate_linear(fill(changed.source, replace), counted_each(given)))
     columns = [columns[changed.columns.index(i)] for i in constraint.columns]
     present = pa.table(columns, names=[str(i) for i in constraint.columns]).drop_null()
     if present.num_rows > MANY:
@@ -266,7 +289,7 @@ async def _rows_by_key(
     assert time is not None
     replace = filler(args, session.environment_values(time))
     block = peek.block(fill(peek.query.relation, replace), replace)
-    return await evaluate_here(session, block, time, {table: rows})
+    return await evaluate_here(session, block, time, {**given, table: rows})
 
 
 async def with_numbers(

@@ -9,6 +9,9 @@ conflict (40001). FOR SHARE and its kin lock as FOR UPDATE does.
 SKIP LOCKED takes the rows one by one, in the order of the query, and leaves out whose keys others
 have. What it has left out is no part of its answer, so the commit asks about the rows that it has
 locked and about nothing else.
+
+Subqueries that lock are run as such queries before the statement they are in, which reads their
+rows as collections that it alone knows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,9 +23,10 @@ import pyarrow as pa
 from foreshore.adapter.client import Completed
 from foreshore.adapter.locks import KeyLock
 from foreshore.adapter.sequence.by_key import bound_of, locked_by_key, row_not_available
-from foreshore.adapter.sequence.peek import rows_of
+from foreshore.adapter.sequence.peek import Given, rows_of
 from foreshore.adapter.sequence.tables import planned_table, unique_constraints
 from foreshore.adapter.sequence.times import move_forward, tables_below
+from foreshore.compute.engine import rows_schema
 from foreshore.compute.finish import expanded, finish
 from foreshore.errors import Conflict, LockNotAvailable, NoActiveSqlTransaction
 from foreshore.ids import GlobalId, is_builtin
@@ -43,7 +47,8 @@ async def selected_rows(
     """Return the finished rows of a SELECT, after what it locks has been locked."""
     locking, transaction = plan.locking, session.begin()
     if locking is None:
-        return await rows_of(session, prepared, args, plan.as_of)
+        known = await found_by_init_plans(session, prepared, args)
+        return await rows_of(session, prepared, args, plan.as_of, known)
     transaction.require_writable(f"SELECT {locking.strength}")
     transaction.locked = True
     if transaction.time is None:  # who locks wants the newest, at any isolation
@@ -63,6 +68,19 @@ async def selected_rows(
         rows = await rows_of(session, prepared, args)
         return rows.slice(0, 0)  # a table without a key is locked as a whole
     return await rows_of(session, prepared, args)
+
+
+async def found_by_init_plans(
+    session: "Session", prepared: "Prepared", args: Sequence[Datum]
+) -> Given:
+    """Return the rows of the locking subqueries of a statement, which are locked now."""
+    found = {}
+    for id, each in prepared.init_plans:
+        assert isinstance(each.plan, Select), each.plan
+        rows = await selected_rows(session, each, each.plan, args)
+        schema = rows_schema(each.plan.desc.columns)
+        found[id] = pa.Table.from_arrays(rows.columns, schema=schema)
+    return found
 
 
 async def _take(session: "Session", tables: set[GlobalId], locking: Locking) -> bool:
@@ -127,6 +145,8 @@ async def _unlocked_rows(
         if index is None:  # the transaction's own table
             return shown.slice(offset, limit)
         keys = _keys(index, rows.columns[rows.num_columns - width :])
+        if not keys:  # of what cannot have rows nothing is read, at no time
+            return shown
         taken = list(_taken(session, keys, None if limit is None else limit + offset))
         locked = {keys[i] for i in taken}
         time = transaction.time

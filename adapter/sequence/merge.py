@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from foreshore.adapter.client import Completed
 from foreshore.adapter.local import negated, split_diffs
 from foreshore.adapter.result import Outcome
-from foreshore.adapter.sequence.insert import returned_rows, rows_with, with_numbers, written_rows
+from foreshore.adapter.sequence.insert import changing_rows, returned_rows, rows_with, with_numbers
 from foreshore.adapter.sequence.tables import (
     as_stored,
     checked,
@@ -37,7 +37,7 @@ async def merge(
 ) -> Outcome:
     """Run a MERGE."""
     require_writable(session, "MERGE", plan.table)
-    both = await written_rows(session, prepared, args, (plan.table,), locking=True, keys=plan.keys)
+    both = await changing_rows(session, prepared, plan, args)
     both = await with_numbers(session, both, plan.over, args)
     (action, count, *columns), diffs = split_diffs(both)
     width = len(planned_table(session, plan.table).desc.names)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -51,18 +52,24 @@ if TYPE_CHECKING:
     from foreshore.adapter.statement import Prepared
 
 
+# Rows, without `__diff`, of collections that only one query knows.
+Given = Mapping[GlobalId, pa.Table]
+NOTHING_GIVEN: Given = MappingProxyType({})
+
+
 async def rows_of(
     session: "Session",
     prepared: "Prepared",
     args: Sequence[Datum],
     as_of: AsOf | None = None,
+    known: Given = NOTHING_GIVEN,
 ) -> pa.RecordBatch:
-    """Return the finished rows of a statement's query.
+    """Return the finished rows of a statement's query, to which some collections are `known`.
 
     If it asks for a time to come that is waited for, as in `awaited`.
     """
     as_of = await awaited(session, prepared, args, as_of)
-    rows = await _finished(session, prepared, args, as_of)
+    rows = await _finished(session, prepared, args, as_of, known)
     assert prepared.peek is not None
     query = prepared.peek.query
     if not query.over:
@@ -92,7 +99,8 @@ async def _finished(
     session: "Session",
     prepared: "Prepared",
     args: Sequence[Datum],
-    as_of: AsOf | None = None,
+    as_of: AsOf | None,
+    known: Given,
 ) -> pa.RecordBatch:
     transaction = session.begin()
     coordinator = session.coordinator
@@ -108,7 +116,7 @@ async def _finished(
             raise FeatureNotSupported(
                 "CHANGES after writes in the same transaction is not supported"
             )
-        table, finishing = await own_rows(session, peek, args)
+        table, finishing = await own_rows(session, peek, args, known)
         return finish(expanded(table, finishing), finishing)
     if not peek.is_timed and as_of is None:
         time = 0
@@ -116,7 +124,9 @@ async def _finished(
         ids = collections_read(session, peek)
         time = read_time(session, ids, as_of, args, also=peek.shards)
         tell_of_waiting(session, ids, time)
-    given = {each.id: await changes(session, each, args, time) for each in peek.query.changes}
+    given = dict(known)
+    for each in peek.query.changes:
+        given[each.id] = await changes(session, each, args, time)
     relation, finishing, replace = filled(session, peek, args, time)
     if peek.acts:
         relations = peek.block(relation, replace).relations()
@@ -126,7 +136,8 @@ async def _finished(
         relation = fill(relation, values.get, every=True)
     match peek.way_of(relation):
         case "constant":
-            return finish(expanded(evaluate_linear(relation), finishing), finishing)
+            rows = evaluate_linear(relation, counted_each(given))
+            return finish(expanded(rows, finishing), finishing)
         case "local":
             block = peek.block(relation, replace)
             if peek.acts:
@@ -274,7 +285,7 @@ def filled(
 
 
 async def own_rows(
-    session: "Session", peek: PeekPlan, args: Sequence[Datum]
+    session: "Session", peek: PeekPlan, args: Sequence[Datum], given: Given
 ) -> tuple[pa.Table, Finishing]:
     """Return the rows of a query that sees what its transaction has written; and its finishing.
 
@@ -282,23 +293,20 @@ async def own_rows(
     """
     time = read_time(session, peek.shards, None, args)
     relation, finishing, replace = filled(session, peek, args, time)
-    return await evaluate_here(session, peek.block(relation, replace), time), finishing
+    return await evaluate_here(session, peek.block(relation, replace), time, given), finishing
 
 
 async def evaluate_here(
     session: "Session",
     block: Block,
     time: Timestamp,
-    given: Mapping[GlobalId, pa.Table] | None = None,
+    given: Given = NOTHING_GIVEN,
 ) -> pa.Table:
-    """Return the rows of `block` with `__diff`, computed by this process on a thread.
-
-    `given` are rows of collections that only this query knows.
-    """
+    """Return the rows of `block` with `__diff`, computed by this process on a thread."""
     coordinator = session.coordinator
     transaction = session.begin()
     inputs: dict[GlobalId, Input] = {
-        id: Input(rows.schema, (), (as_updates(rows, 0),)) for id, rows in (given or {}).items()
+        id: Input(rows.schema, (), (as_updates(rows, 0),)) for id, rows in given.items()
     }
     snapshots = []
     read = collections_of(block) - inputs.keys()
@@ -353,6 +361,11 @@ async def evaluate_here(
     finally:
         for snapshot in snapshots:
             snapshot.release()
+
+
+def counted_each(given: Given) -> dict[GlobalId | int, pa.Table]:
+    """Return collections with `__diff`."""
+    return {id: counted(rows) for id, rows in given.items()}
 
 
 def with_time(rows: pa.Table, time: Timestamp) -> pa.Table:

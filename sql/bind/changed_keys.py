@@ -4,8 +4,8 @@
     UPDATE t SET v = s.v FROM (VALUES (1, 'x'), ($1, 'y')) AS s (k, v) WHERE t.k = s.k
     DELETE FROM t WHERE k IN (VALUES (1), ($1))
 
-change no row of t but those with k = 1 or k = $1. That is known if the source reads nothing, and if
-nothing else in the statement reads the table.
+change no row of t but those with k = 1 or k = $1. That is known if the source reads nothing, or
+nothing but what the statement has locked before, and if nothing else in it reads a table.
 """
 
 from collections.abc import Iterable, Iterator
@@ -43,7 +43,8 @@ from foreshore.sql.lower_outer import has_subquery
 from foreshore.sql.optimize.lookup import RANGES, is_widening
 from foreshore.sql.optimize.scalars import conjuncts
 from foreshore.sql.plan import ChangedKeys
-from foreshore.sql.rewrite import is_closed, map_scalar
+from foreshore.sql.planning import Planning
+from foreshore.sql.rewrite import is_closed, map_scalar, relations_within
 from foreshore.types import BOOL, SqlType
 
 _TEXTS = ("text", "varchar")
@@ -112,19 +113,20 @@ def links_within(item: ItemView, predicates: tuple[Scalar, ...]) -> Iterator[Lin
 
 
 def keys_of(
-    item: ItemView, links: Iterable[Link], whole: Relation, lets: Lets = ()
+    planning: Planning, item: ItemView, links: Iterable[Link], whole: Relation, lets: Lets = ()
 ) -> ChangedKeys | None:
     """Return the first of `links` that has a unique key of the table; None: nothing for sure.
 
     `whole` is all that the statement reads, beside the queries of its WITH, `lets`.
     """
+    given = {each.id for each in (planning.init_plans or {}).values()}
     keys = [set(each.columns) for each in item.constraints if isinstance(each, Unique)]
     for link in links:
         source = with_lets(lets, link.source)
-        given = [*link.values.values(), *_scalars(source)]
-        if any(map(_is_unsure, given)) or not any(key <= link.values.keys() for key in keys):
+        scalars = [*link.values.values(), *_scalars(source)]
+        if any(map(_is_unsure, scalars)) or not any(key <= link.values.keys() for key in keys):
             continue
-        if _read(with_lets(lets, whole)) != [item.id]:
+        if [id for id in _read(with_lets(lets, whole)) if id not in given] != [item.id]:
             return None
         width = len(columns_of(link.source))
         outputs = tuple(range(width, width + len(link.values)))
@@ -135,19 +137,7 @@ def keys_of(
 
 def _read(relation: Relation) -> list[GlobalId]:
     """Return the collections that a bound relation reads, as often as it does."""
-    found: list[GlobalId] = []
-    stack = [relation]
-    while stack:
-        for node in walk_relations(stack.pop()):
-            if isinstance(node, Get):
-                found.append(node.id)
-            for scalar in scalars_of(node):
-                stack += [
-                    each.relation
-                    for each in walk_scalars(scalar)
-                    if isinstance(each, Exists | ScalarSubquery | AnySubquery)
-                ]
-    return found
+    return [each.id for each in relations_within(relation) if isinstance(each, Get)]
 
 
 def _scalars(relation: Relation) -> list[Scalar]:

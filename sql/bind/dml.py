@@ -244,11 +244,11 @@ def _source(
 ) -> Relation:
     explicit = statement.columns is not None
     body = query.body
-    plain = not (query.ctes or query.order_by or query.limit or query.offset)
+    plain = not (query.ctes or query.order_by or query.limit or query.offset or query.locks)
     if isinstance(body, ast.Values) and plain:
         return _values(planning, item, positions, statement, body)
     wanted = [item.desc.columns[i].type for i in positions]
-    bound = bind_query(planning, query, None, wanted)
+    bound = bind_query(planning, query, None, wanted, locking=True)
     relation = plain_relation(bound)
     columns = columns_of(relation)
     _check_width(len(columns), positions, statement, query.at, explicit=explicit)
@@ -454,7 +454,7 @@ def _update(planning: Planning, statement: ast.UpdateStatement, lets: Lets) -> U
         (*range(width), *range(all_columns, all_columns + width), *beside),
     )
     selection, over = split_calls(relation) or (relation, ())
-    keys = keys_of(item, links, relation, lets)
+    keys = keys_of(planning, item, links, relation, lets)
     if statement.from_:
         selection = _beside_rows(item, _one_match(item, selection))
     return Update(
@@ -531,7 +531,7 @@ def _delete(planning: Planning, statement: ast.DeleteStatement, lets: Lets) -> D
     relation, scope, links = _matched(
         planning, item, statement.table, statement.using, statement.where
     )
-    keys = keys_of(item, links, relation, lets)
+    keys = keys_of(planning, item, links, relation, lets)
     if statement.using:
         if not statement.returning:
             relation = Project(relation, tuple(range(len(item.desc.names))))

@@ -208,7 +208,8 @@ def _subquery(planning: Planning, item: ast.SubqueryRef, parent: Scope | None) -
             else "For example, FROM (SELECT ...) [AS] foo.",
             position=item.at + 1,
         )
-    bound = bind_query(planning, item.query, parent if item.lateral else _concealed(parent))
+    around = parent if item.lateral else _concealed(parent)
+    bound = bind_query(planning, item.query, around, locking=True)
     relation = plain_relation(bound)
     return _named(relation, list(columns_of(relation)), bound.names, item, item.alias, None)
 

@@ -4,6 +4,9 @@ A clause locks the rows of the relations in FROM, or of those it names: of table
 and subqueries there come from, but not of queries of WITH. With SKIP LOCKED the rows are told apart
 by a key of the table, whose columns stand behind those that the query asks for, and LIMIT counts
 the rows that have been locked.
+
+A subquery with such a clause becomes a query of its own, an init plan; the statement around it
+reads its rows as a collection that it alone knows.
 """
 
 from collections.abc import Iterator
@@ -13,13 +16,17 @@ from typing import Literal as OneOf
 from msgspec.structs import replace as with_fields
 
 from foreshore.errors import FeatureNotSupported, SyntaxError_, UndefinedTable, WrongObjectType
+from foreshore.expr.ir import Get
 from foreshore.ids import GlobalId
 from foreshore.sql import ast
+from foreshore.sql.bind.bound_query import BoundQuery, Wanted, plain_relation
 from foreshore.sql.bind.query import bind_query
 from foreshore.sql.bind.result import finished_query
 from foreshore.sql.catalog_reader import ItemView
-from foreshore.sql.plan import Locking, LockTable, Query, Wait
+from foreshore.sql.plan import InitPlan, Locking, LockTable, Query, Select, Wait
 from foreshore.sql.planning import Planning, located
+from foreshore.sql.rewrite import has_own_lets, is_closed
+from foreshore.sql.scope import Scope
 
 _WAITS: tuple[Wait, ...] = ("block", "skip", "error")  # the last of those that are said counts
 # What nobody who only reads or writes rows has to wait for, nor those who take it.
@@ -35,14 +42,22 @@ class _Source:
     nullable: bool  # whether an outer join may leave it out
 
 
-def bind_locked(planning: Planning, query: ast.Query) -> tuple[Query, Locking | None]:
+def bind_locked(
+    planning: Planning, query: ast.Query, parent: Scope | None = None, wanted: Wanted = None
+) -> tuple[Query, Locking | None]:
     """Return a query that may have FOR UPDATE, and what that locks."""
     if not query.locks:
-        return finished_query(bind_query(planning, query, None)), None
+        return finished_query(bind_query(planning, query, parent, wanted)), None
     wait = max((each.wait for each in query.locks), key=_WAITS.index)
     strength = query.locks[0].strength
     planning.locked = query
-    bound = bind_query(planning, query, None)  # it has to be good as it is written
+    bound = bind_query(planning, query, parent, wanted)  # it has to be good as it is written
+    whole = plain_relation(bound)
+    if not (is_closed(whole) and has_own_lets(whole)):
+        raise FeatureNotSupported(
+            f"{strength} in a subquery that depends on something outside of it is not supported",
+            position=query.locks[0].at + 1,
+        )
     tables = _tables(planning, query)
     skipping = _skipping(planning, query) if wait == "skip" else None
     if skipping is None:
@@ -53,7 +68,7 @@ def bind_locked(planning: Planning, query: ast.Query) -> tuple[Query, Locking | 
             )
         return finished_query(bound), Locking(tables, strength, wait)
     planning.locked, key = skipping
-    bound = bind_query(planning, planning.locked, None)
+    bound = bind_query(planning, planning.locked, parent, wanted)
     finished = finished_query(replace(bound, limit=None, offset=None))
     if finished.over:
         raise FeatureNotSupported(
@@ -61,6 +76,39 @@ def bind_locked(planning: Planning, query: ast.Query) -> tuple[Query, Locking | 
             position=query.locks[0].at + 1,
         )
     return finished, Locking(tables, strength, wait, key, bound.limit, bound.offset)
+
+
+def bind_init_plan(
+    planning: Planning, query: ast.Query, parent: Scope | None, wanted: Wanted
+) -> BoundQuery:
+    """Return the rows of a subquery with FOR UPDATE, which will be there before all else is read.
+
+    Raises FeatureNotSupported where no such rows can be, or what the subquery says depends on rows
+    or queries outside of it.
+    """
+    plans = planning.init_plans
+    if plans is None:
+        raise not_here(query)
+    if id(query) not in plans:
+        kept = planning.locked, planning.changes
+        planning.init_plans = planning.changes = None
+        found, locking = bind_locked(planning, query, parent, wanted)
+        planning.locked, planning.changes = kept
+        planning.init_plans = plans
+        plans[id(query)] = InitPlan(GlobalId(f"i{len(plans) + 1}"), Select(found, locking=locking))
+    plan = plans[id(query)]
+    desc = plan.select.desc
+    return BoundQuery(Get(plan.id, desc.columns), tuple(range(len(desc.columns))), desc.names)
+
+
+def not_here(query: ast.Query) -> FeatureNotSupported:
+    """Return the error for FOR UPDATE where nothing can be locked."""
+    clause = query.locks[0]
+    return FeatureNotSupported(
+        f"{clause.strength} in a subquery is not supported here",
+        hint="Run SELECT ... FOR UPDATE first, in the same transaction block.",
+        position=clause.at + 1,
+    )
 
 
 def _skipping(planning: Planning, query: ast.Query) -> tuple[ast.Query, tuple[int, ...]] | None:

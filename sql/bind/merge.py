@@ -76,7 +76,7 @@ def _merge(planning: Planning, statement: ast.MergeStatement, lets: Lets) -> Mer
     relation, actions = _acting(planning, item, statement, source, joined)
     selection, over = split_calls(relation) or (relation, ())
     link = linked(item, len(source.columns), source.relation, 0, (on,))
-    keys = keys_of(item, (link,), relation, lets)
+    keys = keys_of(planning, item, (link,), relation, lets)
     action = Column(len(source.columns) + len(item.desc.columns), TEXT, nullable=False)
     changed = Scope(
         [*source.columns, *item.desc.columns, ColumnType(TEXT, False)],

@@ -49,15 +49,20 @@ from foreshore.types import INT8, ColumnType, has_one_form
 
 
 def bind_query(
-    planning: Planning, query: ast.Query, parent: Scope | None, wanted: Wanted = None
+    planning: Planning,
+    query: ast.Query,
+    parent: Scope | None,
+    wanted: Wanted = None,
+    *,
+    locking: bool = False,
 ) -> BoundQuery:
-    """Return `query`, bound within `parent`."""
+    """Return `query`, bound within `parent`; with `locking` it may say FOR UPDATE."""
     if query.locks and query is not planning.locked:
-        raise FeatureNotSupported(
-            f"{query.locks[0].strength} in a subquery is not supported",
-            hint="Run SELECT ... FOR UPDATE first, in the same transaction block.",
-            position=query.locks[0].at + 1,
-        )
+        from foreshore.sql.bind.locking import bind_init_plan, not_here
+
+        if not locking:
+            raise not_here(query)
+        return bind_init_plan(planning, query, parent, wanted)
     with common_tables(planning, query.ctes, parent, recursive=query.recursive) as lets:
         bound = _bind_body(planning, query, parent, wanted)
         _limit(planning, query, bound, parent)

@@ -52,7 +52,7 @@ def bind_subquery(binder: ExpressionBinder, expr: SubqueryExpression) -> Scalar:
         case ast.Subquery(kind=kind, query=query, at=at):
             match kind:
                 case "exists":
-                    return Exists(_relation(binder, query))
+                    return Exists(_relation(binder, query, locking=False))
                 case "scalar":
                     return _scalar(binder, query, at)
                 case "array":
@@ -68,10 +68,10 @@ def bind_subquery(binder: ExpressionBinder, expr: SubqueryExpression) -> Scalar:
             assert_never(expr)
 
 
-def _relation(binder: ExpressionBinder, query: ast.Query) -> Relation:
+def _relation(binder: ExpressionBinder, query: ast.Query, *, locking: bool = True) -> Relation:
     from foreshore.sql.bind.query import bind_query
 
-    return plain_relation(bind_query(binder.planning, query, binder.scope))
+    return plain_relation(bind_query(binder.planning, query, binder.scope, locking=locking))
 
 
 def _scalar(binder: ExpressionBinder, query: ast.Query, at: int) -> Scalar:

@@ -73,7 +73,7 @@ def _bound(
         )
     if recursive and _mentions(common.query, common.name):
         return _recursive(planning, common, parent)
-    bound = bind_query(planning, common.query, parent)
+    bound = bind_query(planning, common.query, parent, locking=True)
     names = _common_names(common, bound)
     relation = plain_relation(bound)
     number = planning.new_let()

@@ -3,7 +3,8 @@
 import contextlib
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import nullcontext
 from typing import Any
 
 import psycopg
@@ -58,6 +59,110 @@ def test_a_queue_is_shared(url: str, both: tuple[Connection, Connection]) -> Non
     assert len(set(done)) == len(done)
     left = both[0].execute("SELECT id FROM jobs WHERE state = 'new'").fetchall()
     assert sorted(done + [id for (id,) in left]) == list(range(1, 21))
+
+
+DELETE_IN = (
+    "DELETE FROM jobs WHERE id IN "
+    "(SELECT id FROM jobs WHERE state = %s ORDER BY id FOR UPDATE SKIP LOCKED LIMIT %s) "
+    "RETURNING id"
+)
+UPDATE_ONE = (
+    "UPDATE jobs SET state = 'running' WHERE id = "
+    "(SELECT id FROM jobs WHERE state = %s ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED) "
+    "RETURNING id"
+)
+UPDATE_FROM = (
+    "WITH next AS "
+    "(SELECT id FROM jobs WHERE state = %s ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED) "
+    "UPDATE jobs AS j SET state = 'running' FROM next WHERE j.id = next.id RETURNING j.id"
+)
+TAKES = pytest.mark.parametrize("take", [DELETE_IN, UPDATE_ONE, UPDATE_FROM])
+
+
+@TAKES
+@pytest.mark.parametrize("block", [False, True], ids=["alone", "in a block"])
+def test_a_queue_is_shared_by_one_statement(
+    url: str, both: tuple[Connection, Connection], take: str, *, block: bool
+) -> None:
+    both[0].execute("INSERT INTO jobs SELECT i, 'new' FROM generate_series(21, 200) AS i")
+    most = 10 if take is UPDATE_FROM else 1
+
+    def work(_: int) -> list[int]:
+        done: list[int] = []
+        with psycopg.connect(url, autocommit=True) as connection:
+            while True:
+                with connection.transaction() if block else nullcontext():
+                    ids = [id for (id,) in connection.execute(take, ("new", most)).fetchall()]
+                done += ids
+                if not ids:
+                    return done
+
+    with ThreadPoolExecutor(8) as executor:
+        done = [id for ids in executor.map(work, range(8)) for id in ids]
+    assert sorted(done) == list(range(1, 201))
+
+
+@TAKES
+def test_a_job_is_taken_until_its_transaction_ends(
+    both: tuple[Connection, Connection], take: str
+) -> None:
+    one, two = both
+
+    def taken(by: Connection) -> list[tuple[int]]:
+        return by.execute(take, ("new", 1)).fetchall()
+
+    one.execute("BEGIN")
+    assert taken(one) == [(1,)]
+    assert taken(one) == [(2,)]
+    assert taken(two) == [(3,)]
+    two.execute("BEGIN")
+    assert taken(two) == [(4,)]
+    two.execute("ROLLBACK")
+    two.execute("BEGIN")
+    assert taken(two) == [(4,)]
+    one.execute("ROLLBACK")
+    assert taken(two) == [(1,)]
+    assert taken(one) == [(2,)], "what another has committed is seen, and nobody waits"
+    two.execute("COMMIT")
+    assert taken(one) == [(5,)]
+    left = one.execute("SELECT id FROM jobs WHERE state = 'new' ORDER BY id").fetchall()
+    assert left == [(id,) for id in range(6, 21)]
+    one.execute("UPDATE jobs SET state = 'done'")
+    assert taken(one) == taken(two) == []
+
+
+def test_what_fails_gives_up_its_jobs(both: tuple[Connection, Connection]) -> None:
+    one, two = both
+    fails = (
+        "UPDATE jobs SET state = (1 / (id - 1))::text "
+        "WHERE id = (SELECT id FROM jobs ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED)"
+    )
+    with pytest.raises(errors.DivisionByZero):
+        one.execute(fails)
+    assert two.execute("SELECT id FROM jobs WHERE id = 1 FOR UPDATE NOWAIT").fetchall() == [(1,)]
+    one.execute("BEGIN")
+    with pytest.raises(errors.DivisionByZero):
+        one.execute(fails)
+    one.execute("ROLLBACK")
+    assert two.execute(DELETE_IN, ("new", 1)).fetchall() == [(1,)]
+
+
+def test_a_subquery_waits_or_says_so(both: tuple[Connection, Connection]) -> None:
+    one, two = both
+    one.execute("BEGIN")
+    one.execute("UPDATE jobs SET state = 'old' WHERE id = 1")
+    with pytest.raises(errors.LockNotAvailable) as taken:
+        two.execute(
+            "DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE id = 1 FOR UPDATE NOWAIT)"
+        )
+    message = 'could not obtain lock on row in relation "jobs"'
+    assert taken.value.diag.message_primary == message
+    waits = "DELETE FROM jobs WHERE id = (SELECT id FROM jobs WHERE id = 1 FOR UPDATE) RETURNING *"
+    with ThreadPoolExecutor(1) as executor:
+        second = executor.submit(two.execute, waits)
+        assert not wait([second], timeout=0.3).done
+        one.execute("COMMIT")
+        assert second.result(30).fetchall() == [(1, "old")]
 
 
 def test_a_table_is_locked(both: tuple[Connection, Connection]) -> None:
