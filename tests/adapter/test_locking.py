@@ -297,3 +297,88 @@ def test_first_statements_that_are_tried_again_keep_what_was_locked_before(
         await ran(house, "b", "ROLLBACK")
 
     runner.run(play())
+
+
+ONE = "SELECT k FROM t ORDER BY k LIMIT 1 FOR UPDATE SKIP LOCKED"
+HERE = "ERROR 0A000: FOR UPDATE in a subquery is not supported here"
+OUTSIDE = (
+    "ERROR 0A000: FOR UPDATE in a subquery that depends on something outside of it is not supported"
+)
+
+
+@pytest.mark.parametrize(
+    ("sql", "error"),
+    [
+        ("DELETE FROM t WHERE k IN (SELECT o.k FROM other o WHERE o.n = t.n FOR UPDATE)", OUTSIDE),
+        ("SELECT * FROM t, LATERAL (SELECT n FROM other WHERE k = t.k FOR UPDATE) AS s", OUTSIDE),
+        ("WITH x AS (SELECT 1 AS k) DELETE FROM t WHERE k = "
+         "(SELECT k FROM t WHERE k IN (SELECT k FROM x) FOR UPDATE)", OUTSIDE),
+        (f"DELETE FROM t WHERE EXISTS ({ONE})", HERE),
+        (f"DELETE FROM t WHERE k = ANY (ARRAY({ONE}))", HERE),
+        (f"DELETE FROM t USING (({ONE}) UNION SELECT 1) AS s WHERE s.k = t.k", HERE),
+        (f"DELETE FROM t WHERE k IN (SELECT k FROM t WHERE k = ({ONE}) FOR SHARE)", HERE),
+        (f"SELECT * FROM t WHERE k = ({ONE}) FOR UPDATE", HERE),
+        (f"CREATE VIEW v AS SELECT * FROM ({ONE}) AS s", HERE),
+        (f"CREATE MATERIALIZED VIEW v AS SELECT * FROM ({ONE}) AS s", HERE),
+        (f"CREATE TABLE v AS SELECT * FROM ({ONE}) AS s", HERE),
+        (f"INSERT INTO plain (k) SELECT k FROM ({ONE}) AS s AS OF AT LEAST 0", HERE),
+        (f"SELECT * FROM ({ONE}) AS s AS OF AT LEAST 0", HERE),
+        (f"EXPLAIN SELECT * FROM ({ONE}) AS s", HERE),
+    ],
+)  # fmt: skip
+def test_where_a_subquery_cannot_lock(
+    runner: asyncio.Runner, house: House, sql: str, error: str
+) -> None:
+    async def play() -> None:
+        await begun(house)
+        assert (await house.query("a", sql)).split(" HINT")[0].split("\n")[0] == error
+        assert await ran(house, "b", "SELECT count(*) FROM t") == "4\nSELECT 1"
+
+    runner.run(play())
+
+
+def test_who_takes_rows_by_a_subquery_conflicts_with_nobody_who_takes_others(
+    runner: asyncio.Runner, house: House
+) -> None:
+    async def play() -> None:
+        await begun(house)
+        await ran(house, "a", f"BEGIN; DELETE FROM t WHERE k = ({ONE})")
+        taken = await ran(
+            house,
+            "b",
+            f"BEGIN; WITH x AS ({ONE}) UPDATE t SET n = 9 FROM x WHERE x.k = t.k RETURNING t.*",
+        )
+        assert taken == "BEGIN\n2|u2|9\nUPDATE 1\nT"
+        await ran(house, "c", "UPDATE t SET n = 5 WHERE k = 3; INSERT INTO t VALUES (9)")
+        another = await waiting(house, "d", "UPDATE t SET n = n + 1 WHERE u = 'u2'")
+        assert await house.query("a", "COMMIT") == "COMMIT"
+        await ran(house, "b", f"INSERT INTO other SELECT k + 100, 0 FROM ({ONE}) AS s")
+        assert await house.query("b", "COMMIT") == "COMMIT"
+        assert await another == "UPDATE 1"
+        assert await ran(house, "r", "SELECT k, n FROM t ORDER BY k") == (
+            "2|10\n3|5\n4|0\n9|NULL\nSELECT 4"
+        )
+
+    runner.run(play())
+
+
+def test_what_a_subquery_locks_is_the_newest_after_a_wait(
+    runner: asyncio.Runner, house: House
+) -> None:
+    async def play() -> None:
+        await begun(house)
+        await ran(
+            house, "a", "BEGIN; UPDATE t SET n = 1 WHERE k < 3; UPDATE t SET n = 1 WHERE k = 1"
+        )
+        first = "(SELECT k FROM t WHERE n = 0 ORDER BY k LIMIT 1 FOR UPDATE)"
+        second = await waiting(house, "b", f"DELETE FROM t WHERE k IN {first} RETURNING k")
+        await ran(house, "a", "COMMIT")
+        assert await second == "3\nDELETE 1"
+        await ran(house, "a", "BEGIN; SELECT k FROM t WHERE k = 1 FOR UPDATE")
+        lost = (
+            f"UPDATE plain SET n = 7 WHERE k = ({ONE.replace('ORDER BY', 'WHERE n = 1 ORDER BY')})"
+        )
+        assert await house.query("b", lost) == "UPDATE 1"
+        assert await ran(house, "b", "SELECT k FROM plain WHERE n = 7") == "2\nSELECT 1"
+
+    runner.run(play())
