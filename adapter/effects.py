@@ -8,9 +8,10 @@
     pg_advisory_lock(key), ...           locks of the clients' own meaning (`adapter/advisory.py`)
 
 They stand in a query's plan as calls of volatile functions that no engine can run. Their arguments
-have to be constants; each call becomes a literal. Those of `BY_ROW` may also be over the rows of a
-query: planning takes them out (`sql/bind/acting.py`), and they are carried out on its result, row
-by row in its order.
+have to be constants; each call becomes a literal. All but those of current_setting have numbers
+(`Call.number`), so that each is carried out though another is written the same. They may also be
+over the rows of a query: planning takes them out (`sql/bind/acting.py`), and they are carried out
+on its result, row by row in its order.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ from foreshore.adapter.substitute import Replace, fill_scalar
 from foreshore.errors import DataError, FeatureNotSupported, UndefinedObject
 from foreshore.expr.datum import from_array
 from foreshore.expr.evaluate import constant, is_constant, outcome
-from foreshore.expr.functions.system import ADVISORY, SET_CONFIG, SIGNALS, SLEEP
+from foreshore.expr.functions.system import ADVISORY, SIGNALS, SLEEP
 from foreshore.expr.ir import (
     Call,
     Column,
@@ -52,8 +53,6 @@ if TYPE_CHECKING:
     from foreshore.adapter.session import Session
 
 SETTINGS = ("current_setting(text)", "current_setting(text,bool)")
-BY_ROW = (*numbering.FUNCTIONS, *SIGNALS, *ADVISORY, SET_CONFIG, SLEEP)
-ALL = (*SETTINGS, *BY_ROW)
 ROWS_AT_ONCE = 256
 _ROWS = GlobalId("t0")  # stands for the rows of the result
 
@@ -69,7 +68,7 @@ def calls_of(scalars: Iterable[Scalar]) -> list[Call]:
         each: None
         for scalar in scalars
         for each in walk_scalars(scalar)
-        if isinstance(each, Call) and each.function in ALL
+        if isinstance(each, Call) and (each.number or each.function in SETTINGS)
     }
     return list(found)
 
@@ -152,7 +151,7 @@ Due = Mapping[
 
 
 def _acts(scalar: Scalar) -> bool:
-    return isinstance(scalar, Call) and scalar.function in BY_ROW
+    return isinstance(scalar, Call) and scalar.number > 0
 
 
 def _due(

@@ -25,7 +25,7 @@ FUNCTIONS = ("nextval", "currval", "lastval", "setval")
 
 
 async def value(session: "Session", function: str, args: Sequence[Datum]) -> Datum:
-    """Return what a call gives; its last argument only tells it from others."""
+    """Return what a call gives."""
     if function == "lastval":
         if session.last_sequence is None:
             raise ObjectNotInPrerequisiteState("lastval is not yet defined in this session")

@@ -90,7 +90,7 @@ class Planning:
     # (start, end, what) for each name that is written qualified in the catalog
     qualified: list[tuple[int, int, str]] = field(default_factory=list)
     lets: int = 0
-    calls: int = 0  # of functions of sequences, which are told apart
+    calls: int = 0  # that act, and are told apart
     defined: bool = False  # a statement that is kept: what it makes beside itself is there
     in_view: bool = False  # a definition: no parameters
     keeps_text: bool = False  # and its text is kept, with the names in `qualified` written out
@@ -106,6 +106,11 @@ class Planning:
         """Return a number for a Let that no other in this plan has."""
         self.lets += 1
         return self.lets
+
+    def new_call(self) -> int:
+        """Return a number for a call that acts which no other in this plan has."""
+        self.calls += 1
+        return self.calls
 
     def common_table(self, name: str) -> CommonTable | None:
         """Return the query of WITH that `name` means, if any does."""

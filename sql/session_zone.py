@@ -16,6 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC
 
+import msgspec
+
 from foreshore.calendar import zone_named
 from foreshore.datetime_text import ABBREVIATIONS
 from foreshore.expr.functions.casts import STRINGS
@@ -53,7 +55,7 @@ class SessionZone:
         if not isinstance(scalar, Call):
             return scalar
         args = tuple(map(self.applied_within, scalar.args))
-        return self.applied(Call(scalar.function, args, scalar.type))
+        return self.applied(msgspec.structs.replace(scalar, args=args))
 
     def applied_to_set(
         self, found: ResolvedTable, args: tuple[Scalar, ...]
@@ -194,7 +196,7 @@ def _shown(form: str) -> Rule:
 
     def rule(zone: _Zone, call: Call) -> Scalar:
         args = tuple(zone.text(arg, form) for arg in call.args)
-        return Call(call.function, args, call.type)
+        return msgspec.structs.replace(call, args=args)
 
     return rule
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter.definitions import plan_item, planned_table
-from foreshore.adapter.effects import BY_ROW, carried_out_by_row
+from foreshore.adapter.effects import carried_out_by_row
 from foreshore.adapter.local import negated, repeated, split_diffs
 from foreshore.adapter.sequence.create import named_constraints
 from foreshore.adapter.sequence.drop import describe, forget_dropped
@@ -282,4 +282,4 @@ async def _in_columns(
 
 
 def _takes_numbers(default: Scalar) -> bool:
-    return any(isinstance(e, Call) and e.function in BY_ROW for e in walk_scalars(default))
+    return any(isinstance(e, Call) and e.number > 0 for e in walk_scalars(default))

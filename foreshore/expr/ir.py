@@ -96,11 +96,16 @@ class Environment(Node, frozen=True, cache_hash=True):
 
 
 class Call(Node, frozen=True, cache_hash=True):
-    """A scalar function of the registry, by its key, over arguments of exactly its types."""
+    """A scalar function of the registry, by its key, over arguments of exactly its types.
+
+    A call that acts, as of nextval, has a `number` that no other of its statement has, so that it
+    is another call than one that is written the same.
+    """
 
     function: str
     args: tuple["Scalar", ...]
     type: SqlType
+    number: int = 0
 
 
 class And(Node, frozen=True, cache_hash=True):

@@ -15,9 +15,11 @@ planned (`Staying`).
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from foreshore.errors import FeatureNotSupported
 from foreshore.expr.evaluate import constant, is_constant
-from foreshore.expr.functions.system import ADVISORY, SET_CONFIG, SIGNALS, SLEEP
+from foreshore.expr.functions.system import SET_CONFIG
 from foreshore.expr.ir import (
     TRUE,
     AnySubquery,
@@ -52,20 +54,18 @@ from foreshore.expr.ir import (
 from foreshore.expr.lazily import conditions
 from foreshore.expr.share import allow_depth
 from foreshore.expr.split import columns_used
-from foreshore.sql.bind.sequence import FUNCTIONS
 from foreshore.sql.lower_outer import Scopes, has_subquery
 from foreshore.sql.planning import Planning
-from foreshore.sql.rewrite import map_scalar
-from foreshore.types import BOOL, INT4, INT8
+from foreshore.sql.rewrite import Replace, map_scalar
+from foreshore.types import BOOL, INT4
 
-# By their keys; those that only read what the session knows may stay anywhere.
-_ACTING = frozenset((*FUNCTIONS, *SIGNALS, *ADVISORY, SET_CONFIG, SLEEP))
+# Those that only read what the session knows may stay anywhere.
 _READING = frozenset(("currval", "lastval"))
 
 
 def acts(scalar: Scalar) -> bool:
-    """Whether `scalar` calls a function of sequences, or another that acts for each row."""
-    return any(isinstance(each, Call) and each.function in _ACTING for each in walk_scalars(scalar))
+    """Whether `scalar` calls a function that acts."""
+    return any(map(_is_acting, walk_scalars(scalar)))
 
 
 def split_calls(
@@ -92,7 +92,7 @@ def split_calls(
 
 
 def _is_acting(scalar: Scalar) -> bool:
-    return isinstance(scalar, Call) and scalar.function in _ACTING
+    return isinstance(scalar, Call) and scalar.number > 0
 
 
 def _is_at_once(input: Relation, outputs: Sequence[Scalar]) -> bool:
@@ -151,15 +151,19 @@ def _column(scalars: Sequence[Scalar], place: int) -> Column:
     return Column(place, type_of(scalars[place]))
 
 
-def distinct_calls(planning: Planning, scalar: Scalar) -> Scalar:
-    """Return `scalar` with its calls told apart from all others of the statement."""
-    if not acts(scalar):
-        return scalar
-    operands = tuple(distinct_calls(planning, each) for each in operands_of(scalar))
-    if isinstance(scalar, Call) and scalar.function in FUNCTIONS:
-        planning.calls += 1
-        operands = (*operands[:-1], Literal(planning.calls, INT8))
-    return with_operands(scalar, operands)
+def distinct_calls(planning: Planning) -> Replace:
+    """Return what tells calls that were bound elsewhere apart from all others of the statement."""
+    numbers: dict[int, int] = {}
+
+    def replaced(scalar: Scalar, depth: int) -> Scalar | None:
+        if not isinstance(scalar, Call) or not scalar.number:
+            return None
+        if scalar.number not in numbers:
+            numbers[scalar.number] = planning.new_call()
+        args = tuple(map_scalar(each, replaced, depth) for each in scalar.args)
+        return replace(scalar, args=args, number=numbers[scalar.number])
+
+    return replaced
 
 
 def refuse_order(keys: Sequence[Scalar], over: Sequence[Scalar]) -> None:
@@ -202,7 +206,7 @@ class Staying:
         if not self.calls:
             return
         made = {
-            _mark(each)
+            each.number
             for relation in optimized
             for node in walk_relations(relation)
             for scalar in scalars_of(node)
@@ -210,7 +214,7 @@ class Staying:
             if isinstance(each, Call)
         }
         for call, _ in self.calls:
-            if _mark(call) not in made:
+            if call.number not in made:
                 raise FeatureNotSupported(
                     f"a call of {_name(call)}() whose value is not used is not supported here",
                     hint="Call it in the select list.",
@@ -223,7 +227,7 @@ class Staying:
         for scalar in scalars_of(relation):
             for each in walk_scalars(scalar):
                 match each:
-                    case Call(function=function) if function in _ACTING - _READING:
+                    case Call(function=function) if each.number and function not in _READING:
                         if function == SET_CONFIG or not any(map(_is_null, each.args)):
                             self.calls.append((each, here))
                     case (
@@ -248,11 +252,6 @@ class Staying:
 
 def _name(call: Call) -> str:
     return call.function.partition("(")[0]
-
-
-def _mark(call: Call) -> tuple[str, Scalar | None]:
-    """Return what tells `call` from others whatever becomes of its other arguments."""
-    return call.function, call.args[-1] if call.function in FUNCTIONS else None
 
 
 def _is_null(arg: Scalar) -> bool:
@@ -348,7 +347,7 @@ def _together(branches: Sequence[Flat]) -> Flat:
 
 
 def _put_in(scalar: Scalar, values: Sequence[Scalar]) -> Scalar:
-    def replace(node: Scalar, depth: int) -> Scalar | None:
+    def value(node: Scalar, depth: int) -> Scalar | None:
         return values[node.index] if isinstance(node, Column) and depth == 0 else None
 
-    return map_scalar(scalar, replace)
+    return map_scalar(scalar, value)

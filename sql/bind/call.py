@@ -8,6 +8,8 @@ registry, and last a type's name as a cast of one argument.
 from collections.abc import Callable
 from typing import cast as cast_
 
+import msgspec
+
 from foreshore.errors import (
     FeatureNotSupported,
     SyntaxError_,
@@ -166,6 +168,7 @@ def bind_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
     call = binder.call(name, args, expr.at, ats)
     if isinstance(call, Call) and scalar_function(call.function).volatility == "volatile":
         _refuse_where_kept(binder, name, call, expr.at)
+        return msgspec.structs.replace(call, number=binder.planning.new_call())
     return call
 
 

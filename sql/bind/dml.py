@@ -51,6 +51,7 @@ from foreshore.sql.coerce import assign
 from foreshore.sql.lower_outer import has_subquery
 from foreshore.sql.plan import Delete, Insert, OnConflict, Query, Update
 from foreshore.sql.planning import Planning, located
+from foreshore.sql.rewrite import map_scalar
 from foreshore.sql.scope import Scope, Slot, Table
 from foreshore.types import INT8, ColumnType
 
@@ -92,9 +93,9 @@ def positions_of(item: ItemView, columns: Sequence[tuple[str, int]]) -> tuple[in
 
 
 def default_of(planning: Planning, item: ItemView, index: int) -> Scalar:
-    """Return the default of a column; each call of a sequence in it is one of its own."""
+    """Return the default of a column; each call in it that acts is one of its own."""
     if item.defaults:
-        return distinct_calls(planning, item.defaults[index])
+        return map_scalar(item.defaults[index], distinct_calls(planning))
     return Literal(None, item.desc.columns[index].type)
 
 

@@ -38,11 +38,13 @@ from foreshore.expr.ir import (
     Scalar,
     columns_of,
     inputs_of,
+    scalars_of,
     type_of,
     walk_relations,
     with_inputs,
 )
 from foreshore.sql import ast
+from foreshore.sql.bind.acting import acts, distinct_calls
 from foreshore.sql.bind.changes import NAME as CHANGES
 from foreshore.sql.bind.changes import bind_changes
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of, conjunction
@@ -152,7 +154,9 @@ def relation_of_item(planning: Planning, view: ItemView) -> Relation:
 
 
 def _renumbered(planning: Planning, relation: Relation) -> Relation:
-    """Return a view's relation with Let numbers that this plan does not have yet."""
+    """Return a view's relation with numbers, of Let and of calls, that this plan lacks yet."""
+    if any(acts(scalar) for node in walk_relations(relation) for scalar in scalars_of(node)):
+        relation = map_relation(relation, distinct_calls(planning), 0)
     if not any(isinstance(node, Let) for node in walk_relations(relation)):
         return relation
     numbers: dict[int, int] = {}

@@ -236,8 +236,7 @@ def bind_sequence_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scal
         args += binder.coerced([binder.bind(expr.args[1])], [INT8], [expr.at])
         called = [binder.bind(each) for each in expr.args[2:]]
         args += binder.coerced(called, [BOOL] * len(called), [expr.at] * len(called)) or [TRUE]
-    planning.calls += 1
-    return Call(name, (*args, Literal(planning.calls, INT8)), INT8)
+    return Call(name, tuple(args), INT8, planning.new_call())
 
 
 def sequence_argument(binder: ExpressionBinder, expr: ast.Expression) -> Scalar:

@@ -1,6 +1,7 @@
 """pg_cancel_backend and pg_terminate_backend, tried on Foreshore and on PostgreSQL alike."""
 
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -229,3 +230,23 @@ def test_signals_are_refused_in_what_is_kept(server: Server) -> None:
         with pytest.raises(errors.FeatureNotSupported, match="cannot be called for each row"):
             connection.execute("SELECT 1 FROM pg_stat_activity WHERE pg_cancel_backend(pid)")
         assert connection.execute("SELECT 1").fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("query", "times"),
+    [
+        ("SELECT pg_sleep(0.1), pg_sleep(0.1)", 2),
+        ("SELECT pg_sleep(0.1), pg_sleep(0.1) FROM generate_series(1, 2)", 4),
+        ("SELECT s, pg_sleep(0.1) FROM slow", 2),
+        ("SELECT one.s, other.s FROM slow AS one, slow AS other", 2),
+    ],
+)
+def test_calls_that_are_written_the_same_are_each_made(
+    killer: Connection, query: str, times: int
+) -> None:
+    killer.execute(
+        "DROP VIEW IF EXISTS slow; CREATE VIEW slow AS SELECT pg_sleep(0.1) IS NULL AS s"
+    )
+    began = time.monotonic()
+    killer.execute(query)
+    assert time.monotonic() - began >= 0.1 * times

@@ -99,7 +99,8 @@ declare("pg_size_pretty", "int8", "text", mapped(_size_pretty))
 def _only_above(types: Signature, *args: pa.Array) -> Outcome:
     """Fail: these act on the session, which carries them out itself where it can."""
     failed = data_error("0A000", "a function that acts on the session cannot be used here")
-    return pa.nulls(len(args[0]), pa.string()), pa.array([failed] * len(args[0]), pa.string())
+    count = len(args[0]) if args else 1
+    return pa.nulls(count, pa.string()), pa.array([failed] * count, pa.string())
 
 
 SET_CONFIG = "set_config(text,text,bool)"
@@ -122,12 +123,12 @@ def _number_above(types: Signature, *args: pa.Array) -> Outcome:
     return values.cast(pa.int64()), errors
 
 
-# Functions of sequences; the last argument tells one call from another that is written the same.
+# Functions of sequences.
 for _key, _args in (
-    ("nextval", "regclass int8"),
-    ("currval", "regclass int8"),
-    ("lastval", "int8"),
-    ("setval", "regclass int8 bool int8"),
+    ("nextval", "regclass"),
+    ("currval", "regclass"),
+    ("lastval", ""),
+    ("setval", "regclass int8 bool"),
 ):
     hidden(_key, _args, "int8", _number_above, fallible=True, volatility="volatile")
 SLEEP = "pg_sleep(float8)"
