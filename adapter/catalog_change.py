@@ -53,6 +53,7 @@ def rebased(
     for space, number in transaction.state.allotted.items():
         number = max(number, now.allotted.get(space, 0))
         merged.state = with_allotted(merged.state, space, number)
+    _refuse_doubled(changes, merged.state)
     _refuse_stale(merged.state, change, planned, relation_of)
     return replace(change, transaction=merged)
 
@@ -82,6 +83,22 @@ def _refuse_unfit(changes: Mapping[str, Object | None], base: State, now: State)
             need not in now.objects and need not in changes for need in needs
         ):
             raise _conflict()
+
+
+def _refuse_doubled(changes: Mapping[str, Object | None], state: State) -> None:
+    """Raise Conflict if in `state` two relations of a schema share a name, indexes of keys too.
+
+    Those are no objects of their own: another table may have got a key of that name meanwhile.
+    """
+    schemas = {each.schema for each in changes.values() if isinstance(each, Item)}
+    taken: set[tuple[str, str]] = set()
+    for item in state.all(Item):
+        if item.schema in schemas:
+            keys = (each.name for each in item.constraints if each.has_index)
+            for name in (item.name, *keys):
+                if (item.schema, name) in taken:
+                    raise _conflict()
+                taken.add((item.schema, name))
 
 
 def _refuse_stale(

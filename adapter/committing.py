@@ -39,7 +39,7 @@ async def commit_effects(session: "Session", transaction: Transaction) -> None:
     """
     reads = None
     has_read = transaction.read or transaction.key_reads
-    if has_read and (transaction.writes or transaction.moves):
+    if has_read and transaction.has_effects:
         assert transaction.time is not None
         tables, keys = frozenset(transaction.read), frozenset(transaction.key_reads)
         reads = Reads(tables, transaction.time, keys)

@@ -1,0 +1,74 @@
+"""Transactions that change the catalog, and what others have committed meanwhile."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.adapter.harness import House
+
+CONFLICT = "ERROR 40001: could not serialize access due to "
+TABLES = (
+    "CREATE TABLE t (id int PRIMARY KEY, v int)",
+    "CREATE TABLE u (id int PRIMARY KEY, v int)",
+)
+
+
+def _commit(runner: asyncio.Runner, place: Path, script: Sequence[tuple[str, str]]) -> str:
+    """Run a script of sessions and what they say; return the last answer."""
+
+    async def main() -> str:
+        house = House(place)
+        await house.open()
+        try:
+            for sql in TABLES:
+                await house.query("s", sql)
+            for session, sql in script:
+                answer = await house.query(session, sql, alone=False)
+                assert sql == script[-1][1] or not answer.startswith("ERROR"), answer
+            return answer
+        finally:
+            await house.close()
+
+    return runner.run(main())
+
+
+@pytest.mark.parametrize(
+    ("own", "others"),
+    [
+        ("CREATE UNIQUE INDEX k ON t (v)", "ALTER TABLE u ADD CONSTRAINT k UNIQUE (v)"),
+        ("CREATE UNIQUE INDEX k ON t (v)", "CREATE VIEW k AS SELECT 1"),
+        ("CREATE VIEW k AS SELECT 1", "CREATE UNIQUE INDEX k ON t (v)"),
+        ("ALTER TABLE t RENAME TO k", "ALTER TABLE u ADD CONSTRAINT k UNIQUE (v)"),
+    ],
+)
+def test_a_name_is_given_once_by_two_transactions(
+    runner: asyncio.Runner, tmp_path: Path, own: str, others: str
+) -> None:
+    answer = _commit(
+        runner, tmp_path, [("s", "BEGIN"), ("s", own), ("other", others), ("s", "COMMIT")]
+    )
+    assert answer == f"{CONFLICT}a concurrent change of the catalog"
+
+
+@pytest.mark.parametrize(
+    ("reads", "answer"),
+    [
+        ("SELECT count(*) FROM t", f"{CONFLICT}concurrent update"),
+        ("SELECT v FROM t WHERE id = 1", f"{CONFLICT}concurrent update"),
+        ("SELECT v FROM t WHERE id = 2", "COMMIT"),
+        ("SELECT v FROM u", "COMMIT"),
+    ],
+)
+def test_a_change_of_the_catalog_alone_rests_on_what_was_read(
+    runner: asyncio.Runner, tmp_path: Path, reads: str, answer: str
+) -> None:
+    script = [
+        ("s", "BEGIN"),
+        ("s", reads),
+        ("s", "ALTER TABLE u ADD COLUMN w int DEFAULT 0"),
+        ("other", "INSERT INTO t VALUES (1, 1)"),
+        ("s", "COMMIT"),
+    ]
+    assert _commit(runner, tmp_path, script) == answer
