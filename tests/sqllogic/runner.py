@@ -29,6 +29,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from psycopg import pq
+from psycopg.pq import abc
 
 STEP = re.compile(
     r"(?P<before>(?:#.*\n|\n)*)(?P<command>.+)\n(?P<sql>(?:(?!----\n)(?!\n).*\n)*)(?P<answer>----\n(?:.+\n)*)?"
@@ -76,42 +77,46 @@ class Failed(Exception):
         self.sqlstate, self.message = sqlstate, message
 
 
+def rows_of(result: abc.PGresult) -> list[str]:
+    """Return the rows as lines of text, columns joined by `|`; raises Failed."""
+    if result.status == pq.ExecStatus.FATAL_ERROR:
+        code = result.error_field(pq.DiagnosticField.SQLSTATE) or b"?????"
+        message = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b""
+        raise Failed(code.decode(), message.decode())
+    return [
+        "|".join(
+            "NULL" if value is None else value.decode() or "(empty)"
+            for value in (result.get_value(i, j) for j in range(result.nfields))
+        )
+        for i in range(result.ntuples)
+    ]
+
+
 class Database:
     """A session that answers in text; `is_foreshore` says how a `view` is made."""
 
     def __init__(self, url: str, *, is_foreshore: bool) -> None:
-        self._connection = pq.PGconn.connect(url.encode())
-        assert self._connection.status == pq.ConnStatus.OK, self._connection.error_message
-        self._is_foreshore = is_foreshore
+        self.connection = pq.PGconn.connect(url.encode())
+        assert self.connection.status == pq.ConnStatus.OK, self.connection.error_message
+        self.is_foreshore = is_foreshore
 
     def run(self, sql: str) -> list[str]:
         """Return the rows as lines of text, columns joined by `|`; raises Failed."""
-        result = self._connection.exec_(sql.encode())
-        if result.status == pq.ExecStatus.FATAL_ERROR:
-            code = result.error_field(pq.DiagnosticField.SQLSTATE) or b"?????"
-            message = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b""
-            raise Failed(code.decode(), message.decode())
-        return [
-            "|".join(
-                "NULL" if value is None else value.decode() or "(empty)"
-                for value in (result.get_value(i, j) for j in range(result.nfields))
-            )
-            for i in range(result.ntuples)
-        ]
+        return rows_of(self.connection.exec_(sql.encode()))
 
     @property
     def status(self) -> pq.TransactionStatus:
         """Whether it is in a block."""
-        return pq.TransactionStatus(self._connection.transaction_status)
+        return pq.TransactionStatus(self.connection.transaction_status)
 
     def view(self, name: str, query: str) -> None:
         """Make a view that keeps up with its inputs."""
-        kind = "MATERIALIZED VIEW" if self._is_foreshore else "VIEW"
+        kind = "MATERIALIZED VIEW" if self.is_foreshore else "VIEW"
         self.run(f"CREATE {kind} {name} AS {query}")
 
     def close(self) -> None:
         """End the session."""
-        self._connection.finish()
+        self.connection.finish()
 
 
 def answers(database: Database, steps: list[Step]) -> Iterator[Step]:
