@@ -27,9 +27,10 @@ FUNCTIONS = ("nextval", "currval", "lastval", "setval")
 async def value(session: "Session", function: str, args: Sequence[Datum]) -> Datum:
     """Return what a call gives."""
     if function == "lastval":
-        if session.last_sequence is None:
+        last = session.last_sequence
+        if last is None or last not in session.planner.reader().state.objects:
             raise ObjectNotInPrerequisiteState("lastval is not yet defined in this session")
-        return session.numbers[session.last_sequence]
+        return session.numbers[last]
     if None in args:
         return None
     named = args[0]
