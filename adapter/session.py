@@ -227,7 +227,7 @@ class Session:
         self.failed = False
         self._let_go(transaction)
         self.variables.commit()
-        self._close_portals(keep_holdable=True)
+        self._close_portals(committed=True)
 
     def _let_go(self, transaction: Transaction, advisory: int = 0) -> None:
         transaction.release()
@@ -253,17 +253,19 @@ class Session:
         if transaction is not None:
             self._let_go(transaction)
         self.variables.rollback()
-        self._close_portals(keep_holdable=True)
+        self._close_portals(committed=False)
 
     def streaming(self, source: RowSource) -> None:
         """Close `source` when the transaction ends, whatever becomes of who reads it."""
         self._streams.append(source)
 
-    def _close_portals(self, *, keep_holdable: bool) -> None:
+    def _close_portals(self, *, committed: bool) -> None:
+        """Close those that end with the transaction: WITH HOLD, if that has not committed."""
         while self._streams:
             self._streams.pop().close()
-        kept = [each for each in self.portals.values() if keep_holdable and each.hold]
-        self.close_portals(kept)
+        for each in self.portals.values():
+            each.held = each.held or (committed and each.hold)
+        self.close_portals([each for each in self.portals.values() if each.held])
 
     def close_portals(self, kept: Collection[BoundPortal] = ()) -> None:
         """Close all portals and cursors but those `kept`."""
@@ -291,7 +293,7 @@ class Session:
             transaction.locked = False
             self.coordinator.locks.release(transaction)
         self.environment.advisory.release_transaction(self)
-        self._close_portals(keep_holdable=True)
+        self._close_portals(committed=False)
 
     # --- savepoints ----------------------------------------------------------------------------
 
@@ -508,7 +510,7 @@ class Session:
             await self.commit()
             self._statement_over()
         elif self.transaction is None and self.portals:
-            self._close_portals(keep_holdable=True)
+            self._close_portals(committed=True)
 
     # --- simple protocol -----------------------------------------------------------------------
 
@@ -587,7 +589,7 @@ class Session:
         try:
             await self.rollback()
         finally:
-            self._close_portals(keep_holdable=False)
+            self.close_portals()
             self.statements.clear()
             self.environment.forget(self)
             self.closed.set()

@@ -87,7 +87,8 @@ class BoundPortal:
     formats: Sequence[int] = ()
     result: Selected | None = None
     done: bool = False
-    hold: bool = False
+    hold: bool = False  # it is to outlive its transaction
+    held: bool = False  # it has
     cursor: bool = False
     desc: RelationDesc | None = field(default=None)
 
