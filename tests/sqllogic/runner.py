@@ -100,9 +100,29 @@ class Database:
         assert self.connection.status == pq.ConnStatus.OK, self.connection.error_message
         self.is_foreshore = is_foreshore
 
-    def run(self, sql: str) -> list[str]:
-        """Return the rows as lines of text, columns joined by `|`; raises Failed."""
-        return rows_of(self.connection.exec_(sql.encode()))
+    def run(self, sql: str, data: str = "") -> list[str]:
+        """Return the rows as lines of text, columns joined by `|`; raises Failed.
+
+        COPY FROM STDIN reads `data`; the lines of COPY TO STDOUT are rows.
+        """
+        result = self.connection.exec_(sql.encode())
+        if result.status == pq.ExecStatus.COPY_IN:
+            self.connection.put_copy_data(data.encode())
+            self.connection.put_copy_end()
+            return rows_of(self._last())
+        if result.status == pq.ExecStatus.COPY_OUT:
+            lines = []
+            while (size_and_line := self.connection.get_copy_data(0))[0] > 0:
+                lines.append(bytes(size_and_line[1]).decode().rstrip("\n"))
+            return rows_of(self._last()) or lines
+        return rows_of(result)
+
+    def _last(self) -> abc.PGresult:
+        """Return the answer at the end of a COPY."""
+        last = self.connection.get_result()
+        assert last is not None
+        assert self.connection.get_result() is None
+        return last
 
     @property
     def status(self) -> pq.TransactionStatus:

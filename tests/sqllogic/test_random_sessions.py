@@ -19,7 +19,7 @@ from psycopg import pq
 from foreshore.storage.inspection import inspect
 from tests.harness import serving
 from tests.sqllogic.history import Order, Statement, Transaction
-from tests.sqllogic.random_script import Script, prepare
+from tests.sqllogic.random_script import SCHEMA, Script, prepare
 from tests.sqllogic.runner import Database, Failed, rows_of
 
 SEEDS = 3  # in make test
@@ -133,15 +133,15 @@ def hear(speakers: list[Speaker], enough: Callable[[], bool], within_s: float) -
             sockets[ready].hear()
 
 
-def converse(seed: int, url: str, schema: str) -> tuple[Clock, tuple[list[Transaction], ...]]:
+def converse(seed: int, url: str) -> tuple[Clock, tuple[list[Transaction], ...]]:
     """Have two sessions speak on Foreshore; returns all, and what each has committed."""
     choose, clock = random.Random(seed), Clock()
     speakers = [Speaker(i, url, clock) for i in range(2)]
     scripts = [Busy(2 * seed + i) for i in range(2)]
     try:
-        prepare(speakers[0].database, schema)
+        prepare(speakers[0].database)
         for each in speakers:
-            each.database.run(f"SET search_path = {schema}")
+            each.database.run(f"SET search_path = {SCHEMA}")
             each.database.run("SET client_min_messages = error")
             each.database.run(f"SET lock_timeout = '{choose.choice((0, 0, 50))}ms'")
             each.database.run(f"SET statement_timeout = '{ANSWERED_S / 2:g}s'")
@@ -157,7 +157,6 @@ def converse(seed: int, url: str, schema: str) -> tuple[Clock, tuple[list[Transa
                 each.say(sql)
         hear(speakers, free(*speakers), ANSWERED_S)
         assert not any(each.waits_for for each in speakers), f"it waits:\n{clock.story()}"
-        speakers[0].database.run(f"DROP SCHEMA {schema} CASCADE")
     finally:
         for each in speakers:
             each.database.close()
@@ -166,10 +165,9 @@ def converse(seed: int, url: str, schema: str) -> tuple[Clock, tuple[list[Transa
 
 def compare(seed: int, url: str, postgres: Database) -> int:
     """Assert that a seed's history is one of PostgreSQL's; returns how many have committed."""
-    schema = f"sessions_{seed}"
-    clock, sessions = converse(seed, url, schema)
+    clock, sessions = converse(seed, url)
     postgres.run("BEGIN")
-    prepare(postgres, schema)
+    prepare(postgres)
     order = Order(postgres, sessions)
     found = order.found()
     postgres.run("ROLLBACK")
