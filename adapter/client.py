@@ -208,6 +208,10 @@ class Session(Protocol):
         """Have `end` called, with the reason, when the session is to end whatever happens."""
         ...
 
+    def terminate(self, reason: DatabaseError) -> None:
+        """Let the session end at once with `reason`, but for a commit that is on its way."""
+        ...
+
     async def parse(self, name: str, sql: str, parameter_oids: Sequence[int]) -> Statement:
         """Prepare a statement; `""` is the unnamed one, which is replaced. 0 is: infer the type."""
         ...

@@ -7,8 +7,9 @@ sessions; who comes beyond is told so (53300). Requests to cancel are not connec
 import asyncio
 import logging
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from foreshore.adapter.client import Client, Session, Startup
 from foreshore.errors import (
@@ -34,7 +35,7 @@ class Listener:
     authenticator: Authenticator
     max_connections: int = 1000
     login_timeout: float = 60.0
-    _tasks: dict[asyncio.Task[None], Wire] = field(default_factory=dict)
+    _tasks: dict[asyncio.Task[None], Callable[[], None]] = field(default_factory=dict)  # ends each
     _sessions: int = 0
     _servers: list[asyncio.Server] = field(default_factory=list)
     _closing: bool = False
@@ -50,18 +51,18 @@ class Listener:
         return number
 
     async def close(self) -> None:
-        """Take no more connections, and end all there are."""
+        """Take no more connections, and end all there are, but for commits on their way."""
         self._closing = True
         for server in self._servers:
             server.close()
-        for wire in self._tasks.values():
-            wire.cancel()
+        for end in list(self._tasks.values()):
+            end()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=10)
 
     def _start(self, wire: Wire) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(self._serve(wire))
-        self._tasks[task] = wire
+        self._tasks[task] = wire.cancel
         task.add_done_callback(self._tasks.pop)
         return task
 
@@ -80,6 +81,9 @@ class Listener:
                 session = await self._open(wire)
             if session is not None:
                 session.when_terminated(terminate)
+                task = asyncio.current_task()
+                assert task is not None
+                self._tasks[task] = partial(session.terminate, AdminShutdown())
                 await Conversation(wire, session).run()
         except Gone:
             pass

@@ -203,6 +203,9 @@ class FakeSession:
     def when_terminated(self, end: Callable[[DatabaseError], None]) -> None:
         self.end = end
 
+    def terminate(self, reason: DatabaseError) -> None:
+        self.end(reason)
+
     def notices(self) -> list[Notice]:
         told, self.pending_notices = self.pending_notices, []
         return told
