@@ -273,7 +273,7 @@ class ComputeController:
                     assert_never(export)
         dataflow.start = self._spawn(self._start(dataflow))
         if self._holding is None:
-            self._holding = self._spawn(self._downgrade_holds())
+            self._holding = self._spawn(self._run_holds())
 
     def holds(self) -> Iterator[tuple[GlobalId, ReadCapability]]:
         """Yield what dataflows hold of their inputs, each with the dataflow's id."""
@@ -511,22 +511,28 @@ class ComputeController:
                 follow = history.follows[id]
                 history.follows[id] = msgspec.structs.replace(follow, lower=subscription.upper)
 
-    async def _downgrade_holds(self) -> None:
+    async def _run_holds(self) -> None:
         """Let the holds on inputs follow the outputs, now and then."""
         while True:
             await asyncio.sleep(HOLDS_SECONDS)
-            self._compact_sinks()
-            for dataflow in list(self._dataflows.values()):
-                since = dataflow.entry.since
-                for id, hold in list(dataflow.holds.items()):
-                    if hold.frontier < since and self._storage.exists(id):
-                        try:
-                            lower = await self._storage.downgrade_capability(hold, since)
-                        except DatabaseError:
-                            logger.exception("a hold cannot be downgraded", extra={"shard": id})
-                            continue
-                        if id in dataflow.holds:
-                            dataflow.holds[id] = lower
+            try:
+                await self._downgrade_holds()
+            except Exception:  # else nothing would be forgotten any more
+                logger.exception("holds could not follow")
+
+    async def _downgrade_holds(self) -> None:
+        self._compact_sinks()
+        for dataflow in list(self._dataflows.values()):
+            since = dataflow.entry.since
+            for id, hold in list(dataflow.holds.items()):
+                if hold.frontier < since and self._storage.exists(id):
+                    try:
+                        lower = await self._storage.downgrade_capability(hold, since)
+                    except DatabaseError:
+                        logger.exception("a hold cannot be downgraded", extra={"shard": id})
+                        continue
+                    if id in dataflow.holds:
+                        dataflow.holds[id] = lower
 
     # --- what replicas say
 

@@ -65,6 +65,28 @@ def test_holds_move_on_after_a_shard_was_dropped_under_a_dataflow(
     run(scenario)
 
 
+def test_holds_move_on_after_a_look_at_them_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(controller, "HOLDS_SECONDS", 0.01)
+
+    async def scenario() -> None:
+        async with environment(tmp_path) as env:
+            env.compute.create_cluster("c")
+            await env.create("u1")
+            (kept,) = table("u1")
+            first = await env.write({"u1": [((1, "a"), 1)]})
+            with monkeypatch.context() as patched:
+                patched.setattr(env.storage, "exists", lambda id: {}[id])
+                await env.maintain("c", "u20", kept, index_on("u21", 0, of=kept), as_of=first)
+                env.compute.allow_compaction(id_("u21"), first + 5)
+                while "holds could not follow" not in caplog.messages:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+            await until_held_at(env, first + 5)
+
+    run(scenario)
+
+
 def test_a_query_that_cannot_be_asked_holds_no_files(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with environment(tmp_path) as env:
