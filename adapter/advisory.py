@@ -177,6 +177,8 @@ class AdvisoryLocks:
                     yield other.session
 
     def _closes_circle(self, request: _Request) -> bool:
+        if request.session not in self._held:
+            return False  # nobody waits for who has nothing
         places = {each.session: place for place, each in enumerate(self._waiting)}
         seen: set[Session] = set()
         stack = list(self._before(request, len(self._waiting)))

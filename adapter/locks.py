@@ -247,7 +247,7 @@ class Locks:
             holder = self._tables.get(key.table, owner)
             if holder is not owner:
                 yield holder
-        if owner not in self._held and owner not in self._tables.values():
+        if not self._has_something(owner):
             # Nobody waits for who has nothing yet, so its place in the queue closes no circle.
             for other in self._waiting[:place]:
                 if other.owner is not owner and request.conflicts(other):
@@ -255,6 +255,8 @@ class Locks:
 
     def _waits_for(self, request: _Request, owner: Owner) -> bool:
         """Whether those for whom `request` would wait wait for `owner` themselves."""
+        if not self._has_something(owner):
+            return False  # at once: there may be many who wait, each for all before
         places = {each.owner: place for place, each in enumerate(self._waiting)}
         seen: set[Owner] = set()
         stack = list(self._before(request, len(self._waiting)))
@@ -267,6 +269,9 @@ class Locks:
             seen.add(each)
             stack += self._before(self._waiting[places[each]], places[each])
         return False
+
+    def _has_something(self, owner: Owner) -> bool:
+        return owner in self._held or owner in self._tables.values()
 
     def _grant(self, request: _Request) -> None:
         self._tables.update(dict.fromkeys(request.tables, request.owner))

@@ -4,6 +4,9 @@ import asyncio
 import random
 from pathlib import Path
 
+import pytest
+
+from foreshore.adapter import locks as locks_module
 from tests.adapter.harness import House, until
 
 
@@ -205,3 +208,33 @@ def test_who_waits_for_a_lock_longer_than_it_wants_to(tmp_path: Path) -> None:
             await house.close()
 
     asyncio.run(play())
+
+
+def test_to_wait_behind_many_costs_what_it_does_behind_few(
+    runner: asyncio.Runner, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a row that a thousand clients want would hold up the loop."""
+    compared = 0
+    conflicts = locks_module._Request.conflicts
+
+    def counted(one: locks_module._Request, other: locks_module._Request) -> bool:
+        nonlocal compared
+        compared += 1
+        return conflicts(one, other)
+
+    async def play() -> None:
+        await house.query("s0", "CREATE TABLE wanted (id int PRIMARY KEY, n int)")
+        await house.query("s0", "INSERT INTO wanted VALUES (1, 0)")
+        update = "UPDATE wanted SET n = n + 1 WHERE id = 1"
+        await house.query("a", f"BEGIN; {update}")
+        names = [f"w{i}" for i in range(60)]
+        waits = [asyncio.create_task(house.query(name, update, alone=False)) for name in names]
+        locks = house.environment.coordinator.locks
+        await until(lambda: len(locks._waiting) == len(names))
+        assert compared <= len(names)
+        await house.query("a", "COMMIT", alone=False)
+        assert set(await asyncio.gather(*waits)) == {"UPDATE 1"}
+        assert await house.query("s0", "SELECT n FROM wanted") == "61\nSELECT 1"
+
+    monkeypatch.setattr(locks_module._Request, "conflicts", counted)
+    runner.run(play())
