@@ -153,7 +153,8 @@ def test_what_comes_and_goes_is_no_matter_to_others(runner: asyncio.Runner, hous
                 ("CREATE DEFAULT INDEX ON fleeting", ""),
                 ("CREATE MATERIALIZED VIEW brief AS SELECT count(*) FROM staying", ""),
                 ("CREATE TABLE new (i int)", "DROP TABLE new"),
-                ("SELECT * FROM fleeting", "DROP MATERIALIZED VIEW brief; DROP VIEW fleeting"),
+                ("SELECT * FROM fleeting", ""),  # else what it reads would have to stay the same
+                ("DROP MATERIALIZED VIEW brief", "DROP VIEW fleeting"),
             ):
                 answer = await house.query("ddl", f"{made}; {gone}")
                 assert "ERROR" not in answer, answer
