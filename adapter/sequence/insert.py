@@ -41,7 +41,7 @@ from foreshore.adapter.sequence.tables import (
     unique_constraints,
     write_rows,
 )
-from foreshore.adapter.sequence.times import move_forward, read_time, tables_below
+from foreshore.adapter.sequence.times import read_time, tables_below
 from foreshore.adapter.substitute import fill, filler
 from foreshore.adapter.values import Row, Template, Values
 from foreshore.compute.finish import expanded, finish
@@ -228,11 +228,11 @@ async def written_rows(
         if rows is not None:
             return rows
     tables = {id for id in tables_below(session, peek.sources) if not is_builtin(id)}
-    if not transaction.block and (transaction.time is None or given):
+    # Who has locked something already does not wait for tables: those who do would wait for it.
+    if not transaction.block and transaction.time is None:
         tables |= set(targets) if locking else set()
         transaction.locked = True
         await coordinator.locks.acquire(tables & coordinator.state.objects.keys(), transaction)
-        move_forward(session)
     if transaction.reads_own_writes(tables) or peek.way == "local":
         time = read_time(session, peek.shards, None, args)
         filled_relation, _, replace = filled(session, peek, args, time)

@@ -102,6 +102,23 @@ def test_a_queue_is_shared_by_one_statement(
     assert sorted(done) == list(range(1, 201))
 
 
+def test_a_queue_without_a_key_is_shared_too(url: str, both: tuple[Connection, Connection]) -> None:
+    both[0].execute("ALTER TABLE jobs DROP CONSTRAINT jobs_pkey")
+    end = time.monotonic() + 30
+
+    def work(_: int) -> list[int]:
+        done: list[int] = []
+        with psycopg.connect(url, autocommit=True) as connection:
+            while connection.execute("SELECT count(*) FROM jobs").fetchone() != (0,):
+                assert time.monotonic() < end, done
+                done += [id for (id,) in connection.execute(DELETE_IN, ("new", 1)).fetchall()]
+        return done
+
+    with ThreadPoolExecutor(4) as executor:
+        done = [id for ids in executor.map(work, range(4)) for id in ids]
+    assert sorted(done) == list(range(1, 21))
+
+
 @TAKES
 def test_a_job_is_taken_until_its_transaction_ends(
     both: tuple[Connection, Connection], take: str
