@@ -23,14 +23,13 @@ def bind_as_of(planning: Planning, as_of: ast.AsOf, written: Relation | None = N
 
 
 def bind_time(planning: Planning, expr: ast.Expression, what: str) -> Scalar:
-    """Return a scalar without columns, of type mz_timestamp or timestamptz."""
+    """Return a scalar without columns, of type mz_timestamp or timestamptz.
+
+    A parameter whose type nothing else says is an mz_timestamp, whose text is a number or a date.
+    """
     binder = ExpressionBinder(planning, Scope(), Clause(what))
     scalar = binder.bind(expr)
-    target = TIMESTAMPTZ
-    if type_of(scalar).name in ("int2", "int4", "int8", "numeric", "mz_timestamp") or (
-        is_unknown(scalar) and isinstance(scalar, Literal) and str(scalar.value).isdigit()
-    ):
-        target = MZ_TIMESTAMP
+    target = MZ_TIMESTAMP if _is_number(scalar) else TIMESTAMPTZ
     result = coerce(planning, scalar, target, "assignment", at_of(expr))
     if result is None:
         raise DatatypeMismatch(
@@ -38,3 +37,10 @@ def bind_time(planning: Planning, expr: ast.Expression, what: str) -> Scalar:
             position=at_of(expr) + 1,
         )
     return result
+
+
+def _is_number(scalar: Scalar) -> bool:
+    """Whether a time is given as milliseconds, as far as is known."""
+    if is_unknown(scalar):
+        return not isinstance(scalar, Literal) or str(scalar.value).isdigit()
+    return type_of(scalar).name in ("int2", "int4", "int8", "numeric", "mz_timestamp")

@@ -150,3 +150,28 @@ def test_sqlalchemy_sets_isolation_levels_and_takes_them_back(server: Server) ->
             if level != "AUTOCOMMIT":
                 assert connection.get_isolation_level() == level
     engine.dispose()
+
+
+def test_as_of_takes_numbers_and_dates_as_drivers_send_them(server: Server) -> None:
+    query = "SELECT count(*) FROM was AS OF {}"
+    with server.connect() as connection:
+        connection.execute("CREATE TABLE was (i int)")
+        found = connection.execute("SELECT mz_now()").fetchone()
+        assert found is not None
+        number = int(found[0])
+        connection.execute("INSERT INTO was VALUES (1)")
+        date = datetime.datetime.fromtimestamp(number / 1000, datetime.UTC)
+        for time in (number, str(number), date, date.isoformat()):
+            for binary in (False, True):
+                cursor = connection.execute(query.format("%s").encode(), (time,), binary=binary)
+                assert cursor.fetchone() == (0,), (time, binary)
+
+    async def by_asyncpg() -> None:
+        connection = await asyncpg.connect(server.url)
+        for time in (str(number), date.isoformat()):
+            assert await connection.fetchval(query.format("$1"), time) == 0
+        assert await connection.fetchval(query.format("$1::bigint"), number) == 0
+        assert await connection.fetchval(query.format("$1::timestamptz"), date) == 0
+        await connection.close()
+
+    asyncio.run(by_asyncpg())
