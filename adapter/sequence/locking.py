@@ -29,7 +29,7 @@ from foreshore.adapter.sequence.times import move_forward, tables_below
 from foreshore.compute.engine import rows_schema
 from foreshore.compute.finish import expanded, finish
 from foreshore.errors import Conflict, LockNotAvailable, NoActiveSqlTransaction
-from foreshore.ids import GlobalId, is_builtin
+from foreshore.ids import GlobalId, is_user
 from foreshore.sql.plan import Locking, LockTable, Select
 from foreshore.types import Datum
 
@@ -113,11 +113,14 @@ def _changed() -> Conflict:
 
 
 def _committed(session: "Session", ids: Sequence[GlobalId]) -> set[GlobalId]:
-    """Return the tables that `ids` come from, but for those that nobody else knows."""
+    """Return the tables that `ids` come from, but for those that nobody else knows.
+
+    Nor are the system's own among them: no client may keep the system from writing.
+    """
     return {
         id
         for id in tables_below(session, ids)
-        if not is_builtin(id) and id in session.coordinator.state.objects
+        if is_user(id) and id in session.coordinator.state.objects
     }
 
 
