@@ -8,6 +8,8 @@ writes it: it can be joined, read AS OF a time, followed, and made views of.
 A sample is written by one commit, which takes away what is older than a day, and of much the
 oldest, so that the table never has more than `MAX_ROWS`. To know those nothing is read: this
 process has in memory what it will take away again.
+
+Nothing that goes wrong here ends the server: what passes is tried again, a damage is left alone.
 """
 
 import asyncio
@@ -24,7 +26,7 @@ from foreshore.adapter.group_commit import Write
 from foreshore.adapter.local import negated
 from foreshore.catalog.item import Item
 from foreshore.catalog.state import LAG_HISTORY, is_system
-from foreshore.errors import CollectionDamaged, OutOfDisk
+from foreshore.errors import CollectionDamaged, DatabaseError, LockNotAvailable, OutOfDisk
 from foreshore.ids import GlobalId
 from foreshore.update import DIFF_FIELD
 
@@ -35,6 +37,9 @@ logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
 LOOKS = 60  # to a sample
+LOOKED_AT_ONCE = 256  # collections in one turn of the message loop
+LOCK_TIMEOUT_MS = 10_000  # for who reads the table to write, and keeps it from changing
+RETRY_SECONDS = 60.0
 KEPT_MS = 24 * 60 * 60 * 1000
 MAX_ROWS = 50_000
 
@@ -52,24 +57,31 @@ class LagHistory:
 
     async def run(self) -> None:
         """Write a sample every minute, until cancelled, or until the table is damaged."""
-        try:
-            await self.load()
-            await self._write_on()
-        except CollectionDamaged as error:  # which takes out itself and nothing else
-            logger.warning("how far collections are behind is written no more: %s", error)
+        while True:
+            try:
+                await self.load()
+                await self._write_on()
+            except CollectionDamaged as error:  # which takes out itself and nothing else
+                logger.warning("how far collections are behind is written no more: %s", error)
+                return
+            except (DatabaseError, OSError) as error:
+                logger.warning("how far collections are behind cannot be written: %s", error)
+            except Exception:  # a fault of this task, which the database can do without
+                logger.exception("how far collections are behind cannot be written")
+            await asyncio.sleep(RETRY_SECONDS)
 
     async def _write_on(self) -> None:
         while True:
             for _ in range(LOOKS):
                 await asyncio.sleep(LOOK_SECONDS)
-                self.look()
+                await self.look()
             try:
                 await self.write()
-            except OutOfDisk as error:
+            except (OutOfDisk, LockNotAvailable) as error:  # nothing has been written
                 logger.warning("a sample of how far collections are behind is lost: %s", error)
 
     async def load(self) -> None:
-        """Find what the table holds."""
+        """Find what the table holds, which is not known either after a write that failed."""
         coordinator = self._coordinator
         read, _ = coordinator.capabilities[LAG_HISTORY.id]
         snapshot = coordinator.storage.snapshot(read, coordinator.oracle.read_ts())
@@ -79,21 +91,29 @@ class LagHistory:
             snapshot.release()
         rows = rows.sort_by("occurred_at")
         times = rows.column("occurred_at").cast(pa.int64()).to_numpy() // 1000
+        self._kept.clear()
+        self._rows = 0
         bounds = [0, *(np.flatnonzero(np.diff(times)) + 1), len(times)]
         for start, end in pairwise(bounds if len(times) else ()):
             self._keep(int(times[start]), rows.slice(start, end - start))
 
-    def look(self) -> None:
-        """Note how far each collection is behind."""
+    async def look(self) -> None:
+        """Note how far each collection is behind, a bounded number of them in a turn."""
         coordinator = self._coordinator
         now = coordinator.clock.now()
-        for item in coordinator.state.all(Item):
-            if item.is_collection and not is_system(item.id):
-                upper = coordinator.upper(item.id)
-                lag = max(now - upper, 0) if upper else None
-                last = self._greatest.setdefault(item.id, lag)
-                if last is not None and (lag is None or lag > last):
-                    self._greatest[item.id] = lag
+        for number, item in enumerate(coordinator.state.all(Item), start=1):
+            if number % LOOKED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+                now = coordinator.clock.now()
+            if not item.is_collection or is_system(item.id):
+                continue
+            if coordinator.state.get(item.id) is None:
+                continue  # dropped in between
+            upper = coordinator.upper(item.id)
+            lag = max(now - upper, 0) if upper else None
+            last = self._greatest.setdefault(item.id, lag)
+            if last is not None and (lag is None or lag > last):
+                self._greatest[item.id] = lag
 
     async def write(self) -> None:
         """Write a sample of what was noted since the last, and take away what is too old."""
@@ -104,7 +124,8 @@ class LagHistory:
             return
         sample = _sample(now, greatest, self._schema)
         taken = [negated(rows) for _, rows in list(self._kept)[:gone]]
-        await self._coordinator.group.write(Write({LAG_HISTORY.id: [sample, *taken]}))
+        write = Write({LAG_HISTORY.id: [sample, *taken]}, lock_timeout_ms=LOCK_TIMEOUT_MS)
+        await self._coordinator.group.write(write)
         for _ in range(gone):
             _, rows = self._kept.popleft()
             self._rows -= rows.num_rows

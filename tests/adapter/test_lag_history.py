@@ -7,10 +7,14 @@ from pathlib import Path
 import pytest
 
 from foreshore.adapter import lag_history
+from foreshore.adapter.group_commit import Write
 from foreshore.adapter.lag_history import LagHistory
 from foreshore.catalog.state import LAG_HISTORY
 from foreshore.clock import ManualClock
 from foreshore.errors import DataCorrupted
+from foreshore.storage.controller import ReadCapability, StorageController
+from foreshore.storage.snapshot import Snapshot
+from foreshore.update import Timestamp
 from tests.adapter.harness import House
 
 HISTORY = "mz_internal.mz_wallclock_global_lag_history"
@@ -24,6 +28,12 @@ async def ran(house: House, sql: str) -> str:
 
 async def count(house: House) -> int:
     return int(await ran(house, f"SELECT count(*) FROM {HISTORY}"))
+
+
+async def reached(house: House, rows: int) -> None:
+    async with asyncio.timeout(20):
+        while await count(house) < rows:  # noqa: ASYNC110 - it is written in its own time
+            await asyncio.sleep(0.02)
 
 
 async def history_of(house: House) -> LagHistory:
@@ -45,9 +55,9 @@ def test_the_greatest_lag_of_each_minute_is_there(
         history = await history_of(house)
         clock = ManualClock(coordinator.clock.now() + 3_600_000)
         monkeypatch.setattr(coordinator, "clock", clock)
-        history.look()
+        await history.look()
         clock.advance(-3_000_000)
-        history.look()
+        await history.look()
         await history.write()
         minute = clock.now()
         shown = (
@@ -59,7 +69,7 @@ def test_the_greatest_lag_of_each_minute_is_there(
         assert [line.split("|")[:2] for line in lines] == [["t", "t"], ["u", "t"]]
         assert all(line.split("|")[2].startswith(first) for line in lines)
         clock.advance(-550_000)
-        history.look()
+        await history.look()
         await history.write()  # begins anew, and has nothing of the minute before
         lags = await ran(house, f"SELECT lag < '59 minutes' FROM {HISTORY} ORDER BY lag")
         assert lags.split() == ["t", "t", "f", "f"]
@@ -82,7 +92,7 @@ def test_it_is_a_collection_like_any_other(tmp_path: Path) -> None:
             " GROUP BY object_id",
         )
         before = house.environment.coordinator.oracle.read_ts()
-        history.look()
+        await history.look()
         await history.write()
         assert await count(house) == 2  # the table's and the view's
         assert await ran(house, f"SELECT count(*) FROM {HISTORY} AS OF {before}") == "0"
@@ -157,7 +167,7 @@ def test_it_has_a_bound_and_reads_nothing_to_keep_it(
         async def minutes(number: int, writer: LagHistory) -> None:
             for _ in range(number):
                 clock.advance(60_000)
-                writer.look()
+                await writer.look()
                 await writer.write()
 
         with monkeypatch.context() as patched:
@@ -195,9 +205,7 @@ def test_a_damaged_history_is_written_no_more_and_all_else_goes_on(
         house = House(tmp_path)
         await house.open()
         await ran(house, "CREATE TABLE t (k int)")
-        async with asyncio.timeout(20):
-            while await count(house) < 3:  # noqa: ASYNC110 - it is written in its own time
-                await asyncio.sleep(0.02)
+        await reached(house, 3)
         house.storage.damages.found(LAG_HISTORY.id, DataCorrupted("a batch is missing"))
         async with asyncio.timeout(20):
             await LagHistory(house.environment.coordinator).run()  # as at a start
@@ -208,6 +216,126 @@ def test_a_damaged_history_is_written_no_more_and_all_else_goes_on(
         await asyncio.sleep(0.1)
         assert house.environment.failed is None
         await house.close()
+
+    asyncio.run(main())
+
+
+def test_what_passes_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lag_history, "RETRY_SECONDS", 0.05)
+    failures: list[BaseException] = [OSError("timed out"), RuntimeError("a fault")]
+    snapshot = StorageController.snapshot
+
+    def unreadable(self: StorageController, read: ReadCapability, time: Timestamp) -> Snapshot:
+        if read.id == LAG_HISTORY.id and failures:
+            raise failures.pop()
+        return snapshot(self, read, time)
+
+    async def main() -> None:
+        house = House(tmp_path)
+        with monkeypatch.context() as patched:
+            patched.setattr(lag_history, "LOOK_SECONDS", 0.01)
+            patched.setattr(lag_history, "LOOKS", 1)
+            patched.setattr(StorageController, "snapshot", unreadable)
+            await house.open()
+            async with asyncio.timeout(20):
+                while failures:  # noqa: ASYNC110 - it tries in its own time
+                    await asyncio.sleep(0.02)
+            await ran(house, "CREATE TABLE t (k int)")
+            await reached(house, 3)
+            group = house.environment.coordinator.group
+            write = group.write
+
+            async def lost(each: Write) -> Timestamp:
+                """Write, and let nobody hear of it."""
+                await write(each)
+                patched.setattr(group, "write", write)
+                raise OSError("connection reset")
+
+            patched.setattr(group, "write", lost)
+            await reached(house, await count(house) + 3)
+            assert group.write == write
+            assert house.environment.failed is None
+            await house.close()
+        await house.open()
+        history = await history_of(house)
+        assert sum(rows.num_rows for _, rows in history._kept) == await count(house)
+        await house.close()
+
+    asyncio.run(main())
+
+
+def test_many_collections_are_looked_at_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lag_history, "LOOKED_AT_ONCE", 4)
+
+    async def main() -> None:
+        house = House(tmp_path)
+        await house.open()
+        for i in range(9):
+            await ran(house, f"CREATE TABLE t{i} (k int)")
+        history = await history_of(house)
+        looking = asyncio.create_task(history.look())
+        await asyncio.sleep(0)
+        assert 0 < len(history._greatest) <= 4
+        await ran(house, "DROP TABLE t8")
+        await looking
+        await history.write()
+        assert 8 <= await count(house) <= 9  # t8 is there only if it was looked at in time
+        await house.close()
+
+    asyncio.run(main())
+
+
+def test_who_keeps_the_table_from_changing_stops_no_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(lag_history, "LOCK_TIMEOUT_MS", 50)
+    monkeypatch.setattr(lag_history, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(lag_history, "LOOKS", 1)
+
+    async def main() -> None:
+        house = House(tmp_path)
+        await house.open()
+        group = house.environment.coordinator.group
+        group.block([LAG_HISTORY.id], house)
+        await ran(house, "CREATE TABLE t (k int)")
+        async with asyncio.timeout(20):
+            while caplog.text.count("is lost: ") < 2:  # noqa: ASYNC110 - it tries in its own time
+                await asyncio.sleep(0.02)
+        assert await count(house) == 0
+        group.unblock([LAG_HISTORY.id])
+        await reached(house, 2)
+        await house.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"LOCK TABLE {HISTORY}",
+        "LOCK TABLE of_history",
+        f"SELECT * FROM {HISTORY} FOR UPDATE",
+        f"SELECT * FROM {HISTORY} FOR UPDATE SKIP LOCKED",
+        "SELECT * FROM of_history FOR UPDATE",
+        "SELECT * FROM t, of_history h FOR UPDATE OF h",
+    ],
+)
+def test_nobody_can_lock_it(system: House, sql: str) -> None:
+    """As of a system catalog: LOCK TABLE pg_class is allowed, and keeps nothing from changing."""
+
+    async def main() -> None:
+        await system.open()
+        await system.query("s", f"CREATE VIEW of_history AS SELECT * FROM {HISTORY}")
+        await system.query("s", "CREATE TABLE t (k int)")
+        assert "ERROR" not in await system.query("s", f"BEGIN; {sql}")
+        history = await history_of(system)
+        await history.look()
+        async with asyncio.timeout(5):
+            await history.write()
+        await ran(system, "ROLLBACK")
+        await system.close()
 
     asyncio.run(main())
 
