@@ -156,6 +156,7 @@ class Tails:
             return shared, False
         compute = self._coordinator.compute
         tail = Tail(str(key), as_of + 1, lambda time: compute.error_at(sources, time))
+        tail.frontier = as_of  # the contents then are yet to be heard
         hold = self._coordinator.holds.acquire(sources, as_of, "subscription")
         work = self._pump(tail, as_of, hold, begin)
         task = asyncio.get_running_loop().create_task(work)

@@ -251,6 +251,7 @@ class SubscribeSource:
             self._ready.clear()
         elif followed.begins:
             self.number = 0
+            self._upper = as_of  # the contents then are yet to come
             self._beyond = as_of - snapshot
         elif followed.shard is not None:
             if snapshot or place is None:

@@ -210,6 +210,8 @@ def test_times_begin_and_end_a_stream(runner: asyncio.Runner, house: House) -> N
             assert answer == told(second, 1, 2, width) + "\nSUBSCRIBE 1"
             none = await house.query("r", f"SUBSCRIBE {source} AS OF {second} UP TO {second}")
             assert none == "SUBSCRIBE 0"
+            once = await house.query("r", f"SUBSCRIBE {source} AS OF {first} UP TO {first + 1}")
+            assert once == told(first, 1, 1, width) + "\nSUBSCRIBE 1"
         soon = oracle.read_ts() + 600
         waiting = house.query("r", f"SUBSCRIBE timed AS OF AT LEAST {soon} UP TO {soon + 1}")
         assert await waiting == f"{soon}|1|2\nSUBSCRIBE 1"
