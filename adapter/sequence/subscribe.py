@@ -313,7 +313,9 @@ class SubscribeSource:
         if part is None:
             return await event.pieces(self._rendering)
         upper = event.upper if self._until is None else min(event.upper, self._until)
-        return await self._rendering.made_of(part) + self._rendering.mark(upper)
+        pieces = await self._rendering.made_of(part)
+        # what came before AS OF, to a tail that was not there yet, is not progress
+        return pieces + self._rendering.mark(upper) if upper > self._upper else pieces
 
     def _late(self) -> DatabaseError:
         return Unavailable(

@@ -229,6 +229,37 @@ def test_times_begin_and_end_a_stream(runner: asyncio.Runner, house: House) -> N
     runner.run(play())
 
 
+def test_progress_begins_at_a_time_to_come_and_never_goes_back(
+    runner: asyncio.Runner, house: House
+) -> None:
+    async def play() -> None:
+        oracle = house.environment.coordinator.oracle
+        await house.query("w", "CREATE TABLE early (i int); INSERT INTO early VALUES (1)")
+        sources = ("early", "(SELECT max(i) AS i FROM early)")
+        for n, source in enumerate(sources):  # others follow, so that their tails are shared
+            await declare(house, f"first{n}", source)
+            await fetch(house, f"first{n}")
+        soon = oracle.read_ts() + 1500
+        followers = [(s, snapshot) for s in sources for snapshot in (True, False)]
+        for n, (source, snapshot) in enumerate(followers):
+            await declare(
+                house, f"p{n}", f"{source} WITH (PROGRESS, SNAPSHOT = {snapshot}) AS OF {soon}"
+            )
+        for i in range(2, 5):
+            await house.query("w", f"INSERT INTO early VALUES ({i})")
+            await asyncio.sleep(0.05)
+        for n, (_, snapshot) in enumerate(followers):
+            replay = Replay(None, 1)
+            while replay.frontier <= soon:
+                replay.take(await fetch(house, f"p{n}"))
+            contents = ([1, 2, 3, 4], [4])[n // 2] if snapshot else []
+            assert sorted(v for (v,) in replay.complete.elements()) == contents
+        for name in (*(f"first{n}" for n in range(2)), *(f"p{n}" for n in range(4))):
+            await house.query(name, "ROLLBACK")
+
+    runner.run(play())
+
+
 def test_what_is_dropped_or_fails_ends_its_streams(runner: asyncio.Runner, house: House) -> None:
     async def play() -> None:
         await house.query(
