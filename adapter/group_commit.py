@@ -11,7 +11,9 @@ before it touches them, or it is answered `Conflict` and has written nothing. In
 `Guard` may refuse it, as it breaks a constraint together with what is there or comes before it.
 
 A group for which the disk has no room has written nothing. Its writes are then tried one by one, so
-that a small one does not fail for a large one, and those for which there is none are refused.
+that a small one does not fail for a large one, and those for which there is none are refused. So it
+is with a group of which a shard has been written, or taken away, by another holder of its
+capabilities: whoever writes to that shard hears of it, and nobody else.
 """
 
 import asyncio
@@ -32,13 +34,13 @@ from foreshore.errors import (
     Conflict,
     DatabaseError,
     Fenced,
-    InternalError,
     LockNotAvailable,
     OutOfDisk,
     TableAltered,
     TableDropped,
 )
 from foreshore.ids import GlobalId
+from foreshore.storage.capability import InvalidCapability
 from foreshore.storage.controller import (
     Appended,
     ShardWrite,
@@ -408,13 +410,8 @@ class GroupCommit:
                 for id, parts in tables.items()
                 if id in self._tokens
             ]
-            if writes:
-                match await self._shards.append(writes):
-                    case UpperMismatch(id=id, upper=upper):
-                        raise InternalError(f"shard {id} is at {upper}, a write expected otherwise")
-                    case _:
-                        pass
-        except OutOfDisk as error:
+            await self._append(writes)
+        except (OutOfDisk, Conflict, InvalidCapability) as error:  # nothing has been written
             self._again(group, error)
             return
         except BaseException as error:
@@ -432,8 +429,27 @@ class GroupCommit:
                 write.done.set_result(time)
         group.answer()
 
-    def _again(self, group: _Group, error: OutOfDisk) -> None:
-        """Decide anew about a group that did not fit, and refuse what does not by itself."""
+    async def _append(self, writes: Sequence[ShardWrite]) -> None:
+        """Make `writes` durable; raises Conflict if another has written one of the shards."""
+        for write in writes:
+            if write.lower >= write.upper:
+                raise self._overtaken(write.id, write.lower)
+        if writes:
+            match await self._shards.append(writes):
+                case UpperMismatch(id=id, upper=upper):
+                    raise self._overtaken(id, upper)
+                case _:
+                    pass
+
+    def _overtaken(self, id: GlobalId, upper: Timestamp) -> Conflict:
+        """Take note that another holder of a write capability has written up to `upper`."""
+        logger.warning("a shard is written by others as well", extra={"shard": id, "upper": upper})
+        if id in self._changed:
+            self._changed[id] = max(self._changed[id], upper)
+        return Conflict("could not serialize access due to concurrent update")
+
+    def _again(self, group: _Group, error: DatabaseError) -> None:
+        """Decide anew about a group that was not written, and refuse what is not by itself."""
         again = group.asked
         if len(group.writes) == 1:
             again = [write for write, _ in group.refused]

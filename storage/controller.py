@@ -556,7 +556,10 @@ class StorageController(ShardReader):
 
     def _reserving(self, shard: Shard) -> Callable[[], None]:
         """Let nobody write where all writers have gone; upper is there when it is durable."""
-        shard.take(shard.write_frontier())
+        frontier = shard.write_frontier()
+        if frontier <= shard.reserved:  # the others go on, and do not wait for it
+            return lambda: None
+        shard.take(frontier)
         return partial(self._reserved, shard)
 
     def _reserved(self, shard: Shard) -> None:

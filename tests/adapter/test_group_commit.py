@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -10,11 +11,19 @@ import pytest
 from foreshore.adapter.group_commit import GroupCommit, Reads, Write
 from foreshore.adapter.key_index import Earlier
 from foreshore.adapter.oracle import TimestampOracle
+from foreshore.catalog.item import Item
 from foreshore.clock import ManualClock
 from foreshore.errors import Conflict, DatabaseError, Fenced, OutOfDisk, TableDropped
-from foreshore.ids import GlobalId
-from foreshore.storage.controller import Appended, ShardWrite, SharedUpper, WriteCapability
+from foreshore.ids import GlobalId, is_user
+from foreshore.storage.controller import (
+    Appended,
+    ShardWrite,
+    SharedUpper,
+    UpperMismatch,
+    WriteCapability,
+)
 from foreshore.update import DIFF_FIELD
+from tests.adapter.harness import House
 
 T, U = GlobalId("u1"), GlobalId("u2")
 
@@ -253,6 +262,51 @@ def test_a_dropped_table_takes_no_writes() -> None:
                 await world.write(T)
 
     play(scenario())
+
+
+def test_a_shard_that_others_write_too_fails_its_own_writes_only(tmp_path: Path) -> None:
+    async def main() -> None:
+        house = House(tmp_path)
+        await house.open()
+        coordinator, storage = house.environment.coordinator, house.storage
+        for name in ("t", "u"):
+            await house.query("s", f"CREATE TABLE {name} (k int)")
+        t, _ = (item.id for item in coordinator.state.all(Item) if is_user(item.id))
+        other = await storage.clone_capability(coordinator.capabilities[t][1], 60_000)
+        ahead = storage.upper(t) + 1_000
+        gate, append = asyncio.Event(), storage.append
+
+        async def held(writes: Sequence[ShardWrite]) -> Appended | UpperMismatch:
+            await gate.wait()
+            return await append(writes)
+
+        storage.append = held  # type: ignore[method-assign]
+        insert = "INSERT INTO {} VALUES (1)"
+        answers = [
+            asyncio.create_task(house.query(f"s{i}", insert.format(name), alone=False))
+            for i, name in enumerate("tut")
+        ]
+        await asyncio.sleep(0.1)  # as while it waits for compaction
+        own = await storage.downgrade_capability(coordinator.capabilities[t][1], ahead)
+        await storage.downgrade_capability(other, ahead)
+        gate.set()
+        told = await asyncio.gather(*answers)
+        storage.append = append  # type: ignore[method-assign]
+        conflict = "ERROR 40001: could not serialize access due to concurrent update"
+        assert told == [conflict, "INSERT 0 1", conflict]
+        assert house.environment.failed is None
+        await coordinator.group.reached(ahead)
+        assert await house.query("s", insert.format("t"), alone=False) == "INSERT 0 1"
+        await storage.drop_capability(own)
+        answer = await house.query("s", insert.format("t"), alone=False)
+        assert answer.startswith('ERROR 55000: write capability "')
+        assert await house.query("s", insert.format("u"), alone=False) == "INSERT 0 1"
+        assert await house.query("s", "SELECT count(*) FROM t", alone=False) == "1\nSELECT 1"
+        assert house.environment.failed is None
+        await house.environment.close()
+        await storage.close()
+
+    asyncio.run(main())
 
 
 def test_when_the_log_fails_all_writers_hear_of_it_and_nothing_becomes_visible() -> None:
