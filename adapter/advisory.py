@@ -19,6 +19,7 @@ from typing import Literal as OneOf
 
 from foreshore.adapter.variables import milliseconds
 from foreshore.errors import Conflict, LockNotAvailable
+from foreshore.expr.functions.system import ADVISORY
 from foreshore.types import Datum
 
 if TYPE_CHECKING:
@@ -224,21 +225,37 @@ async def value(session: "Session", function: str, args: Sequence[Datum]) -> boo
     if None in args:
         return None
     locks = session.environment.advisory
-    name = function.partition("(")[0]
-    numbers = [int(str(arg)) for arg in args]
-    key = _key(session.database, numbers)
-    mode: Mode = "shared" if name.endswith("_shared") else "exclusive"
-    if "unlock" in name:
+    key, had = _asked(session, function, args)
+    mode = had.mode
+    if "unlock" in function:
         given = locks.give_back(session, key, mode)
         if not given:
             message = f"you don't own a lock of type {LOCK_TYPES[mode]}"
             session.notice(message, severity="WARNING", sqlstate="01000")
         return given
-    had = Had(mode, "transaction" if "_xact_" in name else "session")
-    if name.startswith("pg_try_"):
+    if function.startswith("pg_try_"):
         return locks.try_take(session, key, had)
     await locks.take(session, key, had)
     return ""
+
+
+def ends(function: str) -> bool:
+    """Whether what a call takes ends with its transaction."""
+    return "_xact_" in function
+
+
+def undo(session: "Session", function: str, args: Sequence[Datum]) -> None:
+    """Give back what a call has taken for the session; nothing to do for any other function."""
+    if function in ADVISORY and "unlock" not in function:
+        key, had = _asked(session, function, args)
+        session.environment.advisory.give_back(session, key, had.mode)
+
+
+def _asked(session: "Session", function: str, args: Sequence[Datum]) -> tuple[Key, Had]:
+    """Return which lock a call is about, and how it takes it."""
+    mode: Mode = "shared" if "_shared(" in function else "exclusive"
+    key = _key(session.database, [int(str(arg)) for arg in args])
+    return key, Had(mode, "transaction" if ends(function) else "session")
 
 
 def _key(database: str, numbers: Sequence[int]) -> Key:

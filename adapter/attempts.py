@@ -1,9 +1,16 @@
-"""Statements that lose a race are planned and tried again, while nobody has heard of them."""
+"""Statements that lose a race are planned and tried again, while nobody has heard of them.
 
-from collections.abc import Awaitable, Callable
+What their functions have done that no transaction undoes, as setval and pg_advisory_lock do, is
+done once: a call that comes up again gives what it gave (`Acted`).
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from foreshore.adapter import advisory
 from foreshore.errors import Conflict, TableAltered, TableDropped
+from foreshore.types import Datum
 
 if TYPE_CHECKING:
     from foreshore.adapter.session import Session
@@ -12,6 +19,47 @@ if TYPE_CHECKING:
 ATTEMPTS = 10
 
 R = TypeVar("R")
+
+
+class Acted:
+    """What the calls of one statement have given that did something, in order for each call.
+
+    A call is what it is of and its arguments: those of another attempt are planned anew.
+    """
+
+    def __init__(self) -> None:
+        """Begin with a first attempt."""
+        self._given: dict[tuple[str, tuple[Datum, ...]], deque[Datum]] = {}
+        self._again: dict[tuple[str, tuple[Datum, ...]], deque[Datum]] = {}  # not yet come up
+
+    def note(self, function: str, args: Sequence[Datum], value: Datum) -> None:
+        """Take note of a call that has done something."""
+        self._given.setdefault((function, tuple(args)), deque()).append(value)
+
+    def take(self, function: str, args: Sequence[Datum]) -> Datum:
+        """Return what a call gave in an attempt before, once for each time; None: nothing."""
+        if not self._again:
+            return None
+        key = (function, tuple(args))
+        values = self._again.get(key)
+        if not values:
+            return None
+        value = values.popleft()
+        self.note(function, args, value)
+        return value
+
+    def begin_again(self) -> None:
+        """Let all that was done be there for another attempt."""
+        for key, values in self._again.items():
+            self._given.setdefault(key, deque()).extend(values)
+        self._again, self._given = self._given, {}
+
+    def end(self, session: "Session") -> None:
+        """Give back the locks that only attempts in vain have asked for."""
+        for (function, args), values in self._again.items():
+            for _ in values:
+                advisory.undo(session, function, args)
+        self._again = {}
 
 
 async def attempted(
@@ -24,14 +72,17 @@ async def attempted(
     between, so that there is an end to it. Raises these errors where that does not help.
     """
     is_first = session.begin().is_untouched
-    advisory = session.environment.advisory.mark(session)
+    locks = session.environment.advisory.mark(session)
+    acted = session.acted = Acted()
     alone = alone and not session.begin().block
     conflicts = 0
     while True:
         transaction = session.begin()
         try:
             with session.interrupts.running():
-                return await attempt()
+                outcome = await attempt()
+                acted.end(session)
+                return outcome
         except (TableAltered, TableDropped):
             if not is_first:
                 raise
@@ -40,5 +91,6 @@ async def attempted(
             conflicts += 1
             if not alone or conflicts >= ATTEMPTS:
                 raise
-        session.begin_again(transaction, advisory)
+        session.begin_again(transaction, locks)
+        acted.begin_again()
         session.planner.prepare(prepared)

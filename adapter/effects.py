@@ -83,6 +83,23 @@ async def carried_out(session: "Session", calls: Sequence[Call]) -> dict[Scalar,
 
 
 async def _value(session: "Session", call: Call, args: Sequence[Datum]) -> Datum:
+    """Return what a call gives, which it does not do again when its statement is tried again."""
+    value = session.acted.take(call.function, args)
+    if value is None:
+        value = await _made(session, call, args)
+        if value is not None and _lasts(call.function, value):
+            session.acted.note(call.function, args, value)
+    return value
+
+
+def _lasts(function: str, value: Datum) -> bool:
+    """Whether what a call has done stays though its transaction is rolled back."""
+    if function in SETTINGS:
+        return False  # it only looks
+    return function not in ADVISORY or (value is not False and not advisory.ends(function))
+
+
+async def _made(session: "Session", call: Call, args: Sequence[Datum]) -> Datum:
     if call.function in numbering.FUNCTIONS:
         return await numbering.value(session, call.function, args)
     if call.function in ADVISORY:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from foreshore import blocking
 from foreshore.adapter import committing, temporary
-from foreshore.adapter.attempts import attempted
+from foreshore.adapter.attempts import Acted, attempted
 from foreshore.adapter.client import Completed, CopyIn, CopyOut, EmptyQuery, Execution, Notice
 from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.environment_values import EnvironmentValues
@@ -92,6 +92,7 @@ class Session:
         self.portals: dict[str, BoundPortal] = {}
         self.numbers: dict[GlobalId, int] = {}  # the last that each sequence gave: currval()
         self.last_sequence: GlobalId | None = None  # the one that gave the last: lastval()
+        self.acted = Acted()  # of the statement at hand
         self._streams: list[RowSource] = []  # of COPY; they end with the transaction
         self._notices: list[Notice] = []
         self._tell: Callable[[], None] = lambda: None

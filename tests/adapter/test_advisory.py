@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+from foreshore.adapter import advisory
+from foreshore.adapter.attempts import Acted
 from foreshore.errors import QueryCanceled
 from tests.adapter.harness import House, until
 from tests.adapter.test_durable import ran
@@ -171,5 +173,105 @@ def test_where_they_may_not_stand(runner: asyncio.Runner, house: House) -> None:
             "SELECT 1 FROM generate_series(1, 2) AS i WHERE pg_try_advisory_lock(i)",
         ):
             assert (await house.query("a", statement)).startswith("ERROR 0A000"), statement
+
+    runner.run(play())
+
+
+async def tried_again(house: House, sql: str) -> str:
+    """Run `sql` in session a, which calls pg_advisory_lock(-1), and alter `w` meanwhile."""
+    await one(house, "b", "pg_advisory_lock(-1)")
+    locks = house.environment.advisory
+    task = asyncio.create_task(house.query("a", sql, alone=False))
+    await until(lambda: task.done() or bool(locks._waiting))
+    assert not task.done(), task.result()
+    await ran(house, "b", "ALTER TABLE w ADD COLUMN more int")
+    await one(house, "b", "pg_advisory_unlock(-1)")
+    return await task
+
+
+async def begun_tables(house: House) -> None:
+    await free(house)
+    await ran(
+        house,
+        "b",
+        "DROP TABLE IF EXISTS w, r; DROP SEQUENCE IF EXISTS s; CREATE SEQUENCE s;"
+        "CREATE TABLE w (k int, v text); CREATE TABLE r (k int); INSERT INTO r VALUES (1), (2)",
+    )
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "INSERT INTO w SELECT k, (pg_advisory_lock(k) IS NULL)::text || (pg_advisory_lock(-1) IS NULL)::text FROM r",
+        "INSERT INTO w VALUES (1, (pg_advisory_lock(1) IS NULL)::text || (pg_advisory_lock(2) IS NULL)::text"
+        " || (pg_advisory_lock(-1) IS NULL)::text)",
+    ],
+)
+def test_a_statement_that_is_tried_again_takes_its_locks_once(
+    runner: asyncio.Runner, house: House, sql: str
+) -> None:
+    async def play() -> None:
+        await begun_tables(house)
+        assert (await tried_again(house, sql)).startswith("INSERT 0 ")
+        for key in (1, 2):
+            assert await one(house, "a", f"pg_advisory_unlock({key})") == "t"
+            assert await one(house, "a", f"pg_advisory_unlock({key})") == "f"
+        await free(house)
+
+    runner.run(play())
+
+
+def test_what_is_for_the_transaction_is_taken_again(runner: asyncio.Runner, house: House) -> None:
+    async def play() -> None:
+        await begun_tables(house)
+        calls = "(pg_advisory_xact_lock(k) IS NULL)::text || (pg_advisory_lock(-1) IS NULL)::text"
+        told = await tried_again(house, f"BEGIN; INSERT INTO w SELECT k, {calls} FROM r")
+        assert "ERROR" not in told, told
+        assert await one(house, "b", "pg_try_advisory_lock(1)") == "f"
+        await ran(house, "a", "ROLLBACK")
+        assert await one(house, "b", "pg_try_advisory_lock(1)") == "t"
+        await free(house)
+
+    runner.run(play())
+
+
+def test_locks_that_only_an_attempt_in_vain_took_are_given_back(
+    runner: asyncio.Runner, house: House
+) -> None:
+    async def play() -> None:
+        await begun_tables(house)
+        session = await house.session("a")
+        calls = ["pg_advisory_lock(int8)", "pg_advisory_lock_shared(int8)"]
+        acted = Acted()
+        locks = house.environment.advisory
+        for number in (1, 2):
+            for call in calls:
+                session.acted = acted
+                await advisory.value(session, call, [number])
+                acted.note(call, [number], "")
+        acted.begin_again()
+        assert acted.take(calls[0], [1]) == ""
+        acted.end(session)
+        assert [(key.objid, mode) for key, _, mode, _ in locks.rows()] == [(1, "exclusive")]
+        await free(house)
+
+    runner.run(play())
+
+
+def test_setval_is_not_done_again_over_what_others_have_drawn(
+    runner: asyncio.Runner, house: House
+) -> None:
+    async def play() -> None:
+        await begun_tables(house)
+        await one(house, "b", "pg_advisory_lock(-1)")
+        sql = "INSERT INTO w SELECT setval('s', 100), (pg_advisory_lock(-1) IS NULL)::text"
+        task = asyncio.create_task(house.query("a", sql, alone=False))
+        await until(lambda: task.done() or bool(house.environment.advisory._waiting))
+        assert await one(house, "b", "nextval('s')") == "101"
+        await ran(house, "b", "ALTER TABLE w ADD COLUMN more int")
+        await one(house, "b", "pg_advisory_unlock(-1)")
+        assert (await task).startswith("INSERT 0 1")
+        assert await one(house, "b", "nextval('s')") == "102"
+        await free(house)
 
     runner.run(play())
