@@ -17,10 +17,12 @@ Every call blocks and belongs on a thread.
 # ruff: noqa: D102
 
 import contextlib
+import errno
 import os
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Protocol
@@ -71,7 +73,8 @@ class FileBlob:
     """Blobs as files below a directory.
 
     A blob is written beside its place, synced and renamed into it, and the directories are synced,
-    so that whatever is there under a key is all of it, also after power was lost.
+    so that whatever is there under a key is all of it, also after power was lost. A file that is
+    handed over may be on another file system than the store, and is copied then.
     """
 
     def __init__(self, root: Path) -> None:
@@ -87,19 +90,24 @@ class FileBlob:
             return None
 
     def put(self, key: str, data: bytes) -> None:
-        self.put_file(key, self._written(key, data))
+        self.put_file(key, self._written(key, lambda file: file.write_bytes(data)))
 
     def put_file(self, key: str, file: Path) -> None:
         path = self._ready(key, file)
         reached("batch.written")
         try:
-            file.replace(path)
+            try:
+                file.replace(path)
+            except OSError as error:
+                if error.errno != errno.EXDEV:
+                    raise
+                self._copy(key, file, path)
             sync_directory(path.parent)
         except OSError as error:
             raise Indeterminate(f"cannot store blob {key}: {error.strerror}") from error
 
     def create(self, key: str, data: bytes) -> bool:
-        file = self._written(key, data)
+        file = self._written(key, lambda file: file.write_bytes(data))
         path = self._ready(key, file)
         try:
             path.hardlink_to(file)
@@ -112,14 +120,22 @@ class FileBlob:
             file.unlink(missing_ok=True)
         return True
 
-    def _written(self, key: str, data: bytes) -> Path:
+    def _copy(self, key: str, file: Path, path: Path) -> None:
+        """Move a file of another file system to the place of the blob."""
+        copy = self._written(key, partial(shutil.copyfile, file))
+        self._ready(key, copy)
+        copy.replace(path)
+        file.unlink()
+
+    def _written(self, key: str, write: Callable[[Path], object]) -> Path:
+        """Return a file of the store, beside the blobs, that `write` has filled."""
         file = self._scratch / f"{os.getpid()}-{id(self)}-{next(self._numbers)}"
         try:
             self._make_directory(self._scratch)
             for leftover in self._scratch.iterdir():
                 if not _belongs_to_a_live_process(leftover.name):
                     leftover.unlink(missing_ok=True)
-            file.write_bytes(data)
+            write(file)
         except OSError as error:
             file.unlink(missing_ok=True)
             raise _not_written(key, error) from error

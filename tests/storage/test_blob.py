@@ -1,5 +1,6 @@
 """One contract for every blob store."""
 
+import errno
 import os
 import threading
 from collections.abc import Callable
@@ -147,6 +148,28 @@ def test_what_an_interrupted_put_left_is_no_blob(tmp_path: Path) -> None:
     assert list(blob.list("")) == [("a", 1)]
     blob.put("a", b"2")
     assert list((tmp_path / "blob" / ".scratch").iterdir()) == []
+
+
+def test_a_file_of_another_file_system_is_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "blob"
+    replace = Path.replace
+
+    def renamed(file: Path, target: Path) -> Path:
+        if not file.is_relative_to(root):
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        return replace(file, target)
+
+    monkeypatch.setattr(Path, "replace", renamed)
+    blob = FileBlob(root)
+    file = tmp_path / "made"
+    for content in (b"one", b"two"):
+        file.write_bytes(content)
+        blob.put_file("s/a.parquet", file)
+        assert not file.exists()
+        assert blob.get("s/a.parquet") == content
+    assert list((root / ".scratch").iterdir()) == []
 
 
 def test_urls_choose(tmp_path: Path) -> None:
