@@ -156,7 +156,8 @@ class PostgresConsensus:
             connection.terminate()  # what it is at is not to come between later statements
             raise
         finally:
-            with contextlib.suppress(asyncpg.InterfaceError, OSError):  # it was lost
+            # It was lost: that is no answer to what was asked over it.
+            with contextlib.suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
                 await pool.release(connection)
 
     async def _opened(self) -> Any:

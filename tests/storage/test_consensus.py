@@ -378,6 +378,24 @@ def test_sessions_ended_by_the_server_are_begun_anew(postgres_url: str) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.usefixtures("quick")
+def test_a_session_that_ends_after_its_answer_takes_nothing_back(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def ended(_: object, **__: object) -> None:
+        raise asyncpg.AdminShutdownError("terminating connection due to administrator command")
+
+    async def main() -> None:
+        async with closing(PostgresConsensus(new_schema(postgres_url))) as consensus:
+            assert await consensus.head("k") is None
+            monkeypatch.setattr(asyncpg.Connection, "reset", ended)
+            assert await consensus.compare_and_set("k", None, b"a") == Committed(1)
+            assert await consensus.compare_and_set("k", 1, b"b") == Committed(2)
+            assert await consensus.head("k") == Versioned(2, b"b")
+
+    asyncio.run(main())
+
+
 def end_sessions(url: str) -> int:
     with psycopg.connect(url, autocommit=True) as connection:
         ended = connection.execute(
