@@ -53,7 +53,10 @@ class Blob(Protocol):
         ...
 
     def fetch(self, key: str, file: Path) -> bool:
-        """Write the blob's bytes to `file`; return whether there is such a blob."""
+        """Write the blob's bytes to `file`; return whether there is such a blob.
+
+        Raises OSError if `file` cannot be written.
+        """
         ...
 
     def delete(self, key: str) -> None:

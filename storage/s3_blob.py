@@ -93,10 +93,14 @@ class S3Blob:
                 found = obstore.get(self._store, key)
             except FileNotFoundError:
                 return False
-            with file.open("wb") as out:
-                for piece in found.stream(min_chunk_size=PIECE_BYTES):
-                    out.write(piece)
-        return True
+            pieces = iter(found.stream(min_chunk_size=PIECE_BYTES))
+        with file.open("wb") as out:  # what befalls this file is no fault of the store's
+            while True:
+                with self._reading(key):
+                    piece = next(pieces, None)
+                if piece is None:
+                    return True
+                out.write(piece)
 
     def put(self, key: str, data: bytes) -> None:
         with self._changing("store", key):

@@ -76,6 +76,12 @@ def test_a_file_is_handed_over_and_fetched(blob: Blob, tmp_path: Path) -> None:
     assert local is None or local.read_bytes() == b"content"
 
 
+def test_a_disk_that_is_full_is_no_fault_of_the_store(blob: Blob) -> None:
+    blob.put("a", bytes(3 << 20))
+    with pytest.raises(OSError, match="No space left on device"):
+        blob.fetch("a", Path("/dev/full"))
+
+
 def test_one_of_those_who_create_at_once_succeeds(opened: Open) -> None:
     found: list[tuple[bytes, bool]] = []
 
