@@ -232,6 +232,7 @@ class ShardReader:
         while shard.upper <= as_of:
             listen.heard.clear()
             await listen.heard.wait()
+            listen.hold()  # what has been published is in the shard, and is read with it
         if shard.since > as_of:
             listen.end()
             raise ObjectNotInPrerequisiteState(

@@ -1,6 +1,8 @@
 """Subscribing to a shard: contents and changes, with and without snapshot, as far as selected."""
 
 import asyncio
+import gc
+import weakref
 from collections import Counter
 from pathlib import Path
 
@@ -239,6 +241,31 @@ def test_nothing_is_kept_for_those_who_have_left(tmp_path: Path) -> None:
             await failing.task
         await put(controller, write(U1, 4, 5, ((4, "a"), 4, 1)))
         assert controller._shards[U1].listens == []
+        await controller.close()
+
+    run(main)
+
+
+def test_what_comes_before_the_beginning_is_not_kept_for_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        controller = await open_at(tmp_path)
+        read, _ = await controller.create(U1, ROWS)
+        followed = Followed(controller, read, 9)
+        written = []
+        for time in range(9):
+            one = write(U1, time, time + 1, ((time, "x"), time, 1))
+            written.append(weakref.ref(one.updates))
+            await put(controller, one)
+            del one
+        await controller.settle()  # storage itself has let go of them
+        gc.collect()
+        assert [table for table in written if table() is not None] == []
+        await put(controller, write(U1, 9, 10, ((9, "y"), 9, 1)))
+        await put(controller, write(U1, 10, 11, ((10, "z"), 10, 1)))
+        told = await followed.until(11)
+        assert Counter(told) == Counter(
+            [*(((k, "x"), 9, 1) for k in range(9)), ((9, "y"), 9, 1), ((10, "z"), 10, 1)]
+        )
         await controller.close()
 
     run(main)
