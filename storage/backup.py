@@ -3,8 +3,9 @@
     DEST/backup.json     what the backup consists of; without it there is none
     DEST/blob, DEST/log  the files that it names
 
-The log is one order for all shards and the catalog, so a prefix of it is a consistent whole: what a
-kill at that moment would have left. Everything acknowledged before the backup began is in it.
+The log is one order for all shards and the catalog, so a prefix of it is a consistent whole, with
+what consensus held at its end: what a kill at that moment would have left. Everything acknowledged
+before the backup began is in it.
 Batches never change, so they are linked where source and destination share a file system, else
 copied, and a later backup to the same place takes only those that are new. `backup.json` is
 replaced at the very end: a backup that is interrupted leaves the one before it, or none.
@@ -22,7 +23,7 @@ import secrets
 import shutil
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -41,11 +42,13 @@ from foreshore.storage.directory import (
     States,
     decode_states,
     look,
+    read_heads,
     read_log,
     segment_path,
 )
 from foreshore.storage.identity import FIRST_ID, NAME
 from foreshore.storage.local_files import check_file
+from foreshore.storage.trace import KEYS
 from foreshore.storage.wal import LOG_KEY, LogState, SegmentInfo
 
 MANIFEST = "backup.json"
@@ -163,13 +166,13 @@ def _copied(data_dir: Path, place: Path, previous: dict[str, BackupFile]) -> Bac
     """Copy the files that the states name; again where the compacter took one away meanwhile."""
     verified = dict(previous)
     while True:
-        states = look(data_dir)
+        states, end = _moment(data_dir)
         if states.identity is None:
             raise ObjectNotInPrerequisiteState(
                 "the data directory has no identity yet", hint="Start the server over it once."
             )
         try:
-            backup = _copy_once(data_dir, place, states, verified)
+            backup = _copy_once(data_dir, place, states, end, verified)
         except DataCorrupted:
             if states.names() <= look(data_dir).names():
                 raise
@@ -179,14 +182,37 @@ def _copied(data_dir: Path, place: Path, previous: dict[str, BackupFile]) -> Bac
         # Another environment took over: it may have cut off what was read of the log's end.
 
 
+def _moment(data_dir: Path) -> tuple[States, int]:
+    """Return the states, and up to where what is written of the open segment goes with them.
+
+    What else is in consensus, as where sequences stand, is said by no record of the log, but rows
+    and the catalog's entries in it rely on it. So the log ends where it did between two looks that
+    found all of that the same.
+    """
+    heads = read_heads(data_dir)
+    while True:
+        states = decode_states(heads)
+        end = 0
+        for segment in states.log.segments[-1:]:
+            with contextlib.suppress(FileNotFoundError):  # whoever reads it finds out
+                end = segment_path(data_dir, segment).stat().st_size
+        heads = read_heads(data_dir)
+        if _beside_the_log(heads) == _beside_the_log(states.heads):
+            return states, end
+
+
+def _beside_the_log(heads: Mapping[str, Versioned]) -> dict[str, Versioned]:
+    return {key: head for key, head in heads.items() if key != LOG_KEY and not key.startswith(KEYS)}
+
+
 def _copy_once(
-    data_dir: Path, place: Path, states: States, verified: dict[str, BackupFile]
+    data_dir: Path, place: Path, states: States, end: int, verified: dict[str, BackupFile]
 ) -> Backup:
     assert states.identity is not None
     files = []
     segments = []
     for segment in states.log.segments:  # first, as they go first
-        contents = read_log(data_dir, segment)
+        contents = read_log(data_dir, segment, end)
         path = segment_path(data_dir, segment)
         with path.open("rb") as source:  # the read of the log has just found it
             file = BackupFile(f"log/{path.name}", contents.length, contents.checksum)

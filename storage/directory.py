@@ -170,8 +170,8 @@ def segment_path(data_dir: Path, segment: SegmentInfo) -> Path:
     return data_dir / "log" / segment_name(segment.number, segment.epoch)
 
 
-def read_log(data_dir: Path, segment: SegmentInfo) -> Contents:
-    """Return what the segment holds, an open one as far as it is written by now."""
+def read_log(data_dir: Path, segment: SegmentInfo, end: int | None = None) -> Contents:
+    """Return what the segment holds, an open one as far as it is written by now, or up to `end`."""
     return read_segment(
-        segment_path(data_dir, segment), segment.number, segment.epoch, segment.sealed
+        segment_path(data_dir, segment), segment.number, segment.epoch, segment.sealed, end
     )

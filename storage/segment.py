@@ -146,8 +146,17 @@ class SegmentWriter:
         self.length += size
 
 
-def read_segment(path: Path, number: int, epoch: int, sealed: tuple[int, int] | None) -> Contents:
-    """Read the segment; `sealed` is its length and checksum, None while it was still open."""
+def read_segment(
+    path: Path,
+    number: int,
+    epoch: int,
+    sealed: tuple[int, int] | None,
+    end: int | None = None,
+) -> Contents:
+    """Read the segment; `sealed` is its length and checksum, None while it was still open.
+
+    Of an open one what lies beyond byte `end` does not count, None: all of it does.
+    """
     try:
         data = memoryview(path.read_bytes())
     except FileNotFoundError:
@@ -161,7 +170,7 @@ def read_segment(path: Path, number: int, epoch: int, sealed: tuple[int, int] | 
         if contents.torn or contents.checksum != checksum:
             raise _damaged(path, contents.length, "is not what was sealed")
         return contents
-    return _scan(path, data, number, epoch)
+    return _scan(path, data[:end], number, epoch)
 
 
 def goes_on(path: Path) -> bool:

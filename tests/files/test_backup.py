@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -14,14 +15,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psycopg
 import pytest
 
 from foreshore.errors import DatabaseError, DataCorrupted, DuplicateFile, UndefinedFile
 from foreshore.ids import GlobalId, number_of
-from foreshore.storage import backup
+from foreshore.storage import backup, directory
 from foreshore.storage.backup import back_up, read_backup, restore
+from foreshore.storage.consensus import Versioned
 from foreshore.storage.directory import look
+from foreshore.storage.epoch import Register, State
 from tests.files.writing import ACCOUNTS, TOTAL, busy, create, written
 from tests.harness import until
 from tests.storage.harness import ROWS, U1, U2, open_at, put, run, write
@@ -208,6 +212,57 @@ def test_an_interrupted_backup_leaves_the_one_before(
 
 async def _holds(directory: Path, rows: int) -> None:
     assert len(await contents(directory)) == rows
+
+
+class Last(State, frozen=True, kw_only=True):
+    """How far numbers have been given out, which is written down before rows have them."""
+
+    last: int
+
+
+@pytest.mark.parametrize("at", range(1, 5))
+def test_what_consensus_has_beside_the_log_is_of_the_same_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    read_heads = directory.read_heads
+    looks = 0
+
+    async def main() -> None:
+        controller = await open_at(tmp_path / "data")
+        await controller.create(U1, ROWS)
+        register = Register(controller.consensus, "numbers", Last)
+        await register.claim(controller.epoch, Last(epoch=controller.epoch, last=-1))
+
+        async def give_out() -> None:
+            for _ in range(2):
+                number = controller.upper(U1)
+                await register.change(Last(epoch=controller.epoch, last=number))
+                await put(controller, write(U1, number, number + 1, ((number, "x"), number, 1)))
+
+        loop = asyncio.get_running_loop()
+
+        def disturbed(data_dir: Path) -> dict[str, Versioned]:
+            nonlocal looks
+            looks += 1
+            heads = read_heads(data_dir)
+            if looks == at:
+                asyncio.run_coroutine_threadsafe(give_out(), loop).result()
+            return heads
+
+        for module in (directory, backup):
+            monkeypatch.setattr(module, "read_heads", disturbed, raising=False)
+        await give_out()
+        taken = await asyncio.to_thread(back_up, tmp_path / "data", tmp_path / "backup")
+        await controller.close()
+        monkeypatch.undo()
+        await asyncio.to_thread(restore, tmp_path / "backup", tmp_path / "copy")
+        copy = await open_at(tmp_path / "copy")
+        last = msgspec.json.decode(taken.states["numbers"], type=Last).last
+        assert copy.upper(U1) == last + 1 >= 2
+        await copy.close()
+
+    asyncio.run(main())
+    assert looks >= 3
 
 
 def test_a_second_backup_takes_only_new_files(tmp_path: Path) -> None:
