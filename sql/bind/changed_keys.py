@@ -5,7 +5,9 @@
     DELETE FROM t WHERE k IN (VALUES (1), ($1))
 
 change no row of t but those with k = 1 or k = $1. That is known if the source reads nothing, or
-nothing but what the statement has locked before, and if nothing else in it reads a table.
+nothing but what the statement has locked before, and if nothing else in it reads a table. The keys
+are locked first, and that may take a while: so the source is nothing that changes in between, as
+mz_now() does.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,6 +20,7 @@ from foreshore.expr.ir import (
     Call,
     Case,
     Column,
+    Environment,
     Exists,
     Get,
     Literal,
@@ -48,6 +51,7 @@ from foreshore.sql.rewrite import is_closed, map_scalar, relations_within
 from foreshore.types import BOOL, SqlType
 
 _TEXTS = ("text", "varchar")
+_MOVING = ("mz_now", "sequence:", "pg_advisory_unlock_all")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +149,13 @@ def _scalars(relation: Relation) -> list[Scalar]:
 
 
 def _is_unsure(scalar: Scalar) -> bool:
-    """Whether `scalar` must not be computed once more, or not at once."""
-    return acts(scalar) or has_subquery(scalar)
+    """Whether `scalar` must not be computed once more, or not at once, or is another value then."""
+    return acts(scalar) or has_subquery(scalar) or any(map(_moves, walk_scalars(scalar)))
+
+
+def _moves(scalar: Scalar) -> bool:
+    """Whether a value of the environment is another after a wait in the same statement."""
+    return isinstance(scalar, Environment) and scalar.name.startswith(_MOVING)
 
 
 def _equalities(predicates: tuple[Scalar, ...]) -> Iterator[tuple[Scalar, Scalar]]:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.adapter.harness import House
+from tests.adapter.harness import House, until
 from tests.adapter.test_durable import ran
 
 TABLE = """
@@ -40,6 +40,9 @@ BY_TABLE = {
     "or": "UPDATE t SET n = 3 WHERE k IN (VALUES ({})) OR u = 'z'",
     "reads the table": "UPDATE t SET n = (SELECT max(n) FROM t) FROM (VALUES ({})) AS s (k) "
     "WHERE t.k = s.k",
+    "mz_now": "UPDATE t SET n = n + 1 FROM (SELECT {} + mz_now()::text::bigint % 1 AS k) AS s "
+    "WHERE s.k = t.k",
+    "in mz_now": "DELETE FROM t WHERE k IN (SELECT {} + mz_now()::text::bigint % 1)",
     "depends on the row": "UPDATE t SET n = 3 WHERE k IN (SELECT t.n + {})",
 }
 
@@ -101,5 +104,23 @@ def test_a_subquery_of_several_rows_is_an_error_by_key_too(
             await house.query("w", "DELETE FROM t WHERE k = (SELECT 1 WHERE false)") == "DELETE 0"
         )
         assert await house.query("w", "DELETE FROM t WHERE k IN (SELECT NULL::int)") == "DELETE 0"
+
+    runner.run(main())
+
+
+def test_what_moves_while_keys_are_waited_for_is_looked_at_once(
+    runner: asyncio.Runner, house: House
+) -> None:
+    async def main() -> None:
+        await ran(house, "w", TABLE)
+        await ran(house, "w", "DROP SEQUENCE IF EXISTS s; CREATE SEQUENCE s; SELECT nextval('s')")
+        await ran(house, "a", "BEGIN; UPDATE t SET n = 5 WHERE k = 1")
+        delete = "DELETE FROM t WHERE k IN (SELECT last_value FROM s) RETURNING k"
+        waiting = asyncio.create_task(house.query("b", delete, alone=False))
+        locks = house.environment.coordinator.locks
+        await until(lambda: waiting.done() or bool(locks._waiting))
+        await ran(house, "c", "SELECT nextval('s')")
+        await ran(house, "a", "COMMIT")
+        assert (await waiting).splitlines() == ["2", "DELETE 1"]
 
     runner.run(main())
