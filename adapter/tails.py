@@ -158,7 +158,7 @@ class Tails:
         tail = Tail(str(key), as_of + 1, lambda time: compute.error_at(sources, time))
         tail.frontier = as_of  # the contents then are yet to be heard
         hold = self._coordinator.holds.acquire(sources, as_of, "subscription")
-        work = self._pump(tail, as_of, hold, begin)
+        work = self._pump(tail, sources, as_of, hold, begin)
         task = asyncio.get_running_loop().create_task(work)
 
         def close() -> None:
@@ -171,12 +171,18 @@ class Tails:
     async def _pump(
         self,
         tail: Tail,
+        sources: frozenset[GlobalId],
         as_of: Timestamp,
         hold: Hold,
         begin: Callable[[], Awaitable[Subscription]],
     ) -> None:
         """Publish what comes; the first batch begins with the contents as of `as_of`."""
+        coordinator = self._coordinator
         try:
+            for id in sources:
+                await coordinator.wait_readable(id, as_of)
+            # what a view's writer knows of its errors, others cannot see from its rows
+            await coordinator.compute.check_errors(sources, as_of)
             subscription = await begin()
             async for batch in subscription:
                 hold.release()

@@ -375,9 +375,7 @@ class SubscribeSource:
             listen.cancel()
         event = first.result()
         for time in (after, event.upper - 1):
-            error = coordinator.compute.error_at([followed.shard], time)
-            if error is not None:
-                raise error
+            await coordinator.compute.check_errors([followed.shard], time)
         self._beyond = event.upper - 1
         self._moved_to(event.upper)
         updates = event.updates

@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -298,5 +299,43 @@ def test_what_is_dropped_or_fails_ends_its_streams(runner: asyncio.Runner, house
         for n in range(4):
             await house.query(f"d{n}", "ROLLBACK")
         assert not list(house.environment.coordinator.tails)
+
+    runner.run(play())
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SUBSCRIBE inverted",
+        "SUBSCRIBE (SELECT sum(q) FROM inverted)",
+        "SUBSCRIBE summed",
+        "SELECT * FROM CHANGES(inverted)",
+    ],
+)
+def test_after_a_restart_the_errors_of_a_view_are_waited_for(
+    runner: asyncio.Runner, tmp_path: Path, query: str
+) -> None:
+    async def play() -> None:
+        house = House(tmp_path / "data")
+        await house.open()
+        try:
+            await house.query(
+                "w",
+                "CREATE TABLE zeros (i int); INSERT INTO zeros VALUES (1);"
+                " CREATE MATERIALIZED VIEW inverted AS SELECT 10 / i AS q FROM zeros;"
+                " CREATE VIEW summed AS SELECT sum(q) AS s FROM inverted;"
+                " CREATE INDEX ON summed (s)",
+            )
+            await house.query("w", "INSERT INTO zeros VALUES (0)")
+            assert (await house.query("w", "SELECT * FROM inverted")).startswith("ERROR 22012")
+        finally:
+            await house.close()
+        await house.open()
+        try:  # at a time that no replica has to be waited for
+            await house.query("r", "BEGIN ISOLATION LEVEL SERIALIZABLE")
+            answer = await house.query("r", f"DECLARE c CURSOR FOR {query}; FETCH 1 c")
+            assert "ERROR 22012: division by zero" in answer, answer
+        finally:
+            await house.close()
 
     runner.run(play())
