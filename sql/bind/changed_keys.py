@@ -44,6 +44,7 @@ from foreshore.sql.bind.with_clause import Lets, with_lets
 from foreshore.sql.catalog_reader import ItemView
 from foreshore.sql.lower_outer import has_subquery
 from foreshore.sql.optimize.lookup import RANGES, is_widening
+from foreshore.sql.optimize.nullability import is_strict_in
 from foreshore.sql.optimize.scalars import conjuncts
 from foreshore.sql.plan import ChangedKeys
 from foreshore.sql.planning import Planning
@@ -112,7 +113,7 @@ def links_within(item: ItemView, predicates: tuple[Scalar, ...]) -> Iterator[Lin
                         ),
                     )
                     narrowed = _as_key(value, columns[place].type)
-                    if narrowed is not None:
+                    if narrowed is not None and is_strict_in(value, 0):  # without a row it is NULL
                         yield Link(subquery.relation, {place: narrowed})
 
 

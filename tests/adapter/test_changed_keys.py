@@ -29,6 +29,7 @@ BY_KEY = {
     "rows in": "UPDATE t SET n = 3 WHERE (k, n) IN (VALUES ({0}, 0::bigint), ({0} + 17, 0))",
     "any": "DELETE FROM t WHERE k = ANY (SELECT i FROM generate_series({0}, {0}) AS i)",
     "equals": "DELETE FROM t WHERE k = (SELECT s.k FROM (VALUES ({})) AS s (k) WHERE s.k > 0)",
+    "equals something wider": "DELETE FROM t WHERE k = (SELECT s.k FROM (VALUES ({}::bigint)) AS s (k))",
     "equals something of it": "UPDATE t SET n = 8 "
     "WHERE k = 1 + (SELECT s.k - 1 FROM (VALUES ({})) AS s (k) WHERE s.k > 0)",
     "using": "DELETE FROM t USING (VALUES ({})) AS s (k) WHERE t.k = s.k AND u <> 'z'",
@@ -104,6 +105,10 @@ def test_a_subquery_of_several_rows_is_an_error_by_key_too(
             await house.query("w", "DELETE FROM t WHERE k = (SELECT 1 WHERE false)") == "DELETE 0"
         )
         assert await house.query("w", "DELETE FROM t WHERE k IN (SELECT NULL::int)") == "DELETE 0"
+        none = "(SELECT i FROM generate_series(1, 2) AS i WHERE i > 5)"
+        for value in (f"COALESCE({none}, 2)", f"CASE WHEN {none} IS NULL THEN 2 END"):
+            said = await house.query("w", f"UPDATE t SET n = n + 1 WHERE k = {value} RETURNING k")
+            assert said == "2\nUPDATE 1", "a subquery without a row is NULL"
 
     runner.run(main())
 
