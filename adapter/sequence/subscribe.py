@@ -67,7 +67,9 @@ async def subscribe(
     peek = prepared.peek
     assert peek is not None
     refuse_system_inputs(peek.relation, "SUBSCRIBE")
-    if peek.lookup is not None and _is_before(session, peek.lookup.index, plan, args):
+    if peek.lookup is not None and (
+        _single_input(peek.relation) is None or _is_before(session, peek.lookup.index, plan, args)
+    ):
         peek = session.planner.peek_without_indexes(prepared)
     read = {peek.lookup.index} if peek.lookup is not None else peek.shards
     session.coordinator.compute.check_whole(read)
