@@ -18,13 +18,13 @@ from foreshore.adapter.sequence.tables import (
     base_index,
     checked,
     own_index,
-    planned_table,
     require_unaltered,
     unique_constraints,
     write_rows,
 )
 from foreshore.adapter.sequence.times import move_forward, read_time
 from foreshore.adapter.substitute import fill, filler
+from foreshore.catalog.catalog import Planned
 from foreshore.compute.arrange.arrangement import Arrangement
 from foreshore.compute.arrange.key import hash_columns
 from foreshore.compute.arrange.run import Ints
@@ -46,13 +46,17 @@ async def insert_on_conflict(
     session: "Session",
     plan: Insert,
     conflict: OnConflict,
+    planned: Planned,
     rows: pa.Table,
     args: Sequence[Datum],
 ) -> pa.Table:
-    """Write `rows`, with `__diff`; return those that were inserted or that replaced others."""
+    """Write `rows`, with `__diff`; return those that were inserted or that replaced others.
+
+    They are of a statement to which the table was what is `planned`.
+    """
     coordinator, transaction = session.coordinator, session.begin()
     id = plan.table
-    planned = planned_table(session, id)
+    require_unaltered(session, id, planned)
     proposed = expanded(checked(session, id, rows))
     constraints = unique_constraints(planned)
     await coordinator.keys.ready(id)
@@ -79,7 +83,7 @@ async def insert_on_conflict(
     first = new[_firsts(arbiters, proposed.take(pa.array(new)))]
     inserted = counted(proposed.take(pa.array(first)))
     if conflict.update is None:
-        await write_rows(session, id, as_stored(session, id, inserted))
+        await write_rows(session, id, planned, as_stored(session, id, inserted))
         return inserted
     if len(first) < len(new):
         raise _twice()
@@ -90,7 +94,7 @@ async def insert_on_conflict(
     replacing = checked(session, id, replacing)
     replaced = as_stored(session, id, counted(old))
     inserted = as_stored(session, id, inserted)
-    await write_rows(session, id, negated(replaced), inserted, replacing)
+    await write_rows(session, id, planned, negated(replaced), inserted, replacing)
     order = np.argsort(np.concatenate([first, places]), kind="stable")
     return pa.concat_tables([inserted, replacing]).take(pa.array(order))
 

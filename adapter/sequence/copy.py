@@ -79,7 +79,8 @@ class _Target:
         await self._follow_table()
         await beside_alter(session, self._table.plan.table)
         if self._rows:
-            await write_rows(session, self._table.plan.table, pa.concat_tables(self._rows))
+            table = self._table
+            await write_rows(session, table.plan.table, table.planned, pa.concat_tables(self._rows))
         if alone:
             await session.commit_implicit()
 
@@ -103,8 +104,8 @@ class _Table:
         assert isinstance(prepared.plan, CopyFrom), prepared.plan
         self.plan = prepared.plan
         self._session = session
-        self._planned = planned_table(session, self.plan.table)
-        desc = self._planned.desc
+        self.planned = planned_table(session, self.plan.table)
+        desc = self.planned.desc
         item = session.planner.reader().state.item(self.plan.table)
         places: dict[int, int] = {}  # by the position in the table
         for place, (name, column) in enumerate(zip(given.names, given.columns, strict=True)):
@@ -129,7 +130,7 @@ class _Table:
 
     def is_present(self) -> bool:
         """Whether the table is still what it was."""
-        return self._session.planner.reader().planned.get(self.plan.table) is self._planned
+        return self._session.planner.reader().planned.get(self.plan.table) is self.planned
 
     async def rows(self, came: pa.Table) -> pa.Table:
         """Return rows with `__diff`, as they were given, as rows of the table.

@@ -69,6 +69,7 @@ async def insert(
         assert isinstance(prepared.plan, Insert), prepared.plan
         plan = prepared.plan
     require_writable(session, "INSERT", plan.table)
+    planned = planned_table(session, plan.table)
     await beside_alter(session, plan.table)
     few = None if prepared.template is None else await _rows_of(session, prepared.template, args)
     if few is None:
@@ -87,10 +88,10 @@ async def insert(
             return await _written(session, "INSERT 0", plan.returning, values, args)
         rows = values.table()
     if plan.on_conflict is not None:
-        rows = await insert_on_conflict(session, plan, plan.on_conflict, rows, args)
+        rows = await insert_on_conflict(session, plan, plan.on_conflict, planned, rows, args)
         return await returned_rows(session, "INSERT 0", plan.returning, rows, args)
     rows = checked(session, plan.table, rows)
-    await write_rows(session, plan.table, rows)
+    await write_rows(session, plan.table, planned, rows)
     return await returned_rows(session, "INSERT 0", plan.returning, rows, args)
 
 
@@ -116,6 +117,7 @@ async def update(
 ) -> Outcome:
     """Run an UPDATE."""
     require_writable(session, "UPDATE", plan.table)
+    planned = planned_table(session, plan.table)
     if prepared.point is not None:
         changed = await _changed(session, prepared.point, args)
         if changed is not None:
@@ -126,7 +128,7 @@ async def update(
     width = len(table_desc(session, plan.table).names)
     old = as_stored(session, plan.table, rows_with(columns[:width], diffs))
     new = checked(session, plan.table, rows_with(columns[width : 2 * width], diffs))
-    await write_rows(session, plan.table, negated(old), new)
+    await write_rows(session, plan.table, planned, negated(old), new)
     new = _beside(new, columns[2 * width :])
     return await returned_rows(session, "UPDATE", plan.returning, new, args)
 
@@ -136,6 +138,7 @@ async def delete(
 ) -> Outcome:
     """Run a DELETE."""
     require_writable(session, "DELETE", plan.table)
+    planned = planned_table(session, plan.table)
     if prepared.point is not None:
         changed = await _changed(session, prepared.point, args, deleting=True)
         if changed is not None:
@@ -145,7 +148,7 @@ async def delete(
     columns, diffs = split_diffs(rows)
     width = len(table_desc(session, plan.table).names)
     gone = as_stored(session, plan.table, rows_with(columns[:width], diffs))
-    await write_rows(session, plan.table, negated(gone))
+    await write_rows(session, plan.table, planned, negated(gone))
     gone = _beside(gone, columns[width:])
     return await returned_rows(session, "DELETE", plan.returning, gone, args)
 

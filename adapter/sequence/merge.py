@@ -37,10 +37,11 @@ async def merge(
 ) -> Outcome:
     """Run a MERGE."""
     require_writable(session, "MERGE", plan.table)
+    planned = planned_table(session, plan.table)
     both = await changing_rows(session, prepared, plan, args)
     both = await with_numbers(session, both, plan.over, args)
     (action, count, *columns), diffs = split_diffs(both)
-    width = len(planned_table(session, plan.table).desc.names)
+    width = len(planned.desc.names)
     old, new, source = columns[:width], columns[width : 2 * width], columns[2 * width :]
     acts = np.array([*plan.actions, ""])[action.to_numpy()]
     changes = np.flatnonzero(acts != "insert")
@@ -54,7 +55,7 @@ async def merge(
     come = checked(session, plan.table, rows_with(new, times).filter(pa.array(acts != "delete")))
     gone = rows_with(old, times).filter(pa.array(acts != "insert"))
     gone = as_stored(session, plan.table, gone)
-    await write_rows(session, plan.table, negated(gone), come)
+    await write_rows(session, plan.table, planned, negated(gone), come)
     if plan.returning is None:
         return Completed(f"MERGE {pc.sum(times).as_py() or 0}")
     deleted = gone.filter(pa.array(acts[acts != "insert"] == "delete"))

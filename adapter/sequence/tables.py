@@ -110,7 +110,7 @@ async def beside_alter(session: "Session", id: GlobalId) -> None:
 def require_unaltered(session: "Session", id: GlobalId, known: Planned) -> None:
     """Raise TableAltered if table `id` is no longer what it was `known` to be.
 
-    Its rows may be held to other constraints, without being in another shard.
+    Its rows may be held to other constraints or get other defaults, and the shard be the same.
     """
     if planned_table(session, id) is not known:
         raise TableAltered
@@ -157,15 +157,16 @@ def first_failing(
     return None if place < 0 else int(place)
 
 
-async def write_rows(session: "Session", id: GlobalId, *parts: pa.Table) -> None:
+async def write_rows(session: "Session", id: GlobalId, planned: Planned, *parts: pa.Table) -> None:
     """Let the transaction write rows with `__diff`, in the table's columns, to table `id`.
 
-    What leaves and what comes are one change: a key may go from one row to another. Raises
-    UniqueViolation if two rows would have the same one, CollectionDamaged if the table is damaged.
+    The rows are of a statement to which the table was what is `planned`. What leaves and what comes
+    are one change: a key may go from one row to another. Raises UniqueViolation if two rows would
+    have the same one, CollectionDamaged if the table is damaged, TableAltered if it is another now.
     """
     transaction = session.begin()
     coordinator = session.coordinator
-    planned = planned_table(session, id)
+    require_unaltered(session, id, planned)
     parts = tuple(part for part in parts if part.num_rows)
     if not parts:
         return

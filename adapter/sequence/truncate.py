@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from foreshore.adapter.client import Completed
 from foreshore.adapter.local import negated
 from foreshore.adapter.sequence.number_sequences import restart_identity
-from foreshore.adapter.sequence.tables import committed_rows, table_desc, write_rows
+from foreshore.adapter.sequence.tables import committed_rows, planned_table, table_desc, write_rows
 from foreshore.adapter.sequence.times import read_time
 from foreshore.sql.plan import Truncate
 
@@ -34,7 +34,7 @@ async def truncate(session: "Session", plan: Truncate) -> Completed:
         transaction.unwrite(id)
         if id in known or id in transaction.contents:
             rows = await committed_rows(session, id, table_desc(session, id), time)
-            await write_rows(session, id, negated(rows))
+            await write_rows(session, id, planned_table(session, id), negated(rows))
         if plan.restart_identity:
             restart_identity(session, id)
     return Completed("TRUNCATE TABLE")

@@ -2,11 +2,13 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from foreshore.adapter.client import CopyIn
+from foreshore.adapter.sequence.insert import changing_rows
 from foreshore.errors import DatabaseError
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import ReadCapability, WriteCapability
@@ -338,6 +340,36 @@ def test_whose_client_leaves_while_it_commits_keeps_its_table_to_the_end(
             await (await house.session("s")).close()
             assert await write == "INSERT 0 1"
         assert await house.query("w", "SELECT * FROM t") == "1|5\nSELECT 1"
+        await house.close()
+
+    asyncio.run(scenario())
+
+
+def test_what_a_default_was_is_written_by_nobody_who_ends_after_it_was_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("s", "CREATE TABLE t (id int PRIMARY KEY, v int DEFAULT 1)")
+        await house.query("s", "CREATE TABLE u (id int); INSERT INTO u VALUES (1), (2), (3)")
+        computed, go_on = asyncio.Event(), asyncio.Event()
+
+        async def slow(*args: Any) -> pa.Table:
+            rows = await changing_rows(*args)
+            computed.set()
+            await go_on.wait()
+            return rows
+
+        monkeypatch.setattr("foreshore.adapter.sequence.merge.changing_rows", slow)
+        await house.query("block", "BEGIN; INSERT INTO u VALUES (4)", alone=False)
+        merge = "MERGE INTO t USING u ON t.id = u.id WHEN NOT MATCHED THEN INSERT (id)"
+        merging = asyncio.ensure_future(house.query("block", f"{merge} VALUES (u.id)", alone=False))
+        await computed.wait()
+        await house.query("s", "ALTER TABLE t ALTER COLUMN v SET DEFAULT 5")
+        go_on.set()
+        assert await merging == f"{REFUSED}\nE"
+        assert await house.query("s", "SELECT count(*) FROM t") == "0\nSELECT 1"
         await house.close()
 
     asyncio.run(scenario())

@@ -36,11 +36,7 @@ IN_THE_END = (
 
 
 class Busy(Script):
-    """Statements for a session that is not alone.
-
-    None changes a default: what waits for that to commit gives its rows the default of before, as
-    it is planned again for columns and constraints alone. That is to be mended.
-    """
+    """Statements for a session that is not alone."""
 
     def next(self, status: pq.TransactionStatus) -> str:
         """Return another statement: blocks are short, and some lock what they will change."""
@@ -55,12 +51,7 @@ class Busy(Script):
                     f"LOCK TABLE {self._table()}",
                 )
             )
-        sql = super().next(status)
-        return (
-            self.next(status)
-            if sql.startswith("ALTER") and ("SET DEFAULT" in sql or "DROP DEFAULT" in sql)
-            else sql
-        )
+        return super().next(status)
 
 
 class Speaker:
