@@ -28,9 +28,10 @@ async def changes(
     """
     coordinator = session.coordinator
     await coordinator.wait_readable(plan.of, time)
+    through = time if plan.through is None else timestamp_of(session, plan.through, args, time)
+    await coordinator.compute.check_errors([plan.of], min(through, time))
     since, altered = coordinator.since(plan.of), coordinator.altered(plan.of)
     after = since if plan.after is None else timestamp_of(session, plan.after, args, time)
-    through = time if plan.through is None else timestamp_of(session, plan.through, args, time)
     ends = f'"{plan.name}" was altered at {since}: its history before is not kept.'
     if after < since or through > time:
         raise InvalidParameterValue(
@@ -42,7 +43,6 @@ async def changes(
         session.notice(ends, hint="CHANGES tells what came after that.")
     if after > through:
         raise InvalidParameterValue(f"CHANGES after {after} cannot end at {through}")
-    await coordinator.compute.check_errors([plan.of], through)
     read, _ = coordinator.capabilities[plan.of]
     found = await coordinator.storage.changes(read, after, through)
     return await blocking.run(None, _rows, found, plan.columns)
