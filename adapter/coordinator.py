@@ -332,9 +332,11 @@ class Coordinator:
     ) -> None:
         """Let everybody see the new state; it has just become durable at `time`."""
         oids = {each.oid for each in created}
-        ends: dict[GlobalId, str] = {}
+        ends: dict[str, str] = {}  # by id
         for each in dropped:
-            if isinstance(each, Item):
+            if isinstance(each, Cluster):
+                ends[each.id] = f'cluster "{each.name}" was dropped'
+            elif isinstance(each, Item):
                 is_altered = each.oid in oids
                 ends[each.id] = f'"{each.name}" was {"altered" if is_altered else "dropped"}'
                 if each.type == "table":

@@ -43,6 +43,7 @@ class _Open:
     key: object
     sources: frozenset[GlobalId]  # whose end is its end
     close: Callable[[], None]
+    cluster: str | None  # that of a query, whose end is its end as well
 
 
 class Tails:
@@ -103,6 +104,7 @@ class Tails:
             as_of,
             lambda: compute.subscribe(cluster, description),
             close,
+            cluster,
         )
 
     def join(self, tail: Tail, cursor: Cursor) -> None:
@@ -117,10 +119,10 @@ class Tails:
         if not tail.cursors and tail in self._open:
             self._close(tail)
 
-    def ended(self, reasons: dict[GlobalId, str]) -> None:
-        """End the tails of collections that are no more, each for a reason."""
+    def ended(self, reasons: dict[str, str]) -> None:
+        """End the tails of collections and in clusters that are no more, each id for a reason."""
         for opened in list(self._open.values()):
-            gone = sorted(reasons[id] for id in opened.sources & reasons.keys())
+            gone = sorted(reasons[id] for id in reasons.keys() & {*opened.sources, opened.cluster})
             if gone:
                 opened.tail.fail(
                     ObjectNotInPrerequisiteState(f"the subscription has ended because {gone[0]}")
@@ -150,6 +152,7 @@ class Tails:
         as_of: Timestamp,
         begin: Callable[[], Awaitable[Subscription]],
         end: Callable[[], None],
+        cluster: str | None = None,
     ) -> tuple[Tail, bool]:
         shared = self._shared.get(key)
         if shared is not None and shared.failure is None and shared.place(as_of) is not None:
@@ -166,7 +169,7 @@ class Tails:
             hold.release()
             end()
 
-        return self._opened(tail, key, sources, close), True
+        return self._opened(tail, key, sources, close, cluster), True
 
     async def _pump(
         self,
@@ -187,6 +190,8 @@ class Tails:
             async for batch in subscription:
                 hold.release()
                 tail.publish(max(batch.lower, as_of), batch.upper, batch.updates)
+                if tail.failure is not None:
+                    break
         except DatabaseError as error:
             tail.fail(error)
         except Exception:
@@ -194,11 +199,18 @@ class Tails:
             tail.fail(InternalError("the subscription has failed"))
         finally:
             hold.release()
+            if tail in self._open:  # it has failed: nothing is computed for it any more
+                self._close(tail)
 
     def _opened(
-        self, tail: Tail, key: object, sources: Iterable[GlobalId], close: Callable[[], None]
+        self,
+        tail: Tail,
+        key: object,
+        sources: Iterable[GlobalId],
+        close: Callable[[], None],
+        cluster: str | None = None,
     ) -> Tail:
-        self._open[tail] = _Open(tail, key, frozenset(sources), close)
+        self._open[tail] = _Open(tail, key, frozenset(sources), close, cluster)
         shared = self._shared.get(key)
         if shared is None or shared.failure is not None:
             self._shared[key] = tail

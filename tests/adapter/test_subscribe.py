@@ -279,9 +279,12 @@ def test_what_is_dropped_or_fails_ends_its_streams(runner: asyncio.Runner, house
         for n, source in enumerate(sources):
             await declare(house, f"d{n}", source)
             assert "ERROR" not in await house.query(f"d{n}", "FETCH 1 c")
+        coordinator = house.environment.coordinator
+        assert len(list(coordinator.tails)) == 4
         holds = house.environment.coordinator.holds.collections.values()
         await until(lambda: not any(each.held for each in holds))  # nobody stops the past
         await house.query("w", "INSERT INTO doomed VALUES (0)")
+        await until(lambda: len(list(coordinator.tails)) == 3)  # the third is not computed any more
         for n in (1, 2):
             answer = await house.query(f"d{n}", "FETCH 1 c WITH (TIMEOUT = '60s')")
             assert answer.startswith("ERROR 22012: division by zero")
@@ -301,6 +304,30 @@ def test_what_is_dropped_or_fails_ends_its_streams(runner: asyncio.Runner, house
         for n in range(4):
             await house.query(f"d{n}", "ROLLBACK")
         assert not list(house.environment.coordinator.tails)
+
+    runner.run(play())
+
+
+def test_the_end_of_a_cluster_ends_what_it_computes(runner: asyncio.Runner, house: House) -> None:
+    async def play() -> None:
+        await house.query(
+            "w",
+            "CREATE TABLE near (i int); INSERT INTO near VALUES (1);"
+            " CREATE CLUSTER away SIZE 'embedded'",
+        )
+        for name, source in (("q", "(SELECT count(*) FROM near)"), ("t", "near")):
+            await house.query(name, "SET cluster = away")
+            await declare(house, name, source)
+            assert "ERROR" not in await house.query(name, "FETCH 1 c")
+        await house.query("w", "DROP CLUSTER away")
+        answer = await house.query("q", "FETCH 1 c WITH (TIMEOUT = '60s')")
+        assert answer.startswith(
+            'ERROR 55000: the subscription has ended because cluster "away" was dropped'
+        )
+        await house.query("w", "INSERT INTO near VALUES (2)")
+        assert "|1|2" in await house.query("t", "FETCH 1 c WITH (TIMEOUT = '60s')")
+        for name in ("q", "t"):
+            await house.query(name, "ROLLBACK; RESET cluster")
 
     runner.run(play())
 
