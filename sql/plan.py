@@ -311,10 +311,16 @@ class Insert(Changing):
 
 @dataclass(frozen=True, slots=True)
 class ChangedKeys:
-    """No row is changed but those whose `columns` equal, in this order, a row of `source`."""
+    """No row is changed but those whose `columns` equal, in this order, a row of `source`.
+
+    Where these columns are a key, `under` is the statement's selection where the table has no other
+    rows than those; it does not look at the source. `single`: that has no more than one row.
+    """
 
     columns: tuple[int, ...]
     source: Relation
+    under: Relation | None = None
+    single: bool = False
 
 
 @dataclass(frozen=True, slots=True)

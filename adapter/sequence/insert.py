@@ -281,7 +281,8 @@ async def _rows_by_key(
     replace = filler(args, session.environment_values(coordinator.oracle.read_ts()))
     columns, _ = split_diffs(evaluate_linear(fill(changed.source, replace), counted_each(given)))
     columns = [columns[changed.columns.index(i)] for i in constraint.columns]
-    present = pa.table(columns, names=[str(i) for i in constraint.columns]).drop_null()
+    named = pa.table(columns, names=[str(i) for i in constraint.columns])
+    present = named.drop_null()
     if present.num_rows > MANY:
         return None
     keys = [column.combine_chunks() for column in present.columns]
@@ -291,6 +292,11 @@ async def _rows_by_key(
     time = transaction.time
     assert time is not None
     replace = filler(args, session.environment_values(time))
+    is_whole = set(changed.columns) == set(constraint.columns)
+    if changed.under is not None and is_whole and not (changed.single and named.num_rows > 1):
+        under = fill(changed.under, replace)
+        if is_linear(under):
+            return evaluate_linear(under, {table: counted(rows)})
     block = peek.block(fill(peek.query.relation, replace), replace)
     return await evaluate_here(session, block, time, {**given, table: rows})
 

@@ -10,8 +10,8 @@ are locked first, and that may take a while: so the source is nothing that chang
 mz_now() does.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from foreshore.constraint import Unique
 from foreshore.expr.ir import (
@@ -22,6 +22,7 @@ from foreshore.expr.ir import (
     Column,
     Environment,
     Exists,
+    Filter,
     Get,
     Literal,
     Map,
@@ -57,10 +58,16 @@ _MOVING = ("mz_now", "sequence:", "pg_advisory_unlock_all")
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Equalities of columns of the table with scalars over the rows of a source."""
+    """Equalities of columns of the table with scalars over the rows of a source.
+
+    Where they are all that one condition says, `rest` are the table's rows for which the others
+    hold. `single`: more than one row of the source is an error.
+    """
 
     source: Relation
     values: dict[int, Scalar]
+    rest: Relation | None = None
+    single: bool = False
 
 
 def linked(
@@ -86,10 +93,18 @@ def linked(
     return Link(source, values)
 
 
-def links_within(item: ItemView, predicates: tuple[Scalar, ...]) -> Iterator[Link]:
-    """Yield what IN and = of subqueries in `predicates` say of a row, which the table's begins."""
+def links_within(item: ItemView, table: Relation, condition: Scalar) -> Iterator[Link]:
+    """Yield what IN and = of subqueries in `condition` say of a row of `table`.
+
+    The columns of `item` begin it.
+    """
     columns = item.desc.columns
-    for predicate in conjuncts(predicates):
+    predicates = conjuncts((condition,))
+    for i, predicate in enumerate(predicates):
+        others = (*predicates[:i], *predicates[i + 1 :])
+        rest = None
+        if not any(map(has_subquery, others)):
+            rest = Filter(table, others) if others else table
         match predicate:
             case AnySubquery(predicate=inner, relation=source) if is_closed(source):
                 values: dict[int, Scalar] = {}
@@ -100,7 +115,8 @@ def links_within(item: ItemView, predicates: tuple[Scalar, ...]) -> Iterator[Lin
                     narrowed = _as_key(other, columns[place].type)
                     if narrowed is not None:
                         values.setdefault(place, narrowed)
-                yield Link(source, values)
+                is_all = len(values) == len(conjuncts((inner,)))
+                yield Link(source, values, rest if is_all else None)
             case Call(function="eq"):
                 for one, other in _equalities((predicate,)):
                     place, subquery = _column(one), _subquery(other)
@@ -114,15 +130,21 @@ def links_within(item: ItemView, predicates: tuple[Scalar, ...]) -> Iterator[Lin
                     )
                     narrowed = _as_key(value, columns[place].type)
                     if narrowed is not None and is_strict_in(value, 0):  # without a row it is NULL
-                        yield Link(subquery.relation, {place: narrowed})
+                        yield Link(subquery.relation, {place: narrowed}, rest, single=True)
 
 
 def keys_of(
-    planning: Planning, item: ItemView, links: Iterable[Link], whole: Relation, lets: Lets = ()
+    planning: Planning,
+    item: ItemView,
+    links: Iterable[Link],
+    whole: Relation,
+    lets: Lets = (),
+    select: Callable[[Relation], Relation] | None = None,
 ) -> ChangedKeys | None:
     """Return the first of `links` that has a unique key of the table; None: nothing for sure.
 
-    `whole` is all that the statement reads, beside the queries of its WITH, `lets`.
+    `whole` is all that the statement reads, beside the queries of its WITH, `lets`. What it does
+    with the rows that qualify is to `select`, unless that acts.
     """
     given = {each.id for each in (planning.init_plans or {}).values()}
     keys = [set(each.columns) for each in item.constraints if isinstance(each, Unique)]
@@ -136,7 +158,15 @@ def keys_of(
         width = len(columns_of(link.source))
         outputs = tuple(range(width, width + len(link.values)))
         rows = Project(Map(link.source, tuple(link.values.values())), outputs)
-        return ChangedKeys(tuple(link.values), lowered(with_lets(lets, rows)))
+        found = ChangedKeys(tuple(link.values), lowered(with_lets(lets, rows)))
+        if (
+            link.rest is None
+            or select is None
+            or not any(key == link.values.keys() for key in keys)
+        ):
+            return found
+        under = lowered(with_lets(lets, select(link.rest)))
+        return replace(found, under=under, single=link.single)
     return None
 
 

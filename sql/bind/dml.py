@@ -412,7 +412,7 @@ def _matched(
         return relation, scope, []
     condition = ExpressionBinder(planning, scope, Clause("WHERE")).condition(where)
     links = [linked(item, 0, source, at, (condition,)) for at, source in sources]
-    links += links_within(item, (condition,))
+    links += links_within(item, relation, condition)
     return filtered(relation, condition), scope, links
 
 
@@ -450,12 +450,15 @@ def _update(planning: Planning, statement: ast.UpdateStatement, lets: Lets) -> U
     new = tuple(given[i] if i in given else scope.column(i) for i in range(width))
     all_columns = len(columns_of(relation))
     beside = range(width, all_columns) if statement.returning else ()
-    relation = Project(
-        Map(relation, new),
-        (*range(width), *range(all_columns, all_columns + width), *beside),
-    )
+
+    def selected(rows: Relation) -> Relation:
+        outputs = (*range(width), *range(all_columns, all_columns + width), *beside)
+        return Project(Map(rows, new), outputs)
+
+    relation = selected(relation)
     selection, over = split_calls(relation) or (relation, ())
-    keys = keys_of(planning, item, links, relation, lets)
+    by_row = not over and not statement.from_
+    keys = keys_of(planning, item, links, relation, lets, selected if by_row else None)
     if statement.from_:
         selection = _beside_rows(item, _one_match(item, selection))
     return Update(
@@ -532,7 +535,8 @@ def _delete(planning: Planning, statement: ast.DeleteStatement, lets: Lets) -> D
     relation, scope, links = _matched(
         planning, item, statement.table, statement.using, statement.where
     )
-    keys = keys_of(planning, item, links, relation, lets)
+    as_is = None if statement.using else lambda rows: rows
+    keys = keys_of(planning, item, links, relation, lets, as_is)
     if statement.using:
         if not statement.returning:
             relation = Project(relation, tuple(range(len(item.desc.names))))

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from foreshore.adapter.sequence import insert
 from tests.adapter.harness import House, until
 from tests.adapter.test_durable import ran
 
@@ -129,3 +130,59 @@ def test_what_moves_while_keys_are_waited_for_is_looked_at_once(
         assert (await waiting).splitlines() == ["2", "DELETE 1"]
 
     runner.run(main())
+
+
+WITHOUT_JOIN = (
+    "DELETE FROM t WHERE k IN (VALUES (1), (1), (3), (NULL), (9)) AND n = 0 RETURNING *",
+    "DELETE FROM t WHERE n >= 0 AND k IN (SELECT i::bigint * 2000000001 FROM "
+    "generate_series(0, 3) AS i) RETURNING *",
+    "UPDATE t SET n = k, u = u || 'x' WHERE u IN (VALUES ('a'), ('c'), ('z')) RETURNING *",
+    "UPDATE t SET n = n + 1 WHERE k = (SELECT s.k FROM (VALUES (2)) AS s (k)) RETURNING *",
+    "UPDATE t SET n = n + 1 WHERE k = (SELECT s.k FROM (VALUES (2)) AS s (k) WHERE s.k > 2)",
+    "DELETE FROM t WHERE k IN (SELECT k FROM t ORDER BY k FOR UPDATE SKIP LOCKED LIMIT 2) "
+    "AND u <> 'a' RETURNING *",
+    "WITH s (k) AS (VALUES (2)) DELETE FROM t WHERE k IN (SELECT k FROM s) RETURNING u",
+)
+WITH_JOIN = (
+    "DELETE FROM t WHERE (k, n) IN (VALUES (1, 5::bigint), (3, 0)) RETURNING *",
+    "DELETE FROM t WHERE k IN (SELECT i FROM generate_series(1, 2) AS i WHERE i < n) RETURNING *",
+)
+
+
+@pytest.mark.parametrize("sql", [*WITHOUT_JOIN, *WITH_JOIN])
+@pytest.mark.parametrize(
+    "before", ["", "UPDATE t SET n = 0 WHERE k = 3; DELETE FROM t WHERE k = 2"]
+)
+def test_rows_under_keys_are_those_that_a_join_finds(
+    runner: asyncio.Runner,
+    house: House,
+    monkeypatch: pytest.MonkeyPatch,
+    sql: str,
+    before: str,
+) -> None:
+    """Whether they have been written before or by the transaction itself."""
+
+    async def main() -> None:
+        answers = []
+        for known in (False, True):
+            await ran(house, "w", TABLE)
+            await ran(house, "w", f"BEGIN; {before}")
+            with monkeypatch.context() as patched:
+                if not known:
+                    patched.setattr(insert, "_rows_by_key", _nothing)
+                elif sql in WITHOUT_JOIN:
+                    patched.setattr(insert, "evaluate_here", _refused)
+                said = (await ran(house, "w", sql)).splitlines()
+            await ran(house, "w", "COMMIT")
+            answers.append((sorted(said), await state(house)))
+        assert answers[0] == answers[1]
+
+    runner.run(main())
+
+
+async def _nothing(*_: object) -> None:
+    """Know no keys before."""
+
+
+async def _refused(*_: object) -> None:
+    raise AssertionError("an engine is asked")
