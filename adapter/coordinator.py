@@ -340,7 +340,7 @@ class Coordinator:
                 is_altered = each.oid in oids
                 ends[each.id] = f'"{each.name}" was {"altered" if is_altered else "dropped"}'
                 if each.type == "table":
-                    self.group.retire(each.id, None if is_altered else each.name)
+                    self.group.retire(each.id, None if is_altered else each.name, time)
                 self.holds.remove(each.id)
                 self.keys.replace(each.id, {})
                 self.subscriptions.forget(each.id)

@@ -298,12 +298,20 @@ class Environment:
         await blocking.run(None, self.coordinator.engine.close)
 
     async def _run_expiry(self) -> None:
-        """End what has been idle for too long, until cancelled."""
+        """End what has been idle for too long, and forget what nobody knows, until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(1)
             for session in list(self.sessions.values()):
                 session.expire(loop.time())
+            self.forget_retired()
+
+    def forget_retired(self) -> None:
+        """Forget tables that were gone when the oldest running transaction began."""
+        running = (session.transaction for session in self.sessions.values())
+        began = (transaction.began for transaction in running if transaction is not None)
+        now = self.coordinator.oracle.read_ts()
+        self.coordinator.group.forget_retired(min(began, default=now))
 
     @property
     def failed(self) -> BaseException | None:

@@ -21,7 +21,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -161,6 +161,13 @@ class _Awaited:
         return self.time < other.time
 
 
+class _Gone(NamedTuple):
+    """What became of a table's shard, when."""
+
+    name: str | None  # None: the table has another shard
+    time: Timestamp
+
+
 class GroupCommit:
     """The one writer of tables and of the catalog's shard; owned by the event loop."""
 
@@ -171,7 +178,7 @@ class GroupCommit:
         self._tokens: dict[GlobalId, str] = {}  # of the write capability on each shard
         self._shared = SharedUpper()  # of all of them
         self._changed: dict[GlobalId, Timestamp] = {}  # when each shard was last written
-        self._gone: dict[GlobalId, str | None] = {}  # the names of tables; None: it has another
+        self._gone: dict[GlobalId, _Gone] = {}  # in the order in which they went
         self._pending: list[Write] = []
         self._wake = asyncio.Event()
         self._alone = 0  # how many of the next writes are to be tried one by one
@@ -202,10 +209,17 @@ class GroupCommit:
             self._shards.unfollow(id)
         self._changed.pop(id, None)
 
-    def retire(self, id: GlobalId, name: str | None) -> None:
-        """Write no more to the shard of table `name`, which was dropped; None: it has another."""
+    def retire(self, id: GlobalId, name: str | None, time: Timestamp) -> None:
+        """Write no more to the shard of table `name`, dropped at `time`; None: it has another."""
         self.remove(id)
-        self._gone[id] = name
+        self._gone[id] = _Gone(name, time)
+
+    def forget_retired(self, through: Timestamp) -> None:
+        """Forget what was retired at `through` or before; no transaction knows it any more."""
+        for id, each in list(self._gone.items()):
+            if each.time > through:
+                break
+            del self._gone[id]
 
     def __contains__(self, id: object) -> bool:
         """Whether `id` is a shard that is written here."""
@@ -213,12 +227,12 @@ class GroupCommit:
 
     def is_altered(self, id: GlobalId) -> bool:
         """Whether another shard is written in the place of `id` by now."""
-        return id in self._gone and self._gone[id] is None
+        return id in self._gone and self._gone[id].name is None
 
     def gone(self, id: GlobalId) -> DatabaseError:
         """Return what who wants to write to a retired shard hears."""
-        name = self._gone[id]
-        return TableAltered() if name is None else TableDropped(name)
+        gone = self._gone.get(id)
+        return TableAltered() if gone is None or gone.name is None else TableDropped(gone.name)
 
     def changed(self, id: GlobalId) -> Timestamp:
         """Return the time of the last write to a shard, or one after it."""

@@ -257,7 +257,7 @@ def test_blocked_tables_wait_for_their_owner_only() -> None:
 def test_a_dropped_table_takes_no_writes() -> None:
     async def scenario() -> None:
         async with World() as world:
-            world.group.retire(T, "t")
+            world.group.retire(T, "t", 1_000)
             with pytest.raises(TableDropped, match='relation "t" does not exist'):
                 await world.write(T)
 
@@ -305,6 +305,28 @@ def test_a_shard_that_others_write_too_fails_its_own_writes_only(tmp_path: Path)
         assert house.environment.failed is None
         await house.environment.close()
         await storage.close()
+
+    asyncio.run(main())
+
+
+def test_dropped_tables_are_forgotten_when_nobody_knows_them(tmp_path: Path) -> None:
+    async def main() -> None:
+        house = House(tmp_path)
+        await house.open()
+        gone = house.environment.coordinator.group._gone
+        for i in range(3):
+            await house.query("s", f"CREATE TABLE t{i} (k int)")
+        await house.query("s", "DROP TABLE t0")
+        await house.query("a", "BEGIN; SELECT k FROM t1")
+        await house.query("s", "DROP TABLE t1; ALTER TABLE t2 ADD COLUMN n int")
+        house.environment.forget_retired()
+        assert [each.name for each in gone.values()] == ["t1", None]
+        told = await house.query("a", "INSERT INTO t1 VALUES (1)")
+        assert told.startswith('ERROR 42P01: relation "t1" does not exist')
+        await house.query("a", "ROLLBACK")
+        house.environment.forget_retired()
+        assert not gone
+        await house.close()
 
     asyncio.run(main())
 
