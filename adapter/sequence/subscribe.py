@@ -371,8 +371,12 @@ class SubscribeSource:
             either: set[asyncio.Future[Any]] = {first, listen.task}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if not first.done():
-                await listen.task  # raises what went wrong
-                raise ObjectNotInPrerequisiteState("the subscription has ended")
+                if not listen.task.cancelled():
+                    await listen.task  # raises what went wrong
+                # the shard was dropped: nobody has cancelled who waits for it
+                raise self._tail.failure or ObjectNotInPrerequisiteState(
+                    "the subscription has ended"
+                )
         finally:
             listen.cancel()
         event = first.result()

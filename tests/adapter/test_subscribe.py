@@ -308,6 +308,25 @@ def test_what_is_dropped_or_fails_ends_its_streams(runner: asyncio.Runner, house
     runner.run(play())
 
 
+def test_what_is_dropped_before_its_contents_are_read_ends_its_stream(
+    runner: asyncio.Runner, house: House
+) -> None:
+    async def play() -> None:
+        await house.query("w", "CREATE TABLE brief (i int)")
+        soon = house.environment.coordinator.oracle.read_ts() + 15_000
+        await declare(house, "b", f"brief AS OF {soon}")
+        waiting = asyncio.ensure_future(house.query("b", "FETCH 1 c", alone=False))
+        await asyncio.sleep(0.1)
+        await house.query("w", "DROP TABLE brief", alone=False)
+        answer = await waiting
+        assert answer.startswith(
+            'ERROR 55000: the subscription has ended because "brief" was dropped'
+        )
+        await house.query("b", "ROLLBACK")
+
+    runner.run(play())
+
+
 def test_the_end_of_a_cluster_ends_what_it_computes(runner: asyncio.Runner, house: House) -> None:
     async def play() -> None:
         await house.query(
