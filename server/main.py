@@ -115,7 +115,9 @@ async def serve(options: ServeOptions) -> None:
             )
             try:
                 authenticator = await blocking.run(None, Authenticator.of, ROLE, options.password)
-                await turn.wait()
+                await turn.wait(stop)
+                if stop.is_set():
+                    return
                 listener = Listener(environment, authenticator, options.max_connections)
                 port = await listener.listen(ports)
                 # What has been loaded stays: to look through it for garbage takes 0.15 s of the

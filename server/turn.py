@@ -42,16 +42,25 @@ class Turn:
             self._beginning.cancel()
         os.close(self._descriptor)
 
-    async def wait(self) -> None:
+    async def wait(self, stop: asyncio.Event) -> None:
         """Wait until the server before has ended, or stands still for too long to answer anyone.
 
         Then the turn begins as soon as that one has ended: the next has to wait for this one, too.
+        Who is asked to `stop` meanwhile waits no longer.
         """
         self._beginning = asyncio.create_task(self._begin())
+        stopping = asyncio.create_task(stop.wait())
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                await asyncio.shield(self._beginning)
-        except TimeoutError:
+            done, _ = await asyncio.wait(
+                [self._beginning, stopping],
+                timeout=PATIENCE_SECONDS,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            stopping.cancel()
+        if self._beginning in done:
+            self._beginning.result()
+        elif not done:
             logger.warning("the server before does not end, its answers grow old")
 
     async def _begin(self) -> None:

@@ -56,6 +56,26 @@ def test_it_says_when_it_is_ready_and_ends_at_sigterm(tmp_path: Path) -> None:
             assert process.wait(30) == 0
 
 
+def test_who_waits_for_the_server_before_ends_at_sigterm(tmp_path: Path) -> None:
+    before = serve(tmp_path / "data")
+    assert before.stdout is not None
+    assert before.stdout.readline()
+    before.send_signal(signal.SIGSTOP)
+    try:
+        process = serve(tmp_path / "data")
+        assert process.stderr is not None
+        assert process.stdout is not None
+        assert any("the data was taken over" in line for line in process.stderr)
+        process.send_signal(signal.SIGTERM)
+        said = process.stderr.read()  # to its end
+        assert process.wait(30) == 0
+        assert "the server before does not end" not in said
+        assert process.stdout.read() == "", "it has never answered"
+    finally:
+        before.kill()
+        before.wait()
+
+
 @pytest.mark.parametrize("which", ["pg", "http"])
 def test_a_port_that_is_taken_is_told_in_one_line(tmp_path: Path, which: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
