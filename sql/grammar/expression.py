@@ -157,7 +157,14 @@ class OperatorParser(TypeParser):
                 self._advance()
             is_query = self._word("select") or self._word("with") or self._word("values")
             self._retreat(index)
-            return self._parse_select() if is_query else None
+            if is_query:
+                query = self._parse_select(nested=True, parse_subquery_alias=False)
+                query = self._parse_set_operations(query)
+                if self._curr and self._curr.text != ",":
+                    query = self._parse_query_modifiers(query)
+                if self._curr and self._curr.text == ")":
+                    return query
+                self._retreat(index)  # an expression that begins with a subquery
         return None
 
     def _qualified_operator(self) -> str:

@@ -50,6 +50,16 @@ class Parser(ExpressionParser):
 
     # --- queries
 
+    def _parse_statement(self) -> exp.Expr | None:
+        """Parse a query; VALUES is one that may have a WITH, as SELECT is."""
+        statement = super()._parse_statement()
+        if not isinstance(statement, exp.Values):
+            return statement
+        modifiers = {key: statement.args.pop(key, None) for key in ("order", "limit", "offset")}
+        query = exp.Select(expressions=[exp.Star()], from_=exp.From(this=statement), **modifiers)
+        query.meta.update(statement.meta)
+        return query
+
     def _parse_select(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
         token = self._curr
         self.depth += 1
