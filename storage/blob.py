@@ -136,7 +136,7 @@ class FileBlob:
         try:
             self._make_directory(self._scratch)
             for leftover in self._scratch.iterdir():
-                if not _belongs_to_a_live_process(leftover.name):
+                if not is_of_a_live_process(leftover.name):
                     leftover.unlink(missing_ok=True)
             write(file)
         except OSError as error:
@@ -278,6 +278,7 @@ def sync_directory(path: Path) -> None:
     sync_file(path)
 
 
-def _belongs_to_a_live_process(name: str) -> bool:
+def is_of_a_live_process(name: str) -> bool:
+    """Whether the process whose number a file's name begins with is still there."""
     pid = name.partition("-")[0]
     return pid.isdecimal() and Path("/proc", pid).exists()

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Protocol
 
 from foreshore.errors import DataCorrupted
-from foreshore.storage.blob import Blob
+from foreshore.storage.blob import Blob, is_of_a_live_process
 from foreshore.storage.fault import writing
 
 KEPT_BYTES = 16 << 30
@@ -53,8 +53,9 @@ class StoredFile(Protocol):
 
 
 class LocalFiles:
-    """The files of one process; `directory`, for what is fetched, is this process's alone.
+    """The files of one process; `directory` is for what is fetched.
 
+    A process that takes over shares the directory with the one before, until that has ended.
     Its methods block, and may be called by several threads at once.
     """
 
@@ -71,8 +72,8 @@ class LocalFiles:
             for file in directory.iterdir():
                 if file.name.endswith(".parquet"):
                     self._fetched[file.name] = file.stat().st_size
-                else:
-                    file.unlink()
+                elif not _is_of_another_process(file.name):
+                    file.unlink(missing_ok=True)
 
     @property
     def root(self) -> Path:
@@ -191,11 +192,17 @@ class LocalFiles:
                 excess -= size
 
     def _scratch(self) -> Path:
-        return self._directory / f"{next(self._numbers)}.unfinished"
+        """Return a name that no other process has, such as the one that this takes over from."""
+        return self._directory / f"{os.getpid()}-{id(self)}-{next(self._numbers)}.unfinished"
 
 
 def _name(file: StoredFile) -> str:
     return file.key.replace("/", "-")
+
+
+def _is_of_another_process(name: str) -> bool:
+    """Whether an unfinished file is that of a process which is still there, and not this one."""
+    return is_of_a_live_process(name) and not name.startswith(f"{os.getpid()}-")
 
 
 def _look(path: Path) -> _Look:

@@ -1,5 +1,6 @@
 """Files of a store elsewhere: here when they are read, what they were, and no more than there is room for."""
 
+import os
 import threading
 import zlib
 from dataclasses import dataclass
@@ -131,6 +132,22 @@ def test_a_store_that_does_not_answer_leaves_nothing_half_done(tmp_path: Path) -
     faults.rates = Rates()
     with files.of([a]) as (path,):
         assert path.exists()
+
+
+def test_what_another_process_is_fetching_is_left_to_it(tmp_path: Path) -> None:
+    """The one that is taken over from still reads, and fetches, for a while."""
+    blob = Counting()
+    a = stored(blob, "a")
+    blob.put(a.key, b"damaged")  # so that this process, too, leaves what it fetches unfinished
+    (tmp_path / "c").mkdir()
+    its = tmp_path / "c" / f"{os.getppid()}-0-0.unfinished"
+    left = tmp_path / "c" / "999999999-0-0.unfinished"
+    for file in (its, left):
+        file.write_bytes(b"half")
+    files = LocalFiles(blob, tmp_path / "c")
+    with pytest.raises(DataCorrupted), files.of([a]):
+        pytest.fail("it is handed out")
+    assert kept(tmp_path / "c") == [its.name]
 
 
 def test_readers_at_once_each_have_their_files_in_little_room(tmp_path: Path) -> None:
