@@ -115,16 +115,16 @@ class Compacter:
         Raises DataCorrupted for a state that is amiss; a batch that is, is damage of its shard.
         """
         traces: dict[GlobalId, TraceState] = {}
-        for key in await self._consensus.keys(KEYS):
+        for key, head in (await self._consensus.heads(KEYS)).items():
             register = Register(self._consensus, key, TraceState)
-            state = await register.read()
+            state = register.found(head)
             assert state is not None
             if not state.dropped:  # that is the last word on a shard: nobody sets it anew
                 state = await register.claim(self._epoch, None)
                 assert state is not None
+                self._registers[id_of(key)] = register
             state.check()
             reached("trace.claimed")
-            self._registers[id_of(key)] = register
             traces[id_of(key)] = state
         states = list(traces.values())
         await self._garbage.collect(await blocking.run(self._executor, self._check, states))

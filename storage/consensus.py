@@ -70,8 +70,8 @@ class Consensus(Protocol):
         """Forget the versions before seqno `start`, never the head."""
         ...
 
-    async def keys(self, prefix: str) -> list[str]:
-        """Return the keys that start with `prefix` and have a head, in order."""
+    async def heads(self, prefix: str) -> dict[str, Versioned]:
+        """Return the last versions of the keys that start with `prefix`, in order of the keys."""
         ...
 
     async def close(self) -> None:
@@ -109,9 +109,9 @@ class MemoryConsensus:
         versions = self._versions.get(key, [])
         versions[:-1] = [v for v in versions[:-1] if v.seqno >= start]
 
-    async def keys(self, prefix: str) -> list[str]:
+    async def heads(self, prefix: str) -> dict[str, Versioned]:
         await asyncio.sleep(0)
-        return sorted(key for key in self._versions if key.startswith(prefix))
+        return {k: self._versions[k][-1] for k in sorted(self._versions) if k.startswith(prefix)}
 
     async def close(self) -> None:
         pass
@@ -216,12 +216,13 @@ class SqliteConsensus:
             start,
         )
 
-    async def keys(self, prefix: str) -> list[str]:
+    async def heads(self, prefix: str) -> dict[str, Versioned]:
         rows = await self._query(
-            "SELECT DISTINCT key FROM version WHERE substr(key, 1, length(?1)) = ?1 ORDER BY key",
+            "SELECT key, max(seqno), data, checksum FROM version"
+            " WHERE substr(key, 1, length(?1)) = ?1 GROUP BY key ORDER BY key",
             prefix,
         )
-        return [key for (key,) in rows]
+        return {key: checked(key, *row) for key, *row in rows}
 
     async def close(self) -> None:
         await blocking.run(self._executor, self._connection.close)

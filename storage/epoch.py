@@ -27,7 +27,7 @@ from foreshore import blocking
 from foreshore.errors import DataCorrupted, Fenced
 from foreshore.failpoint import reached
 from foreshore.storage.blob import sync_directory
-from foreshore.storage.consensus import Committed, Consensus, Mismatch
+from foreshore.storage.consensus import Committed, Consensus, Mismatch, Versioned
 from foreshore.storage.fault import Determinate, DiskFull, Indeterminate
 
 logger = logging.getLogger(__name__)
@@ -70,7 +70,10 @@ class Register(Generic[S]):
 
     async def read(self) -> S | None:
         """Read the head."""
-        head = await self._consensus.head(self.key)
+        return self.found(await self._consensus.head(self.key))
+
+    def found(self, head: Versioned | None) -> S | None:
+        """Take the head that was read for what it holds."""
         self._seqno = head.seqno if head else None
         self.value = self._decoder.decode(head.data) if head else None
         return self.value

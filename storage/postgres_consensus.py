@@ -105,13 +105,14 @@ class PostgresConsensus:
             start,
         )
 
-    async def keys(self, prefix: str) -> list[str]:
+    async def heads(self, prefix: str) -> dict[str, Versioned]:
+        schema = self._schema
         rows = await self._read(
-            f"SELECT key FROM {self._schema}.head WHERE starts_with(key, $1)"
-            ' ORDER BY key COLLATE "C"',
+            f"SELECT key, seqno, data FROM {schema}.head JOIN {schema}.version USING (key, seqno)"
+            ' WHERE starts_with(key, $1) ORDER BY key COLLATE "C"',
             prefix,
         )
-        return [key for (key,) in rows]
+        return {key: Versioned(*row) for key, *row in rows}
 
     async def close(self) -> None:
         async with self._opening:

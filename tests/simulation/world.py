@@ -75,8 +75,8 @@ class SlowConsensus:
     async def truncate(self, key: str, start: int) -> None:
         await self._after(self._inner.truncate(key, start))
 
-    async def keys(self, prefix: str) -> list[str]:
-        return await self._after(self._inner.keys(prefix))  # type: ignore[no-any-return]
+    async def heads(self, prefix: str) -> dict[str, Versioned]:
+        return await self._after(self._inner.heads(prefix))  # type: ignore[no-any-return]
 
     async def close(self) -> None:
         """Stay as it is for the next life."""

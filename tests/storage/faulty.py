@@ -153,9 +153,9 @@ class FaultyConsensus:
             raise _refused("truncate", key)  # which a repeat of does no harm
         await self.inner.truncate(key, start)
 
-    async def keys(self, prefix: str) -> list[str]:
-        await self._read("keys", prefix)
-        return await self.inner.keys(prefix)
+    async def heads(self, prefix: str) -> dict[str, Versioned]:
+        await self._read("heads", prefix)
+        return await self.inner.heads(prefix)
 
     async def close(self) -> None:
         await self.inner.close()

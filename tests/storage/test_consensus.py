@@ -171,13 +171,18 @@ def test_truncating_keeps_the_head(run: Run) -> None:
     run(test)
 
 
-def test_keys_are_listed_by_prefix_and_in_order(run: Run) -> None:
+def test_heads_are_listed_by_prefix_and_in_order(run: Run) -> None:
     async def test(consensus: Consensus) -> None:
         for key in ("shard/u2", "shard/u10", "shard/u1", "log", "shard%", "Shard/u1"):
-            await consensus.compare_and_set(key, None, b"")
-        assert await consensus.keys("shard/") == ["shard/u1", "shard/u10", "shard/u2"]
-        assert await consensus.keys("shard%") == ["shard%"]
-        assert len(await consensus.keys("")) == 6
+            await consensus.compare_and_set(key, None, key.encode())
+        await consensus.compare_and_set("shard/u10", 1, b"second")
+        assert list((await consensus.heads("shard/")).items()) == [
+            ("shard/u1", Versioned(1, b"shard/u1")),
+            ("shard/u10", Versioned(2, b"second")),
+            ("shard/u2", Versioned(1, b"shard/u2")),
+        ]
+        assert list(await consensus.heads("shard%")) == ["shard%"]
+        assert len(await consensus.heads("")) == 6
 
     run(test)
 
