@@ -20,6 +20,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -29,8 +30,11 @@ import pyarrow.compute as pc
 from foreshore.errors import DataCorrupted
 from foreshore.update import Timestamp
 
-MEMORY = "64MB"
+MEMORY = 64 << 20
 ROWS_AT_ONCE = 1 << 16
+VECTOR_ROWS = 2048  # what DuckDB has in memory at once, whatever its limit
+COPIES = 4  # of them: a sort has three, as measured with rows of 30 kB to 250 MB
+WIDE = 4 << 10  # bytes; so many narrower rows fit in `MEMORY` anyway
 
 _Key = tuple[object, ...]
 
@@ -46,9 +50,10 @@ def consolidate(
     exact = exact_schema(schema)
     failures: list[Exception] = []
 
-    def pieces() -> Iterator[pa.RecordBatch]:
+    def pieces(room: _Room) -> Iterator[pa.RecordBatch]:
         try:
             for update in updates:
+                room.make(update)
                 yield _exact(update, exact, since)
         except Exception as error:
             failures.append(error)
@@ -56,7 +61,7 @@ def consolidate(
 
     try:
         with closing(_connect(scratch)) as connection:
-            reader = pa.RecordBatchReader.from_batches(exact, pieces())
+            reader = pa.RecordBatchReader.from_batches(exact, pieces(_Room(connection)))
             result = connection.from_arrow(reader).query("updates", _query(schema))
             for batch in result.to_arrow_reader(ROWS_AT_ONCE):
                 if batch.num_rows:
@@ -80,9 +85,12 @@ def merge(
     live = [run for run in (_Run(pieces, exact, since) for pieces in runs) if run.fill()]
     last = pa.RecordBatch.from_pylist([], exact)  # may yet be added to
     with closing(_connect(scratch)) as connection:
+        room = _Room(connection)
         while live:
             bound = min(run.end for run in live)
             complete = pa.Table.from_batches([last, *(run.take(bound) for run in live)], exact)
+            for batch in complete.to_batches():
+                room.make(batch)
             result = connection.from_arrow(complete).query("updates", query).to_arrow_table()
             live = [run for run in live if run.fill()]
             if result.num_rows == 0:
@@ -171,9 +179,14 @@ def least_multiplicity(
         f" FROM updates GROUP BY {rows}, t)"
     )
     with closing(_connect(scratch)) as connection:
-        reader = pa.RecordBatchReader.from_batches(
-            exact, (_exact(u, exact, since) for u in updates)
-        )
+        room = _Room(connection)
+
+        def pieces() -> Iterator[pa.RecordBatch]:
+            for update in updates:
+                room.make(update)
+                yield _exact(update, exact, since)
+
+        reader = pa.RecordBatchReader.from_batches(exact, pieces())
         ((least,),) = connection.from_arrow(reader).query("updates", query).fetchall()
     return min(0, int(least or 0))
 
@@ -188,12 +201,49 @@ def _connect(scratch: Path) -> duckdb.DuckDBPyConnection:
     return duckdb.connect(
         config={
             "threads": 1,
-            "memory_limit": MEMORY,
+            "memory_limit": f"{MEMORY}B",
             "temp_directory": str(scratch),
             "autoinstall_known_extensions": "false",
             "autoload_known_extensions": "false",
         }
     )
+
+
+class _Room:
+    """The memory that a connection has: enough for the widest rows that it is given.
+
+    What does not fit it spills, but not what it has at hand: a row, or a vector of wide ones, for
+    which there is no room would never be consolidated, however often that is tried.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._settings = connection.cursor()  # the connection itself is at its query
+        self._widest = np.zeros(0, np.int64)
+
+    def make(self, batch: pa.RecordBatch) -> None:
+        """Have room for the rows of a batch, beside what came before."""
+        widths = sum(map(_widths, batch.columns), np.zeros(batch.num_rows, np.int64))
+        wide = widths[widths > WIDE]
+        if not len(wide):
+            return
+        before = self._widest
+        self._widest = np.sort(np.concatenate([before, wide]))[-VECTOR_ROWS:]
+        if self._widest.sum() > before.sum():
+            limit = MEMORY + COPIES * int(self._widest.sum())
+            self._settings.execute(f"SET GLOBAL memory_limit = '{limit}B'")
+
+
+def _widths(column: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return how many bytes of a column each row has, of values that are not all of one width."""
+    if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+        return np.asarray(pc.fill_null(pc.binary_length(column), 0), np.int64)
+    if pa.types.is_list(column.type):
+        lengths = np.asarray(pc.fill_null(pc.list_value_length(column), 0), np.int64)
+        values = column.flatten()
+        ends = np.concatenate([[0], np.cumsum(_widths(values) + 8)])
+        last = np.cumsum(lengths)
+        return np.asarray(ends[last] - ends[last - lengths], np.int64)
+    return np.zeros(len(column), np.int64)
 
 
 def exact_schema(schema: pa.Schema) -> pa.Schema:

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from foreshore.errors import DataCorrupted
-from foreshore.storage.consolidate import consolidate, merge
+from foreshore.storage.consolidate import consolidate, least_multiplicity, merge
 from foreshore.storage.controller import ShardWrite
 from foreshore.types import SqlType, arrow_type
 from foreshore.update import update_schema
@@ -160,3 +160,27 @@ def test_a_million_updates_to_one_row_leave_one(tmp_path: Path) -> None:
         await controller.close()
 
     run(main)
+
+
+@pytest.mark.parametrize(("width", "rows"), [(30_000, 3_000), (5_000_000, 16), (90_000_000, 1)])
+@pytest.mark.parametrize("kind", [pa.string(), pa.list_(pa.string())])
+def test_rows_wider_than_the_memory_are_consolidated(
+    tmp_path: Path, width: int, rows: int, kind: pa.DataType
+) -> None:
+    schema = update_schema(pa.schema([pa.field("k", pa.int64()), pa.field("v", kind)]))
+
+    def pieces() -> Iterator[pa.RecordBatch]:
+        for first in range(0, rows, 200):
+            ks = list(range(first, min(first + 200, rows)))
+            texts = [chr(97 + k % 26) * width for k in ks]
+            values = texts if kind == pa.string() else [["", text, None] for text in texts]
+            times, diffs = [k % 7 for k in ks], [1] * len(ks)
+            columns = [pa.array(ks), pa.array(values, kind), pa.array(times), pa.array(diffs)]
+            yield pa.record_batch(columns, schema=schema)
+
+    def keys(found: Iterable[pa.RecordBatch]) -> list[int]:
+        return [k for batch in found for k in batch.column(0).to_pylist()]
+
+    assert keys(consolidate(pieces(), schema, 9, tmp_path)) == list(range(rows))
+    assert keys(merge([pieces(), pieces()], schema, 9, tmp_path)) == list(range(rows))
+    assert least_multiplicity(pieces(), schema, 0, tmp_path) == 0
