@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from tests.adapter.harness import House
 
 
@@ -30,6 +32,23 @@ def test_a_unique_index_is_there_after_a_restart(runner: asyncio.Runner, tmp_pat
             await house.close()
 
     runner.run(main())
+
+
+@pytest.mark.parametrize(
+    "sql", ["INSERT INTO scaled VALUES (1, 2)", "INSERT INTO scaled SELECT 1, 2 FROM range"]
+)
+def test_a_numeric_key_is_told_in_the_scale_of_its_column(
+    runner: asyncio.Runner, house: House, sql: str
+) -> None:
+    async def play() -> None:
+        await house.query("s", "DROP TABLE IF EXISTS scaled")
+        await house.query("s", "CREATE VIEW range AS SELECT generate_series(1, 50)")
+        await house.query("s", "CREATE TABLE scaled (a numeric(6, 2), b numeric(4), UNIQUE (a, b))")
+        await house.query("s", "INSERT INTO scaled VALUES (1.00, 2)")
+        told = (await house.query("s", sql)).splitlines()
+        assert told[1] == "DETAIL: Key (a, b)=(1.00, 2) already exists."
+
+    runner.run(play())
 
 
 def test_a_key_that_is_there_is_told_as_the_new_row_has_it(
