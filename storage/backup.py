@@ -173,7 +173,7 @@ def _copied(data_dir: Path, place: Path, previous: dict[str, BackupFile]) -> Bac
             )
         try:
             backup = _copy_once(data_dir, place, states, end, verified)
-        except DataCorrupted:
+        except (DataCorrupted, FileNotFoundError):
             if states.names() <= look(data_dir).names():
                 raise
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -263,6 +264,53 @@ def test_what_consensus_has_beside_the_log_is_of_the_same_moment(
 
     asyncio.run(main())
     assert looks >= 3
+
+
+@pytest.mark.parametrize("step", ["read_log", "link"])
+def test_a_file_that_goes_while_it_is_copied_is_looked_for_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    module = backup if step == "read_log" else os
+    real = getattr(module, step)
+    compacted = False
+
+    async def main() -> None:
+        controller = await open_at(tmp_path / "data", segment_records=3)
+        await controller.create(U1, ROWS)
+
+        async def grow() -> None:
+            lower = controller.upper(U1)
+            for time_ in range(lower, lower + 4):
+                await put(controller, write(U1, time_, time_ + 1, ((time_, "x"), time_, 1)))
+            await controller.settle()
+
+        loop = asyncio.get_running_loop()
+
+        def late(*arguments: Any) -> Any:
+            """Stand for another file system, and for a compaction at the worst moment."""
+            nonlocal compacted
+            found = real(*arguments) if step == "read_log" else None
+            if not compacted:
+                compacted = True
+                before = {path for path in (tmp_path / "data").rglob("*-*") if path.is_file()}
+                asyncio.run_coroutine_threadsafe(grow(), loop).result()
+                until(lambda: any(not path.exists() for path in before), "a file has gone", 30)
+            if step == "link":
+                raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+            return found
+
+        await grow()
+        with monkeypatch.context() as patch:
+            patch.setattr(module, step, late)
+            await asyncio.to_thread(back_up, tmp_path / "data", tmp_path / "backup")
+        await asyncio.to_thread(restore, tmp_path / "backup", tmp_path / "copy")
+        copy = await open_at(tmp_path / "copy")
+        assert copy.upper(U1) >= 4
+        await copy.close()
+        await controller.close()
+
+    asyncio.run(main())
+    assert compacted
 
 
 def test_a_second_backup_takes_only_new_files(tmp_path: Path) -> None:
