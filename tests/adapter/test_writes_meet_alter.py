@@ -373,3 +373,25 @@ def test_what_a_default_was_is_written_by_nobody_who_ends_after_it_was_changed(
         await house.close()
 
     asyncio.run(scenario())
+
+
+def test_views_that_are_dropped_while_alter_table_waits_are_not_looked_for(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query(
+            "s",
+            "CREATE TABLE t (id int, a int); CREATE VIEW v AS SELECT id FROM t;"
+            " CREATE INDEX ON v (id); CREATE SUBSCRIPTION f FOR v",
+        )
+        await house.query("holder", "BEGIN; SELECT * FROM t FOR UPDATE")
+        altering = asyncio.create_task(
+            house.query("alter", "ALTER TABLE t DROP COLUMN a", alone=False)
+        )
+        await waiting(house, 1)
+        await house.query("s", "DROP VIEW v CASCADE", alone=False)
+        await house.query("holder", "COMMIT", alone=False)
+        assert await altering == "ALTER TABLE"
+        await house.close()
+
+    asyncio.run(scenario())
