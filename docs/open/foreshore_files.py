@@ -1,9 +1,9 @@
 """What a collection consists of in a Foreshore data directory: its files, found as format.md says.
 
-The server may run or not. A lease, a file beside the data, keeps what is read from being deleted;
-nothing else is written. Where none can be taken `reading` begins again when the compacter has taken
-a file away meanwhile. Needs pyarrow, to read the names in the catalog and to lay down the end of
-the log as one more Parquet file.
+The server may run or not. What does not have its checksum is refused. A lease, a file beside the
+data, keeps what is read from being deleted; nothing else is written. Where none can be taken
+`reading` begins again when the compacter has taken a file away meanwhile. Needs pyarrow, to read
+the names in the catalog and to lay down the end of the log as one more Parquet file.
 """
 
 import argparse
@@ -47,8 +47,23 @@ class Shard:
     upper: int = 0  # up to before here
     sealed: int = 0  # the end of the batches
     schema: bytes = b""  # Arrow's, of updates, in IPC form
-    files: list[str] = field(default_factory=list)
+    checksums: dict[str, int] = field(default_factory=dict)  # of the files
     messages: list[memoryview] = field(default_factory=list)  # Arrow record batches without schema
+
+    @property
+    def files(self) -> list[str]:
+        """The Parquet files, in the order of their times."""
+        return list(self.checksums)
+
+    def check(self) -> None:
+        """Raise Unreadable for a file that is not as it was written."""
+        for file, checksum in self.checksums.items():
+            found = 0
+            with open(file, "rb") as content:
+                while piece := content.read(1 << 20):
+                    found = zlib.crc32(piece, found)
+            if found != checksum:
+                raise Unreadable(f"{file} is not what was written: wrong checksum")
 
 
 def reading(
@@ -76,12 +91,15 @@ def reading(
                 if not shard.since <= time < shard.upper:
                     bounds = f"from {shard.since} and before {shard.upper}"
                     raise Unreadable(f"{name} is readable {bounds}")
+                shard.check()
                 with tempfile.TemporaryDirectory() as place:
                     return read([*shard.files, *tail_file(shard, Path(place))], time)
-            except Exception:
+            except Exception as error:
                 missing = {file for file in named(data_dir, before) if not Path(file).exists()}
-                if missing <= named(data_dir, states(data_dir)):
-                    raise  # nothing was taken away, so it failed on account of something else
+                if missing <= named(data_dir, states(data_dir)):  # nothing was taken away
+                    if isinstance(error, FileNotFoundError) and error.filename in missing:
+                        raise Unreadable(f"{error.filename} is missing") from None
+                    raise
 
 
 @contextmanager
@@ -131,7 +149,9 @@ def states(data_dir: Path) -> States:
         except sqlite3.OperationalError as error:
             code = getattr(error, "sqlite_errorcode", None)  # the module's own have none
             if code != sqlite3.SQLITE_READONLY_ROLLBACK:
-                raise
+                raise Unreadable(f"{path} is not readable: {error}") from None
+        except sqlite3.Error as error:
+            raise Unreadable(f"{path} is not readable: {error}") from None
         # A kill left the journal of a commit. By it SQLite takes the commit back, here in a copy.
         # A server may do so meanwhile: the journal goes last, so if it is there all is well.
         journal = path.with_name(f"{path.name}-journal")
@@ -146,8 +166,25 @@ def ask(path: Path, mode: str = "ro") -> States:
     """Return the last version of every state in the SQLite database."""
     uri = f"{path.as_uri()}?mode={mode}"
     with closing(sqlite3.connect(uri, uri=True, timeout=10)) as connection:
-        heads = connection.execute("SELECT key, max(seqno), data FROM version GROUP BY key")
-        return {key: json.loads(data) for key, _, data in heads if key.partition("/")[0] in STATES}
+        connection.row_factory = sqlite3.Row
+        heads = connection.execute("SELECT *, max(seqno) FROM version GROUP BY key").fetchall()
+        ((verdict,),) = connection.execute("PRAGMA integrity_check(1)")
+    if verdict != "ok":
+        raise Unreadable(f"{path} is damaged: {verdict}")
+    return {
+        head["key"]: json.loads(checked(path, head))
+        for head in heads
+        if head["key"].partition("/")[0] in STATES
+    }
+
+
+def checked(path: Path, head: sqlite3.Row) -> bytes:
+    """Return a state; raises Unreadable if its checksum, which very old ones have not, is wrong."""
+    known = dict(head).get("checksum")
+    named = zlib.crc32(f"{head['key']} {head['seqno']} ".encode())
+    if known is not None and zlib.crc32(head["data"], named) != known:
+        raise Unreadable(f'{path} is damaged: "{head["key"]}" has a wrong checksum')
+    return bytes(head["data"])
 
 
 def named(data_dir: Path, found: States) -> set[str]:
@@ -174,7 +211,9 @@ def log(data_dir: Path, found: States) -> dict[str, Shard]:
                 upper=sealed,
                 sealed=sealed,
                 schema=base64.b64decode(state["schema"]),
-                files=[str(data_dir / "blob" / batch["key"]) for batch in batches],
+                checksums={
+                    str(data_dir / "blob" / batch["key"]): batch["checksum"] for batch in batches
+                },
             )
     for segment in found["log"]["segments"]:
         for kind, payload in records(segment_path(data_dir, segment), segment):
@@ -213,7 +252,10 @@ def replay(shards: dict[str, Shard], payload: memoryview) -> None:
 
 
 def records(path: Path, segment: dict[str, Any]) -> Iterator[tuple[int, memoryview]]:
-    """Yield kind and payload of the segment's records; raises Unreadable where one is damaged."""
+    """Yield kind and payload of the segment's records; raises Unreadable where one is damaged.
+
+    The first says what there is, and is whole in each that is listed; the last may be torn.
+    """
     data = memoryview(path.read_bytes())
     if segment["length"] is not None:
         data = data[: segment["length"]]
@@ -223,13 +265,15 @@ def records(path: Path, segment: dict[str, Any]) -> Iterator[tuple[int, memoryvi
     for sequence in count():
         head = data[offset : offset + 32]
         if len(head) < 32:
-            return
+            if sequence:
+                return
+            raise Unreadable(f"{path} is cut off")
         magic, kind, found, length, checksum, own = struct.unpack("<4sB3xQQII", head)
         if (magic, found, own) != (b"FSR1", sequence, zlib.crc32(head[:28])):
             raise Unreadable(f"{path} is damaged at offset {offset}")
         payload = data[offset + 32 : offset + 32 + length]
         offset += 32 + length + -length % 8
-        if offset > len(data):
+        if offset > len(data) and sequence:
             return  # torn, and so never acknowledged
         if zlib.crc32(payload) != checksum:
             raise Unreadable(f"{path} is damaged in the record before offset {offset}")
@@ -299,6 +343,7 @@ def resolve(shards: dict[str, Shard], name: str) -> str:
     if wanted[-2:] == LAG_HISTORY:
         return "s2"
     catalog = shards["s1"]
+    catalog.check()
     schema = pa.ipc.read_schema(pa.py_buffer(catalog.schema))
     tables = [pq.read_table(file) for file in catalog.files]
     tables += [
