@@ -163,7 +163,12 @@ def _option(name: str, **attributes: Any) -> Callable[[FC], FC]:
 
 
 _OPTIONS = (
-    _option("data-dir", type=click.Path(path_type=Path), default="data", help="The data's place."),
+    _option(
+        "data-dir",
+        type=click.Path(path_type=Path, resolve_path=True),
+        default="data",
+        help="The data's place.",
+    ),
     _option("pg-listen", default="127.0.0.1:6875", metavar="HOST:PORT", help="For SQL."),
     _option(
         "http-listen",
@@ -262,7 +267,7 @@ def replica_command(listen: str) -> None:
 
 
 @main.command("inspect")
-@click.argument("data_dir", type=click.Path(path_type=Path))
+@click.argument("data_dir", type=click.Path(path_type=Path, resolve_path=True))
 @click.option("--verify", is_flag=True, help="Read all of it and add it up.")
 @click.option("--json", "json_", is_flag=True, help="Show JSON.")
 def inspect_command(data_dir: Path, verify: bool, json_: bool) -> None:
@@ -289,7 +294,7 @@ def inspect_command(data_dir: Path, verify: bool, json_: bool) -> None:
     metavar="URL|DIR",
     help="The database's postgres:// address, on this machine, or its data directory.",
 )
-@click.argument("place", type=click.Path(path_type=Path))
+@click.argument("place", type=click.Path(path_type=Path, resolve_path=True))
 def backup_command(source: str, place: Path) -> None:
     """Back a database up to PLACE, a new directory or that of its last backup."""
     with _reporting():
@@ -299,8 +304,8 @@ def backup_command(source: str, place: Path) -> None:
 
 
 @main.command("restore")
-@click.argument("place", type=click.Path(path_type=Path))
-@click.argument("data_dir", type=click.Path(path_type=Path))
+@click.argument("place", type=click.Path(path_type=Path, resolve_path=True))
+@click.argument("data_dir", type=click.Path(path_type=Path, resolve_path=True))
 def restore_command(place: Path, data_dir: Path) -> None:
     """Make DATA_DIR of the backup in PLACE, to be served from then on."""
     with _reporting():

@@ -15,6 +15,7 @@ flight. What readers see, `upper`, follows when it is durable.
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
@@ -179,7 +180,7 @@ class StorageController(ShardReader):
         concerns one is in `damages`), DiskFull if there is no room to begin.
         """
         # Engines compare paths with the directories that they may read.
-        data_dir = data_dir.absolute()  # noqa: ASYNC240 - looks at no file
+        data_dir = Path(os.path.abspath(data_dir))  # noqa: ASYNC240 - looks at no file
         await blocking.run(None, partial(data_dir.mkdir, parents=True, exist_ok=True))
         return await cls.over(
             data_dir,

@@ -10,7 +10,9 @@ from typing import Any
 
 import psycopg
 import pytest
+from click.testing import CliRunner
 
+from foreshore.server.main import main
 from tests.harness import Server, program, serving, until
 
 
@@ -42,6 +44,16 @@ def test_a_view_changes_by_itself_and_survives_a_kill(data_dir: Path) -> None:
             assert connection.execute(dear).fetchall() == [(1,)]
     finally:
         assert server.stop() == 0
+
+
+def test_a_directory_may_be_named_by_any_path(tmp_path: Path) -> None:
+    (tmp_path / "beside").mkdir()
+    with serving(tmp_path / "beside" / ".." / "data") as server, server.connect() as connection:
+        connection.execute("CREATE TABLE t (i int)")
+        connection.execute("INSERT INTO t SELECT generate_series(1, 1000)")
+        assert connection.execute("SELECT sum(i) FROM t").fetchall() == [(500_500,)]
+    shown = CliRunner().invoke(main, ["inspect", str(server.data_dir), "--verify"])
+    assert shown.exit_code == 0, shown.output
 
 
 def test_a_statement_that_fails_leaves_others_alone(server: Server) -> None:
