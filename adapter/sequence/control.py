@@ -180,8 +180,17 @@ def set_variable(session: "Session", plan: SetVariable) -> Completed:
             )
         if name == "database" and state.database(value) is None:
             session.notice(f'database "{value}" does not exist')
-    session.variables.set(plan.name, plan.values, local=plan.local)
+    _set(session, plan.name, plan.values, local=plan.local)
     return Completed("SET")
+
+
+def _set(
+    session: "Session", name: str, values: tuple[str, ...] | None, *, local: bool = False
+) -> None:
+    """Set a variable; None is its default."""
+    if name.lower() == "transaction_isolation" and not local and not session.begin().block:
+        session.variables.set("default_transaction_isolation", values)  # as SET has set both
+    session.variables.set(name, values, local=local)
 
 
 def reset_variable(session: "Session", plan: ResetVariable) -> Completed:
@@ -189,7 +198,7 @@ def reset_variable(session: "Session", plan: ResetVariable) -> Completed:
     if plan.name is None:
         session.variables.reset_all()
     else:
-        session.variables.set(plan.name, None)
+        _set(session, plan.name, None)
     return Completed("RESET")
 
 

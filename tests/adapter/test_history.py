@@ -115,6 +115,10 @@ def test_bounded_staleness_reads_and_does_not_write(tmp_path: Path) -> None:
             "ERROR 25006: cannot execute INSERT in a read-only transaction"
         )
         await house.query("a", "RESET transaction_isolation")
+        assert await house.query("a", "INSERT INTO t VALUES (2)") == "INSERT 0 1"
+        await house.query("a", "SET transaction_isolation = 'bounded staleness 5s'")
+        await house.query("a", "SET transaction_isolation TO DEFAULT")
+        assert await house.query("a", "INSERT INTO t VALUES (3)") == "INSERT 0 1"
         assert (
             await house.query("a", "BEGIN ISOLATION LEVEL BOUNDED STALENESS '1 min'") == "BEGIN\nT"
         )
