@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter.advisory import AdvisoryLocks
+from foreshore.adapter.catalog_answers import CatalogAnswers, Origin
 from foreshore.adapter.client import Startup
 from foreshore.adapter.coordinator import Coordinator, generation_of
 from foreshore.adapter.definitions import plan_items
@@ -105,9 +106,8 @@ class Environment:
         self._data_directory = data_directory
         self.sessions: dict[int, Session] = {}
         self.advisory = AdvisoryLocks()
-        self.builtin_tables: dict[
-            tuple[GlobalId, str, tuple[str, ...]], tuple[State, pa.Table]
-        ] = {}
+        self.builtin_tables: dict[Origin, tuple[State, pa.Table]] = {}
+        self.catalog_answers = CatalogAnswers()
         self.loop_latency = LoopLatency(coordinator.clock)
         self._temporary = TemporarySchemas(coordinator, self.sessions)
         self._pids = count(1)
@@ -369,8 +369,9 @@ class Environment:
         self.advisory.release_transaction(session)
         self.advisory.release_session(session)
         self._temporary.left()
-        for key in [key for key in self.builtin_tables if session.temporary_schema in key[2]]:
-            del self.builtin_tables[key]
+        for origin in [*self.builtin_tables]:
+            if session.temporary_schema in origin.search_path:
+                del self.builtin_tables[origin]
 
 
 async def _load(

@@ -12,9 +12,11 @@ import pyarrow as pa
 
 from foreshore.adapter.advisory import LOCK_TYPES
 from foreshore.adapter.answering import pinned_replica
+from foreshore.adapter.catalog_answers import Origin, Question
 from foreshore.adapter.coordinator import generation_of
 from foreshore.adapter.definitions import definition_text
-from foreshore.adapter.names import SessionCatalog
+from foreshore.adapter.names import BUILTINS, SessionCatalog
+from foreshore.adapter.recursion import collections_of
 from foreshore.adapter.subscriptions import NO_MOVES
 from foreshore.catalog.builtin.relation import (
     AdvisoryLock,
@@ -43,6 +45,7 @@ from foreshore.sql.ast import (
 from foreshore.sql.full_names import dotted
 from foreshore.sql.keywords import quote_identifier
 from foreshore.sql.parse import parse
+from foreshore.sql.plan import Block
 from foreshore.storage.controller import ReadCapability
 from foreshore.text import format_text
 from foreshore.types import RelationDesc
@@ -64,21 +67,39 @@ _MOVING = frozenset(
 _BY_PATH = frozenset(("pg_attrdef", "pg_attribute", "pg_relation_visibility"))
 
 
+def origin_of(session: "Session", builtin: Builtin) -> Origin | None:
+    """Return what a relation's rows come from beside the catalog's present state.
+
+    None: from more than that, or from a state that is the running transaction's own.
+    """
+    if builtin.name in _MOVING or session.planner.state is not session.coordinator.state:
+        return None
+    by_path = builtin.name in _BY_PATH or builtin.schema == "information_schema"
+    path = session.planner.search_path() if by_path else ()
+    return Origin(builtin.id, session.database, path)
+
+
 def builtin_rows(session: "Session", builtin: Builtin) -> pa.Table:
     """Return the rows of a builtin relation as the session sees them."""
-    kept = session.environment.builtin_tables
-    reader = session.planner.reader()
-    moving = builtin.name in _MOVING
-    by_path = builtin.name in _BY_PATH or builtin.schema == "information_schema"
-    key = (builtin.id, session.database, reader.search_path if by_path else ())
-    if not moving:
-        known = kept.get(key)
-        if known is not None and known[0] is reader.state:
-            return known[1]
-    table = builtin.table(world_of(session))
-    if not moving and reader.state is session.coordinator.state:
-        kept[key] = (reader.state, table)
-    return table
+    kept, state = session.environment.builtin_tables, session.coordinator.state
+    origin = origin_of(session, builtin)
+    if origin is None:
+        return builtin.table(world_of(session))
+    known = kept.get(origin)
+    if known is None or known[0] is not state:
+        known = kept[origin] = (state, builtin.table(world_of(session)))
+    return known[1]
+
+
+def question_of(session: "Session", block: Block) -> Question | None:
+    """Return `block`, filled, as a question about the catalog's state; None if it is about more."""
+    origins = set()
+    for id in collections_of(block):
+        origin = origin_of(session, BUILTINS[id]) if id in BUILTINS else None
+        if origin is None:
+            return None
+        origins.add(origin)
+    return Question(block, frozenset(origins)) if origins else None
 
 
 def world_of(session: "Session") -> World:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from foreshore import blocking
 from foreshore.adapter.answering import answering_cluster, pinned_replica
 from foreshore.adapter.effects import calls_in, carried_out, carried_out_by_row
-from foreshore.adapter.introspection import builtin_rows
+from foreshore.adapter.introspection import builtin_rows, question_of
 from foreshore.adapter.local import counted, evaluate_linear
 from foreshore.adapter.names import BUILTINS
 from foreshore.adapter.peek_plan import PeekPlan
@@ -302,7 +302,17 @@ async def evaluate_here(
     time: Timestamp,
     given: Given = NOTHING_GIVEN,
 ) -> pa.Table:
-    """Return the rows of `block` with `__diff`, computed by this process on a thread."""
+    """Return the rows of `block` with `__diff`, computed by this process unless they are known."""
+    question = question_of(session, block) if not given else None
+    if question is None:
+        return await _evaluated(session, block, time, given)
+    return await session.environment.catalog_answers.answer(
+        session.coordinator.state, question, lambda: _evaluated(session, block, time, given)
+    )
+
+
+async def _evaluated(session: "Session", block: Block, time: Timestamp, given: Given) -> pa.Table:
+    """Return the rows of `block` with `__diff`, computed on a thread."""
     coordinator = session.coordinator
     transaction = session.begin()
     inputs: dict[GlobalId, Input] = {

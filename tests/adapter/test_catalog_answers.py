@@ -1,0 +1,308 @@
+"""What is asked of the catalog is computed once for each of its states, and never told of another.
+
+A pool of asyncpg looks types up on each connection; the second look computes nothing.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from asyncpg.introspection import INTRO_LOOKUP_TYPES
+
+from foreshore.adapter.catalog_answers import (
+    LARGEST_ANSWER,
+    MOST_ANSWERS,
+    CatalogAnswers,
+    Question,
+)
+from foreshore.adapter.client import Startup
+from foreshore.catalog.state import State
+from foreshore.expr.ir import Constant
+from foreshore.sql.plan import Block
+from foreshore.types import Datum
+from tests.adapter.harness import House, told
+
+NAMES = "SELECT relname FROM pg_class WHERE relname LIKE 'seen%' ORDER BY 1"
+
+
+@pytest.fixture
+def evaluated(house: House, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The relations that the environment's engine was given, one for each time."""
+    found: list[object] = []
+    engine = house.environment.coordinator.engine
+    evaluate = engine.evaluate
+
+    def counted(relation: Any, *args: Any, **more: Any) -> Any:
+        found.append(relation)
+        return evaluate(relation, *args, **more)
+
+    monkeypatch.setattr(engine, "evaluate", counted)
+    return found
+
+
+def rows(answer: str) -> list[str]:
+    return answer.splitlines()[:-1]
+
+
+async def execute(house: House, name: str, sql: str, *args: Datum) -> list[str]:
+    """Return the rows of a statement with arguments, in the extended protocol."""
+    session = await house.session(name)
+    await session.parse("", sql, ())
+    await session.bind("", "", args, ())
+    lines = await told(await session.execute("", 0, last=True))
+    await session.sync()
+    return lines[:-1]
+
+
+def test_the_second_connection_computes_nothing(
+    runner: asyncio.Runner, house: House, evaluated: list[object]
+) -> None:
+    (oid,) = rows(runner.run(house.query("a", "SELECT 'mz_timestamp'::regtype::oid")))
+
+    def look(name: str, *types: int) -> list[str]:
+        return runner.run(execute(house, name, INTRO_LOOKUP_TYPES, types))
+
+    evaluated.clear()
+    first = look("a", int(oid))
+    assert first[0].split("|")[2] == "mz_timestamp"
+    assert len(evaluated) > 1  # a recursion's steps
+    evaluated.clear()
+    assert look("b", int(oid)) == look("c", int(oid)) == first
+    assert evaluated == []
+    other = look("b", 23)  # another argument is another question
+    assert other[0].split("|")[2] == "int4"
+    assert evaluated != []
+
+
+def test_connections_that_come_at_once_compute_it_once(
+    runner: asyncio.Runner, house: House, evaluated: list[object]
+) -> None:
+    async def all_at_once() -> list[str]:
+        for i in range(10):
+            await house.session(f"pool{i}")
+        return await asyncio.gather(
+            *(house.query(f"pool{i}", "SELECT count(*) > 20 FROM pg_type") for i in range(10))
+        )
+
+    assert {answer.splitlines()[0] for answer in runner.run(all_at_once())} == {"t"}
+    assert len(evaluated) == 1
+
+
+def test_a_change_of_the_catalog_is_seen_at_once(
+    runner: asyncio.Runner, house: House, evaluated: list[object]
+) -> None:
+    def ask(name: str, sql: str = NAMES) -> list[str]:
+        return rows(runner.run(house.query(name, sql)))
+
+    assert ask("a") == ask("b") == []
+    ask("a", "CREATE TABLE seen (i int)")
+    assert ask("b") == ask("a") == ["seen"]
+    columns = "SELECT attname FROM pg_attribute WHERE attrelid = 'seen'::regclass AND attnum > 0"
+    assert ask("b", columns) == ["i"]
+    ask("a", "ALTER TABLE seen ADD COLUMN j int")
+    assert ask("b", columns) == ["i", "j"]
+    ask("a", "ALTER TABLE seen RENAME TO seen_before")
+    assert ask("b") == ask("a") == ["seen_before"]
+    ask("a", "COMMENT ON TABLE seen_before IS 'told'")
+    comment = "SELECT description FROM pg_description WHERE description = 'told'"
+    assert ask("b", comment) == ["told"]
+    ask("b", "COMMENT ON TABLE seen_before IS NULL")
+    assert ask("a", comment) == []
+    ask("b", "DROP TABLE seen_before")
+    assert ask("a") == ask("b") == []
+    evaluated.clear()
+    assert ask("a") == ask("b") == []
+    assert evaluated == []
+
+
+def test_a_transaction_sees_its_own_catalog_and_nobody_else_does(
+    runner: asyncio.Runner, house: House
+) -> None:
+    def ask(name: str, sql: str = NAMES) -> list[str]:
+        return rows(runner.run(house.query(name, sql, alone=False)).removesuffix("\nT"))
+
+    assert ask("a") == ask("b") == []
+    ask("a", "BEGIN")
+    ask("a", "CREATE TABLE seen_inside (i int)")
+    assert (ask("a"), ask("b"), ask("a")) == (["seen_inside"], [], ["seen_inside"])
+    ask("a", "SAVEPOINT s")
+    ask("a", "CREATE TABLE seen_more (i int)")
+    assert (ask("a"), ask("b")) == (["seen_inside", "seen_more"], [])
+    ask("a", "ROLLBACK TO s")
+    assert (ask("a"), ask("b")) == (["seen_inside"], [])
+    ask("a", "ROLLBACK")
+    assert ask("a") == ask("b") == []
+
+
+def test_temporary_objects_and_search_paths_are_each_sessions_own(
+    runner: asyncio.Runner, house: House
+) -> None:
+    def ask(name: str, sql: str) -> list[str]:
+        return rows(runner.run(house.query(name, sql)))
+
+    tables = "SELECT table_name FROM information_schema.tables WHERE table_name LIKE 'own%'"
+    visible = (
+        "SELECT n.nspname LIKE 'pg_temp%' FROM pg_class c JOIN pg_namespace n"
+        " ON n.oid = c.relnamespace WHERE relname = 'own' AND pg_table_is_visible(c.oid)"
+    )
+    assert ask("a", tables) == ask("b", tables) == []
+    ask("a", "CREATE TEMP TABLE own (i int)")
+    assert (ask("a", tables), ask("b", tables), ask("a", tables)) == (["own"], [], ["own"])
+    assert (ask("a", visible), ask("b", visible)) == (["t"], [])
+    ask("b", "CREATE TABLE own (i int)")
+    assert (ask("a", visible), ask("b", visible)) == (["t"], ["f"])
+    ask("b", "CREATE SCHEMA aside")
+    ask("b", "SET search_path = aside")
+    assert (ask("a", visible), ask("b", visible)) == (["t"], [])
+    ask("b", "RESET search_path")
+    assert (ask("a", visible), ask("b", visible)) == (["t"], ["f"])
+    ask("a", "DROP TABLE pg_temp.own")
+    assert (ask("a", visible), ask("b", visible)) == (["f"], ["f"])
+    ask("b", "DROP TABLE own")
+    ask("b", "DROP SCHEMA aside")
+
+
+def test_what_is_asked_of_the_session_counts(
+    runner: asyncio.Runner, house: House, evaluated: list[object]
+) -> None:
+    def ask(name: str, sql: str) -> list[str]:
+        return rows(runner.run(house.query(name, sql)))
+
+    def at_zone(name: str, zone: str, sql: str) -> list[str]:
+        ask(name, f"SET TimeZone = '{zone}'")
+        return ask(name, sql)
+
+    pid = "SELECT pg_backend_pid() FROM pg_namespace WHERE nspname = 'pg_catalog'"
+    (one,), (two,) = ask("a", pid), ask("b", pid)
+    assert one != two
+    setting = "SELECT current_setting('application_name') FROM pg_am WHERE amname = 'btree'"
+    ask("a", "SET application_name = 'first'")
+    assert ask("a", setting) == ["first"]
+    ask("a", "SET application_name = 'second'")
+    assert ask("a", setting) == ["second"]
+    day = "SELECT '2013-03-10 03:00+00'::timestamptz::date FROM pg_am WHERE amname = 'btree'"
+    assert at_zone("a", "America/New_York", day) == ["2013-03-09"]
+    assert at_zone("b", "UTC", day) == ["2013-03-10"]
+    sign = "SELECT $1::float8::text FROM pg_am WHERE amname = 'btree'"
+    for zero in (0.0, -0.0, 0.0):  # equal, and not the same
+        assert runner.run(execute(house, "a", sign, zero)) == ["-0" if str(zero)[0] == "-" else "0"]
+
+
+def test_databases_are_apart(runner: asyncio.Runner, house: House) -> None:
+    async def conversation() -> None:
+        await house.query("a", "CREATE DATABASE elsewhere")
+        house.sessions["there"] = await house.environment.connect(
+            Startup("foreshore", "elsewhere", {})
+        )
+        await house.query("there", "CREATE TABLE seen_there (i int)")
+        for _ in range(2):
+            assert rows(await house.query("a", NAMES)) == []
+            assert rows(await house.query("there", NAMES)) == ["seen_there"]
+
+    runner.run(conversation())
+
+
+def test_what_moves_without_the_catalog_is_looked_at_anew(
+    runner: asyncio.Runner, house: House
+) -> None:
+    def ask(name: str, sql: str) -> list[str]:
+        return rows(runner.run(house.query(name, sql)))
+
+    ask("a", "CREATE SEQUENCE counting")
+    last = "SELECT last_value FROM pg_sequences WHERE sequencename = 'counting'"
+    assert ask("b", last) == ["NULL"]
+    ask("a", "SELECT nextval('counting')")
+    assert ask("b", last) == ["1"]
+    setting = "SELECT setting FROM pg_settings WHERE name = 'application_name'"
+    ask("b", "SET application_name = 'moved'")
+    assert ask("b", setting) == ["moved"]
+    ask("b", "SET application_name = 'on'")
+    assert ask("b", setting) == ["on"]
+    running = "SELECT count(*) FROM mz_internal.mz_sessions WHERE query LIKE '%counts itself%'"
+    assert ask("b", f"{running} -- counts itself") == ["1"]
+    assert ask("b", running) == ["1"]  # this one, by its condition
+    ask("a", "DROP SEQUENCE counting")
+
+
+# --- the cache by itself -------------------------------------------------------------------
+
+
+def question(number: int) -> Question:
+    return Question(Block(Constant((((number,), 1),), ())), frozenset())
+
+
+def giving(answer: pa.Table, calls: list[str]) -> Callable[[], Awaitable[pa.Table]]:
+    async def evaluate() -> pa.Table:
+        calls.append("evaluated")
+        await asyncio.sleep(0)
+        return answer
+
+    return evaluate
+
+
+def test_what_is_kept_is_bounded() -> None:
+    async def conversation() -> None:
+        answers, state, calls = CatalogAnswers(), State(), list[str]()
+        small = pa.table({"c0": [1]})
+        large = pa.table({"c0": pa.nulls(LARGEST_ANSWER // 8 + 1, pa.int64())})
+        for _ in range(2):
+            await answers.answer(state, question(-1), giving(large, calls))
+        assert len(calls) == 2
+        calls.clear()
+        for number in range(MOST_ANSWERS + 1):
+            await answers.answer(state, question(number), giving(small, calls))
+        await answers.answer(state, question(1), giving(small, calls))
+        assert len(calls) == MOST_ANSWERS + 1
+        await answers.answer(state, question(0), giving(small, calls))  # was the oldest
+        assert len(calls) == MOST_ANSWERS + 2
+
+    asyncio.run(conversation())
+
+
+def test_an_answer_from_before_a_change_is_for_nobody_after_it() -> None:
+    async def conversation() -> None:
+        answers, before, after = CatalogAnswers(), State(1), State(2)
+        old, new = pa.table({"c0": ["old"]}), pa.table({"c0": ["new"]})
+        going_on = asyncio.Event()
+
+        async def slow() -> pa.Table:
+            await going_on.wait()
+            return old
+
+        asked = asyncio.create_task(answers.answer(before, question(1), slow))
+        await asyncio.sleep(0)
+        calls: list[str] = []
+        found = await answers.answer(after, question(1), giving(new, calls))
+        assert found is new  # and nobody has waited for what is of before
+        going_on.set()
+        assert await asked is old
+        assert await answers.answer(after, question(1), giving(old, calls)) is new
+
+    asyncio.run(conversation())
+
+
+def test_who_waits_for_one_that_is_cancelled_computes_it() -> None:
+    async def conversation() -> None:
+        answers, state, calls = CatalogAnswers(), State(), list[str]()
+
+        async def forever() -> pa.Table:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        first = asyncio.create_task(answers.answer(state, question(1), forever))
+        await asyncio.sleep(0)
+        answer = pa.table({"c0": [1]})
+        waiting = [
+            asyncio.create_task(answers.answer(state, question(1), giving(answer, calls)))
+            for _ in range(3)
+        ]
+        await asyncio.sleep(0)
+        assert calls == []
+        first.cancel()
+        assert [await each for each in waiting] == [answer] * 3
+        assert first.cancelled()
+        assert calls == ["evaluated"]
+
+    asyncio.run(conversation())
