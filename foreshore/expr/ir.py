@@ -451,6 +451,8 @@ def columns_of(relation: Relation) -> tuple[ColumnType, ...]:
             )
         case Union(inputs=inputs):
             each = [columns_of(input) for input in inputs]
+            if all(columns == each[0] for columns in each):
+                return each[0]  # as a rule; a fifth of a long plan's time went into the other way
             return tuple(
                 ColumnType(column.type, any(other[i].nullable for other in each))
                 for i, column in enumerate(each[0])
