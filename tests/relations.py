@@ -359,7 +359,7 @@ def _union(draw: st.DrawFn, context: Context, size: int) -> Relation:
 def _except(draw: st.DrawFn, context: Context, size: int) -> Relation:
     both = _union(draw, context, size)
     assert isinstance(both, Union)
-    return Threshold(Union((both.inputs[0], Negate(both.inputs[1]))))
+    return Threshold(Union((both.inputs[0], Negate(_positive(both.inputs[1])))))
 
 
 def _negate(draw: st.DrawFn, context: Context, size: int) -> Relation:

@@ -152,7 +152,7 @@ class Analysis:
                 if isinstance(limit, Literal) and limit.value is not None and limit.value <= 1:
                     found = _smallest([*found, frozenset(group)])
                 return found
-            case Union(inputs=inputs):
+            case Union(inputs=inputs):  # what is taken away has rows no negative number of times
                 added = [input for input in inputs if not isinstance(input, Negate)]
                 return self.keys(added[0]) if len(added) == 1 else ()
             case Negate() | FlatMap() | JoinOn() | Recursive():
