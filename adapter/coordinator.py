@@ -25,6 +25,7 @@ from foreshore.adapter.sequences import Generation, Sequences
 from foreshore.adapter.subscriptions import Subscriptions
 from foreshore.adapter.tails import Tails
 from foreshore.adapter.timestamp_selection import Interval
+from foreshore.adapter.view_errors import ViewErrors
 from foreshore.catalog.catalog import Catalog
 from foreshore.catalog.durable import CATALOG_SHARD, difference
 from foreshore.catalog.item import Cluster, Item, Object, Replica
@@ -67,6 +68,7 @@ class Coordinator:
         catalog: Catalog,
         holds: ReadHolds,
         sequences: Sequences,
+        errors: ViewErrors,
     ) -> None:
         self.clock = clock
         self.storage = storage
@@ -77,6 +79,7 @@ class Coordinator:
         self.catalog = catalog
         self.holds = holds
         self.sequences = sequences
+        self.errors = errors
         self.keys = KeyIndexes(self.readable_since, storage.damages)
         self.subscriptions = Subscriptions(holds, self._followed)
         guard = ConstraintGuard(
@@ -508,6 +511,7 @@ class Coordinator:
         if item.id in self.as_ofs:
             self.compute.drop_dataflow(item.id)
             del self.as_ofs[item.id]
+            self.errors.forget(item.id)
         if item.id in self.capabilities:
             del self.capabilities[item.id]
             await self.storage.drop(item.id)

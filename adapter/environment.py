@@ -32,6 +32,7 @@ from foreshore.adapter.sequences import Sequences
 from foreshore.adapter.session import Session
 from foreshore.adapter.temporary import TemporarySchemas
 from foreshore.adapter.variables import Variables
+from foreshore.adapter.view_errors import ViewErrors
 from foreshore.catalog.bootstrap import first_state
 from foreshore.catalog.catalog import Catalog
 from foreshore.catalog.durable import (
@@ -161,8 +162,9 @@ class Environment:
             "data_dir": os.path.abspath(data_dir),  # noqa: ASYNC240 - looks at no file
             **(engine_options or {}),
         }
+        errors = ViewErrors(lambda: coordinator)
         compute = ComputeController(
-            storage, lambda id: coordinator.capabilities_of(id), options=options
+            storage, lambda id: coordinator.capabilities_of(id), errors=errors, options=options
         )
         executor = ThreadPoolExecutor(THREADS, "query")
         engine = await blocking.run(
@@ -178,6 +180,7 @@ class Environment:
             catalog=catalog,
             holds=ReadHolds(lag_ms),
             sequences=sequences,
+            errors=errors,
         )
         environment = cls(coordinator, os.path.abspath(data_dir))  # noqa: ASYNC240
         coordinator.capabilities = capabilities
@@ -211,6 +214,7 @@ class Environment:
                 replica.cluster, replica.id, replica.options.get("address")
             )
         read_ts = coordinator.oracle.read_ts()
+        await coordinator.errors.open(read_ts)
         for item in state.items():
             if item.type == "table":
                 coordinator.look_after(item, max(storage.since(item.id), item.since))
@@ -293,6 +297,7 @@ class Environment:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.coordinator.compute.close()
+        await self.coordinator.errors.close()
         self.coordinator.executor.shutdown(wait=False, cancel_futures=True)
         self.coordinator.keys.close()
         await blocking.run(None, self.coordinator.engine.close)

@@ -106,6 +106,7 @@ class Write:
     described: Mapping[GlobalId, object] = field(default_factory=dict)  # the tables as it knew them
     moves: Moves = field(default_factory=dict)  # of subscriptions
     zone: str = "UTC"  # in which its errors show times
+    waits: bool = True  # for others who block its tables
     done: asyncio.Future[Timestamp] = field(init=False)
 
 
@@ -272,7 +273,9 @@ class GroupCommit:
                 write.done.set_exception(LockNotAvailable())
 
     def _is_blocked(self, write: Write) -> bool:
-        return any(self._blocked.get(id, write.owner) is not write.owner for id in write.rows)
+        return write.waits and any(
+            self._blocked.get(id, write.owner) is not write.owner for id in write.rows
+        )
 
     async def reached(self, time: Timestamp) -> None:
         """Wait until reads at `time` see all writes up to it, however far ahead it is."""

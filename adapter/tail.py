@@ -127,21 +127,22 @@ class Cursor(Protocol):
 class Tail:
     """What has been heard of one collection, and who follows it.
 
-    `name` is what it is called in errors; `error_at` gives the collection's error at a time.
+    `name` is what it is called in errors; `error_between` gives the least
+    error that the collection has in [lower, upper).
     """
 
     def __init__(
         self,
         name: str,
         frontier: Timestamp,
-        error_at: Callable[[Timestamp], DatabaseError | None],
+        error_between: Callable[[Timestamp, Timestamp], DatabaseError | None],
     ) -> None:
         self.name = name
         self.frontier = frontier  # all before it has been heard
         self.heard_from = frontier  # from here on, all of it is in the log
         self.failure: DatabaseError | None = None
         self.cursors: set[Cursor] = set()
-        self._error_at = error_at
+        self._error_between = error_between
         self._log: deque[Event] = deque()
         self._bytes = 0
         self._next = 0
@@ -168,7 +169,7 @@ class Tail:
 
     def publish(self, lower: Timestamp, upper: Timestamp, updates: pa.Table | None) -> None:
         """Hear of all updates in [lower, upper), which begins where the last one ended."""
-        error = self._error_at(upper - 1)
+        error = self._error_between(lower, upper)
         if error is not None:
             self.fail(error)
             return

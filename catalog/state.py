@@ -40,7 +40,17 @@ LAG_HISTORY = Item(
     "CREATE TABLE mz_internal.mz_wallclock_global_lag_history"
     " (object_id text NOT NULL, lag interval, occurred_at timestamptz NOT NULL)",
 )
-SYSTEM_TABLES = (LAG_HISTORY,)
+VIEW_ERRORS = Item(
+    GlobalId("s3"),
+    13_011,
+    "table",
+    "n_mz_internal",
+    "mz_materialized_view_errors",
+    "o1",
+    "CREATE TABLE mz_internal.mz_materialized_view_errors"
+    " (object_id text NOT NULL, sqlstate text, error text, at mz_timestamp NOT NULL)",
+)
+SYSTEM_TABLES = (LAG_HISTORY, VIEW_ERRORS)
 FIRST_USER_OID = 16_384
 
 

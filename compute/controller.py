@@ -26,6 +26,7 @@ import msgspec
 import pyarrow as pa
 
 from foreshore.compute.cluster import Cluster, Prepared, Replica, engine_of, prepare
+from foreshore.compute.error_log import ErrorLog, ErrorStore, NothingKept
 from foreshore.compute.maintained import Dataflow, Maintained
 from foreshore.compute.outputs import SinkWriter, Subscription
 from foreshore.compute.peeks import PeekRequest, Peeks
@@ -50,6 +51,8 @@ from foreshore.compute.protocol import (
 from foreshore.compute.transport import Connection, Tables
 from foreshore.compute.uppers import Uppers
 from foreshore.errors import (
+    AdminShutdown,
+    CollectionDamaged,
     DatabaseError,
     DataCorrupted,
     DataError,
@@ -87,8 +90,8 @@ class ComputeController:
     """The clusters of one environment.
 
     `capabilities` gives the environment's own on a shard: of them those of dataflows are cloned,
-    and by that to read snapshots are taken. `options` go to every engine, those of a cluster before
-    them.
+    and by that to read snapshots are taken. `errors` keeps the errors that views have had.
+    `options` go to every engine, those of a cluster before them.
     """
 
     def __init__(
@@ -96,11 +99,13 @@ class ComputeController:
         storage: StorageController,
         capabilities: Capabilities,
         *,
+        errors: ErrorStore | None = None,
         options: Mapping[str, str] | None = None,
         command: Sequence[str] = COMMAND,
     ) -> None:
         self._storage = storage
         self._capabilities = capabilities
+        self._errors = errors or NothingKept()
         self._options = dict(options or {})
         self._command = command
         self._clusters: dict[str, Cluster] = {}
@@ -263,7 +268,12 @@ class ComputeController:
                 case IndexExport():
                     self._uppers.add(export.id, description.as_of)
                 case SinkExport(shard=shard):
-                    writer = SinkWriter(writes[shard], self._storage, partial(self._press, owner))
+                    writer = SinkWriter(
+                        writes[shard],
+                        ErrorLog(shard, description.as_of, self._errors),
+                        self._storage,
+                        partial(self._press, owner),
+                    )
                     task = self._spawn(self._run_writer(writer))
                     dataflow.writers[shard] = writer, task
                 case SubscribeExport(id=id):
@@ -314,6 +324,8 @@ class ComputeController:
         """Write a sink's shard; if that fails, what is in it stays readable and all else fails."""
         try:
             await writer.run()
+        except AdminShutdown:  # nothing is written any more
+            writer.stop()
         except Exception:
             logger.exception("a sink has stopped", extra={"shard": writer.id})
             writer.stop()
@@ -636,19 +648,24 @@ class ComputeController:
                 self._storage.damages.check(*(id for each in begun for id in each.reads))
             raise
 
-    async def check_errors(self, ids: Iterable[GlobalId], time: Timestamp) -> None:
-        """Raise DataError if a materialized view has an error at `time`, of which `ids` are made.
+    async def check_errors(
+        self, ids: Iterable[GlobalId], first: Timestamp, last: Timestamp | None = None
+    ) -> None:
+        """Raise DataError if a materialized view, of which `ids` are made, has an error.
 
-        They have to be known at that time: a view that has just been created is not maintained
-        before it is waited for.
+        That is asked of all times from `first` to `last`, by default of `first` alone. The errors
+        have to be known: a view that has just been created is not maintained before it is waited
+        for, unless nobody maintains it.
         """
+        last = first if last is None else last
+        ids = list(ids)
         for writer in self._maintained.sinks_below(ids):
-            if writer.errors.upper is None and self._exporters[writer.id].cluster.replicas:
+            if not writer.errors.is_known(last) and self._exporters[writer.id].cluster.replicas:
                 self.check_whole([writer.id])
-                await writer.errors.known()
-            error = writer.errors.at(time)
-            if error is not None:
-                raise DataError.parse(error)
+                await writer.errors.known(last)
+        error = self.error_between(ids, first, last + 1)
+        if error is not None:
+            raise error
 
     def _all_snapshots(self, reads: Iterable[tuple[ReadCapability, Timestamp]]) -> list[Snapshot]:
         """Return snapshots as of times; if one cannot be had, those before it are released."""
@@ -670,7 +687,8 @@ class ComputeController:
         """
         (export,) = description.exports
         assert isinstance(export, SubscribeExport), export
-        error = self.error_at(description.imports, description.as_of)
+        as_of = description.as_of
+        error = self.error_between(description.imports, as_of, as_of + 1)
         if error is not None:
             raise error
         await self.create_dataflow(cluster, description)
@@ -702,14 +720,21 @@ class ComputeController:
             del dataflow.cluster.history.follows[id]
             dataflow.cluster.send(AllowCompaction(id, None))
 
-    def error_at(self, ids: Iterable[GlobalId], time: Timestamp) -> DataError | None:
-        """Return the least error that materialized views have at `time`, of which `ids` are."""
-        errors = [
-            error
-            for writer in self._maintained.sinks_below(ids)
-            if (error := writer.errors.at(time)) is not None
-        ]
-        return DataError.parse(min(errors)) if errors else None
+    def error_between(
+        self, ids: Iterable[GlobalId], lower: Timestamp, upper: Timestamp
+    ) -> DatabaseError | None:
+        """Return the least error in [lower, upper) of materialized views of which `ids` are made.
+
+        CollectionDamaged says that it cannot be known.
+        """
+        try:
+            texts = [
+                writer.errors.between(lower, upper) for writer in self._maintained.sinks_below(ids)
+            ]
+        except CollectionDamaged as damage:
+            return damage
+        least = min((text for text in texts if text is not None), default=None)
+        return DataError.parse(least) if least is not None else None
 
     # --- about itself
 

@@ -5,20 +5,20 @@ part at or beyond the upper reached so far is new; nothing may be missing in bet
 
     SinkWriter     appends a materialised view's updates to its shard
     Subscription   hands a client's updates to who reads them, never more than a bound
-    ErrorLog       knows which errors a sink has at which times
 """
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foreshore.compute.error_log import ErrorLog, Errors
 from foreshore.compute.inputs import conform, times_of
-from foreshore.errors import DatabaseError, DataError, InternalError, OutOfDisk, Unavailable
+from foreshore.compute.windows import new_part
+from foreshore.errors import DatabaseError, DataError, OutOfDisk, Unavailable
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import (
     Appended,
@@ -35,74 +35,6 @@ RETRY_SECONDS = 1.0
 MAX_PENDING_BYTES = 256 << 20
 
 
-def new_part(
-    lower: Timestamp, upper: Timestamp, updates: pa.Table | None, reached: Timestamp
-) -> pa.Table | None:
-    """Return those of the updates in [lower, upper) that are at or beyond `reached`; None: none."""
-    if lower > reached:
-        raise InternalError(f"a window [{lower}, {upper}) leaves a gap after {reached}")
-    if updates is None or upper <= reached or not updates.num_rows:
-        return None
-    if lower < reached:
-        updates = updates.filter(pc.greater_equal(times_of(updates), reached))
-    return updates if updates.num_rows else None
-
-
-class ErrorLog:
-    """The errors of a collection over time, as far as `upper`; None: not known yet."""
-
-    def __init__(self) -> None:
-        self.upper: Timestamp | None = None
-        self._updates: list[tuple[str, Timestamp, int]] = []
-        self._known = asyncio.Event()
-        self._failure: DatabaseError | None = None  # why they will not be
-
-    def add(
-        self, lower: Timestamp, upper: Timestamp, errors: pa.Table | None, *, initial: bool
-    ) -> None:
-        """Take the errors' updates in [lower, upper), or if `initial` all errors before upper."""
-        if self.upper is None:
-            if not initial:
-                return
-            lower = self.upper = 0
-        fresh = new_part(min(lower, self.upper), upper, errors, self.upper)
-        if fresh is not None:
-            columns = (column.to_pylist() for column in fresh.columns)
-            self._updates += zip(*columns, strict=True)
-        self.upper = max(self.upper, upper)
-        self._known.set()
-
-    def at(self, time: Timestamp) -> str | None:
-        """Return the least error at `time`, None if there is none."""
-        if not self._updates:
-            return None
-        counts: Counter[str] = Counter()
-        for text, at, diff in self._updates:
-            if at <= time:
-                counts[text] += diff
-        return min((text for text, count in counts.items() if count > 0), default=None)
-
-    def compact(self, since: Timestamp) -> None:
-        """Forget what happened before `since`."""
-        if len(self._updates) < 64:
-            return
-        counts: Counter[tuple[str, Timestamp]] = Counter()
-        for text, at, diff in self._updates:
-            counts[text, max(at, since)] += diff
-        self._updates = [(text, at, n) for (text, at), n in counts.items() if n]
-
-    async def known(self) -> None:
-        """Wait until errors are known at all; raises what `fail` says."""
-        await self._known.wait()
-        if self.upper is None and self._failure is not None:
-            raise self._failure
-
-    def fail(self, error: DatabaseError) -> None:
-        """Hear that errors which are not known yet will not be."""
-        self._failure = error
-        self._known.set()
-
-
 @dataclass(frozen=True, slots=True)
 class _Item:
     lower: Timestamp | None  # None: what precedes `upper` has been said before
@@ -113,19 +45,24 @@ class _Item:
 class SinkWriter:
     """Writes one materialised view's shard, alone, by the write capability `write`.
 
+    The shard comes as far as a time when `errors`, the view's, are durable up to there.
     What waits for it is kept once, whichever replica has said it. Where that is much, as storage
     holds appends back, the writer is `behind`, and `pressed` is called when it becomes so or is so
     no more: it is on the caller to take no more from the replicas meanwhile.
     """
 
     def __init__(
-        self, write: WriteCapability, storage: StorageController, pressed: Callable[[], None]
+        self,
+        write: WriteCapability,
+        errors: ErrorLog,
+        storage: StorageController,
+        pressed: Callable[[], None],
     ) -> None:
         self.id = write.id
         self.behind = False
         self.stopped = False  # after a fault: nothing will be written any more
         self.failure: str | None = None  # why nothing is written now
-        self.errors = ErrorLog()
+        self.errors = errors
         self._storage = storage
         self._token = write.token
         self._found = storage.upper(self.id)
@@ -162,6 +99,7 @@ class SinkWriter:
             if upper > last.upper:
                 self._items[-1] = replace(last, upper=upper)
                 self._upper = max(self._upper, upper)
+                self._hold(0)
         elif upper > self._storage.upper(self.id):
             self._take(_Item(None, upper, None))
 
@@ -174,7 +112,8 @@ class SinkWriter:
 
     def _hold(self, more: int) -> None:
         self._bytes += more
-        behind = self._bytes > MAX_PENDING_BYTES
+        waits = self._bytes > MAX_PENDING_BYTES or self.errors.is_full
+        behind = waits and not self.stopped
         if behind != self.behind:
             self.behind = behind
             self._pressed()
@@ -210,11 +149,13 @@ class SinkWriter:
                 if fresh is not None:
                     tables.append(conform(fresh, schema))
                 reached = max(reached, item.upper)
-            if not tables:
-                self._storage.advance([self.id], reached, token=self._token)
-                break
-            write = ShardWrite(self.id, upper, reached, pa.concat_tables(tables), self._token)
             try:
+                await self.errors.store(reached)
+                if not tables:
+                    self._storage.advance([self.id], reached, token=self._token)
+                    self.failure = None
+                    break
+                write = ShardWrite(self.id, upper, reached, pa.concat_tables(tables), self._token)
                 outcome = await self._storage.append([write])
             except OutOfDisk as error:  # the rows are still here, and nobody else has them
                 if not waited:
@@ -255,7 +196,7 @@ class Subscription:
         self._taken = as_of
         self._pending: list[pa.Table] = []
         self._bytes = 0
-        self._errors: Counter[str] = Counter()
+        self._errors = Errors()
         self._failure: DatabaseError | None = None
         self._news = asyncio.Event()
         self.closed = False
@@ -268,13 +209,9 @@ class Subscription:
     def put(self, lower: Timestamp, upper: Timestamp, rows: pa.Table, errors: pa.Table) -> None:
         """Take the updates in [lower, upper) from some replica."""
         fresh_errors = new_part(lower, upper, errors, self.upper)
-        if fresh_errors is not None:
-            texts, _, diffs = (column.to_pylist() for column in fresh_errors.columns)
-            for text, diff in zip(texts, diffs, strict=True):
-                self._errors[text] += diff
-            failing = [text for text, count in self._errors.items() if count > 0]
-            if failing:
-                self.fail(DataError.parse(min(failing)))
+        for time, text in self._errors.take(fresh_errors) if fresh_errors is not None else ():
+            if text is not None and (self._until is None or time < self._until):
+                self.fail(DataError.parse(text))
         fresh = new_part(lower, upper, rows, self.upper)
         if fresh is not None:
             if self._until is not None and upper > self._until:

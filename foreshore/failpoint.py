@@ -37,6 +37,7 @@ POINTS: Mapping[str, str] = MappingProxyType(
         "oracle.reserved": "a range of times is reserved, none of it given out",
         "sequence.reserved": "a range of numbers is reserved, none of it given out",
         "sequence.begun": "where a new sequence begins is durable, the catalog does not know it",
+        "view.errors": "errors of a view are durable, its shard has not come as far",
         "shard.made": "a shard is made, the catalog does not know it",
         "shard.filled": "a shard has the rows of the table it replaces, the catalog does not know",
         "catalog.committed": "a change of the catalog is durable, nothing has followed from it",

@@ -380,8 +380,8 @@ class SubscribeSource:
         finally:
             listen.cancel()
         event = first.result()
-        for time in (after, event.upper - 1):
-            await coordinator.compute.check_errors([followed.shard], time)
+        upper = event.upper if self._until is None else min(event.upper, self._until)
+        await coordinator.compute.check_errors([followed.shard], after, max(after, upper - 1))
         self._beyond = event.upper - 1
         self._moved_to(event.upper)
         updates = event.updates

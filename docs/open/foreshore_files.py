@@ -340,8 +340,8 @@ def resolve(shards: dict[str, Shard], name: str) -> str:
         return name
     parts = name.split(".")
     wanted = [*("foreshore", "public")[: 3 - len(parts)], *parts]
-    if wanted[-2:] == LAG_HISTORY:
-        return "s2"
+    if system := SYSTEM_TABLES.get(".".join(wanted[-2:])):
+        return system
     catalog = shards["s1"]
     catalog.check()
     schema = pa.ipc.read_schema(pa.py_buffer(catalog.schema))
@@ -365,7 +365,10 @@ def resolve(shards: dict[str, Shard], name: str) -> str:
 
 
 KINDS = ("database", "schema", "item")
-LAG_HISTORY = ["mz_internal", "mz_wallclock_global_lag_history"]  # of the system's: in no catalog
+SYSTEM_TABLES = {  # in no catalog
+    "mz_internal.mz_wallclock_global_lag_history": "s2",
+    "mz_internal.mz_materialized_view_errors": "s3",
+}
 
 
 def main(read: Callable[[list[str], int], pa.Table]) -> None:

@@ -35,6 +35,7 @@ import read_spark  # noqa: E402
 Rows = Counter[tuple[str | None, ...]]
 Read = Callable[[list[str], int], pa.Table]
 LAG_HISTORY = "mz_internal.mz_wallclock_global_lag_history"
+VIEW_ERRORS = "mz_internal.mz_materialized_view_errors"
 NAMES = {name: (name, f"public.{name}", f"foreshore.public.{name}") for name in TYPES}
 
 
@@ -136,6 +137,8 @@ def check(data_dir: Path, spark: Read, pairs: int, *, spark_every: int) -> None:
     for read in readers.values():  # of the system's
         table = foreshore_files.reading(data_dir, LAG_HISTORY, None, read)
         assert table.column_names[:-1] == ["object_id", "lag", "occurred_at"]
+        table = foreshore_files.reading(data_dir, VIEW_ERRORS, None, read)
+        assert table.column_names[:-1] == ["object_id", "sqlstate", "error", "at"]
 
 
 @pytest.mark.parametrize("settled", [False, True])

@@ -144,6 +144,9 @@ def prepare(server: Server) -> None:
             connection.execute(f"CREATE VIEW {name} AS {query}".encode())
             connection.execute(f"CREATE DEFAULT INDEX ON {name}".encode())
             connection.execute(f"CREATE MATERIALIZED VIEW {name}_mv AS {query}".encode())
+        connection.execute(  # has an error at every second bump of a counter
+            "CREATE MATERIALIZED VIEW failing AS SELECT 1 / (sum(n) % 2) AS n FROM counter"
+        )
 
 
 def check(server: Server, writers: list[Writer], definer: Definer, before: int) -> int:

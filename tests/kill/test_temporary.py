@@ -50,6 +50,6 @@ def test_nothing_temporary_outlives_a_kill(data_dir: Path) -> None:
         assert [shard.id for shard in found.shards if shard.id.startswith("u")] == ["u1"]
         assert (found.unreferenced, found.damages) == ([], [])
         files = (data_dir / "blob").rglob("*.parquet")
-        assert {path.parent.name for path in files} <= {"s1", "s2", "u1"}
+        assert {path.parent.name for path in files} <= {"s1", "s2", "s3", "u1"}
     finally:
         server.stop()

@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foreshore.compute import outputs
+from foreshore.compute import error_log, outputs
 from foreshore.compute.engine import ERRORS, output_schema
-from foreshore.compute.outputs import ErrorLog, SinkWriter, Subscription, new_part
+from foreshore.compute.error_log import ErrorLog, NothingKept
+from foreshore.compute.outputs import SinkWriter, Subscription
+from foreshore.compute.windows import new_part
 from foreshore.errors import DatabaseError, DataError, InternalError
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import (
@@ -67,21 +69,6 @@ def test_a_gap_is_a_bug_and_not_passed_over() -> None:
         new_part(5, 8, updates(6), 4)
 
 
-def test_errors_are_known_at_each_time() -> None:
-    log = ErrorLog()
-    log.add(3, 4, errors(("22012 early", 3, 1)), initial=False)
-    assert log.upper is None  # what was before is not known yet
-    log.add(0, 4, errors(("22012 x", 3, 1), ("22003 a", 3, 2)), initial=True)
-    log.add(0, 4, errors(("22012 x", 3, 1)), initial=True)  # of another replica
-    log.add(4, 8, errors(("22003 a", 5, -2), ("22012 x", 7, -1)), initial=False)
-    assert [log.at(t) for t in (2, 3, 5, 7)] == [None, "22003 a", "22012 x", None]
-    for n in range(100):
-        log.add(8 + n, 9 + n, errors(("22012 y", 8 + n, 1 if n % 2 == 0 else -1)), initial=False)
-    log.compact(100)
-    assert [log.at(t) for t in (106, 107)] == ["22012 y", None]
-    assert len(log._updates) < 20
-
-
 def test_a_subscription_ends_where_it_is_to_end() -> None:
     async def scenario() -> None:
         subscription = Subscription(id_("t1"), 5, 8)
@@ -104,6 +91,21 @@ def test_a_subscription_fails_with_the_error_in_the_data() -> None:
             await anext(subscription)
 
     asyncio.run(scenario())
+
+
+def test_a_subscription_fails_with_an_error_that_came_and_went_within_a_window() -> None:
+    async def scenario(until: int | None) -> int:
+        subscription = Subscription(id_("t1"), 5, until)
+        passing = errors(("22012 division by zero", 8, -1), ("22012 division by zero", 7, 1))
+        subscription.put(0, 6, updates(5), NO_ERRORS)
+        subscription.put(6, 10, updates(6, 9), passing)
+        return (await anext(subscription)).upper
+
+    with pytest.raises(DataError, match="division by zero"):
+        asyncio.run(scenario(None))
+    with pytest.raises(DataError, match="division by zero"):
+        asyncio.run(scenario(8))
+    assert asyncio.run(scenario(7)) == 7  # what comes later is not asked for
 
 
 def test_a_reader_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,6 +164,7 @@ def test_what_waits_to_be_written_is_kept_once_and_has_a_bound(
         pressed: list[bool] = []
         writer = SinkWriter(
             WriteCapability("1-1", id_("u1"), 0),
+            ErrorLog(id_("u1"), 0, NothingKept()),
             cast(StorageController, storage),
             lambda: pressed.append(writer.behind),
         )
@@ -189,3 +192,26 @@ def test_what_waits_to_be_written_is_kept_once_and_has_a_bound(
         running.cancel()
 
     asyncio.run(main())
+
+
+def test_errors_that_cannot_be_stored_hold_the_replicas_back_until_the_writer_stops(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(error_log, "MAX_STEPS", 8)
+    pressed: list[bool] = []
+    log = ErrorLog(id_("u1"), 0, NothingKept())
+    writer = SinkWriter(
+        WriteCapability("1-1", id_("u1"), 0),
+        log,
+        cast(StorageController, Storage()),
+        lambda: pressed.append(writer.behind),
+    )
+    log.add(1, 1, NO_ERRORS, initial=True)
+    for n in range(1, 12):
+        assert writer.behind == (n > 9)
+        log.add(n, n + 1, errors(("22012 x", n, 1 if n % 2 else -1)), initial=False)
+        writer.put(n, n + 1, updates())
+    assert pressed == [True]
+    writer.stop()
+    writer.progress(20)
+    assert pressed == [True, False]

@@ -1,0 +1,256 @@
+"""The errors of a view over time are known at all times, whatever ended in between."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foreshore.compute import error_log
+from foreshore.compute.engine import ERRORS, output_schema
+from foreshore.compute.error_log import ErrorLog, NothingKept, Steps
+from foreshore.errors import CollectionDamaged, InternalError
+from foreshore.ids import GlobalId
+from tests.compute.runtime.harness import id_
+
+VIEW = id_("u1")
+Change = tuple[str, int, int]
+
+
+def errors(*changes: Change) -> pa.Table:
+    columns = zip(*changes, strict=True) if changes else ([], [], [])
+    return pa.table([list(column) for column in columns], schema=output_schema(ERRORS))
+
+
+@dataclass
+class Store:
+    """Keeps the steps of one view; what it is told may come in only when asked for."""
+
+    steps: dict[int, str | None] = field(default_factory=dict)
+    writes: int = 0
+    damage: CollectionDamaged | None = None
+
+    def load(self, id: GlobalId) -> Steps:
+        assert id == VIEW
+        if self.damage is not None:
+            raise self.damage
+        return dict(self.steps)
+
+    async def store(self, id: GlobalId, times: Collection[int], steps: Steps) -> None:
+        assert id == VIEW
+        assert set(steps) <= set(times)
+        self.writes += 1
+        for time in times:
+            self.steps.pop(time, None)
+        self.steps.update(steps)
+
+
+def least(changes: Collection[Change], time: int) -> str | None:
+    """Return the least error at a time: the model."""
+    counts: Counter[str] = Counter()
+    for text, at, diff in changes:
+        if at <= time:
+            counts[text] += diff
+    return min((text for text, count in counts.items() if count > 0), default=None)
+
+
+def least_between(changes: Collection[Change], lower: int, upper: int) -> str | None:
+    """Return the least error at any time in [lower, upper): the model."""
+    found = (least(changes, time) for time in range(lower, upper))
+    return min((text for text in found if text is not None), default=None)
+
+
+def contents(changes: Collection[Change], as_of: int) -> pa.Table:
+    """Return the errors as of a time, as a dataflow that begins there says them."""
+    counts: Counter[str] = Counter()
+    for text, at, diff in changes:
+        if at <= as_of:
+            counts[text] += diff
+    return errors(*((text, as_of, count) for text, count in counts.items() if count))
+
+
+def window(changes: Collection[Change], lower: int, upper: int) -> pa.Table:
+    return errors(*(each for each in changes if lower <= each[1] < upper))
+
+
+def test_errors_are_known_at_each_time() -> None:
+    log = ErrorLog(VIEW, 3, NothingKept())
+    log.add(3, 4, errors(("22012 early", 3, 1)), initial=False)
+    assert log.upper is None  # what was before is not known yet
+    log.add(0, 4, errors(("22012 x", 3, 1), ("22003 a", 3, 2)), initial=True)
+    log.add(0, 4, errors(("22012 x", 3, 1)), initial=True)  # of another replica
+    log.add(4, 8, errors(("22003 a", 5, -2), ("22012 x", 7, -1)), initial=False)
+    assert [log.between(t, t + 1) for t in (2, 3, 5, 7)] == [None, "22003 a", "22012 x", None]
+    assert log.between(0, 3) is None
+    assert log.between(4, 20) == "22003 a"
+    for n in range(100):
+        log.add(8 + n, 9 + n, errors(("22012 y", 8 + n, 1 if n % 2 == 0 else -1)), initial=False)
+    log.compact(100)
+    assert [log.between(t, t + 1) for t in (106, 107)] == ["22012 y", None]
+    assert len(log._times) < 20
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Change]:
+    """Draw errors that come and go: never one that was not there."""
+    there: list[str] = []
+    changes = []
+    for time in sorted(draw(st.lists(st.integers(1, 40), max_size=16))):
+        if draw(st.booleans()) and there:
+            gone = there.pop(draw(st.integers(0, len(there) - 1)))
+            changes.append((gone, time, -1))
+        else:
+            text = draw(st.sampled_from(["22003 a", "22012 b", "22P02 c"]))
+            there.append(text)
+            changes.append((text, time, 1))
+    return changes
+
+
+@dataclass(frozen=True)
+class Life:
+    """A dataflow's: it begins `back` before the shard's upper, and says so much in each window."""
+
+    back: int
+    windows: list[int]
+    compacts: list[int]  # after each window, to so far behind; 0: it does not
+    ends_ahead: bool  # its last steps are stored, and the shard does not come as far
+
+
+@given(
+    histories(),
+    st.integers(0, 4),
+    st.lists(
+        st.builds(
+            Life,
+            st.integers(1, 6),
+            st.lists(st.integers(1, 6), max_size=4),
+            st.lists(st.integers(0, 5), min_size=4, max_size=4),
+            st.booleans(),
+        ),
+        max_size=5,
+    ),
+)
+def test_the_errors_outlive_their_dataflows(
+    changes: list[Change], made: int, lives: list[Life]
+) -> None:
+    """Dataflows follow one another; some end between the store and the shard."""
+
+    async def main() -> None:
+        store, shard, since = Store(), made, made
+        for life in lives:
+            as_of = max(since, shard - life.back)
+            log = ErrorLog(VIEW, as_of, store)
+            for time in range(since, as_of):  # before a replica has said anything
+                assert log.is_known(time)
+                assert log.between(time, time + 1) == least(changes, time)
+            assert not log.is_known(as_of)
+            told = as_of + 1
+            log.add(told, told, contents(changes, as_of), initial=True)
+            for number, width in enumerate(life.windows, start=1):
+                upper = told + width
+                log.add(told, upper, window(changes, told, upper), initial=False)
+                told = upper
+                await log.store(told)
+                if life.ends_ahead and number == len(life.windows):
+                    break
+                shard = max(shard, told)
+                if behind := life.compacts[number - 1]:
+                    since = max(since, told - behind)
+                    log._compacted = 0
+                    log.compact(since)
+                for lower in range(since, told):
+                    for upper in range(lower + 1, told + 1):
+                        assert log.between(lower, upper) == least_between(changes, lower, upper)
+        last = ErrorLog(VIEW, shard, store)
+        for time in range(since, shard):
+            assert last.between(time, time + 1) == least(changes, time)
+
+    asyncio.run(main())
+
+
+def test_nothing_is_written_where_errors_do_not_change() -> None:
+    async def main() -> None:
+        store = Store()
+        log = ErrorLog(VIEW, 5, store)
+        log.add(6, 6, errors(("22012 x", 5, 1)), initial=True)
+        await log.store(6)
+        assert (store.writes, store.steps) == (1, {5: "22012 x"})
+        for n in range(6, 100):  # others come and go above the least
+            log.add(n, n + 1, errors(("22012 y", n, 1 if n % 2 else -1)), initial=False)
+            await log.store(n + 1)
+            assert len(log._errors._heap) <= 2
+        assert store.writes == 1
+        again = ErrorLog(VIEW, 50, store)
+        again.add(51, 51, errors(("22012 x", 50, 1)), initial=True)
+        again.add(51, 100, None, initial=False)
+        await again.store(100)
+        assert store.writes == 1
+
+    asyncio.run(main())
+
+
+def test_errors_that_come_and_go_for_ever_take_bounded_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of what is long ago more is an error than was, never less."""
+    monkeypatch.setattr(error_log, "COMPACTED_STEPS", 8)
+    monkeypatch.setattr(error_log, "MAX_STEPS", 32)
+
+    async def main() -> None:
+        store = Store()
+        log = ErrorLog(VIEW, 0, store)
+        log.add(1, 1, errors(), initial=True)
+        most = 0
+        for n in range(1, 1001):
+            log.add(n, n + 1, errors(("22012 x", n, 1 if n % 2 else -1)), initial=False)
+            await log.store(n + 1)
+            log.compact(0)
+            most = max(most, len(store.steps), len(log._times))
+        assert most <= 33
+        for n in range(1, 1001):
+            wrong = log.between(n, n + 1) is None and n % 2
+            assert not wrong, n
+        assert [log.between(n, n + 1) for n in range(990, 1000)] == [None, "22012 x"] * 5
+        for n in range(1001, 1041):  # while nothing can be stored
+            assert not log.is_full or n > 1032
+            log.add(n, n + 1, errors(("22012 x", n, 1 if n % 2 else -1)), initial=False)
+        assert log.is_full
+
+    asyncio.run(main())
+
+
+def test_errors_are_waited_for_up_to_the_time_asked() -> None:
+    async def main() -> None:
+        log = ErrorLog(VIEW, 5, Store(steps={2: "22012 x", 3: None}))
+        await log.known(4)
+        waiting = asyncio.ensure_future(log.known(7))
+        log.add(6, 6, errors(), initial=True)
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        log.add(6, 8, errors(("22012 x", 7, 1)), initial=False)
+        await waiting
+        assert log.between(7, 8) == "22012 x"
+        later = asyncio.ensure_future(log.known(8))
+        await asyncio.sleep(0)
+        log.fail(InternalError("it has ended"))
+        with pytest.raises(InternalError, match="it has ended"):
+            await later
+        await log.known(7)
+
+    asyncio.run(main())
+
+
+def test_what_cannot_be_read_is_not_made_up() -> None:
+    store = Store(damage=CollectionDamaged("the table", "a batch is missing"))
+    log = ErrorLog(VIEW, 5, store)
+    for lower in (4, 5):
+        with pytest.raises(CollectionDamaged, match="a batch is missing"):
+            log.between(lower, 6)
+    log.add(6, 6, errors(), initial=True)
+    assert log.between(5, 6) is None
+    with pytest.raises(CollectionDamaged, match="a batch is missing"):
+        log.between(4, 6)
