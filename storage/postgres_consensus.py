@@ -156,6 +156,9 @@ class PostgresConsensus:
         except (TimeoutError, asyncio.CancelledError):
             connection.terminate()  # what it is at is not to come between later statements
             raise
+        except asyncpg.InternalClientError as error:  # the end of its session came in between
+            connection.terminate()
+            raise asyncpg.InterfaceError(f"the connection was lost: {error}") from error
         finally:
             # It was lost: that is no answer to what was asked over it.
             with contextlib.suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):

@@ -368,6 +368,30 @@ def test_a_register_finds_out_what_happened(postgres_url: str) -> None:
 
 
 @pytest.mark.usefixtures("quick")
+def test_a_connection_that_a_driver_can_use_no_more_is_a_lost_one(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with closing(PostgresConsensus(new_schema(postgres_url))) as consensus:
+            assert await consensus.compare_and_set("k", None, b"a") == Committed(1)
+            faults = 2
+
+            async def fetch(self: asyncpg.Connection, *args: Any, **kwargs: Any) -> Any:
+                nonlocal faults
+                if faults:
+                    faults -= 1
+                    raise asyncpg.InternalClientError("cannot switch to state 12")
+                return await whole(self, *args, **kwargs)
+
+            whole = asyncpg.Connection.fetch
+            monkeypatch.setattr(asyncpg.Connection, "fetch", fetch)
+            assert await consensus.head("k") == Versioned(1, b"a")
+            assert not faults
+
+    asyncio.run(main())
+
+
+@pytest.mark.usefixtures("quick")
 def test_sessions_ended_by_the_server_are_begun_anew(postgres_url: str) -> None:
     async def main() -> None:
         async with closing(PostgresConsensus(new_schema(postgres_url))) as consensus:
