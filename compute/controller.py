@@ -344,9 +344,8 @@ class ComputeController:
                     *dataflow.followed.values(),
                 ):
                     subscription.fail(error)
-            if (damage := self._maintained.damage_of(dataflow)) is not None:
                 for writer, _ in dataflow.writers.values():
-                    writer.errors.fail(damage)
+                    writer.errors.fail(error)
         self._peeks.fail_for(self._maintained.damage_below)
         for tell in self._when_still:
             tell()

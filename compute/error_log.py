@@ -143,6 +143,7 @@ class ErrorLog:
             fresh = new_part(min(lower, self.upper), upper, errors, self.upper)
             self._replace(self.upper, upper, self._errors.take(fresh) if fresh is not None else [])
         self.upper = max(self.upper or 0, upper)
+        self._failure = None  # it goes on
         self._wake()
 
     def _begin(self, as_of: Timestamp, errors: pa.Table | None) -> None:
