@@ -1,0 +1,199 @@
+"""Statements that read, follow or change rows."""
+
+from typing import Any
+from typing import Literal as OneOf
+
+from foreshore.sql.ast.query import (
+    CommonTable,
+    Expression,
+    FromItem,
+    Query,
+    SortKey,
+    Syntax,
+    TableRef,
+    Target,
+)
+
+
+class AsOf(Syntax):
+    """AS OF [AT LEAST] time."""
+
+    time: Expression
+    at_least: bool
+
+
+class SelectStatement(Syntax):
+    """A query as a statement."""
+
+    query: Query
+    as_of: AsOf | None
+
+
+class Envelope(Syntax):
+    """ENVELOPE UPSERT or DEBEZIUM (KEY (...)); each column of the key with its place."""
+
+    kind: str
+    key: tuple[tuple[str, int], ...]
+    at: int
+
+
+class SubscribeStatement(Syntax):
+    """SUBSCRIBE; `order_by` is that of WITHIN TIMESTAMP.
+
+    `durable` says that `source` is the name of a subscription.
+    """
+
+    source: Query | TableRef
+    options: dict[str, bool]
+    as_of: AsOf | None
+    up_to: Expression | None
+    envelope: Envelope | None
+    order_by: tuple[SortKey, ...] | None
+    at: int
+    durable: bool = False
+
+
+class CreateSubscriptionStatement(Syntax):
+    """CREATE SUBSCRIPTION; `at` and `end` enclose the text of what it is for."""
+
+    name: TableRef
+    source: Query | TableRef
+    if_not_exists: bool
+    at: int
+    end: int
+
+
+class AdvanceStatement(Syntax):
+    """ALTER SUBSCRIPTION ... ADVANCE [FROM a time] TO a time."""
+
+    name: TableRef
+    since: Expression | None
+    to: Expression
+    if_exists: bool
+
+
+class ObjectRef(Syntax):
+    """An object by its kind and name."""
+
+    kind: str
+    name: TableRef
+
+
+class ExplainStatement(Syntax):
+    """EXPLAIN of a statement; FRESHNESS of an `ObjectRef` as well."""
+
+    stage: str
+    statement: Any
+    at: int
+
+
+class Assignment(Syntax):
+    """`column = value` or `(columns) = row` of SET."""
+
+    columns: tuple[tuple[str, int], ...]
+    value: Expression
+    multiple: bool
+    at: int
+
+
+class OnConflict(Syntax):
+    """ON CONFLICT; `assignments` None is DO NOTHING.
+
+    The arbiter is given by `columns` or by `constraint`, a name and where it stands, or not at all.
+    """
+
+    columns: tuple[tuple[str, int], ...]
+    constraint: tuple[str, int] | None
+    assignments: tuple[Assignment, ...] | None
+    where: Expression | None
+    at: int
+
+
+class InsertStatement(Syntax):
+    """INSERT; `source` None is DEFAULT VALUES."""
+
+    table: TableRef
+    columns: tuple[tuple[str, int], ...] | None
+    source: Query | None
+    returning: tuple[Target, ...]
+    on_conflict: OnConflict | None = None
+    overriding: OneOf["system", "user"] | None = None
+    as_of: AsOf | None = None
+    ctes: tuple[CommonTable, ...] = ()
+    recursive: bool = False
+
+
+class MergeUpdate(Syntax):
+    """THEN UPDATE SET."""
+
+    assignments: tuple[Assignment, ...]
+
+
+class MergeDelete(Syntax):
+    """THEN DELETE."""
+
+
+class MergeInsert(Syntax):
+    """THEN INSERT; `values` None is DEFAULT VALUES."""
+
+    columns: tuple[tuple[str, int], ...] | None
+    values: tuple[Expression, ...] | None
+    at: int
+
+
+class MergeNothing(Syntax):
+    """THEN DO NOTHING."""
+
+
+class MergeClause(Syntax):
+    """WHEN [NOT] MATCHED [AND condition] THEN ..."""
+
+    matched: bool
+    condition: Expression | None
+    action: MergeUpdate | MergeDelete | MergeInsert | MergeNothing
+    at: int
+
+
+class MergeStatement(Syntax):
+    """MERGE INTO ... USING ... ON ..."""
+
+    table: TableRef
+    source: FromItem
+    condition: Expression
+    clauses: tuple[MergeClause, ...]
+    returning: tuple[Target, ...]
+    ctes: tuple[CommonTable, ...] = ()
+    recursive: bool = False
+
+
+class UpdateStatement(Syntax):
+    """UPDATE."""
+
+    table: TableRef
+    assignments: tuple[Assignment, ...]
+    from_: tuple[FromItem, ...]
+    where: Expression | None
+    returning: tuple[Target, ...]
+    ctes: tuple[CommonTable, ...] = ()
+    recursive: bool = False
+
+
+class DeleteStatement(Syntax):
+    """DELETE."""
+
+    table: TableRef
+    using: tuple[FromItem, ...]
+    where: Expression | None
+    returning: tuple[Target, ...]
+    ctes: tuple[CommonTable, ...] = ()
+    recursive: bool = False
+
+
+class CopyStatement(Syntax):
+    """COPY; `source` a table with columns, a query or a SUBSCRIBE."""
+
+    source: "TableRef | SelectStatement | SubscribeStatement"
+    columns: tuple[tuple[str, int], ...] | None
+    inward: bool
+    options: dict[str, Any]
+    at: int

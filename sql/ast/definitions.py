@@ -1,0 +1,340 @@
+"""Statements that make, alter and drop what the catalog holds."""
+
+from typing import Any, TypeAlias
+from typing import Literal as OneOf
+
+from foreshore.sql.ast.changes import AsOf
+from foreshore.sql.ast.query import Expression, Query, Syntax, TableRef, TypeName
+
+
+class Identity(Syntax):
+    """GENERATED ALWAYS or BY DEFAULT AS IDENTITY."""
+
+    always: bool
+    options: "SequenceOptions"
+
+
+class ColumnDefinition(Syntax):
+    """A column of CREATE TABLE; `nullable` where NULL is said.
+
+    `default_text` is its default as it was written, at the offset `default_at`.
+    """
+
+    name: str
+    type: TypeName
+    not_null: bool
+    default: Expression | None
+    at: int
+    default_text: str = ""
+    nullable: bool = False
+    identity: Identity | None = None
+    is_new: bool = True  # its sequence, if it has one, is yet to be made
+    default_at: int = 0
+
+
+class ConstraintDefinition(Syntax):
+    """A constraint of a table, or of a column, whose columns are then that one.
+
+    `text` is a check's condition as it was written, at the offset `text_at`.
+    """
+
+    kind: OneOf["primary key", "unique", "check"]
+    name: str | None
+    columns: tuple[tuple[str, int], ...]
+    condition: Expression | None
+    text: str
+    nulls_distinct: bool
+    at: int
+    text_at: int = 0
+    is_index: bool = False  # no constraint, but a unique index
+
+
+OnCommit: TypeAlias = OneOf["preserve rows", "delete rows", "drop"]
+
+
+class CreateTableStatement(Syntax):
+    """CREATE TABLE."""
+
+    name: TableRef
+    columns: tuple[ColumnDefinition, ...]
+    constraints: tuple[ConstraintDefinition, ...]
+    if_not_exists: bool
+    retain: "Retain | None" = None
+    temporary: bool = False
+    on_commit: OnCommit | None = None
+
+
+class CreateTableAsStatement(Syntax):
+    """CREATE TABLE ... AS and SELECT ... INTO; `columns` are names for the first of the query's."""
+
+    name: TableRef
+    columns: tuple[str, ...]
+    query: Query
+    with_data: bool
+    if_not_exists: bool
+    temporary: bool = False
+    on_commit: OnCommit | None = None
+    as_of: AsOf | None = None
+
+
+class AddConstraint(Syntax):
+    """ADD [CONSTRAINT name] ..."""
+
+    constraint: ConstraintDefinition
+
+
+class DropConstraint(Syntax):
+    """DROP CONSTRAINT; DROP INDEX where it is one."""
+
+    name: str
+    if_exists: bool
+    is_index: bool = False
+
+
+class RenameConstraint(Syntax):
+    """RENAME CONSTRAINT name TO ..."""
+
+    name: str
+    to: str
+    is_index: bool = False  # ALTER INDEX ... RENAME TO, which of a constraint's is the same
+
+
+class SetNotNull(Syntax):
+    """ALTER COLUMN ... SET NOT NULL, or DROP NOT NULL."""
+
+    column: str
+    not_null: bool
+
+
+class SetDefault(Syntax):
+    """ALTER COLUMN ... SET DEFAULT, whose `text` is at `text_at`, or DROP DEFAULT (None)."""
+
+    column: str
+    default: Expression | None
+    text: str
+    text_at: int
+
+
+class AddIdentity(Syntax):
+    """ALTER COLUMN ... ADD GENERATED ... AS IDENTITY."""
+
+    column: str
+    identity: Identity
+
+
+class SetIdentity(Syntax):
+    """ALTER COLUMN ... SET GENERATED (`always`, None where that is not said), SET option, RESTART.
+
+    `options` are those of the column's sequence.
+    """
+
+    column: str
+    always: bool | None
+    options: "SequenceOptions"
+
+
+class DropIdentity(Syntax):
+    """ALTER COLUMN ... DROP IDENTITY."""
+
+    column: str
+    if_exists: bool
+
+
+class RenameColumn(Syntax):
+    """RENAME [COLUMN] name TO ..."""
+
+    name: str
+    to: str
+
+
+class AddColumn(Syntax):
+    """ADD [COLUMN]; `constraints` are those that stand with it."""
+
+    column: ColumnDefinition
+    constraints: tuple[ConstraintDefinition, ...]
+    if_not_exists: bool
+
+
+class DropColumn(Syntax):
+    """DROP [COLUMN]."""
+
+    name: str
+    if_exists: bool
+    cascade: bool
+
+
+TableAction: TypeAlias = (
+    AddConstraint
+    | DropConstraint
+    | RenameConstraint
+    | SetNotNull
+    | SetDefault
+    | AddIdentity
+    | SetIdentity
+    | DropIdentity
+    | RenameColumn
+    | AddColumn
+    | DropColumn
+)
+
+
+class AlterTableStatement(Syntax):
+    """ALTER TABLE, all but RENAME TO; the actions happen in the order of their kinds."""
+
+    name: TableRef
+    actions: tuple[TableAction, ...]
+    if_exists: bool
+
+
+class CreateUniqueIndexStatement(Syntax):
+    """CREATE UNIQUE INDEX; `if_not_exists` asks whether its name is taken."""
+
+    on: TableRef
+    index: ConstraintDefinition
+    if_not_exists: bool
+
+
+class TruncateStatement(Syntax):
+    """TRUNCATE; CASCADE and RESTRICT are the same, as nothing refers to a table's rows."""
+
+    tables: tuple[TableRef, ...]
+    restart_identity: bool
+
+
+class LockTableStatement(Syntax):
+    """LOCK TABLE; `mode` is one of PostgreSQL's, in lower case."""
+
+    tables: tuple[TableRef, ...]
+    mode: str
+    nowait: bool
+
+
+class SequenceOptions(Syntax):
+    """Options of a sequence, each with its offset in `at`; those not given are not there.
+
+    Values are numbers, but for `as` (TypeName), `cycle` (a truth value), `owned by` (a dotted name,
+    empty for NONE) and `sequence name` (TableRef). None: NO MINVALUE, NO MAXVALUE, and RESTART
+    without a number.
+    """
+
+    given: dict[str, Any]
+    at: dict[str, int]
+
+
+class CreateSequenceStatement(Syntax):
+    """CREATE SEQUENCE."""
+
+    name: TableRef
+    options: SequenceOptions
+    if_not_exists: bool
+    temporary: bool = False
+
+
+class AlterSequenceStatement(Syntax):
+    """ALTER SEQUENCE, all but RENAME TO."""
+
+    name: TableRef
+    options: SequenceOptions
+    if_exists: bool
+
+
+class CreateViewStatement(Syntax):
+    """CREATE [MATERIALIZED] VIEW; `at` and `end` enclose the query's text."""
+
+    name: TableRef
+    columns: tuple[str, ...]
+    query: Query
+    materialized: bool
+    cluster: str | None
+    or_replace: bool
+    if_not_exists: bool
+    at: int
+    end: int
+    retain: "Retain | None" = None
+    temporary: bool = False
+    as_of: AsOf | None = None  # of a materialized view
+
+
+class CreateIndexStatement(Syntax):
+    """CREATE [DEFAULT] INDEX; `keys_at` and `keys_end` enclose the keys' text."""
+
+    name: str | None
+    on: TableRef
+    keys: tuple[Expression, ...]
+    default: bool
+    cluster: str | None
+    if_not_exists: bool
+    at: int
+    keys_at: int
+    keys_end: int
+    retain: "Retain | None" = None
+
+
+class CreateNamespaceStatement(Syntax):
+    """CREATE DATABASE and CREATE SCHEMA."""
+
+    kind: OneOf["database", "schema"]
+    name: tuple[str, ...]
+    if_not_exists: bool
+    at: int
+
+
+class CreateClusterStatement(Syntax):
+    """CREATE CLUSTER."""
+
+    name: str
+    options: dict[str, str]
+    replicas: tuple[tuple[str, dict[str, str]], ...] | None
+    if_not_exists: bool
+    at: int
+
+
+class CreateReplicaStatement(Syntax):
+    """CREATE CLUSTER REPLICA cluster.name."""
+
+    cluster: str
+    name: str
+    options: dict[str, str]
+    at: int
+
+
+class DropStatement(Syntax):
+    """DROP."""
+
+    kind: str
+    names: tuple[TableRef, ...]
+    if_exists: bool
+    cascade: bool
+
+
+class RenameStatement(Syntax):
+    """ALTER ... RENAME TO."""
+
+    kind: str
+    name: TableRef
+    to: str
+    if_exists: bool
+
+
+class Retain(Syntax):
+    """RETAIN HISTORY FOR an interval's text."""
+
+    interval: str
+    at: int
+
+
+class RetainStatement(Syntax):
+    """ALTER ... SET (RETAIN HISTORY FOR ...), or RESET: `retain` None."""
+
+    kind: str
+    name: TableRef
+    retain: Retain | None
+    if_exists: bool
+
+
+class CommentStatement(Syntax):
+    """COMMENT ON; a column's name ends with its own. `text` None: IS NULL."""
+
+    kind: str
+    name: TableRef
+    text: str | None

@@ -1,0 +1,451 @@
+"""Queries and the expressions in them."""
+
+from collections.abc import Iterator
+from typing import Literal as OneOf
+from typing import TypeAlias
+
+import msgspec
+
+
+class Syntax(msgspec.Struct):
+    """A node of the tree."""
+
+
+def nodes_of(tree: object) -> Iterator[Syntax]:
+    """Yield the nodes of a tree, or of a tuple of trees, each before those below it."""
+    if isinstance(tree, tuple | list):
+        for each in tree:
+            yield from nodes_of(each)
+    elif isinstance(tree, Syntax):
+        yield tree
+        for name in tree.__struct_fields__:
+            yield from nodes_of(getattr(tree, name))
+
+
+# --- expressions ---------------------------------------------------------------------------
+
+
+class ColumnRef(Syntax):
+    """`[[schema.]table.]column`."""
+
+    parts: tuple[str, ...]
+    at: int
+
+
+class Star(Syntax):
+    """`*` or `t.*`."""
+
+    qualifier: tuple[str, ...]
+    at: int
+
+
+class Number(Syntax):
+    """A number as written, with its sign if it was folded in."""
+
+    text: str
+    at: int
+
+
+class String(Syntax):
+    """A string constant, whose type is still unknown."""
+
+    value: str
+    at: int
+
+
+class Bits(Syntax):
+    """A bit string constant."""
+
+    text: str
+    at: int
+
+
+class Boolean(Syntax):
+    """TRUE or FALSE."""
+
+    value: bool
+    at: int
+
+
+class Null(Syntax):
+    """NULL."""
+
+    at: int
+
+
+class ParameterRef(Syntax):
+    """`$1`."""
+
+    number: int
+    at: int
+
+
+class TypeName(Syntax):
+    """A type as written: `numeric(10, 2)[]`."""
+
+    name: tuple[str, ...]
+    modifiers: tuple[int, ...]
+    dimensions: int
+    at: int
+    fields: str | None = None  # of an interval: `day to second`
+
+
+class SortKey(Syntax):
+    """One expression of ORDER BY."""
+
+    expr: "Expression"
+    descending: bool
+    nulls_first: bool | None
+    at: int
+
+
+class FunctionCall(Syntax):
+    """A call by name, of a function or an aggregate."""
+
+    name: tuple[str, ...]
+    args: tuple["Expression", ...]
+    at: int
+    star: bool = False
+    distinct: bool = False
+    variadic: bool = False
+    order_by: tuple[SortKey, ...] = ()
+    filter: "Expression | None" = None
+    over: bool = False
+    within_group: bool = False
+
+
+class Special(Syntax):
+    """COALESCE, NULLIF, GREATEST or LEAST: syntax, not functions."""
+
+    kind: OneOf["coalesce", "nullif", "greatest", "least"]
+    args: tuple["Expression", ...]
+    at: int
+
+
+class SqlValue(Syntax):
+    """CURRENT_DATE and its kin, which are called without parentheses."""
+
+    name: str
+    precision: int | None
+    at: int
+
+
+class Operation(Syntax):
+    """A prefix (`left` is None) or infix operator."""
+
+    operator: str
+    left: "Expression | None"
+    right: "Expression"
+    at: int
+
+
+class Connective(Syntax):
+    """AND or OR over two operands or more."""
+
+    kind: OneOf["and", "or"]
+    args: tuple["Expression", ...]
+    at: int
+
+
+class Not(Syntax):
+    """NOT."""
+
+    arg: "Expression"
+    at: int
+
+
+class Is(Syntax):
+    """IS [NOT] NULL, TRUE, FALSE, UNKNOWN."""
+
+    arg: "Expression"
+    what: OneOf["null", "true", "false", "unknown"]
+    negated: bool
+    at: int
+
+
+class IsDistinct(Syntax):
+    """IS [NOT] DISTINCT FROM."""
+
+    left: "Expression"
+    right: "Expression"
+    negated: bool
+    at: int
+
+
+class Like(Syntax):
+    """[NOT] LIKE, ILIKE, SIMILAR TO, with ESCAPE."""
+
+    kind: OneOf["like", "ilike", "similar"]
+    left: "Expression"
+    right: "Expression"
+    escape: "Expression | None"
+    negated: bool
+    at: int
+
+
+class Between(Syntax):
+    """[NOT] BETWEEN [SYMMETRIC]."""
+
+    arg: "Expression"
+    low: "Expression"
+    high: "Expression"
+    symmetric: bool
+    negated: bool
+    at: int
+
+
+class InList(Syntax):
+    """[NOT] IN (expressions)."""
+
+    arg: "Expression"
+    items: tuple["Expression", ...]
+    negated: bool
+    at: int
+
+
+class InQuery(Syntax):
+    """[NOT] IN (query)."""
+
+    arg: "Expression"
+    query: "Query"
+    negated: bool
+    at: int
+
+
+class Quantified(Syntax):
+    """`left operator ANY|ALL (array or query)`."""
+
+    left: "Expression"
+    operator: str
+    kind: OneOf["any", "all"]
+    right: "Expression | Query"
+    at: int
+
+
+class CastTo(Syntax):
+    """`CAST(x AS type)`, `x::type`, `type 'x'`."""
+
+    arg: "Expression"
+    type: TypeName
+    at: int
+
+
+class CaseWhen(Syntax):
+    """CASE, with or without an operand."""
+
+    operand: "Expression | None"
+    branches: tuple[tuple["Expression", "Expression"], ...]
+    otherwise: "Expression | None"
+    at: int
+
+
+class Subquery(Syntax):
+    """A query as a value, as EXISTS, or as ARRAY(...)."""
+
+    kind: OneOf["scalar", "exists", "array"]
+    query: "Query"
+    at: int
+
+
+class ArrayOf(Syntax):
+    """ARRAY[...]."""
+
+    items: tuple["Expression", ...]
+    at: int
+
+
+class Row(Syntax):
+    """ROW(...), or `(a, b)`."""
+
+    items: tuple["Expression", ...]
+    at: int
+
+
+class Subscript(Syntax):
+    """`a[i]`, `a[i:j]`."""
+
+    arg: "Expression"
+    lower: "Expression | None"
+    upper: "Expression | None"
+    slice: bool
+    at: int
+
+
+class Field(Syntax):
+    """`(expression).name`; name None for `.*`."""
+
+    arg: "Expression"
+    name: str | None
+    at: int
+
+
+class Collate(Syntax):
+    """COLLATE."""
+
+    arg: "Expression"
+    collation: tuple[str, ...]
+    at: int
+
+
+class Default(Syntax):
+    """DEFAULT, in VALUES of an INSERT and in SET."""
+
+    at: int
+
+
+Expression: TypeAlias = (
+    ColumnRef
+    | Star
+    | Number
+    | String
+    | Bits
+    | Boolean
+    | Null
+    | ParameterRef
+    | FunctionCall
+    | Special
+    | SqlValue
+    | Operation
+    | Connective
+    | Not
+    | Is
+    | IsDistinct
+    | Like
+    | Between
+    | InList
+    | InQuery
+    | Quantified
+    | CastTo
+    | CaseWhen
+    | Subquery
+    | ArrayOf
+    | Row
+    | Subscript
+    | Field
+    | Collate
+    | Default
+)
+
+# --- queries -------------------------------------------------------------------------------
+
+
+class Target(Syntax):
+    """An item of a select list."""
+
+    expr: Expression
+    alias: str | None
+    at: int
+
+
+class TableRef(Syntax):
+    """A relation by name; `end` is where the name ends in the text."""
+
+    name: tuple[str, ...]
+    alias: str | None
+    columns: tuple[str, ...]
+    at: int
+    end: int
+
+
+class SubqueryRef(Syntax):
+    """A query in FROM."""
+
+    query: "Query"
+    alias: str | None
+    columns: tuple[str, ...]
+    lateral: bool
+    at: int
+
+
+class FunctionRef(Syntax):
+    """A function in FROM; more than one of ROWS FROM. LATERAL or not is the same."""
+
+    calls: tuple[Expression, ...]
+    alias: str | None
+    columns: tuple[str, ...]
+    ordinality: bool
+    at: int
+
+
+class JoinRef(Syntax):
+    """A join; `using` None where there is an ON or nothing."""
+
+    left: "FromItem"
+    right: "FromItem"
+    kind: OneOf["inner", "left", "right", "full", "cross"]
+    natural: bool
+    using: tuple[tuple[str, int], ...] | None
+    on: Expression | None
+    alias: str | None
+    columns: tuple[str, ...]
+    at: int
+
+
+FromItem: TypeAlias = TableRef | SubqueryRef | FunctionRef | JoinRef
+
+
+class IntoTable(Syntax):
+    """SELECT ... INTO: the table that is made of the rows."""
+
+    name: TableRef
+    temporary: bool
+
+
+class Select(Syntax):
+    """One SELECT; `distinct` is None, True, or what DISTINCT ON names."""
+
+    distinct: None | OneOf[True] | tuple[Expression, ...]
+    targets: tuple[Target, ...]
+    from_: tuple[FromItem, ...]
+    where: Expression | None
+    group_by: tuple[Expression, ...]
+    having: Expression | None
+    at: int
+    into: IntoTable | None = None
+
+
+class Values(Syntax):
+    """VALUES."""
+
+    rows: tuple[tuple[Expression, ...], ...]
+    at: int
+
+
+class SetOperation(Syntax):
+    """UNION, INTERSECT or EXCEPT; UNION ALLs of UNION ALLs are one."""
+
+    kind: OneOf["union", "intersect", "except"]
+    all: bool
+    inputs: tuple["Select | Values | SetOperation | Query", ...]
+    at: int
+
+
+class CommonTable(Syntax):
+    """One query of WITH."""
+
+    name: str
+    columns: tuple[str, ...]
+    query: "Query"
+    at: int
+
+
+class LockingClause(Syntax):
+    """FOR UPDATE and its kin; `strength` is how it begins, `of` are names with their offsets."""
+
+    strength: str
+    of: tuple[tuple[tuple[str, ...], int], ...]
+    wait: OneOf["block", "error", "skip"]
+    at: int
+
+
+class Query(Syntax):
+    """A whole query expression."""
+
+    body: "Select | Values | SetOperation | Query"
+    at: int
+    ctes: tuple[CommonTable, ...] = ()
+    recursive: bool = False
+    order_by: tuple[SortKey, ...] = ()
+    limit: Expression | None = None
+    offset: Expression | None = None
+    locks: tuple[LockingClause, ...] = ()

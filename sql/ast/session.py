@@ -1,0 +1,139 @@
+"""Statements about the session, its transactions, and what the catalog shows."""
+
+from typing import Literal as OneOf
+
+from foreshore.sql.ast.changes import SelectStatement, SubscribeStatement
+from foreshore.sql.ast.query import Expression, Syntax, TableRef, TypeName
+
+
+class ShowStatement(Syntax):
+    """SHOW objects."""
+
+    what: str
+    within: tuple[str, ...]  # FROM or IN
+    like: str | None
+    where: Expression | None
+    at: int
+    on: tuple[str, ...] = ()
+    in_cluster: str | None = None
+
+
+class ShowCreateStatement(Syntax):
+    """SHOW CREATE kind name."""
+
+    kind: str
+    name: TableRef
+
+
+class SetStatement(Syntax):
+    """SET; no values: TO DEFAULT."""
+
+    name: str
+    values: tuple[str, ...] | None
+    local: bool
+
+
+class SetZoneStatement(Syntax):
+    """SET TIME ZONE INTERVAL 'text' fields: a distance from UTC."""
+
+    text: str
+    fields: str | None
+    local: bool
+    at: int
+
+
+class ShowVariableStatement(Syntax):
+    """SHOW name."""
+
+    name: str
+
+
+class ResetStatement(Syntax):
+    """RESET name, or ALL (None)."""
+
+    name: str | None
+
+
+class TransactionStatement(Syntax):
+    """BEGIN, COMMIT, ROLLBACK, SET TRANSACTION and their spellings."""
+
+    kind: OneOf["begin", "start", "commit", "rollback", "set", "characteristics"]
+    read_only: bool | None = None
+    isolation: str | None = None
+    chain: bool = False
+
+
+class SavepointStatement(Syntax):
+    """SAVEPOINT, RELEASE and ROLLBACK TO."""
+
+    kind: OneOf["savepoint", "release", "rollback to"]
+    name: str
+
+
+class PrepareStatement(Syntax):
+    """PREPARE; `start` is where the statement's text starts."""
+
+    name: str
+    types: tuple[TypeName, ...]
+    start: int
+    end: int
+
+
+class ExecuteStatement(Syntax):
+    """EXECUTE."""
+
+    name: str
+    args: tuple[Expression, ...]
+
+
+class DeallocateStatement(Syntax):
+    """DEALLOCATE."""
+
+    name: str | None
+
+
+class DeclareStatement(Syntax):
+    """DECLARE CURSOR."""
+
+    name: str
+    hold: bool
+    statement: SelectStatement | SubscribeStatement
+
+
+class FetchStatement(Syntax):
+    """FETCH and MOVE."""
+
+    name: str
+    count: int | None
+    timeout: str | None
+    move: bool
+
+
+class CloseStatement(Syntax):
+    """CLOSE."""
+
+    name: str | None
+
+
+class UnlistenStatement(Syntax):
+    """UNLISTEN; nobody listens."""
+
+
+class DiscardStatement(Syntax):
+    """DISCARD."""
+
+    what: str
+
+
+class MaintenanceStatement(Syntax):
+    """VACUUM, ANALYZE or CHECKPOINT; without `tables`, of all of them."""
+
+    verb: OneOf["vacuum", "analyze", "checkpoint"]
+    tables: tuple[TableRef, ...]
+
+
+class Unsupported(Syntax):
+    """A statement that is PostgreSQL's, and not ours."""
+
+    what: str
+    at: int

@@ -1,0 +1,236 @@
+"""Plans of what makes, alters and drops what the catalog holds."""
+
+from dataclasses import dataclass, field
+from typing import Literal as OneOf
+
+from foreshore.constraint import Constraint
+from foreshore.expr.ir import Relation, Scalar
+from foreshore.ids import GlobalId
+from foreshore.sequence import Generated, Sequence
+from foreshore.sql.plan.query import AsOf, Changing, Name, ObjectKind, Query
+from foreshore.types import RelationDesc
+
+
+@dataclass(frozen=True, slots=True)
+class CreateDatabase(Changing):
+    name: str
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSchema(Changing):
+    database: str
+    name: str
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSequence(Changing):
+    """`owned_by` is a table and the name of its column: the sequence goes with it."""
+
+    name: Name
+    sequence: Sequence
+    owned_by: tuple[GlobalId, str] | None
+    if_not_exists: bool
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlterSequence(Changing):
+    """`id` None: there is no such sequence, and it is well. `owned_by` empty: by nothing.
+
+    `restart` is the number to be given out next; None: as if nothing had happened.
+    """
+
+    id: GlobalId | None
+    sequence: Sequence
+    restart: int | None
+    owned_by: tuple[GlobalId, str] | tuple[()] | None
+    sql: str
+    notices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnSequence:
+    """A sequence that a column gets with its definition; an identity column cannot be without."""
+
+    column: int
+    name: Name
+    sequence: Sequence
+    identity: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable(Changing):
+    """`sql` is the statement with all names qualified, from which the item is planned anew.
+
+    If there are `sequences` they have to be made first; then `sql` is planned, and `defaults` says
+    what a column has that takes its numbers from one of them.
+    """
+
+    name: Name
+    desc: RelationDesc
+    defaults: tuple[Scalar, ...]
+    constraints: tuple[Constraint, ...]
+    if_not_exists: bool
+    sql: str
+    generated: tuple[Generated | None, ...] = ()
+    sequences: tuple[OwnSequence, ...] = ()
+    depends_on: frozenset[GlobalId] = frozenset()  # sequences
+    retain_ms: int | None = None  # how far back it stays readable; None: as far as everything
+    on_commit: OneOf["delete rows", "drop"] | None = None  # what goes whenever the session commits
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTableAs(Changing):
+    """The rows of `source`, if `with_data`, make the table `definition`."""
+
+    definition: CreateTable
+    source: Relation
+    over: tuple[Scalar, ...]  # what the rows are over `source`, as in Query
+    with_data: bool
+    if_not_exists: bool
+    as_of: AsOf | None = None  # when `source` is read
+
+
+@dataclass(frozen=True, slots=True)
+class AlterTable(Changing):
+    """`table` is from now on what `definition` says; None: there is no such table, and it is well.
+
+    `notices` are for the client. `columns` says of each column of the definition where in the table
+    it was before, None of one that is new. `dropped` are the columns that go, each with whether
+    what uses it goes too. `renumbered` is what becomes of the sequences of identity columns, and
+    `unnumbered` are those that go, as their columns stay and are none any longer. `tag` is what the
+    statement is called when it is done: those about unique indexes are this, too.
+    """
+
+    table: GlobalId | None
+    definition: CreateTable | None
+    notices: tuple[str, ...]
+    columns: tuple[int | None, ...] = ()
+    dropped: tuple[tuple[int, bool], ...] = ()
+    renumbered: tuple[AlterSequence, ...] = ()
+    unnumbered: tuple[GlobalId, ...] = ()
+    tag: str = "ALTER TABLE"
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate(Changing):
+    tables: tuple[GlobalId, ...]  # each once
+    restart_identity: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CreateView(Changing):
+    name: Name
+    query: Query
+    or_replace: bool
+    if_not_exists: bool
+    depends_on: frozenset[GlobalId]
+    sql: str
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CreateMaterializedView(Changing):
+    """A view whose rows are kept; `as_of` is from when on, None: from when it is created."""
+
+    name: Name
+    query: Query
+    cluster: str | None  # None: the session's
+    or_replace: bool
+    if_not_exists: bool
+    depends_on: frozenset[GlobalId]
+    sql: str
+    retain_ms: int | None = None
+    as_of: AsOf | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateIndex(Changing):
+    """`key` are scalars over the columns of `on`; `name` None asks for a free default one."""
+
+    name: str | None
+    on: GlobalId
+    key: tuple[Scalar, ...]
+    default: bool
+    cluster: str | None
+    if_not_exists: bool
+    sql: str
+    retain_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSubscription(Changing):
+    name: Name
+    query: Query
+    if_not_exists: bool
+    depends_on: frozenset[GlobalId]
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class Advance(Changing):
+    """`to` and `since`, where it has to be, are times as in AS OF.
+
+    `id` None: there is no such subscription, and it is well.
+    """
+
+    id: GlobalId | None
+    since: Scalar | None
+    to: Scalar
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CreateCluster(Changing):
+    name: str
+    size: str
+    replication_factor: int
+    options: dict[str, str]
+    replicas: tuple[tuple[str, str], ...] | None = None  # (name, size) where listed one by one
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateClusterReplica(Changing):
+    cluster: str
+    name: str
+    size: str
+    options: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Drop(Changing):
+    kind: ObjectKind
+    names: tuple[Name, ...]  # a replica's schema is its cluster
+    if_exists: bool
+    cascade: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Retain(Changing):
+    """From now on it stays readable so far back; None: as far as everything does."""
+
+    kind: ObjectKind
+    name: Name
+    retain_ms: int | None
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rename(Changing):
+    kind: ObjectKind
+    name: Name
+    to: str
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Comment(Changing):
+    """COMMENT ON an object or, if `column` is given, on that column of the relation `name`."""
+
+    kind: ObjectKind
+    name: Name
+    column: str | None
+    text: str | None  # None: the comment goes

@@ -1,0 +1,123 @@
+"""Plans of what is about the session and its transactions."""
+
+from dataclasses import dataclass
+from typing import Literal as OneOf
+
+from foreshore.expr.ir import Scalar
+from foreshore.sql.plan.query import Changing, Name, ObjectKind, Select, Subscribe
+from foreshore.types import RelationDesc, SqlType
+
+
+@dataclass(frozen=True, slots=True)
+class ShowCreate:
+    kind: ObjectKind
+    name: Name
+    desc: RelationDesc
+
+
+@dataclass(frozen=True, slots=True)
+class SetVariable:
+    """SET [SESSION | LOCAL] name = values; no values: TO DEFAULT."""
+
+    name: str
+    values: tuple[str, ...] | None
+    local: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ShowVariable:
+    name: str  # `all` for all of them
+    desc: RelationDesc
+
+
+@dataclass(frozen=True, slots=True)
+class ResetVariable:
+    name: str | None  # None: all
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    read_only: bool | None
+    isolation: str | None
+    started: bool = False  # by START TRANSACTION, whose tag is another
+
+
+@dataclass(frozen=True, slots=True)
+class SetTransaction:
+    read_only: bool | None
+    isolation: str | None
+    session: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    chain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    chain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoint:
+    """SAVEPOINT, RELEASE and ROLLBACK TO a savepoint."""
+
+    kind: OneOf["savepoint", "release", "rollback to"]
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    name: str
+    parameters: tuple[SqlType, ...]
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class Execute(Changing):
+    name: str
+    args: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Deallocate:
+    name: str | None  # None: all
+
+
+@dataclass(frozen=True, slots=True)
+class Declare:
+    name: str
+    query: "Select | Subscribe"
+    hold: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    name: str
+    count: int | None  # None: ALL
+    timeout_ms: int | None  # of FETCH ... WITH (TIMEOUT), for cursors over SUBSCRIBE
+    move: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CloseCursor:
+    name: str | None  # None: all
+
+
+@dataclass(frozen=True, slots=True)
+class Unlisten:
+    """UNLISTEN: nothing is listened to, so nothing is to be done. Pools say it to every session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    what: OneOf["all", "plans", "sequences", "temp"]
+
+
+@dataclass(frozen=True, slots=True)
+class Maintain:
+    """VACUUM and CHECKPOINT compact what has been written; for ANALYZE there is nothing to do."""
+
+    verb: OneOf["vacuum", "analyze", "checkpoint"]
+    skipped: tuple[str, ...]  # names of relations that are no tables
