@@ -15,6 +15,8 @@ What PostgreSQL does not take is a syntax error at the token where sqlglot stops
 """
 
 import re
+from bisect import bisect_left
+from itertools import pairwise
 from typing import ClassVar
 
 from sqlglot.dialects.postgres import Postgres
@@ -74,6 +76,8 @@ class DollarQuoting(Foreshore):
 FORESHORE = Foreshore()
 _DOLLAR_QUOTING = DollarQuoting()
 _CONTINUED = (TokenType.STRING, TokenType.NATIONAL_STRING, TokenType.UNICODE_STRING)
+# Within what sqlglot takes for one number: where it ends, as the sign of an exponent follows the E.
+_END_OF_NUMBER = re.compile(r"[\d.][eE]\d+(?=[+-]\d)")
 _DOLLAR_QUOTE = re.compile(r"\$(?:[A-Za-z_]\w*)?\$")
 
 
@@ -81,8 +85,34 @@ def tokenize(text: str) -> list[Token]:
     """Return sqlglot's tokens of `text`; raises sqlglot's TokenError."""
     dialect = _DOLLAR_QUOTING if _DOLLAR_QUOTE.search(text) else FORESHORE
     if CONTINUED.search(text) is None:
-        return dialect.tokenize(text)
-    return _joined(text, dialect.tokenize(on_one_line(text)))
+        return _tokens(dialect, text)
+    return _joined(text, _tokens(dialect, on_one_line(text)))
+
+
+def _tokens(dialect: Foreshore, text: str) -> list[Token]:
+    """Return sqlglot's tokens, but `1e3-1` as the three that it is."""
+    found = dialect.tokenize(text)
+    ends = [
+        token.start + end.end()
+        for token in found
+        if token.token_type == TokenType.NUMBER and (end := _END_OF_NUMBER.search(token.text))
+    ]
+    if not ends:
+        return found
+    spaced = " ".join(text[start:end] for start, end in pairwise([0, *ends, len(text)]))
+    spaces = [end + i for i, end in enumerate(ends)]
+    return [
+        Token(
+            token.token_type,
+            token.text,
+            token.line,
+            token.col,
+            token.start - bisect_left(spaces, token.start),
+            token.end - bisect_left(spaces, token.end),
+            token.comments,
+        )
+        for token in _tokens(dialect, spaced)
+    ]
 
 
 def _joined(text: str, found: list[Token]) -> list[Token]:

@@ -94,14 +94,18 @@ class SubscribeParser(QueryParser):
         token = self.token
         name = self.label()
         if name not in known:
-            self.fail(token)
+            raise SyntaxError_(
+                f'unrecognized SUBSCRIBE option "{name}"',
+                hint="Options are SNAPSHOT and PROGRESS.",
+                position=token.start + 1,
+            )
         self.accept_symbol("=")
         if self.at_symbol(",") or self.at_symbol(")"):
             return name, True
         value = self.advance()
         word = value.value.lower()
         if word not in _TRUE + _FALSE:
-            self.fail(value)
+            raise SyntaxError_(f"{name} requires a Boolean value", position=value.start + 1)
         return name, word in _TRUE
 
     def _envelope(self, at: int) -> ast.Envelope:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from foreshore.errors import DatabaseError, StatementTooComplex, SyntaxError_
 from foreshore.sql import ast
+from foreshore.sql.lexer import tokenize
 from foreshore.sql.parse import parse, parse_expression
 
 
@@ -68,6 +69,8 @@ def test_long_lists_are_no_nesting() -> None:
         ("a || b = c || d", "((a || b) = (c || d))"),
         ("a -> b -> c + d", "((a -> b) -> (c + d))"),
         ("a <-1", "(a < -1)"),
+        ("1e3-1", "(1e3 - 1)"),
+        ("1e1-2e2-3.5e-1+5", "(((1e1 - 2e2) - 3.5e-1) + 5)"),
         ("- a::int", "(- (a :: int4))"),
         ("a::int[1]", "(a :: int4[])"),
         ("a like b || c and d", "((a like (b || c)) and d)"),
@@ -79,6 +82,14 @@ def test_long_lists_are_no_nesting() -> None:
 )
 def test_operators_bind_as_in_postgresql(text: str, meaning: str) -> None:
     assert shown(parse_expression(text)) == meaning
+
+
+def test_a_number_ends_where_it_does_in_postgresql() -> None:
+    text = "select '1e1-1', \"1e1-1\", 1e1-1e2-3 -- 1e1-1\n, x"
+    tokens, _ = tokenize(text)
+    parts = [text[token.start : token.end] for token in tokens if token.kind == "number"]
+    assert parts == ["1e1", "1e2", "3"]
+    assert text[tokens[-2].start : tokens[-2].end] == "x"
 
 
 def shown(expr: object) -> str:
