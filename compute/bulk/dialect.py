@@ -25,6 +25,7 @@ from foreshore.expr.evaluate import constant, fallible
 from foreshore.expr.functions.comparison import PLAIN, interval_key
 from foreshore.expr.functions.function import Rendering, ScalarFunction, Signature, apply
 from foreshore.expr.functions.registry import scalar_function, signature
+from foreshore.expr.functions.temporal import DATE_HIGHEST, DATE_LOWEST, HIGHEST, LOWEST
 from foreshore.expr.ir import (
     And,
     Call,
@@ -38,7 +39,17 @@ from foreshore.expr.ir import (
     type_of,
 )
 from foreshore.text import OID_NAMES
-from foreshore.types import BOOL, BYTEA, NUMERIC_DIGITS, TEXT, Datum, SqlType, arrow_type, is_float
+from foreshore.types import (
+    BOOL,
+    BYTEA,
+    INT8,
+    NUMERIC_DIGITS,
+    TEXT,
+    Datum,
+    SqlType,
+    arrow_type,
+    is_float,
+)
 
 # Types that have the same name on all engines.
 _TYPES = {
@@ -331,6 +342,11 @@ class Dialect(ABC):
         self.used[name] = ArrowFunction(name, key, types, errors)
         return f"{name}({', '.join(args)})"
 
+    def raw(self, datum: int, type: SqlType) -> str:
+        """Return a call that gives a constant of which an engine's own would be something else."""
+        types = Signature((INT8,), type)
+        return self.arrow_call("of_integer(int8)", types, [f"CAST({datum} AS BIGINT)"])
+
     def order_bytes(self, sql: str, type: SqlType) -> str:
         """Return the call that gives a value's key as bytes, for types the engine cannot order."""
         return self.arrow_call("order_bytes", Signature((type,), BYTEA), [sql])
@@ -400,6 +416,13 @@ class Dialect(ABC):
     @staticmethod
     def _first(errors: Sequence[str]) -> str:
         return errors[0] if len(errors) == 1 else f"COALESCE({', '.join(errors)})"
+
+
+def is_infinity(datum: int, type: SqlType) -> bool:
+    """Whether a day or an instant is one of PostgreSQL's infinities: an extreme of its integer."""
+    if type.name == "date":
+        return datum in (DATE_LOWEST, DATE_HIGHEST)
+    return type.name in ("timestamp", "timestamptz") and datum in (LOWEST, HIGHEST)
 
 
 def _as_case(call: Call) -> Case:

@@ -10,17 +10,10 @@ from typing import Any, ClassVar
 
 import duckdb
 
-from foreshore.compute.bulk.dialect import ArrowFunction, Dialect, of_arity
-from foreshore.expr.functions.comparison import PLAIN
-from foreshore.expr.functions.function import Rendering, ScalarFunction, Signature
-from foreshore.types import INT8, SqlType
-
-_STAMPS = frozenset({-(2**63), 2**63 - 1})
-_EXTREMES = {
-    "date": frozenset({-(2**31), 2**31 - 1}),
-    "timestamp": _STAMPS,
-    "timestamptz": _STAMPS,
-}
+from foreshore.compute.bulk.dialect import ArrowFunction, Dialect, is_infinity, of_arity
+from foreshore.expr.functions.comparison import DAY, PLAIN
+from foreshore.expr.functions.function import Rendering, ScalarFunction
+from foreshore.types import SqlType
 
 
 class DuckDbDialect(Dialect):
@@ -65,10 +58,10 @@ class DuckDbDialect(Dialect):
 
     def integral(self, datum: int, type: SqlType) -> str:
         """Return SQL for an integer, a day or an instant."""
-        if datum in _EXTREMES.get(type.name, ()):
-            # DuckDB has infinities of its own; ours are the extremes of the integer.
-            raw = Signature((INT8,), type)
-            return self.arrow_call("of_integer(int8)", raw, [f"CAST({datum} AS BIGINT)"])
+        if is_infinity(datum, type):  # DuckDB's own are not the extremes of the integer
+            return self.raw(datum, type)
+        if type.name == "time" and datum == DAY:  # of no instant the time is 24:00:00
+            return self.raw(datum, type)
         match type.name:
             case "date":
                 return f"(CAST('1970-01-01' AS DATE) + CAST({datum} AS INTEGER))"

@@ -443,7 +443,7 @@ class Renderer:
             if filter is not None:
                 partition.append(f"coalesce({filter}, false)")
             window = (
-                f"row_number() OVER ({_partition(partition)}"
+                f"row_number() OVER ({partition_by(partition)}"
                 f"ORDER BY {', '.join(arg for arg, _ in args) or '1'})"
             )
             first = f"{window} = 1"
@@ -473,7 +473,7 @@ class Renderer:
             order += map(Sort, self.dialect.total_order(column, type)[1:])
         group = [self.dialect.key(rows.columns[i], types[i]) for i in top_k.group_key]
         window = (
-            f"sum({rows.diff}) OVER ({_partition([*group, *rows.carry])}"
+            f"sum({rows.diff}) OVER ({partition_by([*group, *rows.carry])}"
             f"ORDER BY {', '.join(sort.sql for sort in order) or '1'} "
             "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
         )
@@ -533,7 +533,8 @@ class Render(Protocol):
         ...
 
 
-def _partition(by: Sequence[str]) -> str:
+def partition_by(by: Sequence[str]) -> str:
+    """Return the PARTITION BY of a window, nothing if it is of all rows."""
     return f"PARTITION BY {', '.join(by)} " if by else ""
 
 

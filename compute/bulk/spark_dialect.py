@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from foreshore.compute.bulk.dialect import ArrowFunction, Dialect, of_arity
+from foreshore.compute.bulk.dialect import ArrowFunction, Dialect, is_infinity, of_arity
 from foreshore.expr.functions.function import Rendering, ScalarFunction
 from foreshore.types import SqlType, arrow_type
 
@@ -70,6 +70,8 @@ class SparkDialect(Dialect):
 
     def integral(self, datum: int, type: SqlType) -> str:
         """Return SQL for an integer, a day or an instant."""
+        if is_infinity(datum, type):  # compared with files, constants become java.sql's, which end
+            return self.raw(datum, type)
         match type.name:
             case "date":
                 return f"date_from_unix_date({datum})"

@@ -270,7 +270,8 @@ def _aggregate(binder: ExpressionBinder, name: str, expr: ast.FunctionCall) -> S
         raise UndefinedFunction("DISTINCT needs an argument", position=expr.at + 1)
     with located(expr.at):
         literals = tuple(a.value if isinstance(a, Literal) else NO_LITERAL for a in args)
-        found = resolve_aggregate(name, tuple(map(type_of, args)), literals)
+        types = tuple(map(type_of, args))
+        found = resolve_aggregate(name, types, literals, distinct=expr.distinct)
     args = binder.coerced(args, found.arg_types, ats)
     if _only_outer(args):
         raise FeatureNotSupported(

@@ -1,6 +1,7 @@
 """Aggregates of SQL, composed of the core aggregates of the IR and scalar functions over them.
 
-    avg(int4)  =  numeric_avg(sum(x), count(x))        bool_and(b)  =  min(b)
+    avg(int4)  =  average(sum(x), count(x))        bool_and(b)  =  min(b)
+    sum(numeric)  =  sum(high_part(x)) + sum(low_part(x))
 
 In a `ResolvedAggregate`, `Column(i)` within `cores` is the i-th argument, coerced to `arg_types`;
 in `finish`, `Column(j)` is the result of the j-th core. DISTINCT, FILTER and ORDER BY apply to
@@ -10,11 +11,13 @@ every core; where a core's argument is not the aggregate's own, DISTINCT would m
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from foreshore.errors import UndefinedFunction
 from foreshore.expr.functions.function import Literals
+from foreshore.expr.functions.parts import needs_parts, unit_of
 from foreshore.expr.functions.resolve import implicitly_castable, spelled
-from foreshore.expr.ir import Aggregate, Call, Column, Literal, Scalar
+from foreshore.expr.ir import Aggregate, Call, Column, Literal, Scalar, type_of
 from foreshore.types import (
     BOOL,
     FLOAT4,
@@ -48,10 +51,33 @@ def _plain(core: Aggregate, arg_types: tuple[SqlType, ...]) -> ResolvedAggregate
     return ResolvedAggregate(arg_types, core.type, (core,), Column(0, core.type))
 
 
-def _exact_sum(type: SqlType, index: int = 0) -> Aggregate:
-    scale = type.scale if type.name == "numeric" else 0
-    trim = type.trim if type.name == "numeric" else False
-    return Aggregate("sum", (Column(index, type),), numeric_of_scale(scale or 0, trim=trim))
+@dataclass(frozen=True, slots=True)
+class _Total:
+    """The exact sum of numbers: core sums, and a scalar over these, the first of which is `at`."""
+
+    cores: tuple[Aggregate, ...]
+    value: Scalar
+
+
+def _total(arg: Scalar, at: int = 0, *, parted: bool = True) -> _Total:
+    """Return the sum of `arg`, as one of its parts where it may have more digits than there are.
+
+    Not so if not `parted`: of DISTINCT numbers, whose parts may be equal, and where there is room.
+    """
+    type = type_of(arg)
+    scale = (type.scale or 0) if type.name == "numeric" else 0
+    total = numeric_of_scale(scale, trim=type.trim)
+    if not (parted and needs_parts(type)):
+        return _Total((Aggregate("sum", (arg,), total),), Column(at, total))
+    rest = numeric_of_scale(scale)
+    high = Aggregate("sum", (Call("high_part(numeric)", (arg,), WHOLE),), WHOLE)
+    low = Aggregate("sum", (Call("low_part(numeric)", (arg,), rest),), rest)
+    value: Scalar = Column(at, WHOLE)
+    if unit_of(scale) > 1:
+        unit = Literal(str(unit_of(scale)), WHOLE)
+        value = Call("multiply(numeric,numeric)", (value, unit), WHOLE)
+    value = Call("add(numeric,numeric)", (value, Column(at + 1, rest)), total)
+    return _Total((high, low), value)
 
 
 def _count(type: SqlType) -> Aggregate:
@@ -65,15 +91,16 @@ def quotient_type(dividend: SqlType, divisor: SqlType) -> SqlType:
     return quotient((dividend, divisor), None)
 
 
-def _sum(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
+def _sum(types: tuple[SqlType, ...], *, distinct: bool = False) -> ResolvedAggregate | None:
     (type,) = types
     match type.name:
         case "int2" | "int4":
-            core = _exact_sum(type)
-            finish = Call("cast(numeric,int8)", (Column(0, core.type),), INT8)
-            return ResolvedAggregate(types, INT8, (core,), finish)
+            total = _total(Column(0, type))
+            finish = Call("cast(numeric,int8)", (total.value,), INT8)
+            return ResolvedAggregate(types, INT8, total.cores, finish)
         case "int8" | "numeric":
-            return _plain(_exact_sum(type), types)
+            total = _total(Column(0, type), parted=not distinct)
+            return ResolvedAggregate(types, type_of(total.value), total.cores, total.value)
         case "float8":
             return _plain(Aggregate("sum_float", (Column(0, type),), FLOAT8), types)
         case "float4":
@@ -101,25 +128,24 @@ def _interval_sums() -> tuple[Aggregate, ...]:
     )
 
 
-def _avg(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
+def _avg(types: tuple[SqlType, ...], *, distinct: bool = False) -> ResolvedAggregate | None:
     (type,) = types
     if type.name in INTEGERS or type.name == "numeric":
-        core = _exact_sum(type)
-        result = quotient_type(core.type, WHOLE)
-        finish = Call(
-            "average(numeric,int8)", (Column(0, core.type), Column(1, INT8, False)), result
-        )
-        return ResolvedAggregate(types, result, (core, _count(type)), finish)
+        total = _total(Column(0, type), parted=not distinct)
+        result = quotient_type(type_of(total.value), WHOLE)
+        count = Column(len(total.cores), INT8, False)
+        finish = Call("average(numeric,int8)", (total.value, count), result)
+        return ResolvedAggregate(types, result, (*total.cores, _count(type)), finish)
     if type.name in ("float4", "float8"):
         core = Aggregate("sum_float", (Column(0, type),), FLOAT8)
         finish = Call("average(float8,int8)", (Column(0, FLOAT8), Column(1, INT8, False)), FLOAT8)
         return ResolvedAggregate(types, FLOAT8, (core, _count(type)), finish)
     if type.name == "interval":
-        total = _sum(types)
-        assert total is not None
-        finish = Call("average(interval,int8)", (total.finish, Column(3, INT8, False)), INTERVAL)
+        length = _sum(types)
+        assert length is not None
+        finish = Call("average(interval,int8)", (length.finish, Column(3, INT8, False)), INTERVAL)
         return ResolvedAggregate(
-            types, INTERVAL, (*total.cores, _count(type)), finish, distinct=False
+            types, INTERVAL, (*length.cores, _count(type)), finish, distinct=False
         )
     return None
 
@@ -185,32 +211,38 @@ def _spread(name: str) -> Callable[[tuple[SqlType, ...]], ResolvedAggregate | No
         (type,) = types
         if type.name in INTEGERS or type.name == "numeric":
             operand: Scalar = Column(0, type)
+            sums: tuple[Scalar, Scalar]
             if type.name in INTEGERS:
                 operand = Call(f"cast({type.name},numeric)", (operand,), WHOLE)
             square_type = numeric_of_scale(min(2 * (type.scale or 0), 30), trim=type.trim)
             square = Call("multiply(numeric,numeric)", (operand, operand), square_type)
-            sums = (_exact_sum(type), Aggregate("sum", (square,), square_type))
+            first = _total(Column(0, type))
+            second = _total(square, len(first.cores), parted=type.name not in ("int2", "int4"))
+            cores, sums = (*first.cores, *second.cores), (first.value, second.value)
             key, result = f"{name}(numeric,numeric,int8)", NUMERIC
         elif type.name in ("float4", "float8"):
             operand = Column(0, type)
             if type.name == "float4":
                 operand = Call("cast(float4,float8)", (operand,), FLOAT8)
             square = Call("multiply(float8,float8)", (operand, operand), FLOAT8)
-            sums = (
-                Aggregate("sum_float", (operand,), FLOAT8),
-                Aggregate("sum_float", (square,), FLOAT8),
-            )
+            cores = tuple(Aggregate("sum_float", (arg,), FLOAT8) for arg in (operand, square))
+            sums = (Column(0, FLOAT8), Column(1, FLOAT8))
             key, result = f"{name}(float8,float8,int8)", FLOAT8
         else:
             return None
-        cores = (*sums, _count(type))
-        columns = tuple(Column(i, core.type) for i, core in enumerate(cores))
-        return ResolvedAggregate(types, result, cores, Call(key, columns, result), distinct=False)
+        count = Column(len(cores), INT8, False)
+        finish = Call(key, (*sums, count), result)
+        return ResolvedAggregate(types, result, (*cores, _count(type)), finish, distinct=False)
 
     return resolve
 
 
 Rule = Callable[[tuple[SqlType, ...]], ResolvedAggregate | None]
+# Of DISTINCT arguments these are computed in another way.
+_OF_DISTINCT: dict[str, Rule] = {
+    "sum": partial(_sum, distinct=True),
+    "avg": partial(_avg, distinct=True),
+}
 _AGGREGATES: dict[str, tuple[tuple[int, ...], Rule]] = {
     "count": ((0, 1), _count_of),
     "sum": ((1,), _sum),
@@ -239,9 +271,12 @@ def is_aggregate(name: str) -> bool:
 
 
 def resolve_aggregate(
-    name: str, arg_types: Sequence[SqlType], literals: Literals = None
+    name: str, arg_types: Sequence[SqlType], literals: Literals = None, *, distinct: bool = False
 ) -> ResolvedAggregate:
-    """Return how the aggregate is composed; raises UndefinedFunction."""
+    """Return how the aggregate, perhaps of DISTINCT arguments, is composed.
+
+    Raises UndefinedFunction.
+    """
     types = tuple(arg_types)
     entry = _AGGREGATES.get(name)
     if entry is not None and len(types) in entry[0]:
@@ -251,7 +286,8 @@ def resolve_aggregate(
             known = (FLOAT8,)
         elif types and types[0].name == "unknown" and name in ("min", "max"):
             known = (TEXT,)
-        resolved = entry[1](known)
+        rule = _OF_DISTINCT.get(name, entry[1]) if distinct else entry[1]
+        resolved = rule(known)
         if resolved is not None:
             return resolved
     raise UndefinedFunction(

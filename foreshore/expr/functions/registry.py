@@ -38,6 +38,7 @@ _FAMILIES = (
     "comparison",
     "conditional",
     "numeric",
+    "parts",
     "floats",
     "buckets",
     "casting",

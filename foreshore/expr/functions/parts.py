@@ -1,0 +1,69 @@
+"""Numerics in two parts, whose sums have room for more digits than a numeric.
+
+    x = high_part(x) * unit + low_part(x)        |low_part(x)| < unit, both of the sign of x
+
+A sum of numerics of 38 digits may have more of them, now or until a row goes again. The sums of the
+parts have not, of up to 10**18 rows, of 10**8 at a scale of 30. So what may fail is to put the sum
+together, which is an expression as others are, whose error is maintained and goes with the rows.
+"""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from foreshore.expr.functions.decimals import pack, truncate_divide, unscaled, valid_of, wide
+from foreshore.expr.functions.function import Outcome, Renderer, Signature, hidden
+from foreshore.expr.functions.numeric import decimal_name, same, scale_of, whole
+from foreshore.types import SqlType
+
+# How many digits a low part has, behind the point as before it; more where the scale is larger.
+_DIGITS = 20
+# Sums over numerics that are declared to have so few have room for 10**10 rows as they are.
+_FEW_DIGITS = 28
+
+
+def unit_of(scale: int) -> int:
+    """Return what the high part of a numeric of `scale` counts: a power of ten, at least 1."""
+    return int(10 ** max(_DIGITS - scale, 0))
+
+
+def _high_part(types: Signature, a: pa.Array) -> Outcome:
+    scale = scale_of(types.args[0])
+    return pack(truncate_divide(wide(unscaled(a)), unit_of(scale) * 10**scale), valid_of(a), 0)
+
+
+def _low_part(types: Signature, a: pa.Array) -> Outcome:
+    scale, values = scale_of(types.args[0]), wide(unscaled(a))
+    unit = unit_of(scale) * 10**scale
+    return pack(values - truncate_divide(values, unit) * unit, valid_of(a), scale)
+
+
+def _high_sql(dialect: Renderer, types: Signature, args: Sequence[str]) -> str:
+    (x,), name = args, decimal_name(0)
+    unit = unit_of(scale_of(types.args[0]))
+    if dialect.name == "duckdb":
+        cut = f"trunc({x})"
+        return cut if unit == 1 else f"CAST(CAST({cut} AS HUGEINT) // {unit} AS {name})"
+    cut = f"CAST(CASE WHEN {x} < 0 THEN ceil({x}) ELSE floor({x}) END AS {name})"
+    return cut if unit == 1 else f"CAST({cut} div CAST({unit} AS {name}) AS {name})"
+
+
+def _low_sql(dialect: Renderer, types: Signature, args: Sequence[str]) -> str:
+    high, scale = _high_sql(dialect, types, args), scale_of(types.args[0])
+    unit, name = unit_of(scale), decimal_name(scale)
+    if unit == 1:
+        held = high
+    elif dialect.name == "duckdb":
+        held = f"CAST({high} AS HUGEINT) * {unit}"
+    else:
+        held = f"{high} * CAST({unit} AS {decimal_name(0)})"
+    return f"CAST({args[0]} - CAST({held} AS {name}) AS {name})"
+
+
+def needs_parts(type: SqlType) -> bool:
+    """Whether a sum over columns of `type` may have more digits than there are."""
+    return type.name == "numeric" and (type.length is None or type.length > _FEW_DIGITS)
+
+
+hidden("high_part(numeric)", "numeric", whole, _high_part, duckdb=_high_sql, spark=_high_sql)
+hidden("low_part(numeric)", "numeric", same, _low_part, duckdb=_low_sql, spark=_low_sql)
