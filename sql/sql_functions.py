@@ -346,8 +346,8 @@ define(
               JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
               JOIN pg_catalog.pg_attribute a
                 ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
-              WHERE d.refobjid = $1 AND a.attname = $3
-                AND d.deptype IN ('a', 'i')) END""",
+              WHERE d.refobjid = $1 AND a.attname = $3 AND d.deptype IN ('a', 'i')
+              ORDER BY c.oid LIMIT 1) END""",  # an identity may come to a serial column
 )
 define("pg_get_serial_sequence", "text text", TEXT, "_serial_sequence(to_regclass($1), $1, $2)")
 define(

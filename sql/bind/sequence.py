@@ -1,7 +1,7 @@
 """Sequences: what CREATE and ALTER SEQUENCE say, and calls of nextval and its kin.
 
-A call names its sequence by oid. Those that give or set numbers are written with one argument more,
-a number of its own for each call: two that look the same are not one.
+A call names its sequence by oid. Those that give or set numbers have numbers of their own
+(`Call.number`): two that look the same are not one.
 """
 
 from foreshore.errors import (
@@ -148,12 +148,16 @@ def sequence_of(
         raise InvalidParameterValue("INCREMENT must not be zero")
     up = increment > 0
     maximum, minimum = (bound - 1, 1) if up else (-1, -bound)
-    if old is not None:  # what it had, unless that was as far as its type goes
+    if old is not None:  # what it had; a limit of its type becomes that of its new one
         before = BOUNDS[old.type.name]
         changed = old.type != type
-        if not (changed and old.maximum == before - 1) and "maxvalue" not in given:
+        if changed and old.maximum == before - 1:
+            maximum = bound - 1
+        elif "maxvalue" not in given:
             maximum = old.maximum
-        if not (changed and old.minimum == -before) and "minvalue" not in given:
+        if changed and old.minimum == -before:
+            minimum = -bound
+        elif "minvalue" not in given:
             minimum = old.minimum
     if given.get("maxvalue") is not None:
         maximum = int(given["maxvalue"])
