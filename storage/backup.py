@@ -46,6 +46,7 @@ from foreshore.storage.directory import (
     read_log,
     segment_path,
 )
+from foreshore.storage.epoch import FENCE, fence_of
 from foreshore.storage.identity import FIRST_ID, NAME
 from foreshore.storage.local_files import check_file
 from foreshore.storage.trace import KEYS
@@ -296,7 +297,8 @@ def _restore_to(data_dir: Path, place: Path, backup: Backup) -> None:
     for file in backup.files:
         _verify(place, file)
         _take(place / file.stored, data_dir / file.path)
-    decode_states({key: Versioned(1, data) for key, data in backup.states.items()})
+    states = decode_states({key: Versioned(1, data) for key, data in backup.states.items()})
+    _write(data_dir / "log" / FENCE, fence_of(states.epoch))
     identity = secrets.token_hex(16).encode()
     for part in ("blob", "log"):
         _write(data_dir / part / NAME, identity)

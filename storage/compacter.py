@@ -11,6 +11,9 @@ The order of steps is what makes it safe to die between any two: a file is store
 names it, and removed only after a state that does not name it was surely committed. A segment goes
 when states name all that it held. Files that no state names are removed at the next start. All
 go through `garbage.py`, which keeps them as long as somebody reads them by a lease file.
+
+A shard whose step fails for what it holds is tried again, with the log that it keeps; the others
+are compacted meanwhile.
 """
 
 import asyncio
@@ -64,7 +67,7 @@ WORTH_SEALING = 8 << 20  # bytes of sealed segments, or of what is in memory of 
 MANY = 8  # sealed segments
 ROWS_OF_A_FILE = 1_000  # a file costs about as much as so many rows, even without any
 WORTH_REWRITING = 10_000  # loose updates
-MERGED_BYTES = 8 << 20  # of all batches of a merge that are in memory at once
+MERGED_BYTES = 4 << 20  # of all batches of a merge that are in memory at once
 
 
 # What gives a shard's updates as of a since, sorted: their schema, since, a scratch directory.
@@ -105,6 +108,7 @@ class Compacter:
         self._round = asyncio.Event()
         self._stop = asyncio.Event()
         self._asked = False
+        self._through = 0  # the last segment that has been gone through
         self._closing = False
         self._running = False
         self._deleting: set[asyncio.Task[None]] = set()
@@ -173,6 +177,11 @@ class Compacter:
         """Whether `run` is at it."""
         return self._running
 
+    @property
+    def behind(self) -> int:
+        """How many segments have not been gone through, whether or not all shards let them go."""
+        return sum(segment.number > self._through for segment in self._wal.segments)
+
     async def progress(self) -> None:
         """Wait until the next round is done, or stuck for want of room."""
         await self._round.wait()
@@ -203,10 +212,12 @@ class Compacter:
         pause = RETRY_SECONDS
         while not self._closing:
             try:
-                await self._work()
+                failures = await self._work()
                 self.full = None
                 self._round.set()
                 self._round.clear()
+                if failures:
+                    raise ExceptionGroup("some shards could not be compacted", failures)
             except Fenced:
                 logger.warning("compaction ends, another environment owns the data")
                 return
@@ -219,6 +230,7 @@ class Compacter:
                     longest = MAX_RETRY_SECONDS_FULL
                 else:
                     logger.error("compaction failed, to be tried again", exc_info=error)
+                self._asked = True
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause):
                         await self._stop.wait()
@@ -238,20 +250,34 @@ class Compacter:
         self._round.set()
         self._round.clear()
 
-    async def _work(self) -> None:
+    async def _work(self) -> list[Exception]:
+        """Do what is due; return what failed of single shards, which are to be tried again."""
+        failures: list[Exception] = []
         for id in tuple(self._to_drop):
             await self._bury(id)
         through = self._due()
         for shard in tuple(self._shards.values()):
             if self._closing:
-                return
-            if through is not None:
-                await self._seal(shard, through)
-            while not self._closing and (due := self._due_for_merging(shard)):
-                with contextlib.suppress(DataCorrupted):  # it is noted; the others go on
-                    await self._merge(shard, due)
+                return failures
+            try:
+                await self._compact(shard, through)
+            except Exception as error:
+                if _concerns_all(error):
+                    raise
+                failures.append(error)
         if through is not None:
-            await self._wal.remove(through)
+            self._through = through
+            if not failures:
+                await self._wal.remove(through)
+        return failures
+
+    async def _compact(self, shard: Shard, through: int | None) -> None:
+        """Make batches of the segments up to number `through`, and few of many batches."""
+        if through is not None:
+            await self._seal(shard, through)
+        while not self._closing and (due := self._due_for_merging(shard)):
+            with contextlib.suppress(DataCorrupted):  # it is noted
+                await self._merge(shard, due)
 
     def _due(self) -> int | None:
         """Return up to which segment the log is to become batches, None if it can wait.
@@ -381,6 +407,11 @@ class Compacter:
         task = asyncio.get_running_loop().create_task(collecting)
         self._deleting.add(task)
         task.add_done_callback(self._deleting.discard)
+
+
+def _concerns_all(error: Exception) -> bool:
+    """Whether a failure is of what all shards stand on, and not of what one of them holds."""
+    return isinstance(error, Fenced | Unavailable | OSError) or _full(error) is not None
 
 
 def _full(error: BaseException) -> DiskFull | None:

@@ -131,8 +131,13 @@ def checksum_of(key: str, seqno: int, data: bytes) -> int:
     return zlib.crc32(data, zlib.crc32(f"{key} {seqno} ".encode()))
 
 
-def checked(key: str, seqno: int, data: bytes, checksum: int | None) -> Versioned:
-    """Return the version; raises DataCorrupted if it is not the one that was written."""
+def checked(key: str, seqno: int, data: object, checksum: int | None = None) -> Versioned:
+    """Return the version; raises DataCorrupted if it is not the one that was written.
+
+    In a damaged page `data` may be anything that SQLite has. Very old versions have no checksum.
+    """
+    if not isinstance(data, bytes):
+        raise DataCorrupted(f'consensus has version {seqno} of "{key}" that is not bytes')
     if checksum is not None and checksum != checksum_of(key, seqno, data):
         raise DataCorrupted(f'consensus has version {seqno} of "{key}" with a wrong checksum')
     return Versioned(seqno, data)
@@ -140,10 +145,10 @@ def checked(key: str, seqno: int, data: bytes, checksum: int | None) -> Versione
 
 def verify(connection: sqlite3.Connection, name: str) -> None:
     """Raise DataCorrupted unless the database and each version in it are as they were written."""
-    for (message,) in connection.execute("PRAGMA integrity_check"):
+    for (message,) in connection.execute("PRAGMA integrity_check").fetchall():
         if message != "ok":
             raise DataCorrupted(f'"{name}" is damaged: {message}')
-    for row in connection.execute("SELECT key, seqno, data, checksum FROM version"):
+    for row in connection.execute("SELECT key, seqno, data, checksum FROM version").fetchall():
         checked(*row)
 
 
@@ -164,7 +169,7 @@ class SqliteConsensus:
             self._connection = self._executor.submit(self._open, path).result()
         except sqlite3.OperationalError as error:
             raise _fault(error, f'could not open consensus "{path}"') from error
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             raise DataCorrupted(f'"{path.name}" is damaged: {error}') from error
 
     @classmethod
@@ -187,8 +192,8 @@ class SqliteConsensus:
             "CREATE TABLE IF NOT EXISTS version (key TEXT NOT NULL, seqno INTEGER NOT NULL,"
             " data BLOB NOT NULL, checksum INTEGER, PRIMARY KEY (key, seqno)) WITHOUT ROWID"
         )
-        columns = [name for _, name, *_ in connection.execute("PRAGMA table_info(version)")]
-        if "checksum" not in columns:  # written before there were checksums
+        columns = connection.execute("PRAGMA table_info(version)").fetchall()
+        if all(name != "checksum" for _, name, *_ in columns):  # written before there were any
             connection.execute("ALTER TABLE version ADD COLUMN checksum INTEGER")
 
     async def head(self, key: str) -> Versioned | None:

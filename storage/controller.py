@@ -367,7 +367,7 @@ class StorageController(ShardReader):
         return downgraded(write, frontier)
 
     async def _not_far_behind(self) -> None:
-        while len(self._wal.segments) > SEGMENTS_BEHIND and self._compacter.running:
+        while self._compacter.behind > SEGMENTS_BEHIND and self._compacter.running:
             if self._compacter.full is not None:
                 raise DiskFull("more before what is there has been compacted")
             await self._compacter.progress()

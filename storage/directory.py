@@ -89,24 +89,17 @@ def decode_states(heads: Mapping[str, Versioned]) -> States:
 
 
 def read_heads(data_dir: Path) -> dict[str, Versioned]:
-    """Return the last version of each key of the SQLite consensus, all as of one moment."""
-    rows = _query(data_dir, "SELECT key, max(seqno), * FROM version GROUP BY key")
-    return {
-        key: checked(key, seqno, data, *(checksum or [None]))
-        for key, seqno, _, _, data, *checksum in rows
-    }
+    """Return the last version of each key of the SQLite consensus, all as of one moment.
 
-
-def check_consensus(data_dir: Path) -> None:
-    """Raise DataCorrupted if SQLite's database is not as it was written, older versions included.
-
+    Raises DataCorrupted if any version is not as it was written: of a damaged last one SQLite may
+    take the key or the number for another, and the one before it for the last.
     A directory that no server has opened since there are checksums has no column of them.
     """
     for (message,) in _query(data_dir, "PRAGMA integrity_check"):
         if message != "ok":
             raise DataCorrupted(f'"{CONSENSUS_FILE}" is damaged: {message}')
-    for key, seqno, data, *checksum in _query(data_dir, "SELECT * FROM version"):
-        checked(key, seqno, data, *(checksum or [None]))
+    versions = _query(data_dir, "SELECT * FROM version ORDER BY key, seqno")
+    return {version[0]: checked(*version) for version in versions}
 
 
 def _query(data_dir: Path, sql: str) -> list[tuple[Any, ...]]:

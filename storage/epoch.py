@@ -188,6 +188,11 @@ async def check_epoch(consensus: Consensus, fence: Path) -> None:
         )
 
 
+def fence_of(epoch: int) -> bytes:
+    """Return what the fence is where `epoch` has raised it last."""
+    return _FENCE.pack(epoch)
+
+
 def read_fence(path: Path) -> int:
     """Return the epoch that has raised the fence last; 0 if none has."""
     try:
@@ -218,7 +223,7 @@ class Fence:
     def __init__(self, path: Path, epoch: int) -> None:
         """Raise the fence to `epoch`, durably; raises Fenced if it is above that already."""
         self._epoch = epoch
-        self._expected = _FENCE.pack(epoch)
+        self._expected = fence_of(epoch)
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             sync_directory(path.parent)

@@ -17,19 +17,21 @@ database comes that far by counting, nor counts on as fast as microseconds pass.
 import secrets
 
 from foreshore import blocking
-from foreshore.errors import ObjectNotInPrerequisiteState
+from foreshore.errors import DataCorrupted, ObjectNotInPrerequisiteState
 from foreshore.storage.blob import Blob
 from foreshore.storage.consensus import Committed, Consensus
 from foreshore.storage.epoch import EPOCH_KEY
 
 NAME = "database"
 FIRST_ID = "first_id"
+ID_BYTES = 16
 
 
 async def identify(consensus: Consensus, blob: Blob, log: Blob) -> None:
     """Make sure that the three are parts of one database, which they become if they are new.
 
-    `log` is the log's directory as a blob store. Raises ObjectNotInPrerequisiteState.
+    `log` is the log's directory as a blob store. Raises ObjectNotInPrerequisiteState, or
+    DataCorrupted where a part says nothing that could be an id.
     """
     head = await consensus.head(NAME)
     if head is None:
@@ -43,12 +45,17 @@ async def identify(consensus: Consensus, blob: Blob, log: Blob) -> None:
         assert head is not None
     for what, part in (("the blob store", blob), ("the log", log)):
         mark = await blocking.run(None, part.get, NAME)
+        if mark not in (None, head.data) and not _is_id(mark):
+            raise DataCorrupted(
+                f'"{NAME}" of {what} is damaged: it says {_shown(mark)},'
+                f" and consensus has the database {_shown(head.data)}"
+            )
         if mark != head.data:
             holds = "is not there" if mark is None else "is of another database"
             raise ObjectNotInPrerequisiteState(
                 f"{what} that consensus knows of {holds}",
                 detail=f"Consensus has the database {_shown(head.data)},"
-                f" {what} {'none' if mark is None else _shown(mark)}.",
+                f' {what} {"none" if mark is None else _shown(mark)}, in its file "{NAME}".',
                 hint="Give the --data-dir, --blob and --consensus that the database was made with.",
             )
 
@@ -57,6 +64,10 @@ async def first_id(consensus: Consensus) -> int:
     """Return the number from which on ids are this database's own."""
     head = await consensus.head(FIRST_ID)
     return 1 if head is None else int(head.data)
+
+
+def _is_id(mark: bytes) -> bool:
+    return len(mark) == 2 * ID_BYTES and all(letter in b"0123456789abcdef" for letter in mark)
 
 
 def _shown(mark: bytes) -> str:
@@ -72,7 +83,7 @@ def _mark(blob: Blob, log: Blob, made: bool) -> bytes:
                     f"the {what} holds a database that consensus does not know",
                     hint="Give the --consensus that the database was made with.",
                 )
-    id = log.get(NAME) or secrets.token_hex(16).encode()
+    id = log.get(NAME) or secrets.token_hex(ID_BYTES).encode()
     blob.create(NAME, id)
     id = blob.get(NAME) or id
     log.create(NAME, id)

@@ -26,7 +26,6 @@ from foreshore.storage.directory import (
     CONSENSUS_FILE,
     States,
     batch_files,
-    check_consensus,
     look,
     read_log,
 )
@@ -127,7 +126,6 @@ class _Inspector:
         found = self._found
         self._leases()
         try:
-            check_consensus(self._dir)
             states = found.states = look(self._dir)
         except DataCorrupted as error:
             self._damage(CONSENSUS_FILE, error)
@@ -266,7 +264,8 @@ class _Inspector:
                 continue
             mark = path.read_bytes() if path.exists() else b""
             if mark != states.identity.encode():
-                message = f'"{NAME}" is "{mark!r}", and consensus has {states.identity}'
+                shown = mark.decode(errors="backslashreplace")
+                message = f'"{NAME}" is "{shown}", and consensus has {states.identity}'
                 self._damage(f"{folder}/{NAME}", DataCorrupted(message))
 
     def _fence(self, states: States) -> None:

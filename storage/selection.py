@@ -109,7 +109,8 @@ def read_parts(
         rows_at_once, row_groups=wanted, columns=chosen, use_threads=False
     ):
         if columns is not None:  # those that nobody asked for stand as NULLs in their places
-            found = dict(zip([*places, width, width + 1], piece.columns, strict=True))
+            # by name: asked for "x.days", Parquet also gives the column x that has a field days
+            found = {i: piece.column(names[i]) for i in [*places, width, width + 1]}
             arrays = [
                 found[i] if i in found else pa.nulls(piece.num_rows, field.type)
                 for i, field in enumerate(schema)
@@ -170,8 +171,8 @@ def _may_hold(file: pq.ParquetFile, group: int, tests: dict[str, list[Test]]) ->
     for leaf in range(metadata.num_columns):
         column = metadata.column(leaf)
         wanted = tests.get(column.path_in_schema)
-        if wanted is None:
-            continue
+        if wanted is None or file.schema.column(leaf).name != column.path_in_schema:
+            continue  # the path of a column's field may be another column's name
         statistics = column.statistics
         if statistics is None or not statistics.has_min_max:
             continue

@@ -150,7 +150,7 @@ def states(data_dir: Path) -> States:
             code = getattr(error, "sqlite_errorcode", None)  # the module's own have none
             if code != sqlite3.SQLITE_READONLY_ROLLBACK:
                 raise Unreadable(f"{path} is not readable: {error}") from None
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise Unreadable(f"{path} is not readable: {error}") from None
         # A kill left the journal of a commit. By it SQLite takes the commit back, here in a copy.
         # A server may do so meanwhile: the journal goes last, so if it is there all is well.
@@ -163,28 +163,27 @@ def states(data_dir: Path) -> States:
 
 
 def ask(path: Path, mode: str = "ro") -> States:
-    """Return the last version of every state in the SQLite database."""
+    """Return the last version of every state in the SQLite database.
+
+    All versions are looked at: damage may make another key or number of the last one.
+    """
     uri = f"{path.as_uri()}?mode={mode}"
     with closing(sqlite3.connect(uri, uri=True, timeout=10)) as connection:
-        connection.row_factory = sqlite3.Row
-        heads = connection.execute("SELECT *, max(seqno) FROM version GROUP BY key").fetchall()
+        versions = connection.execute("SELECT * FROM version ORDER BY key, seqno").fetchall()
         ((verdict,),) = connection.execute("PRAGMA integrity_check(1)")
     if verdict != "ok":
         raise Unreadable(f"{path} is damaged: {verdict}")
-    return {
-        head["key"]: json.loads(checked(path, head))
-        for head in heads
-        if head["key"].partition("/")[0] in STATES
-    }
+    heads = {version[0]: checked(path, *version) for version in versions}
+    return {key: json.loads(heads[key]) for key in heads if key.partition("/")[0] in STATES}
 
 
-def checked(path: Path, head: sqlite3.Row) -> bytes:
+def checked(path: Path, key: str, seqno: int, data: object, checksum: int | None = None) -> bytes:
     """Return a state; raises Unreadable if its checksum, which very old ones have not, is wrong."""
-    known = dict(head).get("checksum")
-    named = zlib.crc32(f"{head['key']} {head['seqno']} ".encode())
-    if known is not None and zlib.crc32(head["data"], named) != known:
-        raise Unreadable(f'{path} is damaged: "{head["key"]}" has a wrong checksum')
-    return bytes(head["data"])
+    if not isinstance(data, bytes):
+        raise Unreadable(f'{path} is damaged: "{key}" is not bytes')
+    if checksum not in (None, zlib.crc32(data, zlib.crc32(f"{key} {seqno} ".encode()))):
+        raise Unreadable(f'{path} is damaged: "{key}" has a wrong checksum')
+    return data
 
 
 def named(data_dir: Path, found: States) -> set[str]:

@@ -27,6 +27,7 @@ from foreshore.storage.backup import back_up, read_backup, restore
 from foreshore.storage.consensus import Versioned
 from foreshore.storage.directory import look
 from foreshore.storage.epoch import Register, State
+from foreshore.storage.inspection import inspect
 from tests.files.writing import ACCOUNTS, TOTAL, busy, create, written
 from tests.harness import until
 from tests.storage.harness import ROWS, U1, U2, open_at, put, run, write
@@ -351,6 +352,7 @@ def test_a_file_of_a_backup_that_is_not_what_it_was_is_named(tmp_path: Path) -> 
             restore(place, tmp_path / "copy")
     manifest.write_bytes(whole)
     restore(place, tmp_path / "copy")
+    assert not inspect(tmp_path / "copy", verify=True).damages  # before anybody has served it
     assert json.loads(whole)["backup"]["version"] == 1
 
 

@@ -79,7 +79,11 @@ def compare(server: Server, readers: dict[str, Read], pairs: int, spark_every: i
     with server.connect() as connection:
         while compared.total() < pairs:
             name = chosen.choice(list(TYPES))
-            shards = foreshore_files.log(server.data_dir, foreshore_files.states(server.data_dir))
+            try:
+                states = foreshore_files.states(server.data_dir)
+                shards = foreshore_files.log(server.data_dir, states)
+            except FileNotFoundError:
+                continue  # compaction has taken a segment; what follows reads by a lease
             shard = shards[foreshore_files.resolve(shards, name)]
             if shard.upper <= shard.since:
                 continue  # nothing of the view is in the log yet

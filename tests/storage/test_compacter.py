@@ -3,16 +3,19 @@
 import asyncio
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from foreshore.clock import SystemClock
 from foreshore.errors import DataCorrupted, Fenced
-from foreshore.storage import compacter, epoch
+from foreshore.storage import batch, compacter, epoch
 from foreshore.storage.blob import FileBlob
 from foreshore.storage.compacter import due_for_merging
 from foreshore.storage.consensus import SqliteConsensus
 from foreshore.storage.controller import (
+    SEGMENTS_BEHIND,
     Appended,
     ListenEvent,
     ReadCapability,
@@ -21,6 +24,7 @@ from foreshore.storage.controller import (
     StorageController,
 )
 from foreshore.storage.identity import NAME
+from foreshore.storage.local_files import LocalFiles
 from foreshore.storage.trace import Batch, TraceState, key_of, with_batch, with_merged
 from tests.storage.faulty import Faults, FaultyBlob, FaultyConsensus, Rates
 from tests.storage.harness import (
@@ -409,3 +413,44 @@ def test_merges_are_geometric() -> None:
         assert not due_for_merging(shard)
         assert len(shard.batches) <= 11
     assert rewritten <= 1000 * 10_000 * 11
+
+
+def test_a_shard_that_cannot_be_compacted_holds_up_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compacter, "RETRY_SECONDS", 0.001)
+    write_batch, times = batch.write_batch, 3 * SEGMENTS_BEHIND
+
+    def failing(files: LocalFiles, key: str, *rest: Any) -> Batch:
+        if key.startswith(U1):
+            raise pa.ArrowInvalid("a fault of ours")
+        return write_batch(files, key, *rest)
+
+    async def main() -> None:
+        controller = await open_at(tmp_path, segment_records=1)
+        await controller.create(U1, ROWS)
+        second, _ = await controller.create(U2, ROWS)
+        with monkeypatch.context() as patch:
+            patch.setattr(compacter, "write_batch", failing)
+            for time in range(times):
+                row = ((time, "a"), time, 1)
+                async with asyncio.timeout(10):
+                    both = (write(id, time, time + 1, row) for id in (U1, U2))
+                    await put(controller, *both)
+            settling = asyncio.create_task(controller.settle())
+            async with asyncio.timeout(10):
+                while controller.snapshot(second, times - 1).tail:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            assert not settling.done()
+            assert len(controller._wal.segments) > times
+        async with asyncio.timeout(10):
+            await settling
+        assert len(controller._wal.segments) == 1
+        await abandon(controller)
+        controller = await open_at(tmp_path)
+        for id in (U1, U2):
+            found = await contents(controller, await reader(controller, id), times - 1)
+            assert found == [(k, "a", 1) for k in range(times)]
+        await controller.close()
+
+    run(main)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from foreshore.clock import SystemClock
-from foreshore.errors import ObjectNotInPrerequisiteState
+from foreshore.errors import DataCorrupted, ObjectNotInPrerequisiteState
 from foreshore.storage.blob import FileBlob
 from foreshore.storage.consensus import SqliteConsensus
 from foreshore.storage.controller import StorageConfig, StorageController
@@ -97,12 +97,13 @@ def test_a_database_made_before_there_were_ids_gets_one(tmp_path: Path) -> None:
     run(main)
 
 
+@pytest.mark.parametrize("mark", [b"\xff\x00", b"", b"0123456789abcdef"])
 @pytest.mark.parametrize("part", ["log", "blob"])
-def test_a_mark_that_is_no_text_is_refused(tmp_path: Path, part: str) -> None:
+def test_a_damaged_mark_is_said_to_be_one(tmp_path: Path, part: str, mark: bytes) -> None:
     async def main() -> None:
         await make(tmp_path)
-        (tmp_path / part / NAME).write_bytes(b"\xff\x00")
-        with pytest.raises(ObjectNotInPrerequisiteState, match="another database"):
+        (tmp_path / part / NAME).write_bytes(mark)
+        with pytest.raises(DataCorrupted, match='"database" of the .* is damaged'):
             await open_with(tmp_path, tmp_path, tmp_path)
 
     run(main)
