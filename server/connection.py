@@ -4,6 +4,7 @@ A `Conversation` takes messages in order, asks the session, and gathers what is 
 an answer is usually one write. All errors become messages in one place, `Conversation._failed`.
 """
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from typing import assert_never
@@ -35,6 +36,8 @@ from foreshore.types import RelationDesc, oid_of
 
 logger = logging.getLogger(__name__)
 
+IN_A_ROW = 8  # statements of one client that others wait for, if it has sent so many
+
 
 class Conversation:
     """The protocol after the start: messages of an authenticated client, and their answers."""
@@ -45,6 +48,7 @@ class Conversation:
         self._session = session
         self._skipping = False  # after an error in the extended protocol, until Sync
         self._encoders: dict[tuple[int, tuple[int, ...]], tuple[RelationDesc, RowEncoder]] = {}
+        self._given = 0
         self._owed: Portal | None = None  # described with what it gives: its Execute comes next
         session.when_noticed(self._tell)
 
@@ -227,6 +231,9 @@ class Conversation:
                 self._complete(await copying.copy_in(self._wire, execution, zone, simple=simple))
             case _:
                 assert_never(execution)
+        self._given += 1
+        if self._given % IN_A_ROW == 0:
+            await asyncio.sleep(0)
 
     async def _rows(self, rows: Rows, encoder: RowEncoder) -> int:
         wire = self._wire

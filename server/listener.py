@@ -92,7 +92,9 @@ class Listener:
         except asyncio.CancelledError:
             if self._closing:
                 reason = AdminShutdown()
-            if reason is not None:
+            if reason is None:
+                logger.warning("a connection was cut off", extra={"peer": wire.peer})
+            else:
                 wire.put(message.error_response(reason, fatal=True))
         except Exception as error:
             wire.put(message.error_response(client_error(error), fatal=True))

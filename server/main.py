@@ -300,7 +300,8 @@ def backup_command(source: str, place: Path) -> None:
     with _reporting():
         data_dir = asyncio.run(_data_directory(source)) if "://" in source else Path(source)
         backup = back_up(data_dir, place)
-    click.echo(f"{place}: {len(backup.files)} files, {sum(f.bytes for f in backup.files)} bytes")
+    files = "1 file" if len(backup.files) == 1 else f"{len(backup.files)} files"
+    click.echo(f"{place}: {files}, {sum(f.bytes for f in backup.files)} bytes")
 
 
 @main.command("restore")

@@ -4,15 +4,17 @@ import asyncio
 import struct
 import time
 from collections.abc import AsyncIterator, Iterator
+from itertools import pairwise
 from typing import Any
 
 import psycopg
 import pyarrow as pa
 import pytest
 
-from foreshore.adapter.client import Notice, Rows
+from foreshore.adapter.client import Completed, Notice, Rows
 from foreshore.errors import DivisionByZero, SyntaxError_
 from foreshore.server.auth import Authenticator
+from foreshore.server.connection import IN_A_ROW
 from foreshore.types import INT4, TEXT
 from tests.server.fake import FakeSession, desc_of
 from tests.server.serving import Served, serve
@@ -434,3 +436,28 @@ def test_an_error_at_the_commit_is_told_at_the_sync(
     raw.send("E", EXECUTE)
     raw.send("S")
     assert codes(raw.until("Z")) == "12DCEZ"
+
+
+def test_who_sends_many_statements_at_once_lets_others_in_between(served: Served) -> None:
+    turns = 0  # of somebody else on the loop
+    seen: list[int] = []
+
+    def turn() -> None:
+        nonlocal turns
+        turns += 1
+        if len(seen) < 200:
+            served.loop.call_soon(turn)
+
+    def answer(session: object, args: object) -> Completed:
+        if not seen:
+            served.loop.call_soon(turn)
+        seen.append(turns)
+        return Completed("ONE")
+
+    served.client.does("one", answer)
+    raw = Raw(served.port)
+    raw.socket.sendall((b"Q" + struct.pack("!i", 8) + b"one\0") * 200)
+    for _ in range(200):
+        raw.until("Z")
+    waited = [later - earlier for earlier, later in pairwise(seen)]
+    assert sum(map(bool, waited)) >= 200 // IN_A_ROW - 1
