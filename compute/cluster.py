@@ -18,6 +18,7 @@ from foreshore.compute.protocol import (
     CreateDataflow,
     CreateInstance,
     DataflowDescription,
+    DataflowStatus,
     Feed,
     InitializationComplete,
     InputSnapshot,
@@ -67,6 +68,7 @@ class Replica:
     status: Status | None = None
     heard_at: float = 0.0  # when it gave that, by the loop's clock
     suspected: set[GlobalId] = field(default_factory=set)  # dataflows over damage, as it last said
+    failing: dict[GlobalId, DataflowStatus] = field(default_factory=dict)  # that have failed often
     task: asyncio.Task[None] | None = None
 
     def release(self, dataflow: GlobalId) -> None:

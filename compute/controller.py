@@ -37,18 +37,14 @@ from foreshore.compute.protocol import (
     CreateInstance,
     DataflowDescription,
     Follow,
-    Frontiers,
     IndexExport,
     InputSnapshot,
-    PeekResponse,
     Response,
     SinkExport,
-    SinkUpdates,
-    Status,
     SubscribeExport,
-    SubscribeResponse,
 )
-from foreshore.compute.transport import Connection, Tables
+from foreshore.compute.responses import Responses
+from foreshore.compute.transport import Connection
 from foreshore.compute.uppers import Uppers
 from foreshore.errors import (
     AdminShutdown,
@@ -115,6 +111,14 @@ class ComputeController:
         self._uppers = Uppers(storage)
         self._feeding: dict[GlobalId, _Feeding] = {}
         self._peeks = Peeks()
+        self._responses = Responses(
+            self._dataflows,
+            self._exporters,
+            self._maintained,
+            self._uppers,
+            self._peeks,
+            lambda dataflow: self._spawn(storage.examine(dataflow.reads)),
+        )
         self._tasks: set[asyncio.Task[Any]] = set()
         self._holding: asyncio.Task[None] | None = None
         self._when_still: list[Callable[[], None]] = []
@@ -162,7 +166,7 @@ class ComputeController:
             f"{cluster}.{name}",
             address,
             lambda connection: self._connected(owner, replica, connection),
-            lambda message, tables: self._deliver(owner, replica, message, tables),
+            lambda message, tables: self._responses.deliver(replica, message, tables),
             lambda: self._lost(owner, replica),
             self._command,
         )
@@ -222,6 +226,7 @@ class ComputeController:
     def _lost(self, cluster: Cluster, replica: Replica) -> None:
         cluster.lost(replica)
         replica.suspected.clear()
+        replica.failing.clear()
         self._peeks.lost(cluster, replica)
 
     # --- dataflows
@@ -487,17 +492,20 @@ class ComputeController:
             return self._storage.since(id)
         return dataflow.entry.sinces[id]
 
-    async def wait_upper(self, id: GlobalId, beyond: Timestamp) -> None:
+    async def wait_upper(self, id: GlobalId, beyond: Timestamp, *, patient: bool = True) -> None:
         """Wait until the upper of an index or a shard is greater than `beyond`.
 
         Raises UndefinedObject when it is dropped, InternalError if what it is made of has stopped,
-        CollectionDamaged if it cannot go on for that.
+        CollectionDamaged if it cannot go on for that; to who is not `patient` also why it does not
+        go on for now, though it is tried again and again.
         """
         if self._uppers[id] > beyond:
             return
         if (obstacle := self._maintained.obstacle([id])) is not None:
             raise obstacle
-        await self._uppers.wait(id, beyond)
+        if not patient and (failure := self._maintained.failing([id])) is not None:
+            raise failure
+        await self._uppers.wait(id, beyond, patient=patient)
 
     def allow_compaction(self, id: GlobalId, since: Timestamp) -> None:
         """Say that an index is not read before `since` any more."""
@@ -545,66 +553,6 @@ class ComputeController:
                     if id in dataflow.holds:
                         dataflow.holds[id] = lower
 
-    # --- what replicas say
-
-    def _deliver(
-        self, cluster: Cluster, replica: Replica, message: Response, tables: Tables
-    ) -> None:
-        match message:
-            case PeekResponse():
-                self._peeks.answered(replica, message, tables)
-            case Frontiers(uppers=uppers):
-                self._frontiers(replica, uppers)
-            case SinkUpdates(id=id, lower=lower, upper=upper):
-                dataflow = self._exporters.get(id)
-                if dataflow is not None and id in dataflow.writers:
-                    writer, _ = dataflow.writers[id]
-                    writer.errors.add(lower, upper, tables[1], initial=message.initial)
-                    writer.put(lower, upper, tables[0])
-            case SubscribeResponse(id=id, lower=lower, upper=upper):
-                dataflow = self._exporters.get(id)
-                if dataflow is not None:
-                    streams = (
-                        dataflow.subscriptions
-                        if id in dataflow.subscriptions
-                        else dataflow.followed
-                    )
-                    streams[id].put(lower, upper, tables[0], tables[1])
-            case Status():
-                replica.status = message
-                replica.heard_at = asyncio.get_running_loop().time()
-                self._suspect(replica, message)
-            case _:
-                assert_never(message)
-
-    def _frontiers(self, replica: Replica, uppers: Mapping[GlobalId, Timestamp]) -> None:
-        for id, upper in uppers.items():
-            dataflow = self._exporters.get(id)
-            if dataflow is None:
-                continue
-            if id not in replica.uppers:
-                replica.release(dataflow.description.id)
-            replica.uppers[id] = upper
-            if id in dataflow.writers:
-                writer, _ = dataflow.writers[id]
-                writer.errors.add(upper, upper, None, initial=False)
-                writer.progress(upper)
-            elif id in dataflow.subscriptions:
-                dataflow.subscriptions[id].progress(upper)
-            elif id in dataflow.followed:
-                dataflow.followed[id].progress(upper)
-            else:
-                self._uppers.advance(id, upper)
-
-    def _suspect(self, replica: Replica, status: Status) -> None:
-        """Have the shards looked at that a replica newly says to be damaged."""
-        corrupted = DataCorrupted.sqlstate
-        suspected = {each.id for each in status.dataflows if each.sqlstate == corrupted}
-        for id in suspected - replica.suspected:
-            if (dataflow := self._dataflows.get(id)) is not None:
-                self._spawn(self._storage.examine(dataflow.reads))
-        replica.suspected = suspected
-
     # --- peeks
 
     def check_whole(self, ids: Iterable[GlobalId]) -> None:
@@ -632,7 +580,7 @@ class ComputeController:
             if not dataflow.created.done():
                 await asyncio.shield(dataflow.created)
         for id in request.imports:
-            await self.wait_upper(id, request.as_of)
+            await self.wait_upper(id, request.as_of, patient=False)
         await self.check_errors([*request.imports, *indexes], request.as_of)
         self._check_alive(owner)
         reads = [(self._capabilities(id)[0], request.as_of) for id in request.imports]
@@ -662,9 +610,7 @@ class ComputeController:
             if not writer.errors.is_known(last) and self._exporters[writer.id].cluster.replicas:
                 self.check_whole([writer.id])
                 await writer.errors.known(last)
-        error = self.error_between(ids, first, last + 1)
-        if error is not None:
-            raise error
+        self._refuse_errors(ids, first, last + 1)
 
     def _all_snapshots(self, reads: Iterable[tuple[ReadCapability, Timestamp]]) -> list[Snapshot]:
         """Return snapshots as of times; if one cannot be had, those before it are released."""
@@ -687,9 +633,7 @@ class ComputeController:
         (export,) = description.exports
         assert isinstance(export, SubscribeExport), export
         as_of = description.as_of
-        error = self.error_between(description.imports, as_of, as_of + 1)
-        if error is not None:
-            raise error
+        self._refuse_errors(description.imports, as_of, as_of + 1)
         await self.create_dataflow(cluster, description)
         return self._dataflows[description.id].subscriptions[export.id]
 
@@ -719,21 +663,27 @@ class ComputeController:
             del dataflow.cluster.history.follows[id]
             dataflow.cluster.send(AllowCompaction(id, None))
 
-    def error_between(
-        self, ids: Iterable[GlobalId], lower: Timestamp, upper: Timestamp
-    ) -> DatabaseError | None:
-        """Return the least error in [lower, upper) of materialized views of which `ids` are made.
+    def _refuse_errors(self, ids: Iterable[GlobalId], lower: Timestamp, upper: Timestamp) -> None:
+        found = self.first_error(ids, lower, upper)
+        if found is not None:
+            raise found[1]
 
-        CollectionDamaged says that it cannot be known.
+    def first_error(
+        self, ids: Iterable[GlobalId], lower: Timestamp, upper: Timestamp
+    ) -> tuple[Timestamp, DatabaseError] | None:
+        """Return the first time in [lower, upper) at which `ids` cannot be read, and why.
+
+        That is the least error then of the materialized views of which they are made, or
+        CollectionDamaged, where it cannot be known.
         """
         try:
-            texts = [
-                writer.errors.between(lower, upper) for writer in self._maintained.sinks_below(ids)
+            found = [
+                writer.errors.first(lower, upper) for writer in self._maintained.sinks_below(ids)
             ]
         except CollectionDamaged as damage:
-            return damage
-        least = min((text for text in texts if text is not None), default=None)
-        return DataError.parse(least) if least is not None else None
+            return lower, damage
+        first = min((each for each in found if each is not None), default=None)
+        return None if first is None else (first[0], DataError.parse(first[1]))
 
     # --- about itself
 

@@ -3,9 +3,10 @@
     pending -> hydrating -> running          failed: it could not go on, and is tried again later
 
 Each import has a queue of the updates that have arrived. A *window* [frontier, upper) is taken
-from all queues at once, `upper` the least of their uppers; the engine turns it into the output's
-updates. These go to the exports: into arrangements, or to the controller as messages. A window in
-which no import changed moves the frontier and nothing else.
+from all queues at once, `upper` the least of their uppers, or earlier if up to there are more times
+than one step should have (`compute/pace.py`); the engine turns it into the output's updates. These
+go to the exports: into arrangements, or to the controller as messages. A window in which no import
+changed moves the frontier and nothing else.
 
 The methods marked so run on the worker's thread, everything else on the loop; `busy` says that the
 dataflow is the worker's, and the loop leaves queues' windows, frontier and arrangements alone.
@@ -18,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -44,7 +46,7 @@ from foreshore.compute.protocol import (
     SubscribeExport,
     SubscribeResponse,
 )
-from foreshore.errors import InternalError
+from foreshore.errors import InternalError, OutOfMemory
 from foreshore.expr.ir import Column, Scalar, columns_of, type_of
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
@@ -55,12 +57,44 @@ logger = logging.getLogger(__name__)
 Sent = list[tuple[Message, tuple[pa.Table, ...]]]
 
 
+class _Part:
+    """Updates of which none is earlier than `lower`."""
+
+    def __init__(self, lower: Timestamp, updates: pa.Table, *, ordered: bool = False) -> None:
+        self.lower = lower
+        self.updates = updates
+        self._ordered = ordered  # by time
+
+    def times(self) -> np.ndarray:
+        """Return the times of the updates, which are in their order from now on."""
+        times: np.ndarray = times_of(self.updates).to_numpy()
+        if not self._ordered:
+            if np.any(times[1:] < times[:-1]):
+                order = np.argsort(times, kind="stable")
+                self.updates = self.updates.take(order)
+                times = times[order]
+            self._ordered = True
+        return times
+
+    def distinct(self) -> np.ndarray:
+        """Return the times at which there are updates, ascending."""
+        times = self.times()
+        return times[np.flatnonzero(np.diff(times, prepend=times[:1] - 1))]
+
+    def cut(self, upper: Timestamp) -> tuple[pa.Table, "_Part | None"]:
+        """Return the updates before `upper`, and the others as a part if there are any."""
+        place = int(np.searchsorted(self.times(), upper))
+        if place == self.updates.num_rows:
+            return self.updates, None
+        return self.updates.slice(0, place), _Part(upper, self.updates.slice(place), ordered=True)
+
+
 class ImportQueue:
     """The updates of one import that have arrived and are not yet in a window."""
 
     def __init__(self, upper: Timestamp) -> None:
         self.upper = upper
-        self._parts: deque[tuple[Timestamp, pa.Table]] = deque()  # (no time is earlier, updates)
+        self._parts: deque[_Part] = deque()  # each before the next
 
     def feed(self, lower: Timestamp, upper: Timestamp, updates: pa.Table | None) -> None:
         """Take the updates in [lower, upper), of which those before `self.upper` are known."""
@@ -70,29 +104,39 @@ class ImportQueue:
         if updates is not None and lower < self.upper:
             updates = updates.filter(pc.greater_equal(times_of(updates), self.upper))
         if updates is not None and updates.num_rows:
-            self._parts.append((max(lower, self.upper), updates))
+            self._parts.append(_Part(max(lower, self.upper), updates))
         self.upper = upper
 
     def changes_before(self, upper: Timestamp) -> bool:
         """Whether there may be updates before `upper`."""
-        return bool(self._parts) and self._parts[0][0] < upper
+        return bool(self._parts) and self._parts[0].lower < upper
 
     def precede(self, lower: Timestamp, updates: pa.Table) -> None:
-        """Take updates at or beyond `lower` that are earlier than all that were fed."""
-        self._parts.appendleft((lower, updates))
+        """On the worker: take updates at or beyond `lower`, before all that are there."""
+        part = _Part(lower, updates)
+        part.times()  # orders them here: there may be many
+        self._parts.appendleft(part)
+
+    def times(self, upper: Timestamp, most: int) -> list[np.ndarray]:
+        """Return the times before `upper` at which there are updates, `most` of them or more."""
+        found: list[np.ndarray] = []
+        for part in self._parts:
+            if part.lower >= upper or most <= 0:
+                break
+            times = part.distinct()
+            found.append(times[: np.searchsorted(times, upper)])
+            most -= len(times)
+        return found
 
     def take(self, upper: Timestamp) -> list[pa.Table]:
         """Remove and return the updates before `upper`."""
         taken = []
         while self.changes_before(upper):
-            _, updates = self._parts.popleft()
-            end = self._parts[0][0] if self._parts else self.upper
-            if end > upper:
-                times = times_of(updates)
-                later = updates.filter(pc.greater_equal(times, upper))
-                updates = updates.filter(pc.less(times, upper))
-                if later.num_rows:
-                    self._parts.appendleft((upper, later))
+            part = self._parts.popleft()
+            end = self._parts[0].lower if self._parts else self.upper
+            updates, later = (part.updates, None) if end <= upper else part.cut(upper)
+            if later is not None:
+                self._parts.appendleft(later)
             taken.append(updates)
         return [table for table in taken if table.num_rows]
 
@@ -104,6 +148,8 @@ class Window:
     lower: Timestamp
     upper: Timestamp
     deltas: Mapping[GlobalId, pa.Table]
+    times: int | None = None  # at which there are updates, if somebody counts them
+    last: bool = True  # there was nothing beyond it when it was taken
 
 
 @dataclass(slots=True)
@@ -298,11 +344,28 @@ class Running:
     def begin_step(self) -> None:
         """Take the next window from the queues, if none is waiting to be tried again."""
         if self._window is None:
-            upper = self.importable
+            upper, times = self._paced(self.importable)
             taken = {id: queue.take(upper) for id, queue in self.queues.items()}
             deltas = {id: pa.concat_tables(parts) for id, parts in taken.items() if parts}
-            self._window = Window(self.frontier, upper, deltas)
+            self._window = Window(self.frontier, upper, deltas, times, upper == self.importable)
         self.times.began = time.monotonic()
+
+    def _paced(self, upper: Timestamp) -> tuple[Timestamp, int | None]:
+        """Return the end of a window of as many times as are well for a step, and their number."""
+        if self._dataflow is None or self._dataflow.pace is None:
+            return upper, None
+        most = self._dataflow.pace.times
+        found = [t for queue in self.queues.values() for t in queue.times(upper, most + 1)]
+        if not found:
+            return upper, 0
+        times = np.unique(np.concatenate(found))
+        return (upper, len(times)) if len(times) <= most else (int(times[most]), most)
+
+    def _give_back(self, window: Window) -> None:
+        """On the worker: take the window for one that has not been taken."""
+        for id, updates in window.deltas.items():
+            self.queues[id].precede(window.lower, updates)
+        self._window = None
 
     def step(self) -> Sent:
         """On the worker: let the engine turn the window into output, return what is to be sent."""
@@ -315,7 +378,7 @@ class Running:
             self._since = None
         # What fails is tried again, and what has been done is not done again.
         if self._stepped is None and window.deltas:
-            self._stepped = self._dataflow.step(window.lower, window.upper, window.deltas)
+            self._stepped = self._paced_step(self._dataflow, window)
         output = self._conformed(self._stepped or _nothing(self._columns))
         if self._changed is None:
             self._changed = self._changes(output, window)
@@ -324,9 +387,24 @@ class Running:
         self.frontier = window.upper
         self._window = self._stepped = self._changed = None
         self.times.steps += 1
-        self.times.stepped_at = time.monotonic()
-        self.times.step_ms = 1000 * (self.times.stepped_at - started)
+        ended = time.monotonic()
+        self.times.stepped_at = ended if window.last else 0.0  # who is behind waits for no tick
+        self.times.step_ms = 1000 * (ended - started)
         return sent
+
+    def _paced_step(self, dataflow: Dataflow, window: Window) -> Output:
+        """Return the output of a window, and learn of what it took how large the next should be."""
+        if dataflow.pace is None or window.times is None:
+            return dataflow.step(window.lower, window.upper, window.deltas)
+        started = time.monotonic()
+        try:
+            output = dataflow.step(window.lower, window.upper, window.deltas)
+        except OutOfMemory:
+            dataflow.pace.exhausted(window.times)
+            self._give_back(window)
+            raise
+        dataflow.pace.stepped(window.times, time.monotonic() - started)
+        return output
 
     def _insert(self, output: Output, upper: Timestamp) -> None:
         # errors first: who sees an index's rows up to a time is to see its errors up to it
@@ -463,6 +541,7 @@ class Running:
             None if self.failure is None else self.failure.message,
             tuple(self._index_status()),
             None if self.failure is None else self.failure.sqlstate,
+            self.failures,
         )
 
     def _index_status(self) -> Iterator[IndexStatus]:

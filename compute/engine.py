@@ -18,6 +18,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from foreshore.compute.pace import Pace
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.errors import OutOfMemory, QueryCanceled
 from foreshore.expr.explain import NameOf
@@ -111,7 +112,12 @@ class Cancellation:
 
 
 class Dataflow(Protocol):
-    """A maintained relation. Calls come one at a time, from any thread."""
+    """A maintained relation. Calls come one at a time, from any thread.
+
+    `pace` says how many times a window should have; None: as many as there are.
+    """
+
+    pace: Pace | None
 
     def hydrate(self, inputs: Mapping[GlobalId, Input]) -> Output:
         """Compute everything as of the description's `as_of`; the output is all at that time."""

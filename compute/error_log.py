@@ -186,8 +186,8 @@ class ErrorLog:
                 raise self._failure
             await self._moved.wait()
 
-    def between(self, lower: Timestamp, upper: Timestamp) -> str | None:
-        """Return the least error at any time in [lower, upper), None if there is none.
+    def first(self, lower: Timestamp, upper: Timestamp) -> tuple[Timestamp, str] | None:
+        """Return the first time in [lower, upper) with errors, and the least of them; None: none.
 
         Raises CollectionDamaged where the store would have to say that, and cannot be read.
         """
@@ -195,7 +195,8 @@ class ErrorLog:
             raise self._damage
         start = max(bisect_right(self._times, lower) - 1, 0)
         end = bisect_left(self._times, upper)
-        return min((each for each in self._texts[start:end] if each is not None), default=None)
+        steps = zip(self._times[start:end], self._texts[start:end], strict=True)
+        return next(((max(time, lower), text) for time, text in steps if text is not None), None)
 
     # --- what is kept
 

@@ -24,6 +24,7 @@ from foreshore.compute.engine import (
     output_schema,
     rows_schema,
 )
+from foreshore.compute.pace import Pace
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.errors import InternalError
 from foreshore.expr.evaluate import evaluate
@@ -163,6 +164,8 @@ def is_linear(relation: Relation) -> bool:
 
 class LinearDataflow:
     """A linear plan, hydrated by an engine and stepped by the kernels."""
+
+    pace: Pace | None = None
 
     def __init__(
         self,

@@ -7,6 +7,10 @@
 
 Both last as long as the environment. Whoever would wait for what does not go on hears of it
 instead, and so does whoever waits already.
+
+    dataflow failing    all replicas have failed to take the same step again and again
+
+That may pass, as they go on trying: who reads hears of it, who maintains something else waits.
 """
 
 import asyncio
@@ -104,3 +108,16 @@ class Maintained:
                     detail="The server's log has the details.",
                 )
         return self.damage_below(ids)
+
+    def failing(self, ids: Iterable[GlobalId]) -> DatabaseError | None:
+        """Return why the collections are not known for now; None: nothing says so."""
+        for id, dataflow in self.below(ids):
+            replicas = dataflow.cluster.replicas.values()
+            found = [each.failing.get(dataflow.description.id) for each in replicas]
+            if found and found[0] is not None and None not in found:
+                return DatabaseError(
+                    f'"{id}" cannot be kept up to date: {found[0].failure}',
+                    sqlstate=found[0].sqlstate or InternalError.sqlstate,
+                    detail="It is tried again.",
+                )
+        return None

@@ -185,7 +185,7 @@ class Subscription:
     """The updates of one dataflow on their way to one reader: `async for batch in subscription`.
 
     What the reader has not taken yet is one batch that grows; beyond a bound the subscription
-    fails. It ends when it reaches `until`.
+    fails. It ends when it reaches `until`, or with an error behind all that came before that.
     """
 
     def __init__(self, id: GlobalId, as_of: Timestamp, until: Timestamp | None) -> None:
@@ -208,30 +208,44 @@ class Subscription:
 
     def put(self, lower: Timestamp, upper: Timestamp, rows: pa.Table, errors: pa.Table) -> None:
         """Take the updates in [lower, upper) from some replica."""
-        fresh_errors = new_part(lower, upper, errors, self.upper)
-        for time, text in self._errors.take(fresh_errors) if fresh_errors is not None else ():
-            if text is not None and (self._until is None or time < self._until):
-                self.fail(DataError.parse(text))
+        if self._failure is not None:
+            return
+        end = upper if self._until is None else min(upper, self._until)
+        failed = self._first_error(lower, end, errors)
+        if failed is not None:
+            upper = end = failed[0]
         fresh = new_part(lower, upper, rows, self.upper)
         if fresh is not None:
-            if self._until is not None and upper > self._until:
-                fresh = fresh.filter(pc.less(times_of(fresh), self._until))
+            if end < upper or failed is not None:
+                fresh = fresh.filter(pc.less(times_of(fresh), end))
             self._pending.append(fresh)
             self._bytes += fresh.nbytes
-            if self._bytes > MAX_PENDING_BYTES:
-                self.fail(Unavailable("the subscriber does not keep up", sqlstate="53400"))
         self.progress(upper)
+        if failed is not None:
+            self._failure = failed[1]
+            self._news.set()
+        elif self._bytes > MAX_PENDING_BYTES:
+            self.fail(Unavailable("the subscriber does not keep up", sqlstate="53400"))
+
+    def _first_error(
+        self, lower: Timestamp, upper: Timestamp, errors: pa.Table
+    ) -> tuple[Timestamp, DatabaseError] | None:
+        fresh = new_part(lower, upper, errors, self.upper)
+        for time, text in self._errors.take(fresh) if fresh is not None else ():
+            if text is not None and time < upper:
+                return time, DataError.parse(text)
+        return None
 
     def progress(self, upper: Timestamp) -> None:
         """Hear that a replica has said all before `upper`."""
-        if upper > self.upper:
+        if upper > self.upper and self._failure is None:
             self.upper = upper
             self._news.set()
 
     def fail(self, error: DatabaseError) -> None:
         """Let the reader have `error` next."""
         self._failure = self._failure or error
-        self._pending = []
+        self._pending, self._taken = [], self.upper
         self._news.set()
 
     def __aiter__(self) -> "Subscription":
@@ -246,7 +260,8 @@ class Subscription:
         self._news.clear()
         if self._failure is not None:
             self._news.set()
-            raise self._failure
+            if self.upper <= self._taken:
+                raise self._failure
         upper = self.upper if self._until is None else min(self.upper, self._until)
         batch = SubscribeBatch(
             self._taken, upper, pa.concat_tables(self._pending) if self._pending else None

@@ -248,7 +248,8 @@ class IndexStatus(msgspec.Struct, frozen=True):
 class DataflowStatus(msgspec.Struct, frozen=True):
     """What a dataflow is doing; `failure` says why it stands still, or last did, by `sqlstate`.
 
-    `busy_ms` is for how long it has been at the hydration or step at hand, 0 if there is none.
+    `busy_ms` is for how long it has been at the hydration or step at hand, 0 if there is none;
+    `failures` how often in a row that has failed.
     """
 
     id: GlobalId
@@ -260,6 +261,7 @@ class DataflowStatus(msgspec.Struct, frozen=True):
     failure: str | None
     indexes: tuple[IndexStatus, ...]
     sqlstate: str | None = None
+    failures: int = 0
 
 
 class Status(Message, frozen=True):

@@ -439,11 +439,11 @@ class Replica:
             "dataflow failed",
             extra={"dataflow": running.id, "state": running.state, "error": failure.message},
         )
+        seconds = RETRY_SECONDS[min(running.failures, len(RETRY_SECONDS) - 1)]
         running.state = "failed"
         running.failure = failure
-        self._send_status()
-        seconds = RETRY_SECONDS[min(running.failures, len(RETRY_SECONDS) - 1)]
         running.failures += 1
+        self._send_status()
         asyncio.get_running_loop().call_later(seconds, self._retry, running, again)
         self._peeks.look_again()
 

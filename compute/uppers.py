@@ -4,11 +4,18 @@ The upper of a shard is storage's; that of an index is what the farthest replica
 """
 
 import asyncio
+from typing import NamedTuple
 
 from foreshore.errors import DatabaseError, UndefinedObject
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import ListenEvent, StorageController
 from foreshore.update import Timestamp
+
+
+class _Waiter(NamedTuple):
+    beyond: Timestamp
+    passed: asyncio.Future[None]
+    patient: bool  # waits on through what may pass
 
 
 class Uppers:
@@ -17,7 +24,7 @@ class Uppers:
     def __init__(self, storage: StorageController) -> None:
         self._storage = storage
         self._indexes: dict[GlobalId, Timestamp] = {}
-        self._waiters: dict[GlobalId, list[tuple[Timestamp, asyncio.Future[None]]]] = {}
+        self._waiters: dict[GlobalId, list[_Waiter]] = {}
 
     def __getitem__(self, id: GlobalId) -> Timestamp:
         """Return the time before which the collection can be read."""
@@ -37,34 +44,34 @@ class Uppers:
         """Hear that an index has come as far as `upper`, or farther before."""
         if upper > self._indexes[id]:
             self._indexes[id] = upper
-            for beyond, future in self._waiters.get(id, ()):
-                if beyond < upper and not future.done():
-                    future.set_result(None)
+            for beyond, passed, _ in self._waiters.get(id, ()):
+                if beyond < upper and not passed.done():
+                    passed.set_result(None)
 
     def waited_for(self) -> list[GlobalId]:
         """Return the collections that somebody waits for."""
         return list(self._waiters)
 
-    def fail(self, id: GlobalId, error: DatabaseError) -> None:
-        """Let those who wait for the collection hear `error`."""
-        for _, future in self._waiters.get(id, ()):
-            if not future.done():
-                future.set_exception(error)
+    def fail(self, id: GlobalId, error: DatabaseError, *, patient: bool = True) -> None:
+        """Let those who wait for the collection hear `error`; the `patient` as well, or not."""
+        for each in self._waiters.get(id, ()):
+            if (patient or not each.patient) and not each.passed.done():
+                each.passed.set_exception(error)
 
-    async def wait(self, id: GlobalId, beyond: Timestamp) -> None:
+    async def wait(self, id: GlobalId, beyond: Timestamp, *, patient: bool = True) -> None:
         """Wait until the upper is greater than `beyond`; raises what `fail` and `drop` say.
 
         Raises UndefinedObject if the collection is a shard that is dropped.
         """
         if self[id] > beyond:
             return
-        waiter = beyond, asyncio.get_running_loop().create_future()
+        waiter = _Waiter(beyond, asyncio.get_running_loop().create_future(), patient)
         self._waiters.setdefault(id, []).append(waiter)
         try:
             if id in self._indexes:
-                await waiter[1]
+                await waiter.passed
             else:
-                await self._wait_for_shard(id, *waiter)
+                await self._wait_for_shard(id, beyond, waiter.passed)
         finally:
             self._waiters[id].remove(waiter)
             if not self._waiters[id]:

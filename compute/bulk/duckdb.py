@@ -24,6 +24,7 @@ from foreshore.compute.bulk.exact import sum_float_lists
 from foreshore.compute.bulk.session import Columns, Session
 from foreshore.compute.delta.tables import Layout, by_position, consolidate_select
 from foreshore.compute.engine import Cancellation, check_size
+from foreshore.compute.pace import Pace
 from foreshore.errors import (
     NumericValueOutOfRange,
     OutOfDisk,
@@ -40,8 +41,10 @@ warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
 PATIENCE_SECONDS = 5.0  # with what runs when the engine is closed
 # Rows of a bounded result that are fetched at once.
 BATCH_ROWS = 100_000
-# Contents are added up when this many entries have come to them, and as many as they had.
+# Contents are added up when this many entries have come to them, and as many as they had. Before
+# that entries are in a tail, which is added up each time that so many have come.
 CONSOLIDATE_AFTER = 4096
+CONSOLIDATE_TAIL_AFTER = 64
 
 
 class DuckDbEngine(BulkEngine):
@@ -146,8 +149,12 @@ class DuckDbSession(Session):
         self._inputs.add(name)
 
     def files(self, name: str, paths: Sequence[str], columns: Columns) -> str:
-        """Return a FROM item for Parquet files, which say themselves what columns they have."""
-        return f"read_parquet([{', '.join(map(self.dialect.quote, paths))}])"
+        """Return a FROM item for Parquet files, which say themselves what columns they have.
+
+        A column's statistics leave NaNs out, which are greater than the greatest that they name.
+        """
+        names = ", ".join(map(self.dialect.quote, paths))
+        return f"read_parquet([{names}], can_have_nan => true)"
 
     def release(self) -> None:
         """Let go of inputs and constants."""
@@ -175,8 +182,6 @@ class DuckDbSession(Session):
 class DuckDbStore(DuckDbSession):
     """The tables of one dataflow: a schema of their own, used through a cursor of their own."""
 
-    points = 16
-
     def __init__(
         self, cursor: duckdb.DuckDBPyConnection, functions: Functions, schema: str
     ) -> None:
@@ -187,18 +192,28 @@ class DuckDbStore(DuckDbSession):
         cursor.execute(f"CREATE SCHEMA {schema}")
         cursor.execute(f"USE {schema}")
 
+    def pace(self) -> Pace:
+        """Return the pace of a dataflow."""
+        return Pace(16, seconds=0.25)
+
     def hold(self, name: str, layout: Layout, select: str) -> None:
         """Make the contents `name` what `select` gives."""
         self._layouts[name] = layout
-        self._create(name, layout)
+        main, tail = _main(name), _tail(name)
+        self._create(main, layout)
+        self._create(tail, layout)
         with _faults():
-            row = self.execute(f"INSERT INTO {name} {select}").fetchone()
+            row = self.execute(f"INSERT INTO {main} {select}").fetchone()
         assert row is not None
-        self._sizes[name] = (int(row[0]), 0)
+        self._sizes[main] = (int(row[0]), 0)
+        self._sizes[tail] = (0, 0)
+        self._cursor.execute(f"CREATE VIEW {name} AS FROM {main} UNION ALL FROM {tail}")
 
     def forget(self, name: str) -> None:
         """Drop the contents `name`."""
-        self._cursor.execute(f"DROP TABLE {name}")
+        self._cursor.execute(f"DROP VIEW {name}")
+        for table in (_main(name), _tail(name)):
+            self._cursor.execute(f"DROP TABLE {table}")
 
     def prepare(self, name: str, layout: Layout) -> None:
         """Make the table of changes `name`."""
@@ -228,28 +243,42 @@ class DuckDbStore(DuckDbSession):
             return super().fetch(select, max_bytes)
 
     def absorb(self, contents: str, changes: str) -> None:
-        """Add changes to contents, and add up the entries when as many have come as there were."""
-        names = ", ".join(self._layouts[contents].names)
-        row = self._cursor.execute(
-            f"INSERT INTO {contents} SELECT {names} FROM {changes}"
-        ).fetchone()
-        assert row is not None
-        size, since = self._sizes.get(contents, (0, 0))
-        since += row[0]
-        if since > max(CONSOLIDATE_AFTER, size):
-            size, since = self._consolidate(contents), 0
-        self._sizes[contents] = (size, since)
+        """Add changes to contents, and now and then add up the entries.
 
-    def _consolidate(self, name: str) -> int:
-        """Add up the entries of contents; returns how many are left."""
-        layout = self._layouts[name]
-        select = consolidate_select(name, layout, self.dialect)
+        A row that changes again and again leaves entries that cancel out, and a join meets them
+        all, a join of such rows with each other their product. So what has come lately is added up
+        often, and only what is left of it comes to the rest, which may be large.
+        """
+        main, tail, layout = _main(contents), _tail(contents), self._layouts[contents]
+        self._append(tail, changes, layout)
+        if self._sizes[tail][1] <= CONSOLIDATE_TAIL_AFTER:
+            return
+        self._consolidate(tail, layout)
+        if self._sizes[tail][0] <= CONSOLIDATE_AFTER:
+            return
+        self._append(main, tail, layout)
+        self._cursor.execute(f"DELETE FROM {tail}")
+        self._sizes[tail] = (0, 0)
+        size, since = self._sizes[main]
+        if since > size:
+            self._consolidate(main, layout)
+
+    def _append(self, table: str, entries: str, layout: Layout) -> None:
+        names = ", ".join(layout.names)
+        row = self._cursor.execute(f"INSERT INTO {table} SELECT {names} FROM {entries}").fetchone()
+        assert row is not None
+        size, since = self._sizes[table]
+        self._sizes[table] = (size, since + int(row[0]))
+
+    def _consolidate(self, table: str, layout: Layout) -> None:
+        """Add up the entries of a table."""
+        select = consolidate_select(table, layout, self.dialect)
         self._create("consolidated", layout)
         row = self._cursor.execute(f"INSERT INTO consolidated {select}").fetchone()
-        self._cursor.execute(f"DROP TABLE {name}")
-        self._cursor.execute(f"ALTER TABLE consolidated RENAME TO {name}")
+        self._cursor.execute(f"DROP TABLE {table}")
+        self._cursor.execute(f"ALTER TABLE consolidated RENAME TO {table}")
         assert row is not None
-        return int(row[0])
+        self._sizes[table] = (int(row[0]), 0)
 
     def clear(self, changed: Sequence[str]) -> None:
         """Empty tables of changes."""
@@ -273,6 +302,16 @@ class DuckDbStore(DuckDbSession):
     def _create(self, name: str, layout: Layout) -> None:
         columns = ", ".join(f"{column} {type}" for column, type in (*layout.rows, *layout.sums))
         self._cursor.execute(f"CREATE TABLE {name} ({columns})")
+
+
+def _main(contents: str) -> str:
+    """Return the name of the table of most of some contents, which are a view of it and a tail."""
+    return f"{contents}_main"
+
+
+def _tail(contents: str) -> str:
+    """Return the name of the table of what has come to some contents lately."""
+    return f"{contents}_tail"
 
 
 def _bounded(cursor: duckdb.DuckDBPyConnection, select: str, max_bytes: int) -> pa.Table:

@@ -10,11 +10,18 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from foreshore.compute.bulk.aggregates import Idioms
 from foreshore.compute.bulk.dialect import ArrowFunction, Dialect
 from foreshore.compute.bulk.render import Renderer
-from foreshore.compute.delta.tables import by_position, conform, constant_table
+from foreshore.compute.delta.tables import (
+    by_position,
+    conform,
+    consolidate_select,
+    constant_table,
+    row_layout,
+)
 from foreshore.compute.engine import Input, result_schema
 from foreshore.expr.ir import Constant, Get, Relation, columns_of, walk_relations
 from foreshore.ids import GlobalId
@@ -107,10 +114,15 @@ class Session(ABC):
             tail = [by_position(update_schema(input.schema).empty_table())]
         if tail:
             placed = [(f"c{i}", type) for i, type in enumerate(types)]
-            name = f"tail_{id}"
-            self.show(name, pa.concat_tables(tail), [*placed, ("t", "BIGINT"), ("d", "BIGINT")])
+            name, table = f"tail_{id}", pa.concat_tables(tail)
+            self.show(name, table, [*placed, ("t", "BIGINT"), ("d", "BIGINT")])
             items = [*(column for column, _ in placed), "d"]
-            selects.append(f"SELECT {', '.join(items)} FROM {name} WHERE t <= {as_of}")
+            select = f"SELECT {', '.join(items)} FROM {name} WHERE t <= {as_of}"
+            if pc.any(pc.less(table["d"], 0)).as_py():
+                # A row that has changed often is there often, and a join would meet all of that.
+                layout = row_layout(columns, self.dialect, timed=False)
+                select = consolidate_select(f"({select}) AS y", layout, self.dialect)
+            selects.append(select)
         return f"({' UNION ALL '.join(selects)})"
 
     def constant(self, constant: Constant) -> str:

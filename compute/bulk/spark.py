@@ -29,6 +29,7 @@ from foreshore.compute.bulk.session import Columns, Session
 from foreshore.compute.bulk.spark_dialect import SparkDialect, configure_spark, register_spark
 from foreshore.compute.delta.tables import Layout, by_position, consolidate_select
 from foreshore.compute.engine import Cancellation, check_size
+from foreshore.compute.pace import Pace
 from foreshore.compute.spark_session import SparkOptions, start_spark
 from foreshore.errors import NumericValueOutOfRange, OutOfMemory, QueryCanceled, Unavailable
 
@@ -143,8 +144,18 @@ class SparkSqlSession(Session):
         return self._spark.createDataFrame(table, schema=_schema(columns))
 
     def parquet(self, paths: Sequence[str], columns: Columns) -> Any:
-        """Return Parquet files of one schema as a data frame."""
-        return self._spark.read.schema(_schema(columns)).parquet(*paths)
+        """Return Parquet files of one schema as a data frame.
+
+        Statistics leave NaNs out, which are greater than the greatest that they name. So floats are
+        not compared where they lie, but as values of an expression.
+        """
+        frame = self._spark.read.schema(_schema(columns)).parquet(*paths)
+        items = []
+        for name, type in columns:
+            quoted = SparkDialect.identifier(name)
+            inexact = type in ("FLOAT", "DOUBLE")
+            items.append(f"nanvl({quoted}, {quoted}) AS {quoted}" if inexact else quoted)
+        return frame.selectExpr(*items)
 
     def show_frame(self, name: str, frame: Any) -> None:
         """Let `name` stand for a data frame in statements."""
@@ -182,8 +193,6 @@ class Contents:
 class SparkStore(SparkSqlSession):
     """The tables of one dataflow: views of a session of their own."""
 
-    points = 128  # a job costs as much as looking at very many rows
-
     def __init__(self, spark: Any, scratch: Path) -> None:
         super().__init__(spark)
         self._scratch = scratch
@@ -194,6 +203,10 @@ class SparkStore(SparkSqlSession):
         self._generations = count()
         self._bulk = True
         scratch.mkdir(parents=True)
+
+    def pace(self) -> Pace:
+        """Return the pace of a dataflow."""
+        return Pace(128, seconds=4.0)
 
     def hold(self, name: str, layout: Layout, select: str) -> None:
         """Make the contents `name` what `select` gives, written by a job."""

@@ -6,20 +6,25 @@ whose inputs has changed does not change, and is not rendered at all.
 
 - *Linear* operators apply to the updates as they are.
 - *Joins*: for each input that has changed, its updates, joined with what the inputs before it are
-  after the window and what those after it were before; the time is the greatest.
+  at the update's time and what those behind it were just before.
 - *Groups*: the points (key, time) at which a group changes are those of the updates. The group is
   evaluated at each and as of before the window; at each point what it is now comes in and what it
   was at the point before it goes out. Rows are looked up by key and time; where sums are enough
   they are running sums over the points.
 
+What a trace is at a time is read off *spans*: its contents before the window, and for each row with
+updates in it how many more there are from one update to the next. So a row that changes n times in
+a window meets each of n others once, not n times, of which n - 1 cancel out.
+
 The time "before" is written as -1: it is before every other.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from foreshore.compute.bulk.aggregates import Idioms, weight
 from foreshore.compute.bulk.dialect import Dialect
-from foreshore.compute.bulk.render import Frame, Renderer, types_of
+from foreshore.compute.bulk.render import Frame, Renderer, partition_by, types_of
 from foreshore.compute.delta.differentiate import Trace
 from foreshore.expr.ir import (
     Aggregate,
@@ -42,11 +47,13 @@ from foreshore.expr.ir import (
     TopK,
     Union,
     type_of,
+    walk_relations,
 )
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType, SqlType
 
 BEFORE = "CAST(-1 AS BIGINT)"
+NEVER = f"CAST({(1 << 63) - 1} AS BIGINT)"
 
 
 def state_table(trace: Trace) -> str:
@@ -182,6 +189,7 @@ class ChangeRenderer(TraceRenderer):
     ) -> None:
         super().__init__(dialect, idioms, {}, traces, ("t",))
         self.changed = changed
+        self._spanned: dict[int, str] = {}  # by the trace's number, where its updates' spans are
 
     def changes(self, relation: Relation) -> str | None:
         """Return the statement for the updates of an output, None if there are none."""
@@ -199,7 +207,29 @@ class ChangeRenderer(TraceRenderer):
             return None
         if trace.sums is not None:
             return self.with_ctes(self.accumulate(trace.sums, frame))
+        if self._cancels(trace.body):
+            return self.with_ctes(self.consolidate(frame, types_of(trace.body)))
         return self.with_ctes(self.select(frame))
+
+    def _cancels(self, relation: Relation) -> bool:
+        """Whether many of the updates of `relation` may add up to nothing.
+
+        They are not to reach another join, each of which would make a multiple of them.
+
+        - Where several inputs of a join changed, a row that was there before the window and is gone
+          is in the spans of its input as two entries.
+        - What is taken away again. An outer join is its inner join, all rows with NULLs, and less
+          the inner join's with NULLs: n updates become three times as many, and 3^k in k such
+          joins of each other.
+        """
+        return any(
+            isinstance(node, Negate)
+            or (
+                isinstance(node, Join)
+                and sum(change_table(self._trace(i)) in self.changed for i in node.inputs) > 1
+            )
+            for node in walk_relations(relation)
+        )
 
     def change(self, relation: Relation) -> Frame | None:
         """Return the updates of `relation` as a frame with times, None if there are none."""
@@ -247,29 +277,63 @@ class ChangeRenderer(TraceRenderer):
         for i, trace in enumerate(traces):
             if change_table(trace) not in self.changed:
                 continue
+            changes = self.table(change_table(trace), len(trace.columns))
+            met: list[tuple[str, str]] = []
             frames = [
-                self._after(other)
-                if j < i
-                else self.table(change_table(other), len(other.columns))
-                if j == i
-                else self.table(state_table(other), len(other.columns), ())
+                changes if j == i else self._as_of(other, changes.carry[0], met, after=j < i)
                 for j, other in enumerate(traces)
             ]
             terms.append(self.join(join, frames))
         return self.union(terms) if terms else None
 
-    def _after(self, trace: Trace) -> Frame:
-        """Return what a trace is after the window, with times, if it has changed in it."""
+    def _as_of(self, trace: Trace, time: str, met: list[tuple[str, str]], *, after: bool) -> Frame:
+        """Return what a trace is at `time`, an expression over what it is joined with, or before.
+
+        `after` says whether its updates at that time are in it. `met` are the spans of the other
+        inputs so far: what is joined with each other before it is with what has the time is to
+        overlap.
+        """
         width = len(trace.columns)
         if change_table(trace) not in self.changed:
             return self.table(state_table(trace), width, ())
-        return self.nest(self._timed(trace), width)
+        frame = self.table(f"({self._spans(trace)})", width, ("t", "e"))
+        begin, end = frame.carry
+        during = [
+            f"{begin} <= {time} AND {time} < {end}"
+            if after
+            else f"{begin} < {time} AND {time} <= {end}",
+            *(f"{begin} <= {other_end} AND {other} <= {end}" for other, other_end in met),
+        ]
+        met.append((begin, end))
+        # To an optimizer nothing to join by: of all pairs most meet this, of equal keys few are.
+        where = tuple(f"CASE WHEN {each} THEN true ELSE false END" for each in during)
+        return replace(frame, carry=(), where=where)
 
-    def _timed(self, trace: Trace) -> str:
+    def _spans(self, trace: Trace) -> str:
+        """Return the SELECT of a trace's entries, each with the times t up to e at which it counts.
+
+        Of what comes and goes in the window, so often as it may, there are at any time only those
+        entries that make a difference: what there was before and what has become of it since.
+        """
         columns = "".join(f"c{i}, " for i in range(len(trace.columns)))
+        if trace.number not in self._spanned:
+            forms = [
+                form
+                for i, column in enumerate(trace.columns)
+                for form in self.dialect.identity(f"c{i}", column.type)
+            ]
+            # Of several updates of a row at a time all have the sum, and but one counts at no time.
+            window = f"({partition_by(forms)}ORDER BY t)"
+            spans = (
+                f"SELECT {columns}t, coalesce(lead(t) OVER {window}, {NEVER}) AS e,"
+                f" CAST(sum(d) OVER {window} AS BIGINT) AS d FROM {change_table(trace)}"
+            )
+            self._spanned[trace.number] = self.bind(
+                f"SELECT {columns}t, e, d FROM ({spans}) AS y WHERE d <> 0 AND t < e"
+            )
         return (
-            f"SELECT {columns}{BEFORE} AS t, d FROM {state_table(trace)} "
-            f"UNION ALL SELECT {columns}t, d FROM {change_table(trace)}"
+            f"SELECT {columns}{BEFORE} AS t, {NEVER} AS e, d FROM {state_table(trace)} "
+            f"UNION ALL SELECT {columns}t, e, d FROM {self._spanned[trace.number]}"
         )
 
     # --- groups --------------------------------------------------------------------------
@@ -285,13 +349,14 @@ class ChangeRenderer(TraceRenderer):
 
         named = [f"{form} AS k{i}" for i, form in enumerate(forms(changes))]
         points = self._points(named, changes)
-        rows = self.nest(self._timed(trace), len(columns))
-        (time,) = rows.carry
+        rows = self.table(f"({self._spans(trace)})", len(columns), ("t", "e"))
+        begin, end = rows.carry
         self._names += 1
         point = f"x{self._names}"
         on = [
             *(f"{form} IS NOT DISTINCT FROM {point}.k{i}" for i, form in enumerate(forms(rows))),
-            f"{time} <= {point}.p",
+            f"{begin} <= {point}.p",
+            f"{point}.p < {end}",
         ]
         at_points = Frame(
             f"{rows.source} INNER JOIN {points} AS {point} ON {' AND '.join(on)}",

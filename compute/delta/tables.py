@@ -1,5 +1,6 @@
 """Tables by position: the forms in which updates and contents are handed to engines and back."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -8,6 +9,7 @@ from foreshore.compute.bulk.dialect import Dialect
 from foreshore.compute.bulk.render import group_by
 from foreshore.expr.datum import to_array
 from foreshore.expr.ir import Constant
+from foreshore.types import ColumnType
 from foreshore.update import DIFF, TIME
 
 
@@ -26,6 +28,16 @@ class Layout:
     def names(self) -> list[str]:
         """The names of all columns."""
         return [name for name, _ in (*self.rows, *self.sums)]
+
+
+def row_layout(columns: Sequence[ColumnType], dialect: Dialect, *, timed: bool) -> Layout:
+    """Return the layout of rows c0, ..., d; those that are `timed` have t before d."""
+    rows = [(f"c{i}", dialect.type_name(column.type)) for i, column in enumerate(columns)]
+    forms = [dialect.identity(f"c{i}", column.type) for i, column in enumerate(columns)]
+    if timed:
+        rows.append(("t", "BIGINT"))
+        forms.append(("t",))
+    return Layout(tuple(rows), tuple(forms), (("d", "BIGINT"),))
 
 
 def consolidate_select(name: str, layout: Layout, dialect: Dialect) -> str:

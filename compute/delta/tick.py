@@ -11,12 +11,10 @@ which changes are only ever added; now and then, when as much has been added as 
 added up.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import Protocol
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,11 +29,13 @@ from foreshore.compute.delta.changes import (
     state_table,
 )
 from foreshore.compute.delta.differentiate import TickPlan, Trace
-from foreshore.compute.delta.tables import Layout
+from foreshore.compute.delta.tables import Layout, row_layout
 from foreshore.compute.engine import ERRORS, Input, Output, output_schema, result_schema
+from foreshore.compute.pace import Pace
 from foreshore.expr.ir import (
     Constant,
     Get,
+    Join,
     LocalGet,
     Reduce,
     Relation,
@@ -52,14 +52,15 @@ from foreshore.update import DIFF, TIME, TIME_FIELD
 class Store(Protocol):
     """Named tables on an engine, and SELECTs over them.
 
-    Contents (`s` tables) stay; changes (`u` and `d` tables) are for one step. A group of rows is
-    evaluated at no more than `points` times at once, as its rows are looked at for each; more of
-    them pay where it is the statement that costs and not its rows.
+    Contents (`s` tables) stay; changes (`u` and `d` tables) are for one step.
     """
 
-    points: int
     dialect: Dialect
     idioms: Idioms
+
+    def pace(self) -> Pace:
+        """Return how many times a step has to begin with, and how long one should take."""
+        ...
 
     def sources(
         self,
@@ -138,13 +139,7 @@ class TickDataflow:
         self._needs = [tables_of(trace.body, plan.traces) for trace in plan.traces]
         self._output_needs = [tables_of(output, plan.traces) for output in plan.outputs]
         self._statements: dict[tuple[str, int, frozenset[str]], str | None] = {}
-        self._by_rows = any(
-            isinstance(node, Reduce | TopK | Threshold)
-            and isinstance(node.input, LocalGet)
-            and plan.traces[node.input.number].sums is None
-            for relation in (*(trace.body for trace in plan.traces), *plan.outputs)
-            for node in walk_relations(relation)
-        )
+        self.pace = store.pace() if _multiplies(plan) else None
         self._empty = Output(_no_updates(plan.outputs[0]), _no_errors())
 
     def hydrate(self, inputs: Mapping[GlobalId, Input]) -> Output:
@@ -168,7 +163,7 @@ class TickDataflow:
             if trace.leaf is None:
                 store.prepare(change_table(trace), layout_of(trace, store, timed=True))
         for id, columns in plan.inputs.items():
-            store.prepare(input_table(id), _row_layout(columns, store, timed=True))
+            store.prepare(input_table(id), row_layout(columns, store.dialect, timed=True))
         return Output(outputs[0], outputs[1] if len(outputs) > 1 else _no_errors())
 
     def step(self, lower: int, upper: int, deltas: Mapping[GlobalId, pa.Table]) -> Output:
@@ -182,23 +177,15 @@ class TickDataflow:
             return self._empty
         for id, delta in loaded.items():
             _check_window(id, delta, lower, upper)
-        outputs = []
         self._store.begin()
         try:
-            for part in self._parts(loaded):
-                output, changed = self._run(part)
-                self._store.clear(changed)
-                outputs.append(output)
+            output, changed = self._run(loaded)
+            self._store.clear(changed)
         except BaseException:
             self._store.rollback()
             raise
         self._store.commit()
-        if len(outputs) == 1:
-            return outputs[0]
-        return Output(
-            pa.concat_tables([output.rows for output in outputs]),
-            pa.concat_tables([output.errors for output in outputs]),
-        )
+        return output
 
     def allow_compaction(self, since: int) -> None:
         """Nothing to do: contents have no times, and changes do not outlive their window."""
@@ -212,26 +199,6 @@ class TickDataflow:
         return TraceRenderer(
             store.dialect, store.idioms, sources, self._plan.traces, (), store.constant
         )
-
-    def _parts(self, loaded: Mapping[GlobalId, pa.Table]) -> Iterator[Mapping[GlobalId, pa.Table]]:
-        """Cut the window where it has more times than groups of rows are evaluated at at once."""
-        if not self._by_rows:
-            yield loaded
-            return
-        times = pc.unique(pa.concat_arrays([c for d in loaded.values() for c in d[TIME].chunks]))
-        times = np.sort(times.to_numpy())
-        points = self._store.points
-        if len(times) <= points:
-            yield loaded
-            return
-        bounds = [*times[::points], times[-1] + 1]
-        for first, beyond in pairwise(bounds):
-            part = {}
-            for id, delta in loaded.items():
-                within = pc.and_(pc.greater_equal(delta[TIME], first), pc.less(delta[TIME], beyond))
-                if pc.any(within).as_py():
-                    part[id] = delta.filter(within)
-            yield part
 
     def _run(self, loaded: Mapping[GlobalId, pa.Table]) -> tuple[Output, list[str]]:
         plan, store = self._plan, self._store
@@ -278,6 +245,20 @@ class TickDataflow:
         return self._statements[case]
 
 
+def _multiplies(plan: TickPlan) -> bool:
+    """Whether a step looks at rows more than once if its window has more than one time."""
+    return any(
+        isinstance(node, Join)
+        or (
+            isinstance(node, Reduce | TopK | Threshold)
+            and isinstance(node.input, LocalGet)
+            and plan.traces[node.input.number].sums is None
+        )
+        for relation in (*(trace.body for trace in plan.traces), *plan.outputs)
+        for node in walk_relations(relation)
+    )
+
+
 def tables_of(relation: Relation, traces: Sequence[Trace]) -> frozenset[str]:
     """Return the tables of changes on which the changes of `relation` directly depend."""
     tables = set()
@@ -291,21 +272,11 @@ def tables_of(relation: Relation, traces: Sequence[Trace]) -> frozenset[str]:
 
 def layout_of(trace: Trace, store: Store, *, timed: bool) -> Layout:
     """Return the layout of a trace's contents, or with times of its changes."""
-    rows = _row_layout(trace.columns, store, timed=timed)
+    rows = row_layout(trace.columns, store.dialect, timed=timed)
     if trace.sums is None:
         return rows
     types = accumulators(trace.sums, store.idioms)
     return replace(rows, sums=tuple((f"a{i}", type) for i, type in enumerate(types)))
-
-
-def _row_layout(columns: Sequence[ColumnType], store: Store, *, timed: bool) -> Layout:
-    dialect = store.dialect
-    rows = [(f"c{i}", dialect.type_name(column.type)) for i, column in enumerate(columns)]
-    forms = [dialect.identity(f"c{i}", column.type) for i, column in enumerate(columns)]
-    if timed:
-        rows.append(("t", "BIGINT"))
-        forms.append(("t",))
-    return Layout(tuple(rows), tuple(forms), (("d", "BIGINT"),))
 
 
 def _check_window(id: GlobalId, delta: pa.Table, lower: int, upper: int) -> None:

@@ -1,13 +1,15 @@
 """A table with a column of each type, and rows at the ends of their ranges."""
 
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
 from foreshore.compute.engine import Engine, Input
 from foreshore.compute.protocol import DataflowDescription
-from foreshore.expr.ir import Get, columns_of
+from foreshore.expr.evaluate import evaluate
+from foreshore.expr.ir import Call, Column, Filter, Get, Literal, Map, Project, Union, columns_of
 from foreshore.ids import GlobalId
 from foreshore.types import (
     BOOL,
@@ -27,6 +29,7 @@ from foreshore.types import (
     TIMESTAMPTZ,
     UUID,
     ColumnType,
+    SqlType,
     array_of,
     numeric,
 )
@@ -49,7 +52,7 @@ VALUES = {
     NUMERIC: ("-999999999999999999", "999999999999999999.99999999999999999999", "0.1"),
     TEXT: ("", "\U0010ffff'\\$\n", "äß"),
     DATE: (-(2**31), 2**31 - 1, -719_162),
-    TIME_OF_DAY: (0, 86_399_999_999, 3_600_000_000),
+    TIME_OF_DAY: (0, 86_400_000_000, 3_600_000_000),
     TIMESTAMP: (-(2**63), _MOST, -62_135_596_800_000_000),
     TIMESTAMPTZ: (-(2**63), _MOST, 1_700_000_000_000_001),
     INTERVAL: ((-(2**31), -1, -(2**62)), (2**31 - 1, 1, 2**62), (1, -2, 3)),
@@ -82,3 +85,44 @@ def check_every_type(engine: Engine, directory: Path) -> None:
     output = dataflow.step(START + 1, START + 2, {TABLE.id: delta})
     assert rows_of(output.rows, COLUMNS) == Counter(dict.fromkeys(ROWS, -1))
     dataflow.close()
+
+
+# Beside those, which statistics of a file's column do not name.
+_NAN = float("nan")
+_MORE = {FLOAT4: (_NAN, -0.0, 0.0), FLOAT8: (_NAN, -0.0, 0.0)}
+
+
+def check_comparisons(engine: Engine, directory: Path, types: Iterable[SqlType]) -> None:
+    """Assert that of values in files those are found that compare with a constant as SQL has it."""
+    for number, type in enumerate(types):
+        values = [*VALUES[type], *_MORE.get(type, ())]
+        table = Get(GlobalId("u1"), (ColumnType(INT4), ColumnType(type)))
+        column = Column(1, type)
+        files = []
+        for i, value in enumerate([*values, None]):  # each with statistics of its own
+            other = None if value is None else values[2]  # nothing extreme
+            rows = updates(
+                table.columns, [((2 * i, value), START, 1), ((2 * i + 1, other), START, 1)]
+            )
+            files.append(str(directory / f"{number}-{i}.parquet"))
+            pq.write_table(rows, files[-1])
+        held = pq.read_table(files, schema=rows.schema).combine_chunks().columns
+        predicates = [
+            Call(operator, (column, Literal(value, type)), BOOL)
+            for operator in ("eq", "lt", "le", "gt", "ge")
+            for value in values
+        ]
+        marked = Union(
+            tuple(
+                Project(Map(Filter(table, (predicate,)), (Literal(i, INT4),)), (0, 2))
+                for i, predicate in enumerate(predicates)
+            )
+        )
+        arrays = [array.combine_chunks() for array in held[:-2]]
+        wanted: Counter[Row] = Counter()
+        for i, predicate in enumerate(predicates):
+            holds = evaluate(predicate, arrays, len(arrays[0])).to_pylist()
+            wanted.update((n, i) for n, h in zip(arrays[0].to_pylist(), holds, strict=True) if h)
+        input = Input(schema_of(table.columns), tuple(files))
+        result = engine.evaluate(marked, {table.id: input}, START)
+        assert rows_of(result, columns_of(marked)) == wanted, type

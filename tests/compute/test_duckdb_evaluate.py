@@ -27,7 +27,7 @@ from foreshore.expr.ir import (
 from foreshore.ids import GlobalId
 from foreshore.types import INT4, ColumnType
 from tests.compute.cases import START, Case, Contents, initial, rows_of, schema_of, updates
-from tests.compute.physical import check_every_type
+from tests.compute.physical import VALUES, check_comparisons, check_every_type
 from tests.model import evaluate
 from tests.relations import histories, lowered_relations
 
@@ -59,9 +59,27 @@ def test_an_evaluation_is_what_the_plan_means(
         assert rows_of(result, columns_of(case.relation)) == rows
 
 
+def test_a_row_that_changed_often_is_joined_as_what_it_is(engine: DuckDbEngine) -> None:
+    """Each of five joined with all that each other has been would be 10^15 and more."""
+    table = Get(GlobalId("u1"), (ColumnType(INT4), ColumnType(INT4)))
+    many = 1000
+    entries = [((1, i), START, 1) for i in range(many)]
+    entries += [((1, i), START, -1) for i in range(1, many)]
+    inputs = {table.id: Input(schema_of(table.columns), (), (updates(table.columns, entries),))}
+    keys = tuple(Column(2 * i, INT4) for i in range(5))
+    total = Reduce(Join((table,) * 5, (keys,)), (), (count_all(),))
+    assert rows_of(engine.evaluate(total, inputs, START), columns_of(total)) == {(1,): 1}
+
+
 def test_values_of_every_type_come_back_unchanged(tmp_path: Path) -> None:
     engine = DuckDbEngine(directories=[str(tmp_path)])
     check_every_type(engine, tmp_path)
+    engine.close()
+
+
+def test_what_lies_in_files_is_found_by_its_value(tmp_path: Path) -> None:
+    engine = DuckDbEngine(directories=[str(tmp_path)])
+    check_comparisons(engine, tmp_path, VALUES)
     engine.close()
 
 

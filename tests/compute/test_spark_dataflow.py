@@ -14,10 +14,10 @@ from foreshore.compute.engine import Cancellation
 from foreshore.compute.spark_session import SparkOptions, stop_spark
 from foreshore.errors import DataError, QueryCanceled
 from foreshore.expr.ir import FlatMap, Join, Literal, Reduce, Relation, columns_of, count_all
-from foreshore.types import INT4, ColumnType
+from foreshore.types import DATE, FLOAT8, INT4, TIME_OF_DAY, TIMESTAMPTZ, ColumnType
 from tests.compute.cases import START, Case, initial, random_history, rows_of
 from tests.compute.packing import check_packed
-from tests.compute.physical import check_every_type
+from tests.compute.physical import check_comparisons, check_every_type
 from tests.compute.plans import PLANS
 from tests.harness import java
 from tests.model import evaluate
@@ -43,6 +43,10 @@ def test_each_operator_is_exact_at_every_time(engine: SparkEngine, name: str) ->
 
 def test_values_of_every_type_come_back_unchanged(engine: SparkEngine, tmp_path: Path) -> None:
     check_every_type(engine, tmp_path)
+
+
+def test_what_lies_in_files_is_found_by_its_value(engine: SparkEngine, tmp_path: Path) -> None:
+    check_comparisons(engine, tmp_path, (FLOAT8, DATE, TIME_OF_DAY, TIMESTAMPTZ))
 
 
 def test_an_evaluation_can_be_cancelled(engine: SparkEngine) -> None:

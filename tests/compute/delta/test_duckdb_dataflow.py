@@ -1,5 +1,6 @@
 """Maintained by DuckDB, a random plan over random changes is exact at every time."""
 
+from collections import Counter
 from collections.abc import Iterator
 from random import Random
 
@@ -7,11 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from foreshore.compute.bulk import duckdb
 from foreshore.compute.bulk.duckdb import DuckDbEngine
-from foreshore.expr.ir import Relation
+from foreshore.expr.ir import Join, Reduce, Relation, count_all
 from tests.compute.cases import Case, check_maintained, random_history
 from tests.compute.packing import check_packed
-from tests.compute.plans import PLANS
+from tests.compute.plans import PLANS, U2, column
 from tests.relations import histories, lowered_relations
 
 
@@ -56,3 +58,26 @@ def test_many_cases_in_one_are_each_exact(
     engine: DuckDbEngine, relation: Relation, random: Random
 ) -> None:
     check_packed(engine, relation, random, cases=4)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_rows_that_come_and_go_all_the_time_are_there_when_they_are(
+    engine: DuckDbEngine, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(duckdb, "CONSOLIDATE_TAIL_AFTER", 3)
+    monkeypatch.setattr(duckdb, "CONSOLIDATE_AFTER", 2)
+    random = Random(name)
+    versions = random_history(random, times=3)
+    history = [{id: random.choice(versions)[id] for id in versions[0]} for _ in range(24)]
+    cuts = frozenset(random.sample(range(2, 24), random.randint(1, 8)))
+    check_maintained(engine, Case(PLANS[name], history, cuts))
+
+
+def test_a_row_that_changed_often_is_joined_as_what_it_is(engine: DuckDbEngine) -> None:
+    """Each of five joined with all that each other has been would be some thousand million."""
+    many = 120
+    history = [
+        {U2.id: Counter({(1, i): 1, **{(key, key): 1 for key in range(2, 4)}})} for i in range(many)
+    ]
+    join = Join((U2,) * 5, (tuple(column(2 * i) for i in range(5)),))
+    check_maintained(engine, Case(Reduce(join, (column(0),), (count_all(),)), history))

@@ -12,10 +12,14 @@ from foreshore.compute.dataflow import Running
 from foreshore.compute.engine import Dataflow, Output
 from foreshore.compute.inputs import Contents, with_times
 from foreshore.compute.linear import LinearDataflow, LinearFirst
+from foreshore.compute.pace import Pace
 from foreshore.compute.protocol import DataflowDescription, InputSnapshot
+from foreshore.errors import OutOfMemory
+from foreshore.expr.ir import Column, Join
 from foreshore.ids import GlobalId
 from foreshore.storage.blob import FileBlob
 from foreshore.storage.local_files import LocalFiles
+from foreshore.types import INT4
 from foreshore.update import encode_schema
 from tests.compute.runtime.harness import KV_SCHEMA, contents, id_, index_on, rows, table
 
@@ -112,3 +116,79 @@ def test_what_was_done_before_an_insertion_failed_is_not_done_again(
         running.step()
     for index in running.indexes.values():
         assert contents(index.rows.scan(3)) == Counter({(1, "a"): 1, (2, "b"): 1})
+
+
+def joined(imports: Mapping[GlobalId, Contents]) -> Running:
+    """Return a hydrated dataflow of an index on u1 joined with itself, on the key."""
+    (get,) = table("u1")
+    relation = Join((get, get), ((Column(0, INT4), Column(2, INT4)),))
+    description = DataflowDescription(
+        id_("u2"), relation, (U1,), (index_on("u3", 0, of=relation),), 1
+    )
+    running = Running(description, imports, {})
+    running.begin_hydration()
+    running.hydrate(LinearFirst(DuckDbEngine()))
+    return running
+
+
+def test_windows_have_no_more_times_than_the_pace(tmp_path: Path) -> None:
+    """What came before hydration, out of order, and what comes later, in one part or in several."""
+    backlog = pa.concat_tables([with_times(rows((t, "b")), t) for t in (9, 3, 7, 3, 4)])
+    snapshot = InputSnapshot(U1, 1, 10, (), 2, encode_schema(KV_SCHEMA))
+    files = LocalFiles(FileBlob(tmp_path), tmp_path)
+    tail = (with_times(rows((0, "a")), 1), backlog)
+    running = joined({U1: Contents(snapshot, KV_SCHEMA, tail, files)})
+    assert running._dataflow is not None
+    running._dataflow.pace = pace = Pace(2, seconds=60)
+    pace.stepped = lambda *_: None  # type: ignore[method-assign]
+    later = pa.concat_tables([with_times(rows((t, "c")), t) for t in (14, 11, 12)])
+    running.queues[U1].feed(10, 15, later)
+    running.queues[U1].feed(15, 21, with_times(rows((20, "d")), 20))
+    uppers = []
+    while running.frontier < 21:
+        running.begin_step()
+        running.step()
+        uppers.append(running.frontier)
+    assert uppers == [7, 11, 14, 21]  # 3, 4; 7, 9; 11, 12; 14, 20
+    index = running.indexes[id_("u3")].rows
+    keys = {1: {0: 1}, 3: {3: 4}, 4: {4: 1}, 7: {7: 1}, 9: {9: 1}}
+    keys |= {t: {t: 1} for t in (11, 12, 14, 20)}
+    wanted: Counter[int] = Counter()
+    for time in range(1, 21):
+        wanted.update(keys.get(time, {}))
+        found: Counter[int] = Counter()
+        for (key, *_), count in contents(index.scan(time)).items():
+            found[key] += count
+        assert found == wanted, time
+
+
+def test_a_window_for_which_memory_is_wanting_is_cut_in_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot = InputSnapshot(U1, 1, 2, (), 1, encode_schema(KV_SCHEMA))
+    files = LocalFiles(FileBlob(tmp_path), tmp_path)
+    tail = (with_times(rows((0, "a")), 1),)
+    running = joined({U1: Contents(snapshot, KV_SCHEMA, tail, files)})
+    dataflow = running._dataflow
+    assert dataflow is not None
+    step = dataflow.step
+
+    def greedy(lower: int, upper: int, deltas: Mapping[GlobalId, pa.Table]) -> Output:
+        if upper - lower > 3:
+            raise OutOfMemory("so many times")
+        return step(lower, upper, deltas)
+
+    monkeypatch.setattr(dataflow, "step", greedy)
+    for time in range(2, 12):
+        running.queues[U1].feed(time, time + 1, with_times(rows((time, "b")), time))
+    failures = 0
+    while running.frontier < 12:
+        running.begin_step()
+        try:
+            running.step()
+        except OutOfMemory:
+            failures += 1
+            assert not running.progress(12)
+    assert failures == 2  # of 10 times and of 5
+    index = running.indexes[id_("u3")].rows
+    assert {key for key, *_ in contents(index.scan(11))} == {0, *range(2, 12)}

@@ -58,10 +58,16 @@ def least(changes: Collection[Change], time: int) -> str | None:
     return min((text for text, count in counts.items() if count > 0), default=None)
 
 
-def least_between(changes: Collection[Change], lower: int, upper: int) -> str | None:
-    """Return the least error at any time in [lower, upper): the model."""
-    found = (least(changes, time) for time in range(lower, upper))
-    return min((text for text in found if text is not None), default=None)
+def first(changes: Collection[Change], lower: int, upper: int) -> tuple[int, str] | None:
+    """Return the first time in [lower, upper) with errors, and the least then: the model."""
+    found = ((time, least(changes, time)) for time in range(lower, upper))
+    return next(((time, text) for time, text in found if text is not None), None)
+
+
+def at(log: ErrorLog, time: int) -> str | None:
+    """Return the least error at `time`."""
+    found = log.first(time, time + 1)
+    return None if found is None else found[1]
 
 
 def contents(changes: Collection[Change], as_of: int) -> pa.Table:
@@ -84,13 +90,13 @@ def test_errors_are_known_at_each_time() -> None:
     log.add(0, 4, errors(("22012 x", 3, 1), ("22003 a", 3, 2)), initial=True)
     log.add(0, 4, errors(("22012 x", 3, 1)), initial=True)  # of another replica
     log.add(4, 8, errors(("22003 a", 5, -2), ("22012 x", 7, -1)), initial=False)
-    assert [log.between(t, t + 1) for t in (2, 3, 5, 7)] == [None, "22003 a", "22012 x", None]
-    assert log.between(0, 3) is None
-    assert log.between(4, 20) == "22003 a"
+    assert [at(log, t) for t in (2, 3, 5, 7)] == [None, "22003 a", "22012 x", None]
+    assert log.first(0, 3) is None
+    assert log.first(4, 20) == (4, "22003 a")
     for n in range(100):
         log.add(8 + n, 9 + n, errors(("22012 y", 8 + n, 1 if n % 2 == 0 else -1)), initial=False)
     log.compact(100)
-    assert [log.between(t, t + 1) for t in (106, 107)] == ["22012 y", None]
+    assert [at(log, t) for t in (106, 107)] == ["22012 y", None]
     assert len(log._times) < 20
 
 
@@ -146,7 +152,7 @@ def test_the_errors_outlive_their_dataflows(
             log = ErrorLog(VIEW, as_of, store)
             for time in range(since, as_of):  # before a replica has said anything
                 assert log.is_known(time)
-                assert log.between(time, time + 1) == least(changes, time)
+                assert at(log, time) == least(changes, time)
             assert not log.is_known(as_of)
             told = as_of + 1
             log.add(told, told, contents(changes, as_of), initial=True)
@@ -164,10 +170,10 @@ def test_the_errors_outlive_their_dataflows(
                     log.compact(since)
                 for lower in range(since, told):
                     for upper in range(lower + 1, told + 1):
-                        assert log.between(lower, upper) == least_between(changes, lower, upper)
+                        assert log.first(lower, upper) == first(changes, lower, upper)
         last = ErrorLog(VIEW, shard, store)
         for time in range(since, shard):
-            assert last.between(time, time + 1) == least(changes, time)
+            assert at(last, time) == least(changes, time)
 
     asyncio.run(main())
 
@@ -212,9 +218,9 @@ def test_errors_that_come_and_go_for_ever_take_bounded_room(
             most = max(most, len(store.steps), len(log._times))
         assert most <= 33
         for n in range(1, 1001):
-            wrong = log.between(n, n + 1) is None and n % 2
+            wrong = at(log, n) is None and n % 2
             assert not wrong, n
-        assert [log.between(n, n + 1) for n in range(990, 1000)] == [None, "22012 x"] * 5
+        assert [at(log, n) for n in range(990, 1000)] == [None, "22012 x"] * 5
         for n in range(1001, 1041):  # while nothing can be stored
             assert not log.is_full or n > 1032
             log.add(n, n + 1, errors(("22012 x", n, 1 if n % 2 else -1)), initial=False)
@@ -233,7 +239,7 @@ def test_errors_are_waited_for_up_to_the_time_asked() -> None:
         assert not waiting.done()
         log.add(6, 8, errors(("22012 x", 7, 1)), initial=False)
         await waiting
-        assert log.between(7, 8) == "22012 x"
+        assert at(log, 7) == "22012 x"
         later = asyncio.ensure_future(log.known(8))
         await asyncio.sleep(0)
         log.fail(InternalError("it has ended"))
@@ -249,8 +255,8 @@ def test_what_cannot_be_read_is_not_made_up() -> None:
     log = ErrorLog(VIEW, 5, store)
     for lower in (4, 5):
         with pytest.raises(CollectionDamaged, match="a batch is missing"):
-            log.between(lower, 6)
+            log.first(lower, 6)
     log.add(6, 6, errors(), initial=True)
-    assert log.between(5, 6) is None
+    assert log.first(5, 6) is None
     with pytest.raises(CollectionDamaged, match="a batch is missing"):
-        log.between(4, 6)
+        log.first(4, 6)

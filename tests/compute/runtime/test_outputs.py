@@ -94,18 +94,21 @@ def test_a_subscription_fails_with_the_error_in_the_data() -> None:
 
 
 def test_a_subscription_fails_with_an_error_that_came_and_went_within_a_window() -> None:
-    async def scenario(until: int | None) -> int:
+    async def scenario(until: int | None) -> None:
         subscription = Subscription(id_("t1"), 5, until)
         passing = errors(("22012 division by zero", 8, -1), ("22012 division by zero", 7, 1))
         subscription.put(0, 6, updates(5), NO_ERRORS)
-        subscription.put(6, 10, updates(6, 9), passing)
-        return (await anext(subscription)).upper
+        subscription.put(6, 10, updates(6, 7, 9), passing)
+        subscription.put(10, 11, updates(10), NO_ERRORS)
+        subscription.progress(20)
+        batch = await anext(subscription)  # what came before the error
+        assert (batch.upper, times(batch.updates)) == (7, [5, 6])
+        assert await anext(subscription, None) is None
 
-    with pytest.raises(DataError, match="division by zero"):
-        asyncio.run(scenario(None))
-    with pytest.raises(DataError, match="division by zero"):
-        asyncio.run(scenario(8))
-    assert asyncio.run(scenario(7)) == 7  # what comes later is not asked for
+    for until in (None, 8):
+        with pytest.raises(DataError, match="division by zero"):
+            asyncio.run(scenario(until))
+    asyncio.run(scenario(7))  # what comes later is not asked for
 
 
 def test_a_reader_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,85 @@
+"""The pace of a dataflow: windows of about as many times as are done best, whatever steps cost."""
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from foreshore.compute.pace import Pace
+
+Cost = Callable[[int], float]
+BACKLOG = 20_000
+COSTS: dict[str, Cost] = {
+    "the same for any": lambda times: 0.02,
+    "the same for any, slow": lambda times: 3.0,
+    "the same for any, very slow": lambda times: 30.0,
+    "linear": lambda times: 0.02 + 2e-5 * times,
+    "linear, slow": lambda times: 0.02 + 1e-2 * times,
+    "square": lambda times: 0.02 + 1e-6 * times**2,
+    "square, slow": lambda times: 1.0 + 2e-5 * times**2,
+    "cube": lambda times: 0.02 + 3e-7 * times**3,
+    "cube, slow": lambda times: 1.0 + 1e-6 * times**3,
+}
+
+
+def worked_off(pace: Pace, cost: Cost, noise: Random | None = None) -> float:
+    """Return what a backlog takes."""
+    left, spent = BACKLOG, 0.0
+    while left:
+        times = min(left, pace.times)
+        seconds = cost(times) * (noise.uniform(0.7, 1.5) if noise else 1)
+        pace.stepped(times, seconds)
+        left -= times
+        spent += seconds
+    return spent
+
+
+def bearable(cost: Cost) -> float:
+    """Return thrice what the backlog takes in windows of the best size, and 24 trials of that."""
+    best = min(range(1, BACKLOG + 1), key=lambda times: -(-BACKLOG // times) * cost(times))
+    return (3 * -(-BACKLOG // best) + 24) * cost(best)
+
+
+@pytest.mark.parametrize("name", COSTS)
+def test_a_backlog_is_worked_off_about_as_quickly_as_can_be(name: str) -> None:
+    spent = worked_off(Pace(16, seconds=0.25), COSTS[name])
+    assert spent < bearable(COSTS[name])
+
+
+@pytest.mark.parametrize("name", COSTS)
+def test_steps_that_take_now_longer_now_less_do_not_mislead_it(name: str) -> None:
+    for seed in range(20):
+        spent = worked_off(Pace(16, seconds=0.25), COSTS[name], Random(seed))
+        assert spent < 3 * bearable(COSTS[name]), seed
+
+
+@pytest.mark.parametrize("before", COSTS)
+@pytest.mark.parametrize("name", COSTS)
+def test_it_learns_anew_when_costs_change(name: str, before: str) -> None:
+    pace = Pace(16, seconds=0.25)
+    worked_off(pace, COSTS[before])
+    spent = [worked_off(pace, COSTS[name]) for _ in range(4)]
+    assert spent[-1] < 1.5 * bearable(COSTS[name])
+
+
+def test_few_times_at_once_say_nothing_of_many() -> None:
+    pace = Pace(16, seconds=0.25)
+    for _ in range(100):
+        pace.stepped(3, 0.01)
+    assert pace.times == 16
+    pace.stepped(1, 60.0)  # much at one time: less of it cannot be had
+    assert pace.times == 16
+    pace.stepped(16, 0.01)
+    assert pace.times == 32
+
+
+def test_what_did_not_fit_in_memory_is_not_tried_again() -> None:
+    pace = Pace(16, seconds=0.25)
+    pace.exhausted(16)
+    assert pace.times == 8
+    for _ in range(10):
+        pace.stepped(8, 0.01)
+    assert pace.times == 8
+    for times in (8, 4, 2, 1):
+        pace.exhausted(times)
+    assert pace.times == 1
