@@ -191,10 +191,10 @@ class Coordinator:
         return self.holds.least(id, self.oracle.read_ts())
 
     async def wait_readable(self, id: GlobalId, time: Timestamp) -> None:
-        """Wait until a shard or an index is known at `time`."""
+        """Wait until a shard or an index can be read at `time`; raises why it cannot."""
         if self.upper(id) > time:
             return
-        await self.compute.wait_upper(id, time)
+        await self.compute.wait_upper(id, time, patient=False)
 
     # --- commit --------------------------------------------------------------------------------
 

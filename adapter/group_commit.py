@@ -27,10 +27,11 @@ import pyarrow as pa
 
 from foreshore.adapter.key_index import Earlier, Keyed
 from foreshore.adapter.oracle import TimestampOracle
-from foreshore.adapter.subscriptions import Moves, concurrent_move
+from foreshore.adapter.subscriptions import Moves
 from foreshore.adapter.values import Values, updates_at
 from foreshore.errors import (
     AdminShutdown,
+    ConcurrentUpdate,
     Conflict,
     DatabaseError,
     Fenced,
@@ -379,10 +380,10 @@ class GroupCommit:
                 write.done.set_exception(self.gone(min(missing)))
             elif self._is_blocked(write):
                 left.append(write)
-            elif write.reads is not None and not self._holds(write.reads, touched, earlier):
-                group.refuse(write, Conflict("could not serialize access due to concurrent update"))
-            elif not touched.isdisjoint(write.moves):
-                group.refuse(write, concurrent_move())
+            elif (
+                write.reads is not None and not self._holds(write.reads, touched, earlier)
+            ) or not touched.isdisjoint(write.moves):
+                group.refuse(write, ConcurrentUpdate())
             elif (error := self._guard.refused(write, earlier)) is not None:
                 group.refuse(write, error)
             else:
@@ -463,7 +464,7 @@ class GroupCommit:
         logger.warning("a shard is written by others as well", extra={"shard": id, "upper": upper})
         if id in self._changed:
             self._changed[id] = max(self._changed[id], upper)
-        return Conflict("could not serialize access due to concurrent update")
+        return ConcurrentUpdate()
 
     def _again(self, group: _Group, error: DatabaseError) -> None:
         """Decide anew about a group that was not written, and refuse what is not by itself."""

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from foreshore.adapter.read_holds import Hold, ReadHolds
 from foreshore.catalog.durable import Position, moved
-from foreshore.errors import Conflict, DatabaseError, DataCorrupted, UndefinedObject
+from foreshore.errors import ConcurrentUpdate, DatabaseError, DataCorrupted, UndefinedObject
 from foreshore.ids import GlobalId
 from foreshore.update import Timestamp
 
@@ -86,7 +86,7 @@ class Subscriptions:
             if there is None:
                 return UndefinedObject(f'subscription "{move.name}" does not exist')
             if there != move.before:
-                return concurrent_move()
+                return ConcurrentUpdate()
         return None
 
     def updates(
@@ -155,8 +155,3 @@ class Subscriptions:
         assert ids == self._positions.keys() == self._held.keys(), ids ^ self._positions.keys()
         for id, position in self._positions.items():
             assert self._held[id].time == position.as_of, id
-
-
-def concurrent_move() -> Conflict:
-    """Return what the second hears who moves a subscription."""
-    return Conflict("could not serialize access due to concurrent update")

@@ -21,6 +21,7 @@ from foreshore import blocking
 from foreshore.adapter.envelope import Shape
 from foreshore.adapter.result import BATCH_ROWS
 from foreshore.compute.engine import output_schema
+from foreshore.compute.inputs import times_of
 from foreshore.compute.linear import Rows, apply
 from foreshore.errors import DatabaseError
 from foreshore.expr.ir import Relation, columns_of
@@ -127,22 +128,22 @@ class Cursor(Protocol):
 class Tail:
     """What has been heard of one collection, and who follows it.
 
-    `name` is what it is called in errors; `error_between` gives the least
-    error that the collection has in [lower, upper).
+    `name` is what it is called in errors; `first_error` says when in [lower, upper) the collection
+    has an error first, and which.
     """
 
     def __init__(
         self,
         name: str,
         frontier: Timestamp,
-        error_between: Callable[[Timestamp, Timestamp], DatabaseError | None],
+        first_error: Callable[[Timestamp, Timestamp], tuple[Timestamp, DatabaseError] | None],
     ) -> None:
         self.name = name
         self.frontier = frontier  # all before it has been heard
         self.heard_from = frontier  # from here on, all of it is in the log
         self.failure: DatabaseError | None = None
         self.cursors: set[Cursor] = set()
-        self._error_between = error_between
+        self._first_error = first_error
         self._log: deque[Event] = deque()
         self._bytes = 0
         self._next = 0
@@ -168,11 +169,15 @@ class Tail:
     # --- what is heard
 
     def publish(self, lower: Timestamp, upper: Timestamp, updates: pa.Table | None) -> None:
-        """Hear of all updates in [lower, upper), which begins where the last one ended."""
-        error = self._error_between(lower, upper)
-        if error is not None:
-            self.fail(error)
-            return
+        """Hear of all updates in [lower, upper), which begins where the last one ended.
+
+        An error in between ends it there: what comes before can be taken.
+        """
+        failed = self._first_error(lower, upper)
+        if failed is not None:
+            upper, error = failed
+            if updates is not None:
+                updates = updates.filter(pc.less(times_of(updates), upper))
         if updates is not None and updates.num_rows:
             event = Event(self._next, lower, upper, updates)
             self._next += 1
@@ -180,8 +185,10 @@ class Tail:
             self._bytes += event.size
             self._trim(upper)
             _wake(self._changed)
-        self.frontier = upper
+        self.frontier = max(self.frontier, upper)
         _wake(self._moved)
+        if failed is not None:
+            self.fail(error)
 
     def _trim(self, upper: Timestamp) -> None:
         """Drop what the log has no room for, and what is old and all have taken."""
@@ -200,7 +207,7 @@ class Tail:
             self.heard_from = head.upper
 
     def fail(self, error: DatabaseError) -> None:
-        """End it: all who follow get `error` next."""
+        """End it: all who follow get `error` when they have taken all that was heard."""
         self.failure = self.failure or error
         _wake(self._changed)
         _wake(self._moved)
@@ -218,8 +225,6 @@ class Tail:
 
     def event(self, number: int) -> Event | None:
         """Return an event, None if it is still to come; raises Behind if it has been dropped."""
-        if self.failure is not None:
-            raise self.failure
         if number >= self._next:
             return None
         first = self._log[0].number

@@ -66,7 +66,7 @@ class Tails:
             return found
         storage, compute = self._coordinator.storage, self._coordinator.compute
         start = max(storage.upper(id), storage.since(id))  # a new view is readable from later on
-        tail = Tail(id, start, lambda *times: compute.error_between([id], *times))
+        tail = Tail(id, start, lambda *times: compute.first_error([id], *times))
 
         def heard(event: ListenEvent) -> None:
             tail.publish(event.lower, event.upper, event.updates)
@@ -158,7 +158,7 @@ class Tails:
         if shared is not None and shared.failure is None and shared.place(as_of) is not None:
             return shared, False
         compute = self._coordinator.compute
-        tail = Tail(str(key), as_of + 1, lambda *times: compute.error_between(sources, *times))
+        tail = Tail(str(key), as_of + 1, lambda *times: compute.first_error(sources, *times))
         tail.frontier = as_of  # the contents then are yet to be heard
         hold = self._coordinator.holds.acquire(sources, as_of, "subscription")
         work = self._pump(tail, sources, as_of, hold, begin)

@@ -65,8 +65,11 @@ class ViewErrors:
             text = None if error is None else f"{sqlstate} {error}"
             self._stored[GlobalId(id)][at] = text
         for id in list(self._stored):
-            if coordinator.state.get(id) is None:
+            if self._is_gone(id):
                 self.forget(id)
+
+    def _is_gone(self, id: GlobalId) -> bool:
+        return self._coordinator().state.get(id) is None
 
     def load(self, id: GlobalId) -> Steps:
         """Return what the table holds of a view.
@@ -90,6 +93,8 @@ class ViewErrors:
 
     async def _store(self, id: GlobalId, times: Iterable[Timestamp], steps: Steps) -> None:
         async with self._locks[id]:
+            if self._is_gone(id):
+                return
             stored = self._stored[id]
             absent = object()
             changed = [at for at in times if stored.get(at, absent) != steps.get(at, absent)]

@@ -56,6 +56,13 @@ class Conflict(DatabaseError):
     sqlstate = "40001"
 
 
+class ConcurrentUpdate(Conflict):
+    """What is to be changed, or what has been read, is another since the transaction's time."""
+
+    def __init__(self) -> None:
+        super().__init__("could not serialize access due to concurrent update")
+
+
 class TableAltered(Conflict):
     """A table has become another collection since the statement was planned."""
 

@@ -43,9 +43,7 @@ async def changes(
         session.notice(ends, hint="CHANGES tells what came after that.")
     if after > through:
         raise InvalidParameterValue(f"CHANGES after {after} cannot end at {through}")
-    error = coordinator.compute.error_between([plan.of], after, through + 1)
-    if error is not None:
-        raise error
+    await coordinator.compute.check_errors([plan.of], after, through)
     read, _ = coordinator.capabilities[plan.of]
     found = await coordinator.storage.changes(read, after, through)
     return await blocking.run(None, _rows, found, plan.columns)

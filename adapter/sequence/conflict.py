@@ -5,6 +5,7 @@ with what it has written itself. No row is changed twice by one statement.
 """
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow as pa
 
 from foreshore.adapter.key_index import MANY, KeyIndex
 from foreshore.adapter.local import counted, evaluate_linear, negated, split_diffs
+from foreshore.adapter.locks import KeyLock
 from foreshore.adapter.sequence.by_key import locks_of_rows
 from foreshore.adapter.sequence.tables import (
     as_stored,
@@ -29,7 +31,7 @@ from foreshore.compute.arrange.arrangement import Arrangement
 from foreshore.compute.arrange.key import hash_columns
 from foreshore.compute.arrange.run import Ints
 from foreshore.compute.finish import expanded
-from foreshore.errors import CardinalityViolation
+from foreshore.errors import CardinalityViolation, ConcurrentUpdate
 from foreshore.sql.plan import Insert, OnConflict
 from foreshore.types import Datum
 from foreshore.update import DIFF_FIELD
@@ -52,7 +54,8 @@ async def insert_on_conflict(
 ) -> pa.Table:
     """Write `rows`, with `__diff`; return those that were inserted or that replaced others.
 
-    They are of a statement to which the table was what is `planned`.
+    They are of a statement to which the table was what is `planned`. Raises ConcurrentUpdate if
+    the transaction reads at a time since which a row has come to have such a key, or none any more.
     """
     coordinator, transaction = session.coordinator, session.begin()
     id = plan.table
@@ -66,18 +69,25 @@ async def insert_on_conflict(
         if each.name in conflict.arbiters
     ]
     few = proposed.num_rows <= MANY
+    keys: dict[KeyIndex, frozenset[KeyLock]] = {}
     if id in coordinator.state.objects:
         transaction.locked = True
         if few:
             rows = counted(proposed)
-            keys = [key for index, _ in arbiters for key in locks_of_rows(index, rows)]
-            await coordinator.locks.acquire_keys(keys, transaction)
+            keys = {index: locks_of_rows(index, rows) for index, _ in arbiters}
+            await coordinator.locks.acquire_keys(chain.from_iterable(keys.values()), transaction)
             move_forward(session)
-            transaction.key_reads.update(keys)
         else:
             await coordinator.locks.acquire((id,), transaction)
         require_unaltered(session, id, planned)  # while that was waited for
     time = read_time(session, (id,), None, args, by_key=few)
+    for index, read in keys.items():
+        if index.arrangement.since <= time:
+            transaction.key_reads |= read
+            if read and index.latest([key.hash for key in read]) > time:
+                raise ConcurrentUpdate
+    if not few and id in coordinator.group and coordinator.group.changed(id) > time:
+        raise ConcurrentUpdate
     there, existing = _existing(arbiters, proposed, time)
     new = np.flatnonzero(there == NONE)
     first = new[_firsts(arbiters, proposed.take(pa.array(new)))]
@@ -106,7 +116,10 @@ def _existing(
     there = np.full(proposed.num_rows, NONE)
     found: list[pa.RecordBatch] = []
     for index, own in arbiters:
-        places, rows = index.find(index.key_of(proposed), time, *own)
+        # One that ALTER TABLE has made since that time knows the rows from then on, and nobody
+        # else has changed them: the table has been this transaction's.
+        known = max(time, index.arrangement.since)
+        places, rows = index.find(index.key_of(proposed), known, *own)
         start = sum(each.num_rows for each in found)
         at = np.arange(start, start + rows.num_rows)
         free = there[places] == NONE

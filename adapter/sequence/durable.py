@@ -16,10 +16,11 @@ from foreshore.adapter.sequence.create import is_there, items_of, schema_of
 from foreshore.adapter.sequence.drop import describe
 from foreshore.adapter.sequence.reshape import above
 from foreshore.adapter.sequence.times import timestamp_of
-from foreshore.adapter.subscriptions import Move, concurrent_move
+from foreshore.adapter.subscriptions import Move
 from foreshore.catalog.durable import Position
 from foreshore.catalog.item import Item
 from foreshore.errors import (
+    ConcurrentUpdate,
     DependentObjectsStillExist,
     InvalidParameterValue,
     ObjectNotInPrerequisiteState,
@@ -75,9 +76,9 @@ async def advance(session: "Session", plan: Advance, args: Sequence[Datum]) -> C
     elif plan.id in transaction.followed:
         before = transaction.followed[plan.id]
     elif coordinator.subscriptions.moved_after(plan.id, transaction.began):
-        raise concurrent_move()
+        raise ConcurrentUpdate
     if before != coordinator.subscriptions.position(plan.id):
-        raise concurrent_move()
+        raise ConcurrentUpdate
     if plan.since is not None:
         since = timestamp_of(session, plan.since, args, transaction.time)
         if since != stands.reached:

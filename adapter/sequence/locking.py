@@ -28,7 +28,7 @@ from foreshore.adapter.sequence.tables import planned_table, unique_constraints
 from foreshore.adapter.sequence.times import move_forward, tables_below
 from foreshore.compute.engine import rows_schema
 from foreshore.compute.finish import expanded, finish
-from foreshore.errors import Conflict, LockNotAvailable, NoActiveSqlTransaction
+from foreshore.errors import ConcurrentUpdate, LockNotAvailable, NoActiveSqlTransaction
 from foreshore.ids import GlobalId, is_user
 from foreshore.sql.plan import Locking, LockTable, Select
 from foreshore.types import Datum
@@ -95,21 +95,17 @@ async def _take(session: "Session", tables: set[GlobalId], locking: Locking) -> 
     move_forward(session)
     group, time = coordinator.group, transaction.time
     if time is not None and any(id in group and group.changed(id) > time for id in tables):
-        raise _changed()
+        raise ConcurrentUpdate
     return True
 
 
 def _refuse_changed(session: "Session") -> None:
-    """Raise Conflict if a key that the transaction has read and locked is another by now."""
+    """Raise ConcurrentUpdate if a key that is locked and has been read is another by now."""
     coordinator, transaction = session.coordinator, session.begin()
     assert transaction.time is not None
     locked = {key for key in transaction.key_reads if coordinator.locks.holds((key,), transaction)}
     if coordinator.keys.changed(frozenset(locked), transaction.time):
-        raise _changed()
-
-
-def _changed() -> Conflict:
-    return Conflict("could not serialize access due to concurrent update")
+        raise ConcurrentUpdate
 
 
 def _committed(session: "Session", ids: Sequence[GlobalId]) -> set[GlobalId]:
@@ -161,7 +157,7 @@ async def _unlocked_rows(
         move_forward(session)
         if transaction.time == time:
             break
-    raise _changed()
+    raise ConcurrentUpdate
 
 
 def _index(session: "Session", table: GlobalId, key: tuple[int, ...]) -> "KeyIndex | None":

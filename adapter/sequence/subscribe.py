@@ -289,6 +289,8 @@ class SubscribeSource:
         try:
             event = tail.event(self.number)
         except Behind:
+            if tail.failure is not None:
+                raise tail.failure from None
             if self._followed.shard is None:
                 raise self._late() from None
             self._read(self._shard(self._upper - 1, snapshot=False))
@@ -300,12 +302,14 @@ class SubscribeSource:
             self._ready.extend(pieces)
             return
         reached = tail.frontier if self._until is None else min(tail.frontier, self._until)
-        if reached <= self._upper:
-            idle = self._rendering.shape.progress or self._until is not None
-            await tail.news(idle=idle)
-        else:
+        if reached > self._upper:
             self._moved_to(reached)
             self._ready.extend(self._rendering.mark(reached))
+        elif tail.failure is not None:
+            raise tail.failure
+        else:
+            idle = self._rendering.shape.progress or self._until is not None
+            await tail.news(idle=idle)
 
     def _moved_to(self, upper: Timestamp) -> None:
         self._upper = max(self._upper, upper if self._until is None else min(upper, self._until))

@@ -1,8 +1,11 @@
 """An environment in this process, with its replicas, and sessions that answer in text."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from foreshore.adapter.client import Completed, CopyOut, Execution, Rows, Startup
 from foreshore.adapter.environment import Environment
@@ -13,6 +16,25 @@ from foreshore.errors import DatabaseError
 from foreshore.expr.datum import from_array
 from foreshore.storage.controller import StorageController
 from foreshore.text import format_text
+
+
+class Gate:
+    """Holds back the calls of `name`, a coroutine function of `owner`, until it is opened."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> None:
+        call = getattr(owner, name)
+        self.reached, self._opened = asyncio.Event(), asyncio.Event()
+
+        async def held(*args: Any) -> Any:
+            self.reached.set()
+            await self._opened.wait()
+            return await call(*args)
+
+        monkeypatch.setattr(owner, name, held)
+
+    def open(self) -> None:
+        """Let all calls go on."""
+        self._opened.set()
 
 
 class House:
@@ -67,6 +89,22 @@ class House:
         if alone:
             self.environment.coordinator.check_consistency()
         return "\n".join(lines)
+
+
+def in_house(
+    data_dir: Path, scenario: Callable[[House], Awaitable[None]], lag_ms: int = DEFAULT_LAG_MS
+) -> None:
+    """Run `scenario` in a house that is opened before and closed behind it."""
+
+    async def life() -> None:
+        house = House(data_dir, lag_ms)
+        await house.open()
+        try:
+            await scenario(house)
+        finally:
+            await house.close()
+
+    asyncio.run(life())
 
 
 async def told(execution: Execution) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from foreshore.ids import is_user
-from tests.adapter.harness import House, until
+from tests.adapter.harness import House, in_house, until
 
 
 async def _answers(house: House, conversation: list[tuple[str, str]]) -> None:
@@ -188,9 +188,7 @@ def test_what_is_over_a_table_goes_on_when_columns_come_and_go(tmp_path: Path) -
 
 
 def test_other_sessions_meet_the_change_where_they_are(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def scenario(house: House) -> None:
         await house.query("s", MADE)
         await house.query("prepared", "PREPARE all_of_it AS SELECT * FROM t ORDER BY a")
         await house.query("prepared", "PREPARE one AS SELECT c FROM t WHERE a = $1")
@@ -247,15 +245,12 @@ def test_other_sessions_meet_the_change_where_they_are(tmp_path: Path) -> None:
         assert "|1|4|10" in changes, changes
         ended = await house.query("table follower", "FETCH 9 c WITH (timeout = '20s')")
         assert 'the subscription has ended because "t" was altered' in ended, ended
-        await house.close()
 
-    asyncio.run(scenario())
+    in_house(tmp_path, scenario)
 
 
 def test_no_row_of_a_writer_beside_is_lost(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def scenario(house: House) -> None:
         await house.query("s", MADE)
         written: list[int] = []
         done = asyncio.Event()
@@ -288,15 +283,12 @@ def test_no_row_of_a_writer_beside_is_lost(tmp_path: Path) -> None:
         assert sorted(map(int, there)) == sorted(written)
         counted = f"{len(written) + 2}\nSELECT 1"
         assert await house.query("s", "SELECT n FROM m") == counted
-        await house.close()
 
-    asyncio.run(scenario())
+    in_house(tmp_path, scenario)
 
 
 def test_views_of_views_made_meanwhile_are_of_the_new_table(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def scenario(house: House) -> None:
         await house.query("s", MADE)
         refused = (
             "ERROR 40001: could not serialize access due to a concurrent change of the catalog"
@@ -322,9 +314,8 @@ def test_views_of_views_made_meanwhile_are_of_the_new_table(tmp_path: Path) -> N
             assert answer == "3\nSELECT 1", view
         assert await house.query("s", "SELECT n FROM x") == "3\nSELECT 1"
         assert await house.query("s", "SELECT count(*) FROM v WHERE c = 3") == "3\nSELECT 1"
-        await house.close()
 
-    asyncio.run(scenario())
+    in_house(tmp_path, scenario)
 
 
 def test_a_view_that_nobody_maintains_goes_on_when_somebody_does(tmp_path: Path) -> None:
@@ -356,6 +347,33 @@ def test_a_view_that_nobody_maintains_goes_on_when_somebody_does(tmp_path: Path)
         await house.close()
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["DROP COLUMN w, ADD COLUMN w int", "ADD CONSTRAINT k UNIQUE (id, v)", "DROP CONSTRAINT k"],
+)
+def test_on_conflict_finds_the_rows_though_the_transaction_began_before(
+    tmp_path: Path, change: str
+) -> None:
+    async def scenario(house: House) -> None:
+        await house.query(
+            "s",
+            "CREATE TABLE t (id int PRIMARY KEY, v int, w int); CREATE TABLE other (a int);"
+            + ("ALTER TABLE t ADD CONSTRAINT k UNIQUE (v)" if change.startswith("DROP CON") else "")
+            + "; INSERT INTO t VALUES (1, 5)",
+        )
+        upsert = "INSERT INTO t (id, v) VALUES (1, 5) ON CONFLICT"
+        await house.query("s", "BEGIN; SELECT * FROM t")
+        await house.query("w", "INSERT INTO other VALUES (1)")
+        assert await house.query("s", f"ALTER TABLE t {change}") == "ALTER TABLE\nT"
+        assert await house.query("s", f"{upsert} DO NOTHING") == "INSERT 0 0\nT"
+        update = f"{upsert} (id) DO UPDATE SET v = t.v + 1 RETURNING t.id, t.v"
+        assert await house.query("s", update) == "1|6\nINSERT 0 1\nT"
+        assert await house.query("s", "COMMIT") == "COMMIT"
+        assert await house.query("s", "SELECT id, v FROM t") == "1|6\nSELECT 1"
+
+    in_house(tmp_path, scenario)
 
 
 async def _answers_of(house: House, conversation: list[tuple[str, str, str]]) -> None:

@@ -64,6 +64,13 @@ async def when(house: House, of: str, holds: Callable[[dict[str, Row]], object])
             await asyncio.sleep(0.05)
 
 
+M_IN_C = (
+    "CREATE TABLE t (k int)",
+    "CREATE CLUSTER c (SIZE 'embedded')",
+    "CREATE MATERIALIZED VIEW m IN CLUSTER c AS TABLE t",
+)
+
+
 def culprits(rows: dict[str, Row]) -> dict[str, str]:
     return {name: row["reason"] for name, row in rows.items() if row["culprit"] == "t"}
 
@@ -148,9 +155,7 @@ def test_a_view_that_is_being_filled_is_named(run: Run) -> None:
         (house.data_dir / "hold").touch()
         await made(
             house,
-            "CREATE TABLE t (k int)",
-            "CREATE CLUSTER c (SIZE 'embedded')",
-            "CREATE MATERIALIZED VIEW m IN CLUSTER c AS TABLE t",
+            *M_IN_C,
             "CREATE MATERIALIZED VIEW next IN CLUSTER c AS SELECT k + 1 FROM t",
         )
         rows = await when(
@@ -170,9 +175,7 @@ def test_a_dataflow_that_failed_is_named_with_its_error(run: Run) -> None:
     async def test(house: House) -> None:
         await made(
             house,
-            "CREATE TABLE t (k int)",
-            "CREATE CLUSTER c (SIZE 'embedded')",
-            "CREATE MATERIALIZED VIEW m IN CLUSTER c AS TABLE t",
+            *M_IN_C,
             "SELECT * FROM m",
         )
         (house.data_dir / "fail").touch()
@@ -192,14 +195,39 @@ def test_a_dataflow_that_failed_is_named_with_its_error(run: Run) -> None:
     run(test)
 
 
+def test_who_reads_what_fails_again_and_again_hears_why(run: Run) -> None:
+    async def test(house: House) -> None:
+        await made(
+            house,
+            *M_IN_C,
+            "CREATE MATERIALIZED VIEW above IN CLUSTER quickstart AS SELECT count(*) AS n FROM m",
+        )
+        time = await house.query("b", "SELECT mz_now() FROM above")
+        (house.data_dir / "fail").touch()
+        await made(house, "INSERT INTO t VALUES (1)")
+        async with asyncio.timeout(30):
+            for view in ("above", "m", "above"):  # the first waits already
+                told = await house.query("b", f"SELECT * FROM {view}", alone=False)
+                why = "cannot be kept up to date: OSError: no more threads"
+                assert told.startswith("ERROR XX000: "), told
+                assert why in told, told
+        before = f"SELECT * FROM above AS OF {time.splitlines()[0]}"
+        assert await house.query("b", before) == "0\nSELECT 1"
+        (house.data_dir / "fail").unlink()
+        async with asyncio.timeout(30):
+            while (told := await house.query("b", "SELECT * FROM above")) != "1\nSELECT 1":
+                assert told.startswith("ERROR XX000: ")
+                await asyncio.sleep(0.1)
+
+    run(test)
+
+
 def test_a_replica_that_does_not_come_up_is_named(run: Run) -> None:
     async def test(house: House) -> None:
         house.environment.coordinator.compute._command = (sys.executable, "-c", "raise SystemExit")
         await made(
             house,
-            "CREATE TABLE t (k int)",
-            "CREATE CLUSTER c (SIZE 'embedded')",
-            "CREATE MATERIALIZED VIEW m IN CLUSTER c AS TABLE t",
+            *M_IN_C,
         )
         rows = await when(house, "TABLE m", lambda rows: "nothing" in culprits(rows).get("m", ""))
         assert rows["m"]["state"] == "replica starting"
@@ -233,9 +261,7 @@ def test_a_block_sees_its_own_objects_and_reads_at_its_own_time_nevertheless(
     async def test(house: House) -> None:
         await made(
             house,
-            "CREATE TABLE t (k int)",
-            "CREATE CLUSTER c (SIZE 'embedded')",
-            "CREATE MATERIALIZED VIEW m IN CLUSTER c AS TABLE t",
+            *M_IN_C,
             "SELECT * FROM m",
             "DROP CLUSTER REPLICA c.r1",
             "BEGIN",

@@ -23,7 +23,7 @@ from foreshore.storage.controller import (
     WriteCapability,
 )
 from foreshore.update import DIFF_FIELD
-from tests.adapter.harness import House
+from tests.adapter.harness import House, in_house
 
 T, U = GlobalId("u1"), GlobalId("u2")
 
@@ -310,9 +310,7 @@ def test_a_shard_that_others_write_too_fails_its_own_writes_only(tmp_path: Path)
 
 
 def test_dropped_tables_are_forgotten_when_nobody_knows_them(tmp_path: Path) -> None:
-    async def main() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def main(house: House) -> None:
         gone = house.environment.coordinator.group._gone
         for i in range(3):
             await house.query("s", f"CREATE TABLE t{i} (k int)")
@@ -326,9 +324,8 @@ def test_dropped_tables_are_forgotten_when_nobody_knows_them(tmp_path: Path) -> 
         await house.query("a", "ROLLBACK")
         house.environment.forget_retired()
         assert not gone
-        await house.close()
 
-    asyncio.run(main())
+    in_house(tmp_path, main)
 
 
 def test_when_the_log_fails_all_writers_hear_of_it_and_nothing_becomes_visible() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from foreshore.adapter.read_holds import ReadHolds
 from foreshore.ids import GlobalId
-from tests.adapter.harness import House, until
+from tests.adapter.harness import House, in_house, until
 
 U1, U2, U3 = GlobalId("u1"), GlobalId("u2"), GlobalId("u3")
 
@@ -95,19 +95,14 @@ def test_history_is_retained_as_long_as_was_asked(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_refused(tmp_path: Path, statement: str, error: str) -> None:
-    async def main() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def main(house: House) -> None:
         assert (await house.query("a", statement)).startswith(f"ERROR {error}")
-        await house.close()
 
-    asyncio.run(main())
+    in_house(tmp_path, main)
 
 
 def test_bounded_staleness_reads_and_does_not_write(tmp_path: Path) -> None:
-    async def main() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def main(house: House) -> None:
         await house.query("a", "CREATE TABLE t (k int); INSERT INTO t VALUES (1)")
         assert await house.query("a", "SET transaction_isolation = 'bounded staleness 5s'") == "SET"
         assert await house.query("a", "SELECT * FROM t") == "1\nSELECT 1"
@@ -126,30 +121,24 @@ def test_bounded_staleness_reads_and_does_not_write(tmp_path: Path) -> None:
             "bounded staleness 1min\nSHOW\nT"
         )
         assert await house.query("a", "COMMIT") == "COMMIT"
-        await house.close()
 
-    asyncio.run(main())
+    in_house(tmp_path, main)
 
 
 def test_the_time_of_a_query_is_told_to_who_asks_for_it(tmp_path: Path) -> None:
-    async def main() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def main(house: House) -> None:
         await house.query("a", "CREATE TABLE t (k int PRIMARY KEY); INSERT INTO t VALUES (1)")
         await house.query("a", "SET emit_timestamp_notice = on")
         for query in ("SELECT * FROM t", "SELECT * FROM t WHERE k = 1"):
             answer = await house.query("a", f"BEGIN; SELECT mz_now()::text; {query}; COMMIT")
             now = answer.splitlines()[1]
             assert answer.endswith(f"\nNOTICE: query timestamp: {now}")
-        await house.close()
 
-    asyncio.run(main())
+    in_house(tmp_path, main)
 
 
 def test_a_query_with_real_time_recency_sees_all_that_was_acknowledged(tmp_path: Path) -> None:
-    async def main() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def main(house: House) -> None:
         await house.query("a", "CREATE TABLE t (k int)")
         await house.query("a", "CREATE MATERIALIZED VIEW n AS SELECT count(*) FROM t")
         await house.query("b", "SET real_time_recency = on; SET real_time_recency_timeout = '5s'")
@@ -160,15 +149,12 @@ def test_a_query_with_real_time_recency_sees_all_that_was_acknowledged(tmp_path:
             assert await house.query("b", "SELECT * FROM n") == f"{count}\nSELECT 1"
         refused = await house.query("b", "SET real_time_recency = perhaps")
         assert refused.startswith("ERROR 22023")
-        await house.close()
 
-    asyncio.run(main())
+    in_house(tmp_path, main)
 
 
 def test_lags_say_who_is_behind_whom(tmp_path: Path) -> None:
-    async def main() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def main(house: House) -> None:
         for sql in (
             "CREATE TABLE t (k int)",
             "CREATE MATERIALIZED VIEW quick AS TABLE t",
@@ -196,9 +182,8 @@ def test_lags_say_who_is_behind_whom(tmp_path: Path) -> None:
             "slow|t|t|quick|t|t",
             "SELECT 3",
         ]
-        await house.close()
 
-    asyncio.run(main())
+    in_house(tmp_path, main)
 
 
 def test_what_never_changes_can_be_read_beside_what_does(tmp_path: Path) -> None:
@@ -250,15 +235,12 @@ def test_an_index_holds_the_history_that_it_would_be_built_again_from() -> None:
 
 
 def test_a_time_that_has_only_just_come_is_waited_for(tmp_path: Path) -> None:
-    async def main() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def main(house: House) -> None:
         await house.query("a", "CREATE TABLE t (k int PRIMARY KEY); INSERT INTO t VALUES (1)")
         for _ in range(3):
             assert await house.query("a", "SELECT k FROM t AS OF now()") == "1\nSELECT 1"
             assert (
                 await house.query("a", "SELECT * FROM t WHERE k = 1 AS OF now()") == "1\nSELECT 1"
             )
-        await house.close()
 
-    asyncio.run(main())
+    in_house(tmp_path, main)

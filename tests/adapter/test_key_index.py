@@ -17,7 +17,7 @@ from foreshore.ids import GlobalId
 from foreshore.storage.damage import Damages
 from foreshore.types import INT4, TEXT, ColumnType, RelationDesc
 from foreshore.update import DIFF_FIELD
-from tests.adapter.harness import House
+from tests.adapter.harness import House, in_house
 
 T = GlobalId("u1")
 DESC = RelationDesc(("a", "b", "v"), (ColumnType(INT4), ColumnType(TEXT), ColumnType(INT4)))
@@ -194,9 +194,7 @@ def test_of_colliding_inserts_exactly_one_wins(tmp_path: Path) -> None:
 
 
 def test_rows_on_their_way_into_a_table_that_is_altered_are_refused(tmp_path: Path) -> None:
-    async def play() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def play(house: House) -> None:
         await house.query("s", "CREATE TABLE t (k int); INSERT INTO t VALUES (1)")
         await house.query("b", "BEGIN; INSERT INTO t VALUES (1)")
         assert await house.query("s", "ALTER TABLE t ADD PRIMARY KEY (k)") == "ALTER TABLE"
@@ -231,6 +229,5 @@ def test_rows_on_their_way_into_a_table_that_is_altered_are_refused(tmp_path: Pa
         )
         assert await house.query("s", "COMMIT") == "COMMIT"
         assert await house.query("s", "SELECT * FROM n") == "2\n2\nSELECT 2"
-        await house.close()
 
-    asyncio.run(play())
+    in_house(tmp_path, play)

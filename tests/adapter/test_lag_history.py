@@ -15,7 +15,7 @@ from foreshore.errors import DataCorrupted
 from foreshore.storage.controller import ReadCapability, StorageController
 from foreshore.storage.snapshot import Snapshot
 from foreshore.update import Timestamp
-from tests.adapter.harness import House
+from tests.adapter.harness import House, in_house
 
 HISTORY = "mz_internal.mz_wallclock_global_lag_history"
 
@@ -46,9 +46,7 @@ async def history_of(house: House) -> LagHistory:
 def test_the_greatest_lag_of_each_minute_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def main() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def main(house: House) -> None:
         coordinator = house.environment.coordinator
         await ran(house, "CREATE TABLE t (k int)")
         await ran(house, "CREATE TABLE u (k int)")
@@ -74,9 +72,8 @@ def test_the_greatest_lag_of_each_minute_is_there(
         lags = await ran(house, f"SELECT lag < '59 minutes' FROM {HISTORY} ORDER BY lag")
         assert lags.split() == ["t", "t", "f", "f"]
         monkeypatch.undo()
-        await house.close()
 
-    asyncio.run(main())
+    in_house(tmp_path, main)
 
 
 def test_it_is_a_collection_like_any_other(tmp_path: Path) -> None:
@@ -154,9 +151,7 @@ def test_it_has_a_bound_and_reads_nothing_to_keep_it(
 ) -> None:
     monkeypatch.setattr(lag_history, "MAX_ROWS", 25)
 
-    async def main() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def main(house: House) -> None:
         coordinator = house.environment.coordinator
         for name in ("t", "u", "v"):
             await ran(house, f"CREATE TABLE {name} (k int)")
@@ -190,9 +185,8 @@ def test_it_has_a_bound_and_reads_nothing_to_keep_it(
         await minutes(1, again)  # a day is as long as anything is kept
         assert await count(house) == 3
         monkeypatch.undo()
-        await house.close()
 
-    asyncio.run(main())
+    in_house(tmp_path, main)
 
 
 def test_a_damaged_history_is_written_no_more_and_all_else_goes_on(
@@ -201,9 +195,7 @@ def test_a_damaged_history_is_written_no_more_and_all_else_goes_on(
     monkeypatch.setattr(lag_history, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(lag_history, "LOOKS", 1)
 
-    async def main() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def main(house: House) -> None:
         await ran(house, "CREATE TABLE t (k int)")
         await reached(house, 3)
         house.storage.damages.found(LAG_HISTORY.id, DataCorrupted("a batch is missing"))
@@ -215,9 +207,8 @@ def test_a_damaged_history_is_written_no_more_and_all_else_goes_on(
         assert await ran(house, "SELECT k FROM t") == "1"
         await asyncio.sleep(0.1)
         assert house.environment.failed is None
-        await house.close()
 
-    asyncio.run(main())
+    in_house(tmp_path, main)
 
 
 def test_what_passes_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,9 +260,7 @@ def test_many_collections_are_looked_at_in_turns(
 ) -> None:
     monkeypatch.setattr(lag_history, "LOOKED_AT_ONCE", 4)
 
-    async def main() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def main(house: House) -> None:
         for i in range(9):
             await ran(house, f"CREATE TABLE t{i} (k int)")
         history = await history_of(house)
@@ -282,9 +271,8 @@ def test_many_collections_are_looked_at_in_turns(
         await looking
         await history.write()
         assert 8 <= await count(house) <= 9  # t8 is there only if it was looked at in time
-        await house.close()
 
-    asyncio.run(main())
+    in_house(tmp_path, main)
 
 
 def test_who_keeps_the_table_from_changing_stops_no_samples(
@@ -294,9 +282,7 @@ def test_who_keeps_the_table_from_changing_stops_no_samples(
     monkeypatch.setattr(lag_history, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(lag_history, "LOOKS", 1)
 
-    async def main() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def main(house: House) -> None:
         group = house.environment.coordinator.group
         group.block([LAG_HISTORY.id], house)
         await ran(house, "CREATE TABLE t (k int)")
@@ -306,9 +292,8 @@ def test_who_keeps_the_table_from_changing_stops_no_samples(
         assert await count(house) == 0
         group.unblock([LAG_HISTORY.id])
         await reached(house, 2)
-        await house.close()
 
-    asyncio.run(main())
+    in_house(tmp_path, main)
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,36 @@ def test_transactions_like_tpcb_never_abort(runner: asyncio.Runner, house: House
     runner.run(play())
 
 
+@pytest.mark.parametrize("action", ["NOTHING", "UPDATE SET n = t.n + excluded.n"])
+@pytest.mark.parametrize("first", ["SELECT * FROM t WHERE k = 1", "SELECT count(*) FROM v"])
+@pytest.mark.parametrize("rows", ["(1, 10)", "(1, 10), (2, 10)"])
+def test_who_meets_a_row_that_came_after_its_time_is_to_try_again(
+    runner: asyncio.Runner, house: House, first: str, action: str, rows: str
+) -> None:
+    """As PostgreSQL says it of a block that goes on at the time of its first query."""
+
+    async def play() -> None:
+        await house.query("a", "CREATE TABLE t (k int PRIMARY KEY, n int)")
+        await house.query("a", "CREATE VIEW v AS TABLE t")
+        upsert = f"INSERT INTO t VALUES {rows} ON CONFLICT (k) DO {action}"
+        for meets in (True, False):
+            await house.query("b", "BEGIN ISOLATION LEVEL REPEATABLE READ")
+            await house.query("b", first)
+            key = 1 if meets else 3
+            assert await house.query("a", f"INSERT INTO t VALUES ({key}, 1)") == "INSERT 0 1"
+            answer = await house.query("b", upsert)
+            if meets:
+                assert answer.splitlines()[0] == (
+                    "ERROR 40001: could not serialize access due to concurrent update"
+                )
+            else:
+                assert answer.startswith("INSERT 0 ")
+            await house.query("b", "ROLLBACK")
+            await house.query("a", "DELETE FROM t")
+
+    runner.run(play())
+
+
 def test_upserted_counters_lose_no_increment(runner: asyncio.Runner, house: House) -> None:
     async def client(name: str) -> None:
         for i in range(8):

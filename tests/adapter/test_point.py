@@ -23,7 +23,7 @@ from foreshore.ids import GlobalId
 from foreshore.server.message import Bind
 from foreshore.server.parameters import arguments
 from foreshore.sql.plan import Insert
-from tests.adapter.harness import House, told
+from tests.adapter.harness import House, in_house, told
 
 TABLE = """CREATE TABLE {t} (id int PRIMARY KEY, code text, n int CHECK (n < 50),
     w numeric(6, 2) NOT NULL DEFAULT 0.5, f float8, s serial, CONSTRAINT {t}_code UNIQUE (code),
@@ -258,9 +258,7 @@ def test_prepared_statements_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_who_waited_for_a_key_sees_what_was_done_to_it(tmp_path: Path) -> None:
     """By columns, too: what was changed by tuples meanwhile is not in the arrangement yet."""
 
-    async def main() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def main(house: House) -> None:
         await house.query("a", "CREATE TABLE t (id int PRIMARY KEY, v int)")
         await house.query("a", "INSERT INTO t VALUES (1, 0)")
         for waiting in (
@@ -275,6 +273,5 @@ def test_who_waited_for_a_key_sees_what_was_done_to_it(tmp_path: Path) -> None:
             assert await house.query("a", "COMMIT", alone=False) == "COMMIT"
             assert not (await task).startswith("ERROR")
             assert (await house.query("a", "SELECT sum(v) FROM t")).startswith("11\n")
-        await house.close()
 
-    asyncio.run(main())
+    in_house(tmp_path, main)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from foreshore.ids import GlobalId
-from tests.adapter.harness import House, until
+from tests.adapter.harness import House, in_house, until
 
 T = GlobalId("u1")
 LAG_MS = 50
@@ -19,9 +19,7 @@ async def held(house: House, what: str, where: str) -> list[str]:
 
 
 def test_the_session_that_holds_everything_back_is_named(tmp_path: Path) -> None:
-    async def main() -> None:
-        house = House(tmp_path, lag_ms=LAG_MS)
-        await house.open()
+    async def main(house: House) -> None:
         coordinator = house.environment.coordinator
         await house.query("a", "CREATE TABLE t (k int)")
         await house.query("a", "CREATE MATERIALIZED VIEW v AS SELECT k + 1 AS k FROM t")
@@ -52,15 +50,12 @@ def test_the_session_that_holds_everything_back_is_named(tmp_path: Path) -> None
         assert int(retained) > int(time)
         await house.query("idle", "COMMIT")
         assert await held(house, "*", f"WHERE connection_id = {pid}") == []
-        await house.close()
 
-    asyncio.run(main())
+    in_house(tmp_path, main, lag_ms=LAG_MS)
 
 
 def test_dataflows_subscriptions_and_capabilities_are_told_apart(tmp_path: Path) -> None:
-    async def main() -> None:
-        house = House(tmp_path, lag_ms=LAG_MS)
-        await house.open()
+    async def main(house: House) -> None:
         coordinator = house.environment.coordinator
         await house.query("a", "CREATE TABLE t (k int)")
         await house.query("a", "CREATE MATERIALIZED VIEW v AS SELECT k + 1 AS k FROM t")
@@ -75,15 +70,12 @@ def test_dataflows_subscriptions_and_capabilities_are_told_apart(tmp_path: Path)
         assert await held(house, "token", f"{of_t} 'capability'") == []
         with coordinator.holds.acquire([T], coordinator.oracle.read_ts(), "subscription", 7):
             assert await held(house, "connection_id", f"{of_t} 'subscription'") == ["7"]
-        await house.close()
 
-    asyncio.run(main())
+    in_house(tmp_path, main, lag_ms=LAG_MS)
 
 
 def test_the_invariants_are_checked_on_demand(tmp_path: Path) -> None:
-    async def main() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def main(house: House) -> None:
         coordinator = house.environment.coordinator
         creating = asyncio.create_task(house.query("a", "CREATE TABLE t (k int)", alone=False))
         for _ in range(50):  # whatever is half done meanwhile
@@ -94,6 +86,5 @@ def test_the_invariants_are_checked_on_demand(tmp_path: Path) -> None:
         with pytest.raises(AssertionError, match="nobody holds u1"):
             await coordinator.check_settled()
         coordinator.holds.collections[T] = forgotten
-        await house.close()
 
-    asyncio.run(main())
+    in_house(tmp_path, main)

@@ -7,7 +7,7 @@ import pytest
 
 from foreshore.errors import QueryCanceled
 from foreshore.storage.consensus import Committed, Mismatch
-from tests.adapter.harness import House, until
+from tests.adapter.harness import House, in_house, until
 
 
 @pytest.mark.parametrize("call", ["nextval('q')", "setval('q', 5)"])
@@ -51,9 +51,7 @@ def test_a_call_that_is_cancelled_while_it_writes_disturbs_no_other(
 def test_who_waits_for_numbers_of_a_sequence_that_is_dropped_hears_of_it(
     tmp_path: Path,
 ) -> None:
-    async def scenario() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def scenario(house: House) -> None:
         await house.query("s", "CREATE SEQUENCE q")
         writing = house.environment.coordinator.sequences._writing
         async with writing:
@@ -61,6 +59,5 @@ def test_who_waits_for_numbers_of_a_sequence_that_is_dropped_hears_of_it(
             await until(lambda: bool(writing._waiters))
             assert await house.query("s", "DROP SEQUENCE q", alone=False) == "DROP SEQUENCE"
         assert await call == 'ERROR 42P01: relation "q" does not exist'
-        await house.close()
 
-    asyncio.run(scenario())
+    in_house(tmp_path, scenario)

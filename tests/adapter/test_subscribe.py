@@ -294,11 +294,11 @@ def test_what_is_dropped_or_fails_ends_its_streams(runner: asyncio.Runner, house
         await declare(house, "again", "inverse")
         assert "|1|10" in await house.query("again", "FETCH 1 c")
         await house.query("again", "COMMIT")
-        for n in (0, 3):
-            await house.query(f"d{n}", "FETCH ALL c")
         await house.query("w", "DROP MATERIALIZED VIEW inverse; DROP TABLE doomed")
         for n in (0, 3):
-            answer = await house.query(f"d{n}", "FETCH 1 c WITH (TIMEOUT = '60s')")
+            answer = ""
+            while not answer.startswith("ERROR"):  # what was heard before comes first
+                answer = await house.query(f"d{n}", "FETCH ALL c WITH (TIMEOUT = '60s')")
             wanted = 'ERROR 55000: the subscription has ended because "doomed" was dropped'
             assert answer.splitlines()[0] == wanted
         for n in range(4):

@@ -1,6 +1,5 @@
 """Rows of values give what evaluating their plan gives, whatever the columns' types."""
 
-import asyncio
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +10,7 @@ from foreshore.adapter.values import Values, template_of, updates_at
 from foreshore.sql.plan import Insert
 from foreshore.types import Datum
 from foreshore.update import DIFF, TIME
-from tests.adapter.harness import House
+from tests.adapter.harness import House, in_house
 
 TABLE = """CREATE TABLE t (
     i int2, j int4, k int8, f float4, g float8, b bool, s text, v varchar(5), c char(3),
@@ -33,9 +32,7 @@ STATEMENTS: list[tuple[str, tuple[Datum, ...]]] = [
 
 
 def test_values_are_what_the_plan_gives(tmp_path: Path) -> None:
-    async def main() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def main(house: House) -> None:
         assert await house.query("a", TABLE) == "CREATE TABLE"
         session = await house.session("a")
         for text, args in STATEMENTS:
@@ -58,15 +55,12 @@ def test_values_are_what_the_plan_gives(tmp_path: Path) -> None:
             assert updates.drop_columns([TIME]).equals(pa.concat_tables([given, given]))
             assert set(updates[DIFF].to_pylist()) == {1}
             await session.rollback()
-        await house.close()
 
-    asyncio.run(main())
+    in_house(tmp_path, main)
 
 
 def test_what_is_no_row_of_values_has_no_template(tmp_path: Path) -> None:
-    async def main() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def main(house: House) -> None:
         await house.query("a", TABLE)
         session = await house.session("a")
         many = ", ".join(f"({i})" for i in range(300))
@@ -79,6 +73,5 @@ def test_what_is_no_row_of_values_has_no_template(tmp_path: Path) -> None:
             assert prepared.template is None, sql
             assert prepared.peek is not None
             assert template_of(prepared.peek.relation) is None
-        await house.close()
 
-    asyncio.run(main())
+    in_house(tmp_path, main)

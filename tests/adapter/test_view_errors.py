@@ -178,8 +178,10 @@ def test_a_window_with_an_error_in_it_fails(house: House) -> None:
                     sql = f"SUBSCRIBE {source} AS OF {begin} UP TO {last + 1}"
                     told = await says(house, sql)
                     assert (told == [DIVISION]) == fails, (sql, told)
-            told = await says(house, f"SUBSCRIBE m AS OF {first} UP TO {first + 1}")
-            assert "ERROR" not in "".join(told), told
+            own = "(SELECT sum(10 / a) FROM t)"  # whose error is that of no view
+            for source in ("m", "above", "(SELECT count(*) FROM m)", own):
+                told = await says(house, f"SUBSCRIBE {source} AS OF {first} UP TO {first + 1}")
+                assert "ERROR" not in "".join(told), (source, told)
         await house.close()
 
     asyncio.run(main())
@@ -319,6 +321,24 @@ def test_the_history_goes_with_the_view(house: House, monkeypatch: pytest.Monkey
             while await rows(house):  # noqa: ASYNC110 - it goes in its own time
                 await asyncio.sleep(0.02)
         assert not house.environment.coordinator.errors._stored
+        await house.close()
+
+    asyncio.run(main())
+
+
+def test_what_a_dataflow_tells_behind_the_drop_of_its_view_is_not_written(house: House) -> None:
+    async def main() -> None:
+        await house.open()
+        await ran(house, *SETUP)
+        await toggled(house, 1)
+        coordinator = house.environment.coordinator
+        view = GlobalId((await ran(house, f"SELECT object_id FROM {ERRORS}"))[0])
+        await ran(house, "DROP MATERIALIZED VIEW m CASCADE")
+        await coordinator.errors.store(view, [5], {5: "22012 division by zero"})
+        async with asyncio.timeout(10):
+            while await rows(house):  # noqa: ASYNC110 - it goes in its own time
+                await asyncio.sleep(0.02)
+        assert not coordinator.errors._stored
         await house.close()
 
     asyncio.run(main())

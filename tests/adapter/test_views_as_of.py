@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapter.harness import House
+from tests.adapter.harness import House, in_house
 from tests.adapter.test_time_to_come import YEAR_9999, soon, waiting
 
 LONG = "WITH (RETAIN HISTORY FOR '1 hour')"
@@ -84,9 +84,7 @@ def test_one_that_no_replica_has_filled_begins_then_after_a_restart(tmp_path: Pa
 
 
 def test_what_it_is_made_of_is_held_until_it_is_there(tmp_path: Path) -> None:
-    async def main() -> None:
-        house = House(tmp_path, lag_ms=50)
-        await house.open()
+    async def main(house: House) -> None:
         await house.query("w", "CREATE TABLE parts (k int)")
         (time,) = await written(house, "w", 1)
         await house.query(
@@ -107,9 +105,8 @@ def test_what_it_is_made_of_is_held_until_it_is_there(tmp_path: Path) -> None:
         await coordinator.allow_compaction()
         assert coordinator.since(parts) > later
         await check(house, "sums", [time, later], [1, 3])
-        await house.close()
 
-    asyncio.run(main())
+    in_house(tmp_path, main, lag_ms=50)
 
 
 def test_a_time_to_come_is_waited_for(runner: asyncio.Runner, house: House) -> None:

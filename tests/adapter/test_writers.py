@@ -9,7 +9,7 @@ import pytest
 from foreshore.storage.capability import InvalidCapability
 from foreshore.storage.controller import ShardWrite, WriteCapability
 from foreshore.update import EMPTY, update_schema
-from tests.adapter.harness import House, until
+from tests.adapter.harness import House, in_house, until
 
 WRITERS = (
     "SELECT object_name, kind, dataflow_id, token FROM mz_internal.mz_write_capabilities"
@@ -34,9 +34,7 @@ async def written(house: House, view: str) -> WriteCapability:
 def test_tables_have_the_writers_of_tables_and_views_those_of_their_dataflows(
     tmp_path: Path,
 ) -> None:
-    async def main() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def main(house: House) -> None:
         await house.query("a", "CREATE TABLE t (k int)")
         await house.query("a", "CREATE VIEW plain AS SELECT k FROM t")
         await house.query("a", "CREATE INDEX i ON plain (k)")
@@ -57,9 +55,8 @@ def test_tables_have_the_writers_of_tables_and_views_those_of_their_dataflows(
         assert [each[:3] for each in await writers(house)] == [["t", "table", "NULL"]]
         await house.query("a", "DROP TABLE t CASCADE")
         assert await writers(house) == []
-        await house.close()
 
-    asyncio.run(main())
+    in_house(tmp_path, main)
 
 
 def test_what_wrote_before_a_view_was_handed_over_writes_no_more(tmp_path: Path) -> None:

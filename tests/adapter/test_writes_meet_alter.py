@@ -10,10 +10,8 @@ import pytest
 from foreshore.adapter.client import CopyIn
 from foreshore.adapter.sequence.insert import changing_rows
 from foreshore.errors import DatabaseError
-from foreshore.ids import GlobalId
-from foreshore.storage.controller import ReadCapability, WriteCapability
 from foreshore.types import Datum
-from tests.adapter.harness import House, told, until
+from tests.adapter.harness import Gate, House, in_house, told, until
 
 REFUSED = "ERROR 40001: could not serialize access: a table was altered meanwhile"
 GONE = 'ERROR 42P01: relation "t" does not exist'
@@ -42,9 +40,7 @@ async def waiting(house: House, count: int) -> None:
 def test_what_waits_is_planned_again_and_a_client_hears_what_postgresql_says(
     tmp_path: Path,
 ) -> None:
-    async def scenario() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def scenario(house: House) -> None:
         await house.query("s", "CREATE TABLE t (id int PRIMARY KEY, a int, b int)")
         for name, sql in (
             ("named", "INSERT INTO t (id, a) VALUES ($1, $2)"),
@@ -84,15 +80,12 @@ def test_what_waits_is_planned_again_and_a_client_hears_what_postgresql_says(
         assert await house.query("block", "COMMIT") == "COMMIT"
         rows = await house.query("s", "SELECT * FROM t ORDER BY id")
         assert rows == "1|10|9\n4|10|9\n5|1|2\n6|10|9\n7|10|9\nSELECT 5"
-        await house.close()
 
-    asyncio.run(scenario())
+    in_house(tmp_path, scenario)
 
 
 def test_a_rolled_back_change_was_never_there(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def scenario(house: House) -> None:
         await house.query("s", "CREATE TABLE t (a int, b int)")
         await house.query("s", "BEGIN; ALTER TABLE t DROP COLUMN b")
         write = asyncio.ensure_future(house.query("w", "INSERT INTO t VALUES (1, 2)", alone=False))
@@ -100,15 +93,12 @@ def test_a_rolled_back_change_was_never_there(tmp_path: Path) -> None:
         await house.query("s", "ROLLBACK", alone=False)
         assert await write == "INSERT 0 1"
         assert await house.query("s", "SELECT * FROM t") == "1|2\nSELECT 1"
-        await house.close()
 
-    asyncio.run(scenario())
+    in_house(tmp_path, scenario)
 
 
 def test_blocks_are_tried_again_only_at_their_first_statement(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def scenario(house: House) -> None:
         await house.query("s", "CREATE TABLE t (a int); CREATE TABLE o (a int)")
         await house.query("reader", "BEGIN; SELECT * FROM o")
         await house.query("before", "BEGIN; INSERT INTO t VALUES (1)")
@@ -131,17 +121,14 @@ def test_blocks_are_tried_again_only_at_their_first_statement(tmp_path: Path) ->
         )
         assert await again == "ALTER TABLE"
         assert await house.query("s", "SELECT * FROM t") == "4\nSELECT 1"
-        await house.close()
 
-    asyncio.run(scenario())
+    in_house(tmp_path, scenario)
 
 
 def test_there_is_an_end_to_it_however_often_the_table_is_altered(tmp_path: Path) -> None:
     """Each time the write has been planned, the next ALTER TABLE has the table already."""
 
-    async def scenario() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def scenario(house: House) -> None:
         await house.query("s", "CREATE TABLE t (a int PRIMARY KEY)")
         names = [f"alter{i}" for i in range(30)]
         await house.query("s", "BEGIN; ALTER TABLE t ADD COLUMN first int")
@@ -159,9 +146,8 @@ def test_there_is_an_end_to_it_however_often_the_table_is_altered(tmp_path: Path
         assert await write == "INSERT 0 1"
         found = await house.query("s", "SELECT count(*) FROM t")
         assert found == "1\nSELECT 1"
-        await house.close()
 
-    asyncio.run(scenario())
+    in_house(tmp_path, scenario)
 
 
 async def copied(house: House, name: str, table: str, row: dict[str, Datum]) -> str:
@@ -192,9 +178,7 @@ def test_what_waits_for_a_constraint_is_held_to_it(
 ) -> None:
     """The table goes on in the same shard, so that nothing else tells that it is another."""
 
-    async def scenario() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def scenario(house: House) -> None:
         await house.query("s", "CREATE TABLE t (a int, b int)")
         await house.query("s", "INSERT INTO t VALUES (7, 0)")
         a = None if "NULL" in action else 7 if "UNIQUE" in action else -1
@@ -215,15 +199,12 @@ def test_what_waits_for_a_constraint_is_held_to_it(
             assert answer.removeprefix("BEGIN\n").startswith(refused), answer
         await house.query("block", "ROLLBACK")
         assert await house.query("s", "SELECT * FROM t") == "7|0\nSELECT 1"
-        await house.close()
 
-    asyncio.run(scenario())
+    in_house(tmp_path, scenario)
 
 
 def test_what_waits_for_a_key_behind_a_constraint_is_held_to_that(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def scenario(house: House) -> None:
         await house.query("s", "CREATE TABLE t (id int PRIMARY KEY, a int)")
         await house.query("s", "INSERT INTO t VALUES (1, 1)")
         await house.query("first", "BEGIN; DELETE FROM t WHERE id = 1")
@@ -239,9 +220,8 @@ def test_what_waits_for_a_key_behind_a_constraint_is_held_to_that(tmp_path: Path
         said = await write
         assert said.startswith("ERROR 23514"), said
         assert await house.query("s", "SELECT * FROM t") == "SELECT 0"
-        await house.close()
 
-    asyncio.run(scenario())
+    in_house(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
@@ -254,9 +234,7 @@ def test_what_waits_for_a_key_behind_a_constraint_is_held_to_that(tmp_path: Path
 def test_a_table_may_become_another_while_its_new_rows_are_looked_for(
     tmp_path: Path, change: str, answer: str
 ) -> None:
-    async def scenario() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def scenario(house: House) -> None:
         await house.query("s", "CREATE TABLE t (a int); CREATE TABLE o (a int)")
         await house.query("s", "INSERT INTO o VALUES (1)")
         await house.query("other", "BEGIN; TRUNCATE o")
@@ -267,9 +245,8 @@ def test_a_table_may_become_another_while_its_new_rows_are_looked_for(
         await house.query("s", change, alone=False)
         await house.query("other", "ROLLBACK", alone=False)
         assert await write == answer
-        await house.close()
 
-    asyncio.run(scenario())
+    in_house(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
@@ -284,9 +261,7 @@ def test_who_meets_a_table_that_goes_hears_its_name(
 ) -> None:
     """Who has written to it before, who cannot be planned again, and who can."""
 
-    async def scenario() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def scenario(house: House) -> None:
         await house.query("s", "CREATE TABLE t (a int); CREATE TABLE o (a int)")
         for name in ("early", "late"):
             await house.query(name, "BEGIN; INSERT INTO t VALUES (1)")
@@ -306,51 +281,38 @@ def test_who_meets_a_table_that_goes_hears_its_name(
         await house.query("s", "COMMIT", alone=False)
         assert await asyncio.gather(*waits) == [before, reader, others, others]
         assert await house.query("late", "COMMIT") == before
-        await house.close()
 
-    asyncio.run(scenario())
+    in_house(tmp_path, scenario)
 
 
 def test_whose_client_leaves_while_it_commits_keeps_its_table_to_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def scenario(house: House) -> None:
         await house.query("s", "CREATE TABLE t (a int)")
-        create, gate, asked = house.storage.create, asyncio.Event(), asyncio.Event()
-
-        async def held(id: GlobalId, schema: pa.Schema) -> tuple[ReadCapability, WriteCapability]:
-            asked.set()
-            await gate.wait()
-            return await create(id, schema)
-
-        monkeypatch.setattr(house.storage, "create", held)
+        gate = Gate(monkeypatch, house.storage, "create")
         alter = asyncio.create_task(
             house.query("s", "ALTER TABLE t ADD COLUMN b int DEFAULT 5", alone=False)
         )
-        await asked.wait()
+        await gate.reached.wait()
         alter.cancel()
         write = asyncio.create_task(house.query("w", "INSERT INTO t VALUES (1)", alone=False))
         await waiting(house, 1)
-        gate.set()
+        gate.open()
         async with asyncio.timeout(30):
             with pytest.raises(asyncio.CancelledError):
                 await alter
             await (await house.session("s")).close()
             assert await write == "INSERT 0 1"
         assert await house.query("w", "SELECT * FROM t") == "1|5\nSELECT 1"
-        await house.close()
 
-    asyncio.run(scenario())
+    in_house(tmp_path, scenario)
 
 
 def test_what_a_default_was_is_written_by_nobody_who_ends_after_it_was_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def scenario(house: House) -> None:
         await house.query("s", "CREATE TABLE t (id int PRIMARY KEY, v int DEFAULT 1)")
         await house.query("s", "CREATE TABLE u (id int); INSERT INTO u VALUES (1), (2), (3)")
         computed, go_on = asyncio.Event(), asyncio.Event()
@@ -370,15 +332,12 @@ def test_what_a_default_was_is_written_by_nobody_who_ends_after_it_was_changed(
         go_on.set()
         assert await merging == f"{REFUSED}\nE"
         assert await house.query("s", "SELECT count(*) FROM t") == "0\nSELECT 1"
-        await house.close()
 
-    asyncio.run(scenario())
+    in_house(tmp_path, scenario)
 
 
 def test_views_that_are_dropped_while_alter_table_waits_are_not_looked_for(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def scenario(house: House) -> None:
         await house.query(
             "s",
             "CREATE TABLE t (id int, a int); CREATE VIEW v AS SELECT id FROM t;"
@@ -392,6 +351,5 @@ def test_views_that_are_dropped_while_alter_table_waits_are_not_looked_for(tmp_p
         await house.query("s", "DROP VIEW v CASCADE", alone=False)
         await house.query("holder", "COMMIT", alone=False)
         assert await altering == "ALTER TABLE"
-        await house.close()
 
-    asyncio.run(scenario())
+    in_house(tmp_path, scenario)

@@ -1,15 +1,13 @@
 """Writes that wait for who has all of their table: they can be ended, and hold up nobody else."""
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from foreshore.adapter.client import Rows
 from foreshore.errors import AdminShutdown, DatabaseError, QueryCanceled
-from foreshore.storage.controller import Appended, ShardWrite, UpperMismatch
-from tests.adapter.harness import House, until
+from tests.adapter.harness import Gate, House, in_house, until
 
 
 async def waiting(house: House, count: int = 1) -> None:
@@ -20,9 +18,7 @@ async def waiting(house: House, count: int = 1) -> None:
 
 @pytest.mark.parametrize("in_block", [False, True])
 def test_a_write_that_waits_can_be_ended(tmp_path: Path, in_block: bool) -> None:
-    async def scenario() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def scenario(house: House) -> None:
         await house.query("s", "CREATE TABLE t (a int)")
         session = await house.session("w")
         if in_block:
@@ -54,17 +50,14 @@ def test_a_write_that_waits_can_be_ended(tmp_path: Path, in_block: bool) -> None
         assert await house.query("s", "COMMIT") == "COMMIT"
         assert await house.query("s", "SELECT * FROM t") == "SELECT 0"
         assert await house.query("w", "INSERT INTO t VALUES (2)") == "INSERT 0 1"
-        await house.close()
 
-    asyncio.run(scenario())
+    in_house(tmp_path, scenario)
 
 
 def test_a_change_of_the_catalog_that_waits_for_a_table_holds_up_no_other(tmp_path: Path) -> None:
     """Not even that of the transaction which has the table."""
 
-    async def scenario() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def scenario(house: House) -> None:
         await house.query("s", "CREATE TABLE t (a int)")
         await house.query("w", "BEGIN; CREATE TABLE x (a int); INSERT INTO t VALUES (1)")
         await house.query("s", "BEGIN; TRUNCATE t; CREATE TABLE y (a int)")
@@ -75,15 +68,12 @@ def test_a_change_of_the_catalog_that_waits_for_a_table_holds_up_no_other(tmp_pa
             assert await house.query("s", "COMMIT", alone=False) == "COMMIT"
             assert await write == "COMMIT"
         assert await house.query("s", "SELECT * FROM t, x") == "SELECT 0"
-        await house.close()
 
-    asyncio.run(scenario())
+    in_house(tmp_path, scenario)
 
 
 def test_who_waits_for_one_another_hears_of_it(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def scenario(house: House) -> None:
         await house.query("s", "CREATE TABLE t (a int); CREATE TABLE u (a int PRIMARY KEY, b int)")
         await house.query("s", "INSERT INTO u VALUES (1, 1)")
         begun = "BEGIN; UPDATE u SET b = 2 WHERE a = 1; INSERT INTO t VALUES (1)"
@@ -99,51 +89,37 @@ def test_who_waits_for_one_another_hears_of_it(tmp_path: Path) -> None:
             assert await update == "UPDATE 1\nT"
         assert await house.query("s", "COMMIT") == "COMMIT"
         assert await house.query("s", "SELECT * FROM u") == "1|3\nSELECT 1"
-        await house.close()
 
-    asyncio.run(scenario())
+    in_house(tmp_path, scenario)
 
 
 def test_a_write_that_is_about_to_be_committed_goes_before_who_takes_its_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def scenario(house: House) -> None:
         await house.query("s", "CREATE TABLE t (a int)")
-        append, gate, asked = house.storage.append, asyncio.Event(), 0
-
-        async def held(writes: Sequence[ShardWrite]) -> Appended | UpperMismatch:
-            nonlocal asked
-            asked += 1
-            await gate.wait()
-            return await append(writes)
-
-        monkeypatch.setattr(house.storage, "append", held)
+        gate = Gate(monkeypatch, house.storage, "append")
         first = asyncio.create_task(house.query("v", "INSERT INTO t VALUES (1)", alone=False))
-        await until(lambda: asked == 1)
+        await gate.reached.wait()
         group = house.environment.coordinator.group
         second = asyncio.create_task(house.query("w", "INSERT INTO t VALUES (2)", alone=False))
         await until(lambda: len(group._pending) == 1)
         taking = asyncio.create_task(house.query("s", "BEGIN; TRUNCATE t", alone=False))
         await until(lambda: bool(house.environment.coordinator.locks._tables))
-        gate.set()
+        gate.open()
         async with asyncio.timeout(30):
             assert await first == await second == "INSERT 0 1"
             assert await taking == "BEGIN\nTRUNCATE TABLE\nT"
         assert await house.query("s", "COMMIT") == "COMMIT"
         assert await house.query("s", "SELECT * FROM t") == "SELECT 0"
-        await house.close()
 
-    asyncio.run(scenario())
+    in_house(tmp_path, scenario)
 
 
 def test_a_table_that_is_taken_while_another_is_waited_for_is_waited_for_as_well(
     tmp_path: Path,
 ) -> None:
-    async def scenario() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def scenario(house: House) -> None:
         await house.query("s", "CREATE TABLE t (a int); CREATE TABLE u (a int)")
         await house.query("w", "BEGIN; INSERT INTO t VALUES (1); INSERT INTO u VALUES (1)")
         await house.query("s", "BEGIN; LOCK TABLE u")
@@ -158,26 +134,16 @@ def test_a_table_that_is_taken_while_another_is_waited_for_is_waited_for_as_well
             assert await write == "COMMIT"
         assert await house.query("o", "ROLLBACK") == "ROLLBACK"
         assert await house.query("s", "SELECT * FROM t, u") == "1|1\nSELECT 1"
-        await house.close()
 
-    asyncio.run(scenario())
+    in_house(tmp_path, scenario)
 
 
 def test_a_cancel_that_comes_while_it_is_committed_is_too_late_for_its_rows_as_well(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario() -> None:
-        house = House(tmp_path)
-        await house.open()
+    async def scenario(house: House) -> None:
         await house.query("s", "CREATE TABLE t (a int)")
-        append, gate, asked = house.storage.append, asyncio.Event(), asyncio.Event()
-
-        async def held(writes: Sequence[ShardWrite]) -> Appended | UpperMismatch:
-            asked.set()
-            await gate.wait()
-            return await append(writes)
-
-        monkeypatch.setattr(house.storage, "append", held)
+        gate = Gate(monkeypatch, house.storage, "append")
         insert = "INSERT INTO t SELECT i FROM generate_series(1, 20000) AS g(i) RETURNING a"
         session = await house.session("s")
         counts: list[int] = []
@@ -190,14 +156,13 @@ def test_a_cancel_that_comes_while_it_is_committed_is_too_late_for_its_rows_as_w
                     session.interrupt(QueryCanceled())
 
         write = asyncio.create_task(client())
-        await asked.wait()
+        await gate.reached.wait()
         session.interrupt(QueryCanceled())
-        gate.set()
+        gate.open()
         async with asyncio.timeout(30):
             await write
         assert sum(counts) == 20_000
         assert len(counts) > 1
         assert await house.query("s", "SELECT count(*) FROM t") == "20000\nSELECT 1"
-        await house.close()
 
-    asyncio.run(scenario())
+    in_house(tmp_path, scenario)
