@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import random
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,14 @@ def test_every_fail_point_is_somewhere() -> None:
     assert found == set(failpoint.POINTS)
 
 
+def run_on(server: Server, run: Callable[[str], None]) -> None:
+    """Let a client begin again until the server, which may not listen yet, has ended."""
+    assert server.process is not None
+    while server.process.poll() is None:
+        run(server.url)
+        time.sleep(0.02)
+
+
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("many", [6, pytest.param(len(failpoint.POINTS), marks=pytest.mark.slow)])
 def test_ends_at_fail_points_lose_nothing_acknowledged(data_dir: Path, many: int) -> None:
@@ -45,18 +55,16 @@ def test_ends_at_fail_points_lose_nothing_acknowledged(data_dir: Path, many: int
         now = check(server, writers, definer, 0)
         for point in choose.sample(sorted(failpoint.POINTS), many):
             server.kill()
-            time = 1 if point in ONCE else choose.randrange(1, 4)
-            server.environment = {failpoint.VARIABLE: f"{point}:{time}"}
+            count = 1 if point in ONCE else choose.randrange(1, 4)
+            server.environment = {failpoint.VARIABLE: f"{point}:{count}"}
             server.spawn()
             runs = [*(writer.run for writer in writers), reader.run, definer.run]
-            assert server.process is not None
-            while server.process.poll() is None:
-                threads = [threading.Thread(target=run, args=(server.url,)) for run in runs]
-                for thread in threads:
-                    thread.start()
-                for thread in threads:
-                    thread.join(60)
-                    assert not thread.is_alive(), f"{point} was not reached"
+            threads = [threading.Thread(target=run_on, args=(server, run)) for run in runs]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(60)
+                assert not thread.is_alive(), f"{point} was not reached"
             assert (reader.failure, definer.failure) == (None, None), point
             until(lambda: not server.processes(), "the replicas of the ended server end", 10)
             server.environment = {}

@@ -213,7 +213,7 @@ class Temporary(Script):
                 f"SELECT * FROM {place}{table}",
                 f"SELECT * FROM {place}by_v",
                 f"INSERT INTO {place}{table} (id, v) VALUES ({self._key()}, 3)",
-                f"UPDATE {place}{table} SET v = v + 1",
+                f"UPDATE {place}{table} SET v = v + 1 WHERE id = {self._key()}",
                 f"DELETE FROM {place}{table} WHERE id = {self._key()}",
                 f"DROP TABLE pg_temp.{table}",
                 "DROP VIEW pg_temp.by_v",

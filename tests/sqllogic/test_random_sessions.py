@@ -19,7 +19,7 @@ from psycopg import pq
 from foreshore.storage.inspection import inspect
 from tests.harness import serving
 from tests.sqllogic.history import Order, Statement, Transaction
-from tests.sqllogic.random_script import SCHEMA, Script, prepare
+from tests.sqllogic.random_script import Script, connected, prepare
 from tests.sqllogic.runner import Database, Failed, rows_of
 
 SEEDS = 3  # in make test
@@ -59,7 +59,7 @@ class Speaker:
 
     def __init__(self, number: int, url: str, clock: Clock) -> None:
         self.number, self._clock = number, clock
-        self.database = Database(url, is_foreshore=True)
+        self.database = connected(url, is_foreshore=True)
         self.waits_for: tuple[str, int] | None = None
         self.committed: list[Transaction] = []
         self._block: list[Statement] = []
@@ -141,8 +141,6 @@ def converse(seed: int, url: str) -> tuple[Clock, tuple[list[Transaction], ...]]
     try:
         prepare(speakers[0].database)
         for each in speakers:
-            each.database.run(f"SET search_path = {SCHEMA}")
-            each.database.run("SET client_min_messages = error")
             each.database.run(f"SET lock_timeout = '{choose.choice((0, 0, 50))}ms'")
             each.database.run(f"SET statement_timeout = '{ANSWERED_S / 2:g}s'")
         for _ in range(STATEMENTS):
@@ -176,7 +174,7 @@ def compare(seed: int, url: str, postgres: Database) -> int:
 
 
 def run_seeds(data_dir: Path, postgres_url: str, seeds: range) -> None:
-    postgres = Database(postgres_url, is_foreshore=False)
+    postgres = connected(postgres_url, is_foreshore=False)
     try:
         with serving(data_dir) as server:
             committed = [compare(seed, server.url, postgres) for seed in seeds]
