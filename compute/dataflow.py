@@ -60,33 +60,40 @@ Sent = list[tuple[Message, tuple[pa.Table, ...]]]
 class _Part:
     """Updates of which none is earlier than `lower`."""
 
-    def __init__(self, lower: Timestamp, updates: pa.Table, *, ordered: bool = False) -> None:
+    def __init__(self, lower: Timestamp, updates: pa.Table) -> None:
         self.lower = lower
         self.updates = updates
-        self._ordered = ordered  # by time
+        self._times: np.ndarray | None = None  # of each update, once these are in their order
+        self._distinct: np.ndarray | None = None
 
     def times(self) -> np.ndarray:
         """Return the times of the updates, which are in their order from now on."""
-        times: np.ndarray = times_of(self.updates).to_numpy()
-        if not self._ordered:
+        if self._times is None:
+            times: np.ndarray = times_of(self.updates).to_numpy()
             if np.any(times[1:] < times[:-1]):
                 order = np.argsort(times, kind="stable")
                 self.updates = self.updates.take(order)
                 times = times[order]
-            self._ordered = True
-        return times
+            self._times = times
+        return self._times
 
     def distinct(self) -> np.ndarray:
         """Return the times at which there are updates, ascending."""
-        times = self.times()
-        return times[np.flatnonzero(np.diff(times, prepend=times[:1] - 1))]
+        if self._distinct is None:
+            times = self.times()
+            self._distinct = times[np.flatnonzero(np.diff(times, prepend=times[:1] - 1))]
+        return self._distinct
 
     def cut(self, upper: Timestamp) -> tuple[pa.Table, "_Part | None"]:
         """Return the updates before `upper`, and the others as a part if there are any."""
-        place = int(np.searchsorted(self.times(), upper))
+        times, distinct = self.times(), self.distinct()
+        place = int(np.searchsorted(times, upper))
         if place == self.updates.num_rows:
             return self.updates, None
-        return self.updates.slice(0, place), _Part(upper, self.updates.slice(place), ordered=True)
+        later = _Part(upper, self.updates.slice(place))
+        later._times = times[place:]
+        later._distinct = distinct[np.searchsorted(distinct, upper) :]
+        return self.updates.slice(0, place), later
 
 
 class ImportQueue:
@@ -113,19 +120,19 @@ class ImportQueue:
 
     def precede(self, lower: Timestamp, updates: pa.Table) -> None:
         """On the worker: take updates at or beyond `lower`, before all that are there."""
-        part = _Part(lower, updates)
-        part.times()  # orders them here: there may be many
+        part = _Part(lower, updates.combine_chunks())  # of many chunks each cut costs more
+        part.distinct()  # orders them here: there may be many
         self._parts.appendleft(part)
 
     def times(self, upper: Timestamp, most: int) -> list[np.ndarray]:
-        """Return the times before `upper` at which there are updates, `most` of them or more."""
+        """Return the times before `upper` at which there are updates, or the first `most`."""
         found: list[np.ndarray] = []
         for part in self._parts:
             if part.lower >= upper or most <= 0:
                 break
             times = part.distinct()
-            found.append(times[: np.searchsorted(times, upper)])
-            most -= len(times)
+            found.append(times[: min(np.searchsorted(times, upper), most)])
+            most -= len(found[-1])
         return found
 
     def take(self, upper: Timestamp) -> list[pa.Table]:

@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from time import process_time
 
 import pyarrow as pa
 import pytest
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
-from foreshore.compute.dataflow import Running
+from foreshore.compute.dataflow import ImportQueue, Running
 from foreshore.compute.engine import Dataflow, Output
 from foreshore.compute.inputs import Contents, with_times
 from foreshore.compute.linear import LinearDataflow, LinearFirst
@@ -160,6 +161,22 @@ def test_windows_have_no_more_times_than_the_pace(tmp_path: Path) -> None:
         for (key, *_), count in contents(index.scan(time)).items():
             found[key] += count
         assert found == wanted, time
+
+
+def test_a_window_costs_what_is_in_it_however_much_waits() -> None:
+    count, most = 200_000, 16
+    queue = ImportQueue(count)
+    parts = [with_times(rows((t, "b")), t) for t in range(1_000)]
+    times = pa.array(range(1_000, count))
+    many = with_times(pa.table([times.cast(pa.int32()), times.cast(pa.string())], KV_SCHEMA), 0)
+    place = many.num_columns - 2
+    queue.precede(0, pa.concat_tables([*parts, many.set_column(place, many.schema[place], times)]))
+    started = process_time()
+    for lower in range(0, 1_000 * most, most):
+        found = queue.times(count, most + 1)
+        assert [t for each in found for t in each] == list(range(lower, lower + most + 1))
+        assert [taken.num_rows for taken in queue.take(lower + most)] == [most]
+    assert process_time() - started < 5
 
 
 def test_a_window_for_which_memory_is_wanting_is_cut_in_two(
