@@ -171,8 +171,11 @@ class Tail:
     def publish(self, lower: Timestamp, upper: Timestamp, updates: pa.Table | None) -> None:
         """Hear of all updates in [lower, upper), which begins where the last one ended.
 
-        An error in between ends it there: what comes before can be taken.
+        An error in between ends it there: what comes before can be taken. Nothing is heard behind
+        a failure: those who follow are told of it, and would believe to know what lies between.
         """
+        if self.failure is not None:
+            return
         failed = self._first_error(lower, upper)
         if failed is not None:
             upper, error = failed

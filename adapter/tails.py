@@ -70,6 +70,8 @@ class Tails:
 
         def heard(event: ListenEvent) -> None:
             tail.publish(event.lower, event.upper, event.updates)
+            if tail.failure is not None:  # those who follow take what was heard before it
+                self._close(tail)
 
         listen = storage.listen(id, tail.frontier, heard)
         return self._opened(tail, id, frozenset({id}), listen.cancel)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from foreshore.adapter import tail as tails
+from foreshore.ids import GlobalId
 from tests.adapter.harness import House, until
 from tests.adapter.replay import Replay, Row
 
@@ -284,7 +285,8 @@ def test_what_is_dropped_or_fails_ends_its_streams(runner: asyncio.Runner, house
         holds = house.environment.coordinator.holds.collections.values()
         await until(lambda: not any(each.held for each in holds))  # nobody stops the past
         await house.query("w", "INSERT INTO doomed VALUES (0)")
-        await until(lambda: len(list(coordinator.tails)) == 3)  # the third is not computed any more
+        # the second is not listened to any more, nor is the third computed
+        await until(lambda: len(list(coordinator.tails)) == 2)
         for n in (1, 2):
             answer = await house.query(f"d{n}", "FETCH 1 c WITH (TIMEOUT = '60s')")
             assert answer.startswith("ERROR 22012: division by zero")
@@ -303,6 +305,49 @@ def test_what_is_dropped_or_fails_ends_its_streams(runner: asyncio.Runner, house
             assert answer.splitlines()[0] == wanted
         for n in range(4):
             await house.query(f"d{n}", "ROLLBACK")
+        assert not list(house.environment.coordinator.tails)
+
+    runner.run(play())
+
+
+def test_a_slow_reader_is_told_nothing_from_behind_an_error(
+    runner: asyncio.Runner, house: House
+) -> None:
+    async def play() -> None:
+        await house.query(
+            "w",
+            "CREATE TABLE divisors (i int); INSERT INTO divisors VALUES (1);"
+            " CREATE MATERIALIZED VIEW tenths AS SELECT 10 / i AS q FROM divisors",
+        )
+        await declare(house, "slow", "tenths WITH (PROGRESS)")
+        replay = Replay(None, 1)
+        while replay.rows != Counter([(10,)]):
+            replay.take(await fetch(house, "slow"))
+        (tail,) = house.environment.coordinator.tails
+        listens = house.storage._shards[GlobalId(tail.name)].listens
+        for sql in (
+            "INSERT INTO divisors VALUES (2)",
+            "INSERT INTO divisors VALUES (0)",
+            "INSERT INTO divisors VALUES (5)",
+            "DELETE FROM divisors WHERE i = 0",
+            "INSERT INTO divisors VALUES (10)",
+        ):
+            await house.query("w", sql)
+            await house.query("w", "SELECT * FROM tenths")  # which waits until that is known
+        assert tail.failure is not None
+        assert not list(house.environment.coordinator.tails)
+        assert all(each.cancelled for each in listens)
+        answer = ""
+        async with asyncio.timeout(20):
+            while not (answer := await house.query("slow", "FETCH 1 c")).startswith("ERROR"):
+                replay.take(rows_of(answer))
+        assert answer.startswith("ERROR 22012: division by zero")
+        assert replay.rows == Counter([(10,), (5,)])
+        assert replay.frontier == tail.frontier
+        await house.query("slow", "ROLLBACK")
+        await declare(house, "slow", "tenths")
+        assert sorted(row[2] for row in await fetch(house, "slow")) == [1, 2, 5, 10]
+        await house.query("slow", "ROLLBACK")
         assert not list(house.environment.coordinator.tails)
 
     runner.run(play())
