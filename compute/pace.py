@@ -9,6 +9,9 @@ the step itself that costs, small windows would do the same.
 So it is tried: now and then a window is twice as large as those before, or half, and if more times
 are done in a second that is the size from then on (hill climbing). Steps that are quick have more
 times as long as that does not cost much, as larger windows are less work for everybody else.
+
+Where memory was not enough half as many are the most, for now: it may have been the rows of one
+time that were too many. After a rest the bound is twice as high again.
 """
 
 import math
@@ -28,7 +31,9 @@ class Pace:
         self.times = times
         self._seconds = seconds
         self._least = times
-        self._most: int | None = None
+        self._most: int | None = None  # for want of memory
+        self._most_rest = REST  # steps of so many before the bound is raised,
+        self._next_most_rest = REST  # and before the next time
         self._settled = times  # of which `times` differs for the length of a trial
         self._rate = 0.0  # times in a second, of the last window of that size
         self._rest = 0
@@ -38,6 +43,13 @@ class Pace:
 
     def stepped(self, times: int, seconds: float) -> None:
         """Hear how long a step of so many times took."""
+        self._climb(times, seconds)
+        if self._most is not None and times >= self._most:
+            self._most_rest -= 1
+            if not self._most_rest:
+                self._raise_bound(2 * self._most)
+
+    def _climb(self, times: int, seconds: float) -> None:
         rate, slow = times / seconds, seconds > SLOW * self._seconds
         too_slow = seconds > TOO_SLOW * self._seconds
         if too_slow and self._least_rate > rate and times > self._least:
@@ -79,6 +91,14 @@ class Pace:
         """Hear that there was not the memory for a step of so many times."""
         self._most = max(times // 2, 1)
         self.times = self._settled = min(self._settled, self._most)
+        # four times, as raising halves it: what is for nothing again and again is seldom tried
+        self._most_rest = self._next_most_rest = min(4 * self._next_most_rest, MOST_REST)
+
+    def _raise_bound(self, most: int) -> None:
+        self._most = most
+        if self._settled < self._least:
+            self.times = self._settled = min(self._least, most)
+        self._most_rest = self._next_most_rest = max(self._next_most_rest // 2, REST)
 
     def _bounded(self, times: int) -> int:
         times = max(times, self._least)

@@ -73,13 +73,39 @@ def test_few_times_at_once_say_nothing_of_many() -> None:
     assert pace.times == 32
 
 
-def test_what_did_not_fit_in_memory_is_not_tried_again() -> None:
+@pytest.mark.parametrize("room", [1, 3, 16, 100])
+@pytest.mark.parametrize("name", COSTS)
+def test_what_did_not_fit_in_memory_is_seldom_tried_again(name: str, room: int) -> None:
     pace = Pace(16, seconds=0.25)
-    pace.exhausted(16)
-    assert pace.times == 8
-    for _ in range(10):
-        pace.stepped(8, 0.01)
-    assert pace.times == 8
-    for times in (8, 4, 2, 1):
+    steps, failures = 0, 0
+    for _ in range(1_000):
+        if pace.times > room:
+            failures += 1
+            pace.exhausted(pace.times)
+        else:
+            steps += 1
+            pace.stepped(pace.times, COSTS[name](pace.times))
+    assert failures < steps / 16
+
+
+@pytest.mark.parametrize("name", COSTS)
+def test_what_did_not_fit_once_does_not_bound_it_for_ever(name: str) -> None:
+    pace = Pace(16, seconds=0.25)
+    for times in (16, 8, 4, 2, 1):  # the rows of one time were too many
         pace.exhausted(times)
+        assert pace.times == max(times // 2, 1)
+    for _ in range(100):
+        pace.stepped(pace.times, COSTS[name](pace.times))
+    assert pace.times >= 16
+    assert worked_off(pace, COSTS[name]) < bearable(COSTS[name])
+
+
+def test_few_times_at_once_that_did_not_fit_bound_it_for_a_while() -> None:
+    pace = Pace(16, seconds=0.25)
+    worked_off(pace, COSTS["linear"])
+    before = pace.times
+    pace.exhausted(3)  # there were no more
     assert pace.times == 1
+    for _ in range(300):
+        pace.stepped(pace.times, COSTS["linear"](pace.times))
+    assert pace.times >= before
