@@ -373,9 +373,13 @@ class Running:
         for id, updates in window.deltas.items():
             self.queues[id].precede(window.lower, updates)
         self._window = None
+        self.times.stepped_at = 0.0  # the next one waits for no tick
 
-    def step(self) -> Sent:
-        """On the worker: let the engine turn the window into output, return what is to be sent."""
+    def step(self) -> Sent | None:
+        """On the worker: let the engine turn the window into output, return what is to be sent.
+
+        None: nothing has been done, and the next window is to be smaller.
+        """
         window = self._window
         assert window is not None
         assert self._dataflow is not None
@@ -386,6 +390,8 @@ class Running:
         # What fails is tried again, and what has been done is not done again.
         if self._stepped is None and window.deltas:
             self._stepped = self._paced_step(self._dataflow, window)
+            if self._stepped is None:
+                return None
         output = self._conformed(self._stepped or _nothing(self._columns))
         if self._changed is None:
             self._changed = self._changes(output, window)
@@ -399,8 +405,11 @@ class Running:
         self.times.step_ms = 1000 * (ended - started)
         return sent
 
-    def _paced_step(self, dataflow: Dataflow, window: Window) -> Output:
-        """Return the output of a window, and learn of what it took how large the next should be."""
+    def _paced_step(self, dataflow: Dataflow, window: Window) -> Output | None:
+        """Return the output of a window, and learn of what it took how large the next should be.
+
+        None: the window has been given back, as there was not the memory for so many times.
+        """
         if dataflow.pace is None or window.times is None:
             return dataflow.step(window.lower, window.upper, window.deltas)
         started = time.monotonic()
@@ -409,7 +418,11 @@ class Running:
         except OutOfMemory:
             dataflow.pace.exhausted(window.times)
             self._give_back(window)
-            raise
+            if dataflow.pace.times >= window.times:
+                raise  # of less it cannot be
+            extra = {"dataflow": self.id, "times": window.times}
+            logger.warning("a step did not fit in memory", extra=extra)
+            return None
         dataflow.pace.stepped(window.times, time.monotonic() - started)
         return output
 

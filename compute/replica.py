@@ -388,13 +388,16 @@ class Replica:
             await self._on_worker(running, running.beginnings)
         self._work.set()
 
-    async def _on_worker(self, running: Running, work: Callable[[], Sent]) -> None:
+    async def _on_worker(self, running: Running, work: Callable[[], Sent | None]) -> None:
         try:
             sent = await blocking.run(self._steps, work)
         except Exception as error:
             self._failed(running, error, "running")
         else:
-            self._went_well(running, sent)
+            if sent is not None:
+                self._went_well(running, sent)
+            else:
+                self._not_done(running)
 
     async def _maintain(self) -> bool:
         """Do a slice of some arrangement's merging; return whether there was any."""
@@ -427,6 +430,12 @@ class Replica:
             self._send(message, tables)
         self._frontier_moved(running)
         self._advance(running)
+
+    def _not_done(self, running: Running) -> None:
+        """Note that a step is to be tried at once with a smaller window: it has not failed."""
+        running.busy = False
+        if running.dropped:
+            self._close(running)
 
     def _failed(self, running: Running, error: Exception, again: str) -> None:
         """Note that a dataflow could not go on, and try again later, from where it was."""

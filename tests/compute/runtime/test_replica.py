@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -13,8 +13,10 @@ import pyarrow as pa
 import pytest
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
+from foreshore.compute.engine import Output
 from foreshore.compute.inputs import Contents, with_times
-from foreshore.compute.linear import LinearFirst
+from foreshore.compute.linear import LinearDataflow, LinearFirst
+from foreshore.compute.pace import Pace
 from foreshore.compute.protocol import (
     AllowCompaction,
     Command,
@@ -29,10 +31,13 @@ from foreshore.compute.protocol import (
     Message,
     Peek,
     PeekResponse,
+    Status,
     SubscribeResponse,
 )
 from foreshore.compute.replica import Replica
 from foreshore.compute.transport import SCRATCH_VARIABLE, Connection
+from foreshore.errors import OutOfMemory
+from foreshore.ids import GlobalId
 from foreshore.update import Timestamp, encode_schema
 from tests.compute.runtime.harness import KV_SCHEMA, contents, id_, index_on, rows, run, table
 
@@ -142,6 +147,37 @@ def test_what_a_kept_dataflow_missed_is_read_beside_the_loop(
         index = kept.indexes[INDEX].rows
         assert contents(index.scan(4)) == Counter({(1, "a"): 1, (3, "a"): 1})
         assert contents(index.scan(5)) == Counter({(1, "a"): 1, (3, "a"): 1, (5, "a"): 1})
+
+    with_replica(scenario)
+
+
+def test_a_window_for_which_memory_is_wanting_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_replica: WithReplica
+) -> None:
+    async def scenario(replica: Replica) -> None:
+        one = Controller(replica)
+        one.begin(tmp_path, 2, with_times(rows((1, "a")), 1))
+        one.tell(InitializationComplete())
+        await until(lambda: upper_of(replica) == 2)
+        (running,) = replica._dataflows.values()
+        dataflow = running._dataflow
+        assert isinstance(dataflow, LinearDataflow)
+        dataflow.pace = Pace(4_096, seconds=60)
+        step = dataflow.step
+
+        def greedy(lower: int, upper: int, deltas: Mapping[GlobalId, pa.Table]) -> Output:
+            if upper - lower > 16:
+                raise OutOfMemory("so many times")
+            return step(lower, upper, deltas)
+
+        monkeypatch.setattr(dataflow, "step", greedy)
+        updates = pa.concat_tables([with_times(rows((t, "b")), t) for t in range(2, 4_098)])
+        started = asyncio.get_running_loop().time()
+        one.tell(Feed(((id_("u1"), 2, 4_098, True),)), updates)
+        await until(lambda: upper_of(replica) == 4_098)
+        assert asyncio.get_running_loop().time() - started < 20
+        statuses = [message for message, _ in one.said if isinstance(message, Status)]
+        assert not any(each.failures for status in statuses for each in status.dataflows)
 
     with_replica(scenario)
 
