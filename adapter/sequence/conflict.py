@@ -86,7 +86,11 @@ async def insert_on_conflict(
             transaction.key_reads |= read
             if read and index.latest([key.hash for key in read]) > time:
                 raise ConcurrentUpdate
-    if not few and id in coordinator.group and coordinator.group.changed(id) > time:
+    # An index that the transaction's ALTER TABLE has made knows the rows from then on. Others have
+    # not changed them since, and may not have done so between `time`, at which all else is read,
+    # and then. A table that was made anew is another one, and is read as it was then.
+    newer = any(index.arrangement.since > time for index, _ in arbiters)
+    if (newer or not few) and id in coordinator.group and coordinator.group.changed(id) > time:
         raise ConcurrentUpdate
     there, existing = _existing(arbiters, proposed, time)
     new = np.flatnonzero(there == NONE)
@@ -116,9 +120,7 @@ def _existing(
     there = np.full(proposed.num_rows, NONE)
     found: list[pa.RecordBatch] = []
     for index, own in arbiters:
-        # One that ALTER TABLE has made since that time knows the rows from then on, and nobody
-        # else has changed them: the table has been this transaction's.
-        known = max(time, index.arrangement.since)
+        known = max(time, index.arrangement.since)  # at which its rows are the same
         places, rows = index.find(index.key_of(proposed), known, *own)
         start = sum(each.num_rows for each in found)
         at = np.arange(start, start + rows.num_rows)

@@ -376,6 +376,37 @@ def test_on_conflict_finds_the_rows_though_the_transaction_began_before(
     in_house(tmp_path, scenario)
 
 
+@pytest.mark.parametrize(
+    "change",
+    ["ADD CONSTRAINT k UNIQUE (id, v)", "ADD UNIQUE (v)"],
+)
+@pytest.mark.parametrize("key", ["id", "v"])
+def test_on_conflict_takes_no_row_from_between_the_beginning_and_alter_table(
+    tmp_path: Path, change: str, key: str
+) -> None:
+    async def scenario(house: House) -> None:
+        await house.query(
+            "s", "CREATE TABLE t (id int PRIMARY KEY, v int, w int); CREATE TABLE other (a int)"
+        )
+        if key == "v" and change != "ADD UNIQUE (v)":
+            await house.query("s", "ALTER TABLE t ADD UNIQUE (v)")
+        await house.query("s", "INSERT INTO t VALUES (1, 5, 0)")
+        await house.query("s", "BEGIN; SELECT * FROM other")
+        assert await house.query("w", "UPDATE t SET w = 7 WHERE id = 1") == "UPDATE 1"
+        assert await house.query("s", f"ALTER TABLE t {change}") == "ALTER TABLE\nT"
+        upsert = f"INSERT INTO t (id, v) VALUES (1, 5) ON CONFLICT ({key}) DO UPDATE SET v = 6"
+        answer = await house.query("s", upsert)
+        assert answer == "ERROR 40001: could not serialize access due to concurrent update\nE"
+        await house.query("s", "ROLLBACK; BEGIN; SELECT * FROM other")
+        assert await house.query("s", f"ALTER TABLE t {change}") == "ALTER TABLE\nT"
+        assert await house.query("s", upsert) == "INSERT 0 1\nT"
+        for _ in range(2):
+            assert (await house.query("s", "SELECT * FROM t")).startswith("1|6|7\nSELECT 1")
+            await house.query("s", "COMMIT")
+
+    in_house(tmp_path, scenario)
+
+
 async def _answers_of(house: House, conversation: list[tuple[str, str, str]]) -> None:
     for session, sql, expected in conversation:
         answer = (await house.query(session, sql)).removesuffix("\nE").removesuffix("\nT")
