@@ -119,6 +119,7 @@ class ComputeController:
             self._peeks,
             lambda dataflow: self._spawn(storage.examine(dataflow.reads)),
         )
+        self._handed_over: dict[GlobalId, ErrorLog] = {}  # of shards that another is about to write
         self._tasks: set[asyncio.Task[Any]] = set()
         self._holding: asyncio.Task[None] | None = None
         self._when_still: list[Callable[[], None]] = []
@@ -187,6 +188,7 @@ class ComputeController:
         await asyncio.gather(replica.task, return_exceptions=True)
         owner.lost(replica)
         self._peeks.dropped(owner)
+        self._responses.tell_who_reads()  # those that are left may all fail
 
     def _cluster(self, id: str) -> Cluster:
         cluster = self._clusters.get(id)
@@ -273,12 +275,11 @@ class ComputeController:
                 case IndexExport():
                     self._uppers.add(export.id, description.as_of)
                 case SinkExport(shard=shard):
-                    writer = SinkWriter(
-                        writes[shard],
-                        ErrorLog(shard, description.as_of, self._errors),
-                        self._storage,
-                        partial(self._press, owner),
-                    )
+                    errors = ErrorLog(shard, description.as_of, self._errors)
+                    if (before := self._handed_over.pop(shard, None)) is not None:
+                        errors.follow(before)
+                    pressed = partial(self._press, owner)
+                    writer = SinkWriter(writes[shard], errors, self._storage, pressed)
                     task = self._spawn(self._run_writer(writer))
                     dataflow.writers[shard] = writer, task
                 case SubscribeExport(id=id):
@@ -393,6 +394,12 @@ class ComputeController:
                 self._uppers.drop(export.id, gone)
             if export.id in dataflow.subscriptions:
                 dataflow.subscriptions[export.id].fail(gone)
+            if export.id in dataflow.writers:
+                writer, _ = dataflow.writers[export.id]
+                if goes_on:
+                    self._handed_over[export.id] = writer.errors
+                else:
+                    writer.errors.fail(gone)
         for follower, subscription in dataflow.followed.items():
             del dataflow.cluster.history.follows[follower]
             del self._exporters[follower]
@@ -602,13 +609,16 @@ class ComputeController:
 
         That is asked of all times from `first` to `last`, by default of `first` alone. The errors
         have to be known: a view that has just been created is not maintained before it is waited
-        for, unless nobody maintains it.
+        for, unless nobody maintains it. Why they will not be known, or not for now, is raised too.
         """
         last = first if last is None else last
         ids = list(ids)
         for writer in self._maintained.sinks_below(ids):
             if not writer.errors.is_known(last) and self._exporters[writer.id].cluster.replicas:
                 self.check_whole([writer.id])
+                for known in (self._maintained.obstacle, self._maintained.failing):
+                    if (error := known([writer.id])) is not None:
+                        raise error
                 await writer.errors.known(last)
         self._refuse_errors(ids, first, last + 1)
 

@@ -121,8 +121,7 @@ class ErrorLog:
         self._compacted = COMPACTED_STEPS  # from how many steps on it is done again
         self._unstored: set[Timestamp] = set()  # at which the store may have something else
         self._errors = Errors()
-        self._moved = asyncio.Event()
-        self._failure: DatabaseError | None = None  # why no more will be known
+        self._waiting: dict[asyncio.Future[None], Timestamp] = {}  # who does, for which time
 
     @property
     def is_full(self) -> bool:
@@ -143,7 +142,6 @@ class ErrorLog:
             fresh = new_part(min(lower, self.upper), upper, errors, self.upper)
             self._replace(self.upper, upper, self._errors.take(fresh) if fresh is not None else [])
         self.upper = max(self.upper or 0, upper)
-        self._failure = None  # it goes on
         self._wake()
 
     def _begin(self, as_of: Timestamp, errors: pa.Table | None) -> None:
@@ -164,14 +162,20 @@ class ErrorLog:
         self._texts[start:end] = [text for _, text in steps]
 
     def fail(self, error: DatabaseError) -> None:
-        """Hear that errors which are not known yet will not be."""
-        self._failure = error
+        """Let those who wait for errors that are not known yet hear `error`."""
+        for passed in self._waiting:
+            if not passed.done():
+                passed.set_exception(error)
+
+    def follow(self, before: "ErrorLog") -> None:
+        """Let those wait on here who wait for the errors of the same view's dataflow `before`."""
+        self._waiting = before._waiting
         self._wake()
 
     def _wake(self) -> None:
-        """Let those look who wait now."""
-        self._moved.set()
-        self._moved.clear()
+        for passed, time in self._waiting.items():
+            if self.is_known(time) and not passed.done():
+                passed.set_result(None)
 
     # --- what is asked
 
@@ -181,10 +185,15 @@ class ErrorLog:
 
     async def known(self, time: Timestamp) -> None:
         """Wait until errors are known at `time`; raises what `fail` says."""
-        while not self.is_known(time):
-            if self._failure is not None:
-                raise self._failure
-            await self._moved.wait()
+        if self.is_known(time):
+            return
+        waiting = self._waiting
+        passed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting[passed] = time
+        try:
+            await passed
+        finally:
+            del waiting[passed]
 
     def first(self, lower: Timestamp, upper: Timestamp) -> tuple[Timestamp, str] | None:
         """Return the first time in [lower, upper) with errors, and the least of them; None: none.

@@ -114,10 +114,11 @@ class Maintained:
         for id, dataflow in self.below(ids):
             replicas = dataflow.cluster.replicas.values()
             found = [each.failing.get(dataflow.description.id) for each in replicas]
-            if found and found[0] is not None and None not in found:
+            first = found[0] if found and None not in found else None
+            if first is not None:
                 return DatabaseError(
-                    f'"{id}" cannot be kept up to date: {found[0].failure}',
-                    sqlstate=found[0].sqlstate or InternalError.sqlstate,
+                    f'"{id}" cannot be kept up to date: {first.failure}',
+                    sqlstate=first.sqlstate or InternalError.sqlstate,
                     detail="It is tried again.",
                 )
         return None

@@ -113,13 +113,15 @@ class Responses:
         """Let those who read hear of what a replica newly fails to do again and again."""
         before = replica.failing.keys()
         replica.failing = {each.id: each for each in status.dataflows if each.failures >= OFTEN}
-        if replica.failing.keys() <= before:
-            return
+        if not replica.failing.keys() <= before:
+            self.tell_who_reads()
+
+    def tell_who_reads(self) -> None:
+        """Let those who read hear of what all replicas fail to do, who wait for what is of it."""
         for id in self._uppers.waited_for():
             if (error := self._maintained.failing([id])) is not None:
-                self._uppers.fail(id, error, patient=False)
-        for id in replica.failing:
-            error = self._maintained.failing([id])
-            if error is not None and (dataflow := self._dataflows.get(id)) is not None:
-                for writer, _ in dataflow.writers.values():
+                self._uppers.fail(id, error, even_patient=False)
+        for dataflow in self._dataflows.values():
+            for id, (writer, _) in dataflow.writers.items():
+                if (error := self._maintained.failing([id])) is not None:
                     writer.errors.fail(error)

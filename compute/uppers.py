@@ -52,10 +52,10 @@ class Uppers:
         """Return the collections that somebody waits for."""
         return list(self._waiters)
 
-    def fail(self, id: GlobalId, error: DatabaseError, *, patient: bool = True) -> None:
-        """Let those who wait for the collection hear `error`; the `patient` as well, or not."""
+    def fail(self, id: GlobalId, error: DatabaseError, *, even_patient: bool = True) -> None:
+        """Let those who wait for the collection hear `error`; the patient as well, or not."""
         for each in self._waiters.get(id, ()):
-            if (patient or not each.patient) and not each.passed.done():
+            if (even_patient or not each.patient) and not each.passed.done():
                 each.passed.set_exception(error)
 
     async def wait(self, id: GlobalId, beyond: Timestamp, *, patient: bool = True) -> None:

@@ -1,0 +1,178 @@
+"""Who reads what is made of a view that cannot be kept up to date hears so, and does not wait."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+
+from foreshore.compute.cluster import Replica
+from foreshore.compute.engine import ERRORS, output_schema
+from foreshore.compute.process import ReplicaLink
+from foreshore.compute.protocol import DataflowStatus, SinkExport, SinkUpdates, Status
+from foreshore.errors import DatabaseError, UndefinedObject
+from tests.compute.runtime.harness import (
+    KV_SCHEMA,
+    Environment,
+    environment,
+    id_,
+    index_on,
+    run,
+    table,
+)
+
+(T1, U1, U2) = table("t1", "u1", "u2")
+NO_MEMORY = '"u1" cannot be kept up to date: no memory'
+
+
+class House:
+    """An index i3 over a view u2 over a view u1, and replicas that say what they are told to."""
+
+    def __init__(self, env: Environment) -> None:
+        self.env = env
+        self.compute = env.compute
+        self.cluster = env.compute._clusters["c"]
+
+    def add(self, name: str) -> None:
+        link = cast(ReplicaLink, SimpleNamespace(name=name))
+        replica = Replica(name, link)
+        replica.task = asyncio.get_running_loop().create_task(asyncio.sleep(0))
+        self.cluster.replicas[name] = replica
+
+    def says(self, name: str, *failing: str) -> None:
+        statuses = (
+            DataflowStatus(id_(id), "failed", 0, 0, 0.0, 0, "no memory", (), "53200", 3)
+            for id in failing
+        )
+        self._deliver(name, Status(True, tuple(statuses), None))
+
+    def lost(self, name: str) -> None:
+        self.compute._lost(self.cluster, self.cluster.replicas[name])
+
+    def is_told(self, name: str, view: str, upper: int) -> None:
+        """Let a replica say that a view has neither rows nor errors before `upper`."""
+        nothing = output_schema(T1.columns).empty_table()
+        errors = output_schema(ERRORS).empty_table()
+        self._deliver(name, SinkUpdates(id_(view), 0, upper, True), nothing, errors)
+
+    def _deliver(self, name: str, message: Any, *tables: pa.Table) -> None:
+        self.compute._responses.deliver(self.cluster.replicas[name], message, tables)
+
+
+async def heard(asked: Awaitable[None]) -> str:
+    """Return what who asks hears, or that it waits."""
+    try:
+        async with asyncio.timeout(0.2):
+            await asked
+    except DatabaseError as error:
+        return error.message
+    except TimeoutError:
+        return "nothing yet"
+    return "all is known"
+
+
+@pytest.fixture
+def in_house(tmp_path: Path) -> Callable[[Callable[[House], Awaitable[None]]], None]:
+    def in_it(scenario: Callable[[House], Awaitable[None]]) -> None:
+        async def main() -> None:
+            async with environment(tmp_path) as env:
+                await env.create("t1")
+                await env.create("u1", "u2", schema=KV_SCHEMA)
+                await env.write({"t1": [((1, "a"), 1)]}, step=8)
+                env.compute.create_cluster("c")
+                await env.maintain("c", "u1", T1, SinkExport(id_("u1")), as_of=1)
+                await env.maintain("c", "u2", U1, SinkExport(id_("u2")), as_of=1)
+                await env.maintain("c", "d3", U2, index_on("i3", 0, of=U2), as_of=1)
+                house = House(env)
+                house.add("r1")
+                await scenario(house)
+
+        run(main)
+
+    return in_it
+
+
+InHouse = Callable[[Callable[[House], Awaitable[None]]], None]
+
+
+@pytest.mark.parametrize("asked", ["before", "after"])
+def test_the_errors_of_what_is_made_of_it_are_not_waited_for(in_house: InHouse, asked: str) -> None:
+    async def scenario(house: House) -> None:
+        for read in ("u1", "u2", "i3"):
+            house.says("r1")
+            if asked == "after":
+                house.says("r1", "u1")
+            waiting = asyncio.ensure_future(heard(house.compute.check_errors([id_(read)], 7)))
+            await asyncio.sleep(0)
+            house.says("r1", "u1")
+            assert await waiting == NO_MEMORY, read
+
+    in_house(scenario)
+
+
+def test_who_waits_hears_when_the_only_replica_that_did_not_fail_ends(in_house: InHouse) -> None:
+    async def scenario(house: House) -> None:
+        house.add("r2")
+        waiting = [
+            asyncio.ensure_future(heard(each))
+            for each in (
+                house.compute.wait_upper(id_("i3"), 7, patient=False),
+                house.compute.wait_upper(id_("i3"), 7),
+                house.compute.check_errors([id_("i3")], 7),
+            )
+        ]
+        await asyncio.sleep(0)
+        house.says("r1", "u1")
+        await asyncio.sleep(0)
+        assert not any(each.done() for each in waiting)
+        await house.compute.drop_replica("c", "r2")
+        assert await asyncio.gather(*waiting) == [NO_MEMORY, "nothing yet", NO_MEMORY]
+
+    in_house(scenario)
+
+
+def test_what_begins_anew_after_it_has_failed_is_waited_for(in_house: InHouse) -> None:
+    async def scenario(house: House) -> None:
+        house.says("r1", "u1")
+        assert await heard(house.compute.check_errors([id_("u1")], 7)) == NO_MEMORY
+        house.lost("r1")
+        waiting = asyncio.ensure_future(heard(house.compute.check_errors([id_("u1")], 7)))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        house.is_told("r1", "u1", 8)
+        assert await waiting == "all is known"
+
+    in_house(scenario)
+
+
+def test_who_waits_for_the_errors_of_a_view_hears_that_it_is_dropped(in_house: InHouse) -> None:
+    async def scenario(house: House) -> None:
+        waiting = asyncio.ensure_future(heard(house.compute.check_errors([id_("u1")], 7)))
+        await asyncio.sleep(0)
+        house.compute.drop_dataflow(id_("u1"))
+        assert await waiting == 'collection "u1" was dropped'
+
+    in_house(scenario)
+
+
+def test_who_waits_for_the_errors_of_a_view_waits_on_where_another_dataflow_writes_it(
+    in_house: InHouse,
+) -> None:
+    async def scenario(house: House) -> None:
+        waiting = asyncio.ensure_future(heard(house.compute.check_errors([id_("u1")], 7)))
+        given_up = asyncio.ensure_future(house.compute.check_errors([id_("u1")], 7))
+        await asyncio.sleep(0)
+        house.compute.drop_dataflow(id_("u1"), goes_on=True)
+        await house.env.maintain("c", "u1", T1, SinkExport(id_("u1")), as_of=2)
+        given_up.cancel()
+        with suppress(asyncio.CancelledError, UndefinedObject):
+            await given_up
+        assert not waiting.done()
+        house.is_told("r1", "u1", 8)
+        assert await waiting == "all is known"
+
+    in_house(scenario)
