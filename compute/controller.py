@@ -283,8 +283,7 @@ class ComputeController:
                     task = self._spawn(self._run_writer(writer))
                     dataflow.writers[shard] = writer, task
                 case SubscribeExport(id=id):
-                    subscription = Subscription(id, description.as_of, description.until)
-                    dataflow.subscriptions[id] = subscription
+                    dataflow.subscriptions[id] = Subscription(id, description.as_of)
                 case _:
                     assert_never(export)
         dataflow.start = self._spawn(self._start(dataflow))
@@ -655,7 +654,7 @@ class ComputeController:
         dataflow = self._exporters.get(index)
         if dataflow is None or index in dataflow.writers:
             raise UndefinedObject(f'index "{index}" does not exist')
-        subscription = Subscription(id, as_of, None)
+        subscription = Subscription(id, as_of)
         dataflow.followed[id] = subscription
         self._exporters[id] = dataflow
         follows = dataflow.cluster.history.follows

@@ -185,14 +185,13 @@ class Subscription:
     """The updates of one dataflow on their way to one reader: `async for batch in subscription`.
 
     What the reader has not taken yet is one batch that grows; beyond a bound the subscription
-    fails. It ends when it reaches `until`, or with an error behind all that came before that.
+    fails. An error in the data is behind all that came before it.
     """
 
-    def __init__(self, id: GlobalId, as_of: Timestamp, until: Timestamp | None) -> None:
+    def __init__(self, id: GlobalId, as_of: Timestamp) -> None:
         self.id = id
         self.upper = 0  # all before has been taken in
         self._as_of = as_of
-        self._until = until
         self._taken = as_of
         self._pending: list[pa.Table] = []
         self._bytes = 0
@@ -210,14 +209,13 @@ class Subscription:
         """Take the updates in [lower, upper) from some replica."""
         if self._failure is not None:
             return
-        end = upper if self._until is None else min(upper, self._until)
-        failed = self._first_error(lower, end, errors)
+        failed = self._first_error(lower, upper, errors)
         if failed is not None:
-            upper = end = failed[0]
+            upper = failed[0]
         fresh = new_part(lower, upper, rows, self.upper)
         if fresh is not None:
-            if end < upper or failed is not None:
-                fresh = fresh.filter(pc.less(times_of(fresh), end))
+            if failed is not None:
+                fresh = fresh.filter(pc.less(times_of(fresh), upper))
             self._pending.append(fresh)
             self._bytes += fresh.nbytes
         self.progress(upper)
@@ -232,7 +230,7 @@ class Subscription:
     ) -> tuple[Timestamp, DatabaseError] | None:
         fresh = new_part(lower, upper, errors, self.upper)
         for time, text in self._errors.take(fresh) if fresh is not None else ():
-            if text is not None and time < upper:
+            if text is not None:
                 return time, DataError.parse(text)
         return None
 
@@ -243,9 +241,11 @@ class Subscription:
             self._news.set()
 
     def fail(self, error: DatabaseError) -> None:
-        """Let the reader have `error` next."""
-        self._failure = self._failure or error
-        self._pending, self._taken = [], self.upper
+        """Let the reader have `error` next, unless it has failed before."""
+        if self._failure is not None:
+            return
+        self._failure = error
+        self._pending, self._bytes, self._taken = [], 0, self.upper
         self._news.set()
 
     def __aiter__(self) -> "Subscription":
@@ -254,17 +254,13 @@ class Subscription:
 
     async def __anext__(self) -> SubscribeBatch:
         """Return all that is new, as soon as anything is."""
-        if self._until is not None and self._taken >= self._until:
-            raise StopAsyncIteration
         await self._news.wait()
         self._news.clear()
         if self._failure is not None:
             self._news.set()
             if self.upper <= self._taken:
                 raise self._failure
-        upper = self.upper if self._until is None else min(self.upper, self._until)
-        batch = SubscribeBatch(
-            self._taken, upper, pa.concat_tables(self._pending) if self._pending else None
-        )
-        self._pending, self._bytes, self._taken = [], 0, upper
+        updates = pa.concat_tables(self._pending) if self._pending else None
+        batch = SubscribeBatch(self._taken, self.upper, updates)
+        self._pending, self._bytes, self._taken = [], 0, self.upper
         return batch

@@ -63,7 +63,6 @@ class DataflowDescription(msgspec.Struct, frozen=True):
     imports: tuple[GlobalId, ...]  # the shards that it reads
     exports: tuple[Export, ...]
     as_of: int
-    until: int | None = None
 
 
 # --- commands ------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """What several replicas say becomes one stream: each update once, no gap, no more than a bound."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import cast
@@ -69,23 +68,9 @@ def test_a_gap_is_a_bug_and_not_passed_over() -> None:
         new_part(5, 8, updates(6), 4)
 
 
-def test_a_subscription_ends_where_it_is_to_end() -> None:
-    async def scenario() -> None:
-        subscription = Subscription(id_("t1"), 5, 8)
-        subscription.put(0, 6, updates(5), NO_ERRORS)
-        subscription.put(6, 10, updates(6, 7, 8, 9), NO_ERRORS)
-        got: Counter[int] = Counter()
-        async for batch in subscription:
-            got.update(times(batch.updates))
-        assert got == {5: 1, 6: 1, 7: 1}
-        assert batch.upper == 8
-
-    asyncio.run(scenario())
-
-
 def test_a_subscription_fails_with_the_error_in_the_data() -> None:
     async def scenario() -> None:
-        subscription = Subscription(id_("t1"), 5, None)
+        subscription = Subscription(id_("t1"), 5)
         subscription.put(0, 6, updates(5), errors(("22012 division by zero", 5, 1)))
         with pytest.raises(DataError, match="division by zero"):
             await anext(subscription)
@@ -94,28 +79,30 @@ def test_a_subscription_fails_with_the_error_in_the_data() -> None:
 
 
 def test_a_subscription_fails_with_an_error_that_came_and_went_within_a_window() -> None:
-    async def scenario(until: int | None) -> None:
-        subscription = Subscription(id_("t1"), 5, until)
+    async def scenario(*, dropped: bool) -> None:
+        subscription = Subscription(id_("t1"), 5)
         passing = errors(("22012 division by zero", 8, -1), ("22012 division by zero", 7, 1))
         subscription.put(0, 6, updates(5), NO_ERRORS)
         subscription.put(6, 10, updates(6, 7, 9), passing)
         subscription.put(10, 11, updates(10), NO_ERRORS)
         subscription.progress(20)
+        if dropped:
+            subscription.fail(InternalError("it is gone"))
         batch = await anext(subscription)  # what came before the error
         assert (batch.upper, times(batch.updates)) == (7, [5, 6])
-        assert await anext(subscription, None) is None
+        for _ in range(2):
+            with pytest.raises(DataError, match="division by zero"):
+                await anext(subscription)
 
-    for until in (None, 8):
-        with pytest.raises(DataError, match="division by zero"):
-            asyncio.run(scenario(until))
-    asyncio.run(scenario(7))  # what comes later is not asked for
+    asyncio.run(scenario(dropped=False))
+    asyncio.run(scenario(dropped=True))
 
 
 def test_a_reader_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outputs, "MAX_PENDING_BYTES", 1000)
 
     async def scenario() -> None:
-        subscription = Subscription(id_("t1"), 0, None)
+        subscription = Subscription(id_("t1"), 0)
         for n in range(100):
             subscription.put(n, n + 1, updates(n), NO_ERRORS)
         with pytest.raises(DatabaseError, match="keep up") as error:
