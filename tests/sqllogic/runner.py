@@ -78,9 +78,14 @@ class Failed(Exception):
 
 
 def rows_of(result: abc.PGresult) -> list[str]:
-    """Return the rows as lines of text, columns joined by `|`; raises Failed."""
+    """Return the rows as lines of text, columns joined by `|`.
+
+    Raises Failed, and ConnectionError if it is not the server that says what is wrong.
+    """
     if result.status == pq.ExecStatus.FATAL_ERROR:
-        code = result.error_field(pq.DiagnosticField.SQLSTATE) or b"?????"
+        code = result.error_field(pq.DiagnosticField.SQLSTATE)
+        if code is None:
+            raise ConnectionError(result.error_message.decode())
         message = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b""
         raise Failed(code.decode(), message.decode())
     return [

@@ -157,8 +157,17 @@ class Pair:
         else:
             self.theirs.close()  # which rolls its block back
         now = contents(self.postgres_url, is_foreshore=False)
-        assert found in (*possible, now), f"{found} instead of {now}\n{self.story()}"
+        assert found in (*possible, now), self._difference(found, now)
         return found == now
+
+    def _difference(self, found: list[Outcome], now: list[Outcome]) -> str:
+        """Return what is not as it should be, whether it lasts, and what the server said."""
+        differ = [f"{a} instead of {b}" for a, b in zip(found, now, strict=True) if a != b]
+        if self.server.process is None or self.server.process.poll() is not None:
+            again = "the server has ended"
+        else:
+            again = f"again: {contents(self.server.url, is_foreshore=True)}"
+        return "\n".join([*differ, again, self.server.log.read_text()[-2000:], self.story()])
 
 
 def run(data_dir: Path, postgres_url: str, seeds: range) -> None:
