@@ -606,12 +606,19 @@ class ComputeController:
     ) -> None:
         """Raise DataError if a materialized view, of which `ids` are made, has an error.
 
-        That is asked of all times from `first` to `last`, by default of `first` alone. The errors
-        have to be known: a view that has just been created is not maintained before it is waited
-        for, unless nobody maintains it. Why they will not be known, or not for now, is raised too.
+        That is asked of all times from `first` to `last`, by default of `first` alone.
         """
         last = first if last is None else last
         ids = list(ids)
+        await self.errors_known(ids, last)
+        self._refuse_errors(ids, first, last + 1)
+
+    async def errors_known(self, ids: Iterable[GlobalId], last: Timestamp) -> None:
+        """Wait until it is known up to `last` which errors there are in what `ids` are made of.
+
+        A view that has just been created is not maintained before it is waited for, unless nobody
+        maintains it. Why they will not be known, or not for now, is raised.
+        """
         for writer in self._maintained.sinks_below(ids):
             if not writer.errors.is_known(last) and self._exporters[writer.id].cluster.replicas:
                 self.check_whole([writer.id])
@@ -619,7 +626,6 @@ class ComputeController:
                     if (error := known([writer.id])) is not None:
                         raise error
                 await writer.errors.known(last)
-        self._refuse_errors(ids, first, last + 1)
 
     def _all_snapshots(self, reads: Iterable[tuple[ReadCapability, Timestamp]]) -> list[Snapshot]:
         """Return snapshots as of times; if one cannot be had, those before it are released."""

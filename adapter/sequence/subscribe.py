@@ -244,7 +244,9 @@ class SubscribeSource:
         self._upper = as_of + 1  # all before has been taken
         self._beyond = as_of
         self._ready: deque[pa.RecordBatch] = deque(self._rendering.mark(begins))
+        self._hold = followed.hold
         self._task: asyncio.Task[Pieces] | None = None
+        self._error: DatabaseError | None = None  # what comes when all before it has been taken
         self._closed = False
         place = tail.place(as_of)
         self.number = tail.next if place is None else place
@@ -262,7 +264,7 @@ class SubscribeSource:
             assert place is not None, "a tail is shared by those who find their place in it"
             self._read(self._contents())
         if self._task is None:
-            followed.hold.release()
+            self._hold.release()
 
     @property
     def has_ready(self) -> bool:
@@ -276,6 +278,8 @@ class SubscribeSource:
                 pieces = await asyncio.shield(self._task)
                 self._task = None
                 self._ready.extend(pieces)
+            elif self._error is not None:
+                raise self._error
             elif self._until is not None and self._upper >= self._until:
                 self.close()
                 return None
@@ -289,11 +293,7 @@ class SubscribeSource:
         try:
             event = tail.event(self.number)
         except Behind:
-            if tail.failure is not None:
-                raise tail.failure from None
-            if self._followed.shard is None:
-                raise self._late() from None
-            self._read(self._shard(self._upper - 1, snapshot=False))
+            self._read_again()
             return
         if event is not None:
             pieces = await self._pieces(event)
@@ -332,6 +332,15 @@ class SubscribeSource:
 
     # --- what does not come from the tail
 
+    def _read_again(self) -> None:
+        """Read what the tail has no longer; raises why it cannot be read."""
+        holds, shard, after = self._coordinator.holds, self._followed.shard, self._upper - 1
+        if shard is None or shard not in holds.collections or after < holds.since(shard):
+            raise self._tail.failure or self._late()
+        pid = self._followed.hold.pid
+        self._hold = holds.acquire([shard], after, "subscription", pid)
+        self._read(self._shard(after, snapshot=False))
+
     def _read(self, work: Awaitable[Pieces]) -> None:
         async def run() -> Pieces:
             return await work
@@ -341,7 +350,7 @@ class SubscribeSource:
 
     def _was_read(self, task: asyncio.Task[Pieces]) -> None:
         """Hold the past no longer; take note of a failure that nobody may come to ask for."""
-        self._followed.hold.release()
+        self._hold.release()
         if not task.cancelled():
             task.exception()
 
@@ -352,12 +361,13 @@ class SubscribeSource:
         return await self._rendering.made_of(rows) if rows.num_rows else ()
 
     async def _shard(self, after: Timestamp, *, snapshot: bool) -> Pieces:
-        """Return what the shard has later than `after`, and go on with the tail from there."""
+        """Return what the shard has later than `after`, and go on with the tail from there.
+
+        An error ends it there; it is told behind what comes before.
+        """
         followed, coordinator = self._followed, self._coordinator
         assert followed.shard is not None
         assert followed.rest is not None
-        if after < coordinator.storage.since(followed.shard):
-            raise self._late()
         first: asyncio.Future[ListenEvent] = asyncio.get_running_loop().create_future()
 
         def deliver(event: ListenEvent) -> None:
@@ -385,13 +395,19 @@ class SubscribeSource:
             listen.cancel()
         event = first.result()
         upper = event.upper if self._until is None else min(event.upper, self._until)
-        await coordinator.compute.check_errors([followed.shard], after, max(after, upper - 1))
+        last = max(after, upper - 1)
+        await coordinator.compute.errors_known([followed.shard], last)
+        failed = coordinator.compute.first_error([followed.shard], after, last + 1)
+        if failed is not None:
+            upper, self._error = failed
+            if upper == after:
+                raise self._error
         self._beyond = event.upper - 1
-        self._moved_to(event.upper)
+        self._moved_to(upper)
         updates = event.updates
-        if updates is not None and self._until is not None:
+        if updates is not None and upper < event.upper:
             times = updates.column(updates.num_columns - 2)
-            updates = updates.filter(pc.less(times, self._until))
+            updates = updates.filter(pc.less(times, upper))
         pieces = (
             () if updates is None or not updates.num_rows else await followed.rest.made_of(updates)
         )
@@ -403,7 +419,7 @@ class SubscribeSource:
             self._closed = True
             if self._task is not None:
                 self._task.cancel()
-            self._followed.hold.release()
+            self._hold.release()
             self._coordinator.tails.leave(self._tail, self)
 
 

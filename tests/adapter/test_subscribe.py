@@ -353,6 +353,56 @@ def test_a_slow_reader_is_told_nothing_from_behind_an_error(
     runner.run(play())
 
 
+def test_who_reads_the_shard_is_told_what_came_before_an_error_first(
+    runner: asyncio.Runner, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def play() -> None:
+        oracle = house.environment.coordinator.oracle
+        await house.query(
+            "w",
+            "CREATE TABLE halves (i int); INSERT INTO halves VALUES (1);"
+            " CREATE MATERIALIZED VIEW parts AS SELECT 20 / i AS q FROM halves",
+        )
+        await declare(house, "behind", "parts WITH (PROGRESS)")
+        behind = Replay(None, 1)
+        while behind.rows != Counter([(20,)]):
+            behind.take(await fetch(house, "behind"))
+        first = oracle.read_ts()
+        failing = 0
+        with monkeypatch.context() as patched:
+            patched.setattr(tails, "LOG_BYTES", 1)
+            for sql in (
+                "INSERT INTO halves VALUES (2)",
+                "INSERT INTO halves VALUES (4)",
+                "INSERT INTO halves VALUES (0)",
+                "INSERT INTO halves VALUES (5)",
+                "DELETE FROM halves WHERE i = 0",
+                "INSERT INTO halves VALUES (10)",
+            ):
+                await house.query("w", sql)
+                failing = oracle.read_ts() if sql.endswith("(0)") else failing
+                await house.query("w", "SELECT * FROM parts")  # which waits until that is known
+        await declare(house, "early", f"parts WITH (PROGRESS, SNAPSHOT = false) AS OF {first}")
+        early = Replay(None, 1)
+        early.rows[20,] = 1
+        await declare(house, "whole", f"parts WITH (PROGRESS) AS OF {first}")
+        replays = {"behind": behind, "early": early, "whole": Replay(None, 1)}
+        for name, replay in replays.items():
+            answer = ""
+            async with asyncio.timeout(20):
+                while not (answer := await house.query(name, "FETCH 1 c")).startswith("ERROR"):
+                    replay.take(rows_of(answer))
+            assert answer.startswith("ERROR 22012: division by zero")
+            assert replay.rows == Counter([(20,), (10,), (5,)]), name
+            assert first < replay.frontier <= failing, name
+            await house.query(name, "ROLLBACK")
+        assert not list(house.environment.coordinator.tails)
+        refused = await house.query("r", f"SUBSCRIBE parts AS OF {failing}")
+        assert refused.startswith("ERROR 22012")
+
+    runner.run(play())
+
+
 def test_what_is_dropped_before_its_contents_are_read_ends_its_stream(
     runner: asyncio.Runner, house: House
 ) -> None:
