@@ -203,9 +203,11 @@ class ErrorLog:
         if self._damage is not None and (lower < self._as_of or self.upper is None):
             raise self._damage
         start = max(bisect_right(self._times, lower) - 1, 0)
-        end = bisect_left(self._times, upper)
-        steps = zip(self._times[start:end], self._texts[start:end], strict=True)
-        return next(((max(time, lower), text) for time, text in steps if text is not None), None)
+        for place in range(start, bisect_left(self._times, upper)):
+            text = self._texts[place]
+            if text is not None:
+                return max(self._times[place], lower), text
+        return None
 
     # --- what is kept
 

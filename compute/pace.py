@@ -39,7 +39,7 @@ class Pace:
         self._rest = 0
         self._next_rest = REST
         self._smaller = True  # what to try next where steps are slow
-        self._least_rate = math.inf  # of the last window of no more than at first
+        self._least_rate = math.inf  # of the last window of as many as at first
 
     def stepped(self, times: int, seconds: float) -> None:
         """Hear how long a step of so many times took."""
@@ -56,11 +56,8 @@ class Pace:
             self.times = self._settled = self._least  # as costs have changed: it begins anew
             self._rest = 0
             return
-        if times < self.times:
-            if not slow or times < max(self._least, self._settled // 2):
-                return  # it was all that there was: it keeps up, or says little of so many
-            self.times = self._settled = times
-            self._rest, self._smaller = 0, True
+        if times < self.times and not (slow and self._settled_for(times)):
+            return  # it was all that there was: it keeps up, or says little of so many
         if times == self._least:
             self._least_rate = rate
         if self.times != self._settled and not self._succeeded(rate, seconds):
@@ -72,6 +69,17 @@ class Pace:
             self.times = self._bounded(self._settled // 2)
         else:
             self.times = self._bounded(self._settled * 2)
+
+    def _settled_for(self, times: int) -> bool:
+        """Take fewer than was the pace, if not too few to say something of it, for it from now on.
+
+        Return whether that was done.
+        """
+        if times < max(self._least, self._settled // 2):
+            return False
+        self.times = self._settled = times
+        self._rest, self._smaller = 0, True
+        return True
 
     def _succeeded(self, rate: float, seconds: float) -> bool:
         """End a trial; return whether its size is the one from now on."""

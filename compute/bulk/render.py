@@ -266,7 +266,7 @@ class Renderer:
     # --- joins ---------------------------------------------------------------------------
 
     def join(self, join: Join, frames: Sequence[Frame]) -> Frame:
-        """Return the join of frames, of which only some may carry something (a time)."""
+        """Return the join of frames, of which at most one carries something (a time)."""
         frames = [self.simple(frame) for frame in frames]
         columns = tuple(column for frame in frames for column in frame.columns)
         where = [predicate for frame in frames for predicate in frame.where]
@@ -277,15 +277,11 @@ class Renderer:
                 [type_of(scalar) for scalar in equivalence],
             )
             where += [f"{sides[0]} {equal} {side}" for side in sides[1:]]
-        carry: list[str] = []
-        for i in range(len(self.carry)):
-            carried = [frame.carry[i] for frame in frames if frame.carry]
-            carry.append(f"greatest({', '.join(carried)})" if len(carried) > 1 else carried[0])
         return Frame(
             ", ".join(frame.source for frame in frames if frame.source),
             columns,
             " * ".join(f"({frame.diff})" for frame in frames) or "CAST(1 AS BIGINT)",
-            tuple(carry),
+            next((frame.carry for frame in frames if frame.carry), ()),
             tuple(where),
         )
 
