@@ -12,8 +12,8 @@ names it, and removed only after a state that does not name it was surely commit
 when states name all that it held. Files that no state names are removed at the next start. All
 go through `garbage.py`, which keeps them as long as somebody reads them by a lease file.
 
-A shard whose step fails for what it holds is tried again, with the log that it keeps; the others
-are compacted meanwhile.
+A shard whose step fails for what it holds is tried again, with the log of which it has yet to make
+batches; the others are compacted meanwhile.
 """
 
 import asyncio
@@ -267,9 +267,14 @@ class Compacter:
                 failures.append(error)
         if through is not None:
             self._through = through
-            if not failures:
-                await self._wal.remove(through)
+            await self._wal.remove(self._first_unsealed(through) - 1)
         return failures
+
+    def _first_unsealed(self, through: int) -> int:
+        """Return the first segment with updates in no batch, or the one behind number `through`."""
+        tails = (shard.tail for shard in self._shards.values())
+        segments = (part.segment for part in chain.from_iterable(tails))
+        return min((through + 1, *segments))
 
     async def _compact(self, shard: Shard, through: int | None) -> None:
         """Make batches of the segments up to number `through`, and few of many batches."""

@@ -25,6 +25,7 @@ from foreshore.storage.controller import (
 )
 from foreshore.storage.identity import NAME
 from foreshore.storage.local_files import LocalFiles
+from foreshore.storage.shard import Shard
 from foreshore.storage.trace import Batch, TraceState, key_of, with_batch, with_merged
 from tests.storage.faulty import Faults, FaultyBlob, FaultyConsensus, Rates
 from tests.storage.harness import (
@@ -454,3 +455,84 @@ def test_a_shard_that_cannot_be_compacted_holds_up_nobody_else(
         await controller.close()
 
     run(main)
+
+
+def test_a_shard_that_cannot_be_merged_keeps_none_of_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compacter, "RETRY_SECONDS", 0.001)
+    merge, times = compacter.Compacter._merge, 3 * SEGMENTS_BEHIND
+
+    async def failing(self: Any, shard: Shard, batches: tuple[Batch, ...]) -> None:
+        if shard.id == U1:
+            raise pa.ArrowInvalid("a fault of ours")
+        await merge(self, shard, batches)
+
+    async def main() -> None:
+        controller = await open_at(tmp_path, segment_records=1)
+        for id in (U1, U2):
+            await controller.create(id, ROWS)
+        with monkeypatch.context() as patch:
+            patch.setattr(compacter.Compacter, "_merge", failing)
+            for time in range(times):
+                row = ((time, "a"), time, 1)
+                async with asyncio.timeout(10):
+                    await put(controller, *(write(id, time, time + 1, row) for id in (U1, U2)))
+            settling = asyncio.create_task(controller.settle())
+            async with asyncio.timeout(10):
+                while len(list((tmp_path / "log").glob("*.log"))) > 1:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            assert not settling.done()
+            assert len(controller._wal.segments) == 1
+        async with asyncio.timeout(10):
+            await settling
+        await abandon(controller)
+        await agrees(tmp_path, times)
+
+    run(main)
+
+
+def test_a_shard_that_cannot_be_sealed_keeps_the_log_from_there_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compacter, "RETRY_SECONDS", 0.001)
+    write_batch, early, times = batch.write_batch, SEGMENTS_BEHIND, 3 * SEGMENTS_BEHIND
+
+    def failing(files: LocalFiles, key: str, *rest: Any) -> Batch:
+        if key.startswith(U1):
+            raise pa.ArrowInvalid("a fault of ours")
+        return write_batch(files, key, *rest)
+
+    async def main() -> None:
+        controller = await open_at(tmp_path, segment_records=1)
+        for id in (U1, U2):
+            await controller.create(id, ROWS)
+        with monkeypatch.context() as patch:
+            for time in range(times):
+                if time == early:
+                    await controller.settle()
+                    patch.setattr(compacter, "write_batch", failing)
+                row = ((time, "a"), time, 1)
+                async with asyncio.timeout(10):
+                    await put(controller, *(write(id, time, time + 1, row) for id in (U1, U2)))
+            settling = asyncio.create_task(controller.settle())
+            tails = controller._shards[U1].tail, controller._shards[U2]
+            async with asyncio.timeout(10):
+                while tails[1].tail:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            assert controller._wal.segments[0].number == tails[0][0].segment
+            assert sum(part.updates.num_rows for part in tails[0]) == times - early
+            settling.cancel()
+            await abandon(controller)
+        await agrees(tmp_path, times)
+
+    run(main)
+
+
+async def agrees(directory: Path, times: int) -> None:
+    """Assert that both shards have the rows of all `times`, when they are opened anew."""
+    controller = await open_at(directory)
+    for id in (U1, U2):
+        found = await contents(controller, await reader(controller, id), times - 1)
+        assert found == [(k, "a", 1) for k in range(times)]
+    await controller.close()
