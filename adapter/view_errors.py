@@ -92,6 +92,8 @@ class ViewErrors:
         await asyncio.shield(self._spawn(self._store(id, times, steps)))
 
     async def _store(self, id: GlobalId, times: Iterable[Timestamp], steps: Steps) -> None:
+        if self._is_gone(id):  # nobody would come to take its lock away
+            return
         async with self._locks[id]:
             if self._is_gone(id):
                 return

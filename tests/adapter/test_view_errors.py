@@ -339,6 +339,7 @@ def test_what_a_dataflow_tells_behind_the_drop_of_its_view_is_not_written(house:
             while await rows(house):  # noqa: ASYNC110 - it goes in its own time
                 await asyncio.sleep(0.02)
         assert not coordinator.errors._stored
+        assert view not in coordinator.errors._locks
         await house.close()
 
     asyncio.run(main())
