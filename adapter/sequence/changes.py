@@ -29,7 +29,7 @@ async def changes(
     coordinator = session.coordinator
     await coordinator.wait_readable(plan.of, time)
     through = time if plan.through is None else timestamp_of(session, plan.through, args, time)
-    await coordinator.compute.check_errors([plan.of], min(through, time))
+    await coordinator.compute.errors_known([plan.of], min(through, time))
     since, altered = coordinator.since(plan.of), coordinator.altered(plan.of)
     after = since if plan.after is None else timestamp_of(session, plan.after, args, time)
     ends = f'"{plan.name}" was altered at {since}: its history before is not kept.'
