@@ -36,7 +36,7 @@ from foreshore.types import RelationDesc, oid_of
 
 logger = logging.getLogger(__name__)
 
-IN_A_ROW = 8  # statements of one client that others wait for, if it has sent so many
+IN_A_ROW = 8  # statements of one client, behind which others have their turn
 
 
 class Conversation:

@@ -1,7 +1,7 @@
 """Aggregates of SQL, composed of the core aggregates of the IR and scalar functions over them.
 
     avg(int4)  =  average(sum(x), count(x))        bool_and(b)  =  min(b)
-    sum(numeric)  =  sum(high_part(x)) + sum(low_part(x))
+    sum(numeric)  =  sum(high_part(x)) * unit + sum(low_part(x))
 
 In a `ResolvedAggregate`, `Column(i)` within `cores` is the i-th argument, coerced to `arg_types`;
 in `finish`, `Column(j)` is the result of the j-th core. DISTINCT, FILTER and ORDER BY apply to
