@@ -140,7 +140,7 @@ class Server:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env={**os.environ, **self.environment, name: value},
+                env={**os.environ, "PYTHONFAULTHANDLER": "1", **self.environment, name: value},
             )
         return before
 

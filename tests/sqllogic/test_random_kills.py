@@ -43,8 +43,9 @@ RELATIONS = (
 )
 COLUMNS = (
     "SELECT table_name, column_name, column_default, is_nullable"  # in the order of SELECT *
-    " FROM information_schema.columns c JOIN pg_class r ON r.relname = table_name"
-    f" WHERE table_schema = '{SCHEMA}' AND relkind = 'r'"
+    " FROM information_schema.columns JOIN information_schema.tables"
+    " USING (table_catalog, table_schema, table_name)"
+    f" WHERE table_schema = '{SCHEMA}' AND table_type = 'BASE TABLE'"
 )
 CONSTRAINTS = (
     "SELECT conname, contype FROM pg_constraint c JOIN pg_namespace n ON n.oid = c.connamespace"
@@ -145,7 +146,7 @@ class Pair:
 
         Returns whether PostgreSQL's is still that.
         """
-        found = contents(self.server.url, is_foreshore=True)
+        found = self._found()
         status, possible = self.theirs.status, []
         if status == pq.TransactionStatus.INTRANS and in_doubt == "COMMIT":
             possible.append(self.before)
@@ -163,11 +164,18 @@ class Pair:
     def _difference(self, found: list[Outcome], now: list[Outcome]) -> str:
         """Return what is not as it should be, whether it lasts, and what the server said."""
         differ = [f"{a} instead of {b}" for a, b in zip(found, now, strict=True) if a != b]
-        if self.server.process is None or self.server.process.poll() is not None:
-            again = "the server has ended"
-        else:
-            again = f"again: {contents(self.server.url, is_foreshore=True)}"
-        return "\n".join([*differ, again, self.server.log.read_text()[-2000:], self.story()])
+        return "\n".join([*differ, f"again: {self._found()}", self._log(), self.story()])
+
+    def _found(self) -> list[Outcome]:
+        try:
+            return contents(self.server.url, is_foreshore=True)
+        except ConnectionError as error:
+            assert self.server.process is not None
+            status = self.server.process.poll()
+            raise AssertionError(f"{error}, status {status}\n{self._log()}") from error
+
+    def _log(self) -> str:
+        return self.server.log.read_text()[-4000:]
 
 
 def run(data_dir: Path, postgres_url: str, seeds: range) -> None:
