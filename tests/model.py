@@ -63,7 +63,7 @@ from foreshore.expr.ir import (
     walk_scalars,
 )
 from foreshore.ids import GlobalId
-from foreshore.types import Datum, SqlType, array_of
+from foreshore.types import BOOL, Datum, SqlType, array_of
 
 Row = tuple[Any, ...]
 Rows = Counter[Row]
@@ -220,7 +220,8 @@ class Scope:
     """What an expression can see besides its row.
 
     `outer` are the rows that `OuterColumn`s speak of, the innermost first. In a `total` scope, that
-    of plans made by `split_errors`, what fails is NULL.
+    of plans made by `split_errors`, what fails is NULL. In a `lenient` one a row goes where one part
+    of a condition is NULL, also if another fails, as PostgreSQL may let it or not.
     """
 
     inputs: Mapping[GlobalId, Rows]
@@ -228,6 +229,7 @@ class Scope:
     outer: tuple[Row, ...]
     total: bool
     used: set[int]  # the numbers of the locals that have been read
+    lenient: bool = False
 
     def within(self, row: Row) -> "Scope":
         return replace(self, outer=(row, *self.outer))
@@ -445,13 +447,27 @@ def table_function(call: Call, values: list[Any]) -> list[Row]:
 
 
 def evaluate(
-    relation: Relation, inputs: Mapping[GlobalId, Rows], *, total: bool = False
+    relation: Relation,
+    inputs: Mapping[GlobalId, Rows],
+    *,
+    total: bool = False,
+    lenient: bool = False,
 ) -> tuple[Rows, Errors]:
     """Return the rows and the errors of `relation` over `inputs`.
 
     `total` is for plans that `split_errors` has made: what fails in them is NULL, and no error.
+    `lenient` gives the errors that no plan may lose: see Scope.
     """
-    return _evaluate(relation, Scope(inputs, {}, (), total, set()))
+    return _evaluate(relation, Scope(inputs, {}, (), total, set(), lenient))
+
+
+def _condition(scalar: Scalar, scope: Scope) -> Scalar:
+    """Return what is TRUE for the rows that a condition lets through."""
+    if not scope.lenient:
+        return scalar
+    if isinstance(scalar, And):
+        return And(tuple(_condition(each, scope) for each in scalar.args))
+    return Call("coalesce", (scalar, Literal(False, BOOL)), BOOL)
 
 
 def _evaluate(relation: Relation, scope: Scope) -> tuple[Rows, Errors]:
@@ -490,7 +506,7 @@ def _rows(relation: Relation, scope: Scope, errors: Errors) -> Rows:
 
             return _each_row(_rows(input, scope, errors), extend, errors)
         case Filter(input=input, predicates=predicates):
-            conjunction = And(predicates)
+            conjunction = _condition(And(predicates), scope)
             return _each_row(
                 _rows(input, scope, errors),
                 lambda row: [row] if compute(conjunction, row, scope) is True else [],
@@ -637,6 +653,7 @@ def _recursive(relation: Recursive, scope: Scope, errors: Errors) -> Rows:
 def _join_on(join: JoinOn, scope: Scope, errors: Errors) -> Rows:
     """SQL's join as SQL says it: each pair for which `on` is TRUE, then what found no partner."""
     assert not (join.lateral and join.kind in ("right", "full")), join
+    on = _condition(join.on, scope)
     lefts = _rows(join.left, scope, errors)
     if not join.lateral:
         rights = _rows(join.right, scope, errors)
@@ -650,7 +667,7 @@ def _join_on(join: JoinOn, scope: Scope, errors: Errors) -> Rows:
         found = False
         for right, right_count in rights.items():
             try:
-                if compute(join.on, left + right, scope) is not True:
+                if compute(on, left + right, scope) is not True:
                     continue
             except Failure as failure:
                 add(failed, {str(failure): left_count * right_count})
