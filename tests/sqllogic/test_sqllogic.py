@@ -12,6 +12,8 @@ SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.slt"))
 # Queries that call many functions by their kernels take Spark minutes; `session_zone_coercion` has
 # a few of them.
 TOO_LONG_FOR_SPARK = ("session_zone",)
+# A minute each on Spark, of which what they are about is little: that it is Spark that answers.
+SLOW_ON_SPARK = ("acting", "alter_columns")
 
 
 def check(path: Path, database: Database, schema: str, prepare: str = "") -> None:
@@ -49,7 +51,12 @@ def test_the_embedded_engine_answers_as_postgresql(path: Path, server: Server) -
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    "path", [p for p in SCRIPTS if p.stem not in TOO_LONG_FOR_SPARK], ids=lambda path: path.stem
+    "path",
+    [
+        pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * (path.stem in SLOW_ON_SPARK))
+        for path in SCRIPTS
+        if path.stem not in TOO_LONG_FOR_SPARK
+    ],
 )
 def test_spark_answers_as_postgresql(path: Path, spark_server: Server) -> None:
     database = Database(spark_server.url, is_foreshore=True)
