@@ -12,8 +12,8 @@ names it, and removed only after a state that does not name it was surely commit
 when states name all that it held. Files that no state names are removed at the next start. All
 go through `garbage.py`, which keeps them as long as somebody reads them by a lease file.
 
-A shard whose step fails for what it holds is tried again, with the log of which it has yet to make
-batches; the others are compacted meanwhile.
+A shard whose step fails for what it holds is put off, and the log stays of which it has yet to make
+batches; the others are compacted as if nothing had happened.
 """
 
 import asyncio
@@ -21,8 +21,9 @@ import contextlib
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from itertools import chain, count
+from itertools import chain, count, takewhile
 from pathlib import Path
 
 import duckdb
@@ -74,6 +75,14 @@ MERGED_BYTES = 4 << 20  # of all batches of a merge that are in memory at once
 Consolidated = Callable[[pa.Schema, Timestamp, Path], Iterator[pa.RecordBatch]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Retry:
+    """When a shard that has failed is tried again: seconds after the failure, time of the loop."""
+
+    pause: float
+    at: float
+
+
 class Compacter:
     """The compaction of one environment's shards; its own task, its work on its own thread."""
 
@@ -109,6 +118,7 @@ class Compacter:
         self._stop = asyncio.Event()
         self._asked = False
         self._through = 0  # the last segment that has been gone through
+        self._retries: dict[GlobalId, _Retry] = {}  # of shards that have failed
         self._closing = False
         self._running = False
         self._deleting: set[asyncio.Task[None]] = set()
@@ -212,12 +222,10 @@ class Compacter:
         pause = RETRY_SECONDS
         while not self._closing:
             try:
-                failures = await self._work()
+                await self._work()
                 self.full = None
                 self._round.set()
                 self._round.clear()
-                if failures:
-                    raise ExceptionGroup("some shards could not be compacted", failures)
             except Fenced:
                 logger.warning("compaction ends, another environment owns the data")
                 return
@@ -237,9 +245,12 @@ class Compacter:
                 pause = min(2 * pause, longest)
                 continue
             pause = RETRY_SECONDS
-            if not self._wake.is_set():
+            if not self._wake.is_set() and not self._retries:
                 self._idle.set()
-            await self._wake.wait()
+            with contextlib.suppress(TimeoutError):
+                next_retry = min((retry.at for retry in self._retries.values()), default=None)
+                async with asyncio.timeout_at(next_retry):
+                    await self._wake.wait()
             self._wake.clear()
 
     def _stuck(self, full: DiskFull) -> None:
@@ -250,25 +261,44 @@ class Compacter:
         self._round.set()
         self._round.clear()
 
-    async def _work(self) -> list[Exception]:
-        """Do what is due; return what failed of single shards, which are to be tried again."""
-        failures: list[Exception] = []
+    async def _work(self) -> None:
+        """Do what is due; single shards that fail are put off."""
         for id in tuple(self._to_drop):
             await self._bury(id)
+        for id in self._retries.keys() - self._shards.keys():
+            del self._retries[id]
         through = self._due()
         for shard in tuple(self._shards.values()):
             if self._closing:
-                return failures
+                return
+            if self._is_put_off(shard):
+                continue
             try:
                 await self._compact(shard, through)
             except Exception as error:
                 if _concerns_all(error):
                     raise
-                failures.append(error)
-        if through is not None:
-            self._through = through
+                self._put_off(shard, error)
+            else:
+                self._retries.pop(shard.id, None)
+        self._through = through
+        if self._wal.segments[0].number <= through:
             await self._wal.remove(self._first_unsealed(through) - 1)
-        return failures
+
+    def _is_put_off(self, shard: Shard) -> bool:
+        retry = self._retries.get(shard.id)
+        return retry is not None and asyncio.get_running_loop().time() < retry.at
+
+    def _put_off(self, shard: Shard, error: Exception) -> None:
+        """Leave a shard alone for a while, twice as long as the last time."""
+        before = self._retries.get(shard.id)
+        pause = min(2 * before.pause, MAX_RETRY_SECONDS) if before else RETRY_SECONDS
+        self._retries[shard.id] = _Retry(pause, asyncio.get_running_loop().time() + pause)
+        logger.error(
+            "a shard could not be compacted, to be tried again",
+            extra={"shard": shard.id},
+            exc_info=error,
+        )
 
     def _first_unsealed(self, through: int) -> int:
         """Return the first segment with updates in no batch, or the one behind number `through`."""
@@ -276,28 +306,31 @@ class Compacter:
         segments = (part.segment for part in chain.from_iterable(tails))
         return min((through + 1, *segments))
 
-    async def _compact(self, shard: Shard, through: int | None) -> None:
+    async def _compact(self, shard: Shard, through: int) -> None:
         """Make batches of the segments up to number `through`, and few of many batches."""
-        if through is not None:
-            await self._seal(shard, through)
+        await self._seal(shard, through)
         while not self._closing and (due := self._due_for_merging(shard)):
             with contextlib.suppress(DataCorrupted):  # it is noted
                 await self._merge(shard, due)
 
-    def _due(self) -> int | None:
-        """Return up to which segment the log is to become batches, None if it can wait.
+    def _due(self) -> int:
+        """Return up to which segment the log is to become batches.
 
         Little of it waits, as it is read quickly at a start and would make many small files.
         """
-        sealed = self._wal.segments[:-1]
+        sealed = [segment for segment in self._wal.segments[:-1] if segment.number > self._through]
         asked, self._asked = self._asked, False
         if not sealed:
-            return None
+            return self._through
         through = sealed[-1].number
         logged = sum(segment.length or 0 for segment in sealed)
-        held = sum(shard.tail_bytes(through) for shard in self._shards.values())
+        held = sum(
+            shard.tail_bytes(through)
+            for shard in self._shards.values()
+            if not self._is_put_off(shard)
+        )
         much = max(logged, held) >= WORTH_SEALING
-        return through if asked or much or len(sealed) >= MANY else None
+        return through if asked or much or len(sealed) >= MANY else self._through
 
     def _due_for_merging(self, shard: Shard) -> tuple[Batch, ...]:
         """Return what is to become one batch; nothing of a shard that is damaged."""
@@ -315,7 +348,7 @@ class Compacter:
 
     async def _seal(self, shard: Shard, through: int) -> None:
         """Make a batch of the shard's updates in the segments up to number `through`."""
-        parts = [part for part in shard.tail if part.segment <= through]
+        parts = list(takewhile(lambda part: part.segment <= through, shard.tail))
         if not parts:
             return
         upper = parts[-1].upper

@@ -457,6 +457,40 @@ def test_a_shard_that_cannot_be_compacted_holds_up_nobody_else(
     run(main)
 
 
+def test_while_a_shard_is_put_off_the_others_are_compacted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compacter, "RETRY_SECONDS", 3600)
+    write_batch, times, failures = batch.write_batch, 3 * SEGMENTS_BEHIND, 0
+
+    def failing(files: LocalFiles, key: str, *rest: Any) -> Batch:
+        nonlocal failures
+        if key.startswith(U1):
+            failures += 1
+            raise pa.ArrowInvalid("a fault of ours")
+        return write_batch(files, key, *rest)
+
+    async def main() -> None:
+        controller = await open_at(tmp_path, segment_records=1)
+        for id in (U1, U2):
+            await controller.create(id, ROWS)
+        with monkeypatch.context() as patch:
+            patch.setattr(compacter, "write_batch", failing)
+            for time in range(times):
+                row = ((time, "a"), time, 1)
+                async with asyncio.timeout(10):
+                    await put(controller, *(write(id, time, time + 1, row) for id in (U1, U2)))
+                assert len(controller._shards[U2].tail) <= SEGMENTS_BEHIND + 2
+            assert failures == 1
+            await controller.drop(U1)
+            async with asyncio.timeout(10):
+                await controller.settle()
+            assert len(controller._wal.segments) == 1
+        await controller.close()
+
+    run(main)
+
+
 def test_a_shard_that_cannot_be_merged_keeps_none_of_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
