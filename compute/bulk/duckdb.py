@@ -202,10 +202,7 @@ class DuckDbStore(DuckDbSession):
         main, tail = _main(name), _tail(name)
         self._create(main, layout)
         self._create(tail, layout)
-        with _faults():
-            row = self.execute(f"INSERT INTO {main} {select}").fetchone()
-        assert row is not None
-        self._sizes[main] = (int(row[0]), 0)
+        self._sizes[main] = (self._change(f"INSERT INTO {main} {select}"), 0)
         self._sizes[tail] = (0, 0)
         self._cursor.execute(f"CREATE VIEW {name} AS FROM {main} UNION ALL FROM {tail}")
 
@@ -227,15 +224,12 @@ class DuckDbStore(DuckDbSession):
     def load(self, name: str, updates: pa.Table) -> None:
         """Make the changes `name` those `updates`."""
         self._cursor.register("loaded", by_position(updates))
-        self._cursor.execute(f"INSERT INTO {name} SELECT * FROM loaded")
+        self._change(f"INSERT INTO {name} SELECT * FROM loaded")
         self._cursor.unregister("loaded")
 
     def fill(self, name: str, select: str) -> bool:
         """Make the changes `name` what `select` gives."""
-        with _faults():
-            row = self.execute(f"INSERT INTO {name} {select}").fetchone()
-        assert row is not None
-        return bool(row[0])
+        return self._change(f"INSERT INTO {name} {select}") > 0
 
     def fetch(self, select: str, max_bytes: int | None = None) -> pa.Table:
         """Return what `select` gives."""
@@ -257,7 +251,7 @@ class DuckDbStore(DuckDbSession):
         if self._sizes[tail][0] <= CONSOLIDATE_AFTER:
             return
         self._append(main, tail, layout)
-        self._cursor.execute(f"DELETE FROM {tail}")
+        self._change(f"DELETE FROM {tail}")
         self._sizes[tail] = (0, 0)
         size, since = self._sizes[main]
         if since > size:
@@ -265,25 +259,23 @@ class DuckDbStore(DuckDbSession):
 
     def _append(self, table: str, entries: str, layout: Layout) -> None:
         names = ", ".join(layout.names)
-        row = self._cursor.execute(f"INSERT INTO {table} SELECT {names} FROM {entries}").fetchone()
-        assert row is not None
+        count = self._change(f"INSERT INTO {table} SELECT {names} FROM {entries}")
         size, since = self._sizes[table]
-        self._sizes[table] = (size, since + int(row[0]))
+        self._sizes[table] = (size, since + count)
 
     def _consolidate(self, table: str, layout: Layout) -> None:
         """Add up the entries of a table."""
         select = consolidate_select(table, layout, self.dialect)
         self._create("consolidated", layout)
-        row = self._cursor.execute(f"INSERT INTO consolidated {select}").fetchone()
+        count = self._change(f"INSERT INTO consolidated {select}")
         self._cursor.execute(f"DROP TABLE {table}")
         self._cursor.execute(f"ALTER TABLE consolidated RENAME TO {table}")
-        assert row is not None
-        self._sizes[table] = (int(row[0]), 0)
+        self._sizes[table] = (count, 0)
 
     def clear(self, changed: Sequence[str]) -> None:
         """Empty tables of changes."""
         for name in changed:
-            self._cursor.execute(f"DELETE FROM {name}")
+            self._change(f"DELETE FROM {name}")
 
     def commit(self) -> None:
         """End the step."""
@@ -298,6 +290,13 @@ class DuckDbStore(DuckDbSession):
         self._cursor.execute("USE main")
         self._cursor.execute(f"DROP SCHEMA {self._schema} CASCADE")
         self._cursor.close()
+
+    def _change(self, sql: str) -> int:
+        """Insert or delete rows; return how many."""
+        with _faults():
+            row = self.execute(sql).fetchone()
+        assert row is not None
+        return int(row[0])
 
     def _create(self, name: str, layout: Layout) -> None:
         columns = ", ".join(f"{column} {type}" for column, type in (*layout.rows, *layout.sums))

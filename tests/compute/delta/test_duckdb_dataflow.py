@@ -4,16 +4,29 @@ from collections import Counter
 from collections.abc import Iterator
 from random import Random
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foreshore.compute.bulk import duckdb
 from foreshore.compute.bulk.duckdb import DuckDbEngine
+from foreshore.compute.engine import Input
+from foreshore.compute.protocol import DataflowDescription
+from foreshore.errors import OutOfMemory
 from foreshore.expr.ir import Join, Reduce, Relation, count_all
-from tests.compute.cases import Case, check_maintained, random_history
+from foreshore.ids import GlobalId
+from foreshore.update import update_schema
+from tests.compute.cases import (
+    START,
+    Case,
+    check_maintained,
+    random_history,
+    schema_of,
+    updates,
+)
 from tests.compute.packing import check_packed
-from tests.compute.plans import PLANS, U2, column
+from tests.compute.plans import PLANS, U1, U2, column
 from tests.relations import histories, lowered_relations
 
 
@@ -81,3 +94,24 @@ def test_a_row_that_changed_often_is_joined_as_what_it_is(engine: DuckDbEngine) 
     ]
     join = Join((U2,) * 5, (tuple(column(2 * i) for i in range(5)),))
     check_maintained(engine, Case(Reduce(join, (column(0),), (count_all(),)), history))
+
+
+@pytest.mark.parametrize("count", [300_000, 600_000, 1_000_000])
+def test_a_window_that_does_not_fit_is_out_of_memory_wherever_that_shows(count: int) -> None:
+    """When contents are added up, when they grow, and when the updates are loaded."""
+    engine = DuckDbEngine(memory_limit="20MB", threads=1)
+    join = Join((U1, U2), ((column(0), column(3)),))
+    schemas = {table.id: schema_of(table.columns) for table in (U1, U2)}
+    description = DataflowDescription(GlobalId("t1"), join, tuple(schemas), (), START)
+    dataflow = engine.create(description, schemas)
+    dataflow.hydrate({id: Input(schema) for id, schema in schemas.items()})
+    keys, ones = pa.array(range(count), pa.int32()), pa.array([1] * count, pa.int64())
+    times = pa.array([START + 1] * count, pa.int64())
+    schema = update_schema(schemas[U2.id])
+    many = pa.Table.from_arrays([keys, keys, times, ones], schema=schema)
+    with pytest.raises(OutOfMemory):
+        dataflow.step(START + 1, START + 2, {U2.id: many})
+    few = {U1.id: updates(U1.columns, [((7, 1, "x"), START + 1, 1)]), U2.id: many.slice(0, 10)}
+    assert dataflow.step(START + 1, START + 2, few).rows.num_rows == 1
+    dataflow.close()
+    engine.close()
