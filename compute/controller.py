@@ -619,13 +619,20 @@ class ComputeController:
         A view that has just been created is not maintained before it is waited for, unless nobody
         maintains it. Why they will not be known, or not for now, is raised.
         """
+        ids = list(ids)
+        while (writer := self._unknown(ids, last)) is not None:
+            self.check_whole([writer.id])
+            for known in (self._maintained.obstacle, self._maintained.failing):
+                if (error := known([writer.id])) is not None:
+                    raise error
+            await writer.errors.known(last)
+
+    def _unknown(self, ids: Iterable[GlobalId], last: Timestamp) -> SinkWriter | None:
+        """Return a sink below `ids` whose errors up to `last` are to be waited for, if any."""
         for writer in self._maintained.sinks_below(ids):
             if not writer.errors.is_known(last) and self._exporters[writer.id].cluster.replicas:
-                self.check_whole([writer.id])
-                for known in (self._maintained.obstacle, self._maintained.failing):
-                    if (error := known([writer.id])) is not None:
-                        raise error
-                await writer.errors.known(last)
+                return writer
+        return None
 
     def _all_snapshots(self, reads: Iterable[tuple[ReadCapability, Timestamp]]) -> list[Snapshot]:
         """Return snapshots as of times; if one cannot be had, those before it are released."""

@@ -176,3 +176,16 @@ def test_who_waits_for_the_errors_of_a_view_waits_on_where_another_dataflow_writ
         assert await waiting == "all is known"
 
     in_house(scenario)
+
+
+def test_what_is_dropped_while_the_errors_of_another_are_waited_for_is_no_fault(
+    in_house: InHouse,
+) -> None:
+    async def scenario(house: House) -> None:
+        waiting = asyncio.ensure_future(heard(house.compute.check_errors([id_("i3")], 7)))
+        await asyncio.sleep(0)
+        house.compute.drop_dataflow(id_("u1"))
+        house.is_told("r1", "u2", 8)
+        assert await waiting == "all is known"
+
+    in_house(scenario)
