@@ -189,6 +189,11 @@ class ComputeController:
         owner.lost(replica)
         self._peeks.dropped(owner)
         self._responses.tell_who_reads()  # those that are left may all fail
+        if not owner.replicas:  # then the store knows all errors that will be known
+            for dataflow in self._dataflows.values():
+                if dataflow.cluster is owner:
+                    for writer, _ in dataflow.writers.values():
+                        writer.errors.look_again()
 
     def _cluster(self, id: str) -> Cluster:
         cluster = self._clusters.get(id)

@@ -167,6 +167,12 @@ class ErrorLog:
             if not passed.done():
                 passed.set_exception(error)
 
+    def look_again(self) -> None:
+        """Let those go on who wait, as perhaps nobody will say what the errors are."""
+        for passed in self._waiting:
+            if not passed.done():
+                passed.set_result(None)
+
     def follow(self, before: "ErrorLog") -> None:
         """Let those wait on here who wait for the errors of the same view's dataflow `before`."""
         self._waiting = before._waiting
@@ -184,7 +190,7 @@ class ErrorLog:
         return time < self._as_of or (self.upper is not None and time < self.upper)
 
     async def known(self, time: Timestamp) -> None:
-        """Wait until errors are known at `time`; raises what `fail` says."""
+        """Wait until errors are known at `time`, or to look again; raises what `fail` says."""
         if self.is_known(time):
             return
         waiting = self._waiting

@@ -189,3 +189,13 @@ def test_what_is_dropped_while_the_errors_of_another_are_waited_for_is_no_fault(
         assert await waiting == "all is known"
 
     in_house(scenario)
+
+
+def test_the_errors_of_what_nobody_maintains_any_more_are_not_waited_for(in_house: InHouse) -> None:
+    async def scenario(house: House) -> None:
+        waiting = asyncio.ensure_future(heard(house.compute.check_errors([id_("i3")], 7)))
+        await asyncio.sleep(0)
+        await house.compute.drop_replica("c", "r1")
+        assert await waiting == "all is known"
+
+    in_house(scenario)
