@@ -107,7 +107,8 @@ class ComputeController:
         self._clusters: dict[str, Cluster] = {}
         self._dataflows: dict[GlobalId, Dataflow] = {}
         self._exporters: dict[GlobalId, Dataflow] = {}
-        self._maintained = Maintained(self._exporters, storage.damages)
+        self._giving_way: dict[GlobalId, Dataflow] = {}  # to one that is about to export the same
+        self._maintained = Maintained(self._exporters, self._giving_way, storage.damages)
         self._uppers = Uppers(storage)
         self._feeding: dict[GlobalId, _Feeding] = {}
         self._peeks = Peeks()
@@ -119,7 +120,6 @@ class ComputeController:
             self._peeks,
             lambda dataflow: self._spawn(storage.examine(dataflow.reads)),
         )
-        self._handed_over: dict[GlobalId, ErrorLog] = {}  # of shards that another is about to write
         self._tasks: set[asyncio.Task[Any]] = set()
         self._holding: asyncio.Task[None] | None = None
         self._when_still: list[Callable[[], None]] = []
@@ -281,8 +281,8 @@ class ComputeController:
                     self._uppers.add(export.id, description.as_of)
                 case SinkExport(shard=shard):
                     errors = ErrorLog(shard, description.as_of, self._errors)
-                    if (before := self._handed_over.pop(shard, None)) is not None:
-                        errors.follow(before)
+                    if (before := self._giving_way.pop(shard, None)) is not None:
+                        errors.follow(before.writers[shard][0].errors)
                     pressed = partial(self._press, owner)
                     writer = SinkWriter(writes[shard], errors, self._storage, pressed)
                     task = self._spawn(self._run_writer(writer))
@@ -372,7 +372,7 @@ class ComputeController:
         """End a dataflow and free all that it holds.
 
         Who waits for what it exports hears that it is gone, unless it `goes_on`: a shard that
-        another dataflow is about to write.
+        another dataflow is about to write. Which errors there were in that stays known until then.
         """
         dataflow = self._dataflows.get(id)
         if dataflow is None:
@@ -401,7 +401,7 @@ class ComputeController:
             if export.id in dataflow.writers:
                 writer, _ = dataflow.writers[export.id]
                 if goes_on:
-                    self._handed_over[export.id] = writer.errors
+                    self._giving_way[export.id] = dataflow
                 else:
                     writer.errors.fail(gone)
         for follower, subscription in dataflow.followed.items():
@@ -634,8 +634,8 @@ class ComputeController:
 
     def _unknown(self, ids: Iterable[GlobalId], last: Timestamp) -> SinkWriter | None:
         """Return a sink below `ids` whose errors up to `last` are to be waited for, if any."""
-        for writer in self._maintained.sinks_below(ids):
-            if not writer.errors.is_known(last) and self._exporters[writer.id].cluster.replicas:
+        for writer, dataflow in self._maintained.sinks_below(ids):
+            if not writer.errors.is_known(last) and dataflow.cluster.replicas:
                 return writer
         return None
 
@@ -705,7 +705,7 @@ class ComputeController:
         """
         try:
             found = [
-                writer.errors.first(lower, upper) for writer in self._maintained.sinks_below(ids)
+                writer.errors.first(lower, upper) for writer, _ in self._maintained.sinks_below(ids)
             ]
         except CollectionDamaged as damage:
             return lower, damage

@@ -60,10 +60,19 @@ class Dataflow:
 
 
 class Maintained:
-    """The dataflows by what they export; the controller's own view of them."""
+    """The dataflows by what they export; the controller's own view of them.
 
-    def __init__(self, exporters: Mapping[GlobalId, Dataflow], damages: Damages) -> None:
+    What one that is `giving_way` exported stands for its export until another one exports it.
+    """
+
+    def __init__(
+        self,
+        exporters: Mapping[GlobalId, Dataflow],
+        giving_way: Mapping[GlobalId, Dataflow],
+        damages: Damages,
+    ) -> None:
         self._exporters = exporters
+        self._giving_way = giving_way
         self._damages = damages
 
     def below(self, ids: Iterable[GlobalId]) -> Iterator[tuple[GlobalId, Dataflow]]:
@@ -72,17 +81,19 @@ class Maintained:
         stack = list(ids)
         while stack:
             id = stack.pop()
-            dataflow = self._exporters.get(id)
+            dataflow = self._exporters.get(id) or self._giving_way.get(id)
             if id in seen or dataflow is None:
                 continue
             seen.add(id)
             yield id, dataflow
             stack.extend(dataflow.description.imports)
 
-    def sinks_below(self, ids: Iterable[GlobalId]) -> list[SinkWriter]:
-        """Return the sinks that the collections are, or are made of."""
+    def sinks_below(self, ids: Iterable[GlobalId]) -> list[tuple[SinkWriter, Dataflow]]:
+        """Return the sinks that the collections are, or are made of, and whose they are."""
         return [
-            dataflow.writers[id][0] for id, dataflow in self.below(ids) if id in dataflow.writers
+            (dataflow.writers[id][0], dataflow)
+            for id, dataflow in self.below(ids)
+            if id in dataflow.writers
         ]
 
     def damage_of(self, dataflow: Dataflow) -> DatabaseError | None:
@@ -101,7 +112,7 @@ class Maintained:
     def obstacle(self, ids: Iterable[GlobalId]) -> DatabaseError | None:
         """Return why the collections will be known at no later time; None: nothing says so."""
         ids = list(ids)
-        for writer in self.sinks_below(ids):
+        for writer, _ in self.sinks_below(ids):
             if writer.stopped:
                 return InternalError(
                     f'collection "{writer.id}" is not kept up to date any more',

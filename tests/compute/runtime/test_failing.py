@@ -53,10 +53,15 @@ class House:
     def lost(self, name: str) -> None:
         self.compute._lost(self.cluster, self.cluster.replicas[name])
 
-    def is_told(self, name: str, view: str, upper: int) -> None:
-        """Let a replica say that a view has neither rows nor errors before `upper`."""
+    def is_told(self, name: str, view: str, upper: int, *found: str) -> None:
+        """Let a replica say that a view has no rows and the errors `found` just before `upper`."""
         nothing = output_schema(T1.columns).empty_table()
-        errors = output_schema(ERRORS).empty_table()
+        rows = [(text, upper - 1, 1) for text in found]
+        columns = list(zip(*rows, strict=True)) or [(), (), ()]
+        schema = output_schema(ERRORS)
+        errors = pa.table(
+            [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema
+        )
         self._deliver(name, SinkUpdates(id_(view), 0, upper, True), nothing, errors)
 
     def _deliver(self, name: str, message: Any, *tables: pa.Table) -> None:
@@ -197,5 +202,24 @@ def test_the_errors_of_what_nobody_maintains_any_more_are_not_waited_for(in_hous
         await asyncio.sleep(0)
         await house.compute.drop_replica("c", "r1")
         assert await waiting == "all is known"
+
+    in_house(scenario)
+
+
+def test_the_errors_of_a_view_are_known_while_another_dataflow_takes_it_over(
+    in_house: InHouse,
+) -> None:
+    async def scenario(house: House) -> None:
+        house.is_told("r1", "u1", 4, "22012 division by zero")
+        house.is_told("r1", "u2", 4)
+        house.compute.drop_dataflow(id_("u1"), goes_on=True)
+        for reads in ("u1", "i3"):
+            assert await heard(house.compute.check_errors([id_(reads)], 3)) == "division by zero"
+        later = asyncio.ensure_future(heard(house.compute.check_errors([id_("u1")], 5)))
+        await asyncio.sleep(0)
+        assert not later.done()
+        await house.env.maintain("c", "u1", T1, SinkExport(id_("u1")), as_of=2)
+        house.is_told("r1", "u1", 8)
+        assert await later == "all is known"
 
     in_house(scenario)
