@@ -461,14 +461,14 @@ class Coordinator:
         """Let a materialized view go on over other collections, which are the same at `time`.
 
         The old dataflow first says all up to `time`, which it knows: nothing that a replica still
-        says of it can be news to the next one. Where no replica is at work, what the view was
-        between its upper and `time` will not be known.
+        says of it can be news to the next one. Where no replica is at work, or all fail, what the
+        view was between its upper and `time` will not be known.
         """
         assert item.cluster is not None, item
         while self.storage.upper(item.id) <= time and self.compute.is_ready(item.cluster):
             try:
                 async with asyncio.timeout(1):
-                    await self.compute.wait_upper(item.id, time)
+                    await self.compute.wait_upper(item.id, time, patient=False)
             except TimeoutError:
                 continue
             except DatabaseError as error:

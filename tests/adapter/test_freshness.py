@@ -222,6 +222,22 @@ def test_who_reads_what_fails_again_and_again_hears_why(run: Run) -> None:
     run(test)
 
 
+def test_what_fails_again_and_again_keeps_no_table_from_being_altered(run: Run) -> None:
+    async def test(house: House) -> None:
+        await made(house, *M_IN_C, "INSERT INTO t VALUES (1)", "SELECT * FROM m")
+        (house.data_dir / "fail").touch()
+        await made(house, "INSERT INTO t VALUES (2)")
+        async with asyncio.timeout(30):
+            await made(house, "ALTER TABLE t ADD c int", "INSERT INTO t VALUES (3)")
+        (house.data_dir / "fail").unlink()
+        async with asyncio.timeout(60):
+            while (told := await house.query("b", "SELECT sum(k) FROM m")) != "6\nSELECT 1":
+                assert told.startswith("ERROR XX000: "), told
+                await asyncio.sleep(0.1)
+
+    run(test)
+
+
 def test_a_replica_that_does_not_come_up_is_named(run: Run) -> None:
     async def test(house: House) -> None:
         house.environment.coordinator.compute._command = (sys.executable, "-c", "raise SystemExit")
