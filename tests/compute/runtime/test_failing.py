@@ -68,10 +68,10 @@ class House:
         self.compute._responses.deliver(self.cluster.replicas[name], message, tables)
 
 
-async def heard(asked: Awaitable[None]) -> str:
-    """Return what who asks hears, or that it waits."""
+async def heard(asked: Awaitable[None], seconds: float = 10) -> str:
+    """Return what who asks hears, or that it waits for so long."""
     try:
-        async with asyncio.timeout(0.2):
+        async with asyncio.timeout(seconds):
             await asked
     except DatabaseError as error:
         return error.message
@@ -123,11 +123,11 @@ def test_who_waits_hears_when_the_only_replica_that_did_not_fail_ends(in_house: 
     async def scenario(house: House) -> None:
         house.add("r2")
         waiting = [
-            asyncio.ensure_future(heard(each))
-            for each in (
-                house.compute.wait_upper(id_("i3"), 7, patient=False),
-                house.compute.wait_upper(id_("i3"), 7),
-                house.compute.check_errors([id_("i3")], 7),
+            asyncio.ensure_future(heard(each, seconds))
+            for each, seconds in (
+                (house.compute.wait_upper(id_("i3"), 7, patient=False), 10),
+                (house.compute.wait_upper(id_("i3"), 7), 0.2),
+                (house.compute.check_errors([id_("i3")], 7), 10),
             )
         ]
         await asyncio.sleep(0)
