@@ -476,8 +476,10 @@ class Coordinator:
                 break
         self.compute.drop_dataflow(item.id, goes_on=True)
         if self.storage.upper(item.id) <= time:
+            above = self._above(item.id)
+            self.tails.ended(dict.fromkeys(above, f'the past of "{item.name}" is lost'))
             await self.begin_anew(item, time)
-            for id in self._above(item.id):
+            for id in above:
                 self.holds.forget_before(id, time)
         await self.maintain(item, time)
 

@@ -349,6 +349,28 @@ def test_a_view_that_nobody_maintains_goes_on_when_somebody_does(tmp_path: Path)
     asyncio.run(scenario())
 
 
+def test_who_follows_a_view_that_loses_its_past_is_told_so(tmp_path: Path) -> None:
+    async def scenario(house: House) -> None:
+        await house.query("s", "CREATE CLUSTER c (SIZE 'embedded'); SET cluster = c")
+        await house.query("s", "CREATE TABLE t (a int)")
+        await house.query("s", "CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n FROM t")
+        await house.query("s", "CREATE MATERIALIZED VIEW above AS SELECT n + 1 AS n FROM m")
+        await house.query("s", "SELECT * FROM m, above")
+        sources = ("m", "above", "(SELECT sum(n) FROM m)")
+        for source in sources:
+            await house.query(source, f"BEGIN; DECLARE c CURSOR FOR SUBSCRIBE {source}")
+            assert "|1|" in await house.query(source, "FETCH 1 c WITH (TIMEOUT = '30s')")
+        await house.query("s", "DROP CLUSTER REPLICA c.r1; INSERT INTO t VALUES (1)")
+        await house.query("s", "ALTER TABLE t ADD b int")
+        for source in sources:
+            answer = await house.query(source, "FETCH 1 c WITH (TIMEOUT = '30s')")
+            assert answer.startswith(
+                'ERROR 55000: the subscription has ended because the past of "m" is lost'
+            ), answer
+
+    in_house(tmp_path, scenario)
+
+
 @pytest.mark.parametrize(
     "change",
     ["DROP COLUMN w, ADD COLUMN w int", "ADD CONSTRAINT k UNIQUE (id, v)", "DROP CONSTRAINT k"],
