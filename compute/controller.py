@@ -192,7 +192,7 @@ class ComputeController:
         if not owner.replicas:  # then the store knows all errors that will be known
             for dataflow in self._dataflows.values():
                 if dataflow.cluster is owner:
-                    for writer, _ in dataflow.writers.values():
+                    for writer in dataflow.writers.values():
                         writer.errors.look_again()
 
     def _cluster(self, id: str) -> Cluster:
@@ -225,7 +225,7 @@ class ComputeController:
             writer.behind
             for dataflow in self._dataflows.values()
             if dataflow.cluster is cluster
-            for writer, _ in dataflow.writers.values()
+            for writer in dataflow.writers.values()
         )
         for connection in cluster.connections:
             connection.listen(on=not behind)
@@ -282,16 +282,16 @@ class ComputeController:
                 case SinkExport(shard=shard):
                     errors = ErrorLog(shard, description.as_of, self._errors)
                     if (before := self._giving_way.pop(shard, None)) is not None:
-                        errors.follow(before.writers[shard][0].errors)
+                        errors.follow(before.writers[shard].errors)
                     pressed = partial(self._press, owner)
                     writer = SinkWriter(writes[shard], errors, self._storage, pressed)
-                    task = self._spawn(self._run_writer(writer))
-                    dataflow.writers[shard] = writer, task
+                    dataflow.writers[shard] = writer
+                    dataflow.tasks.append(self._spawn(self._run_writer(writer)))
                 case SubscribeExport(id=id):
                     dataflow.subscriptions[id] = Subscription(id, description.as_of)
                 case _:
                     assert_never(export)
-        dataflow.start = self._spawn(self._start(dataflow))
+        dataflow.tasks.append(self._spawn(self._start(dataflow)))
         if self._holding is None:
             self._holding = self._spawn(self._run_holds())
 
@@ -349,12 +349,9 @@ class ComputeController:
         for dataflow in self._dataflows.values():
             error = self._maintained.obstacle(export.id for export in dataflow.description.exports)
             if error is not None:
-                for subscription in (
-                    *dataflow.subscriptions.values(),
-                    *dataflow.followed.values(),
-                ):
-                    subscription.fail(error)
-                for writer, _ in dataflow.writers.values():
+                for stream in dataflow.streams:
+                    stream.fail(error)
+                for writer in dataflow.writers.values():
                     writer.errors.fail(error)
         self._peeks.fail_for(self._maintained.damage_below)
         for tell in self._when_still:
@@ -385,8 +382,8 @@ class ComputeController:
     def _forget(self, dataflow: Dataflow, *, goes_on: bool = False) -> None:
         id = dataflow.description.id
         del self._dataflows[id]
-        if dataflow.start is not None:
-            dataflow.start.cancel()
+        for task in dataflow.tasks:
+            task.cancel()
         self._not_created(dataflow, UndefinedObject(f'collection "{id}" was dropped'))
         for export in dataflow.description.exports:
             dataflow.cluster.history.drop(export.id)
@@ -399,18 +396,15 @@ class ComputeController:
             if export.id in dataflow.subscriptions:
                 dataflow.subscriptions[export.id].fail(gone)
             if export.id in dataflow.writers:
-                writer, _ = dataflow.writers[export.id]
                 if goes_on:
                     self._giving_way[export.id] = dataflow
                 else:
-                    writer.errors.fail(gone)
+                    dataflow.writers[export.id].errors.fail(gone)
         for follower, subscription in dataflow.followed.items():
             del dataflow.cluster.history.follows[follower]
             del self._exporters[follower]
             subscription.fail(UndefinedObject(f'collection "{id}" was dropped'))
         dataflow.cluster.drop(id)
-        for _, task in dataflow.writers.values():
-            task.cancel()
         self._press(dataflow.cluster)
         for shard in dataflow.description.imports:
             feeding = self._feeding.get(shard)
@@ -435,7 +429,7 @@ class ComputeController:
         dataflow = self._dataflows[description.id]
         reads = [(dataflow.holds[id], description.as_of) for id in description.imports]
         fresh: list[InputSnapshot] = []
-        for shard, (writer, _) in dataflow.writers.items():
+        for shard, writer in dataflow.writers.items():
             if writer.corrected:
                 continue
             upper = self._storage.upper(shard)
@@ -478,7 +472,7 @@ class ComputeController:
         dataflow = self._exporters.get(id)
         if dataflow is None:  # about to be created
             return Progress("waiting")
-        if id in dataflow.writers and (failure := dataflow.writers[id][0].failure) is not None:
+        if id in dataflow.writers and (failure := dataflow.writers[id].failure) is not None:
             return Progress("not written", failure=failure)
         if (damage := self._maintained.damage_of(dataflow)) is not None:
             return Progress("damaged", failure=damage.message)
@@ -492,8 +486,8 @@ class ComputeController:
     def upper(self, id: GlobalId) -> Timestamp:
         """Return the time before which an index, or a sink's shard, can be read."""
         dataflow = self._exporters.get(id)
-        if dataflow is not None and id in dataflow.subscriptions:
-            return dataflow.subscriptions[id].upper
+        if dataflow is not None and (stream := dataflow.stream(id)) is not None:
+            return stream.upper
         return self._uppers[id]
 
     def since(self, id: GlobalId) -> Timestamp:
@@ -528,7 +522,7 @@ class ComputeController:
         """Note from when a replica that starts now has to begin sinks and subscriptions."""
         for dataflow in self._dataflows.values():
             history = dataflow.cluster.history
-            for shard, (writer, _) in dataflow.writers.items():
+            for shard, writer in dataflow.writers.items():
                 shards = [shard, *dataflow.holds]
                 # one that is dropped takes the dataflow with it, in a moment
                 if all(map(self._storage.exists, shards)) and writer.corrected:

@@ -37,10 +37,19 @@ class Dataflow:
     holds: dict[GlobalId, ReadCapability]
     writes: dict[GlobalId, WriteCapability]  # of its sinks' shards
     created: asyncio.Future[None]  # the cluster's replicas have been told
-    start: asyncio.Task[None] | None = None
-    writers: dict[GlobalId, tuple[SinkWriter, asyncio.Task[None]]] = field(default_factory=dict)
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)  # start it, and write
+    writers: dict[GlobalId, SinkWriter] = field(default_factory=dict)
     subscriptions: dict[GlobalId, Subscription] = field(default_factory=dict)
     followed: dict[GlobalId, Subscription] = field(default_factory=dict)  # of its indexes
+
+    def stream(self, id: GlobalId) -> Subscription | None:
+        """Return what a reader follows as `id`; None: nobody does, it is written or an index."""
+        return self.subscriptions.get(id) or self.followed.get(id)
+
+    @property
+    def streams(self) -> list[Subscription]:
+        """What readers follow of it."""
+        return [*self.subscriptions.values(), *self.followed.values()]
 
     @property
     def is_at_work(self) -> bool:
@@ -55,7 +64,7 @@ class Dataflow:
     @property
     def reads(self) -> list[GlobalId]:
         """The shards that a replica reads which begins it now."""
-        corrected = [id for id, (writer, _) in self.writers.items() if not writer.corrected]
+        corrected = [id for id, writer in self.writers.items() if not writer.corrected]
         return [*self.description.imports, *corrected]
 
 
@@ -91,7 +100,7 @@ class Maintained:
     def sinks_below(self, ids: Iterable[GlobalId]) -> list[tuple[SinkWriter, Dataflow]]:
         """Return the sinks that the collections are, or are made of, and whose they are."""
         return [
-            (dataflow.writers[id][0], dataflow)
+            (dataflow.writers[id], dataflow)
             for id, dataflow in self.below(ids)
             if id in dataflow.writers
         ]

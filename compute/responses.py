@@ -61,18 +61,13 @@ class Responses:
             case SinkUpdates(id=id, lower=lower, upper=upper):
                 dataflow = self._exporters.get(id)
                 if dataflow is not None and id in dataflow.writers:
-                    writer, _ = dataflow.writers[id]
+                    writer = dataflow.writers[id]
                     writer.errors.add(lower, upper, tables[1], initial=message.initial)
                     writer.put(lower, upper, tables[0])
             case SubscribeResponse(id=id, lower=lower, upper=upper):
                 dataflow = self._exporters.get(id)
-                if dataflow is not None:
-                    streams = (
-                        dataflow.subscriptions
-                        if id in dataflow.subscriptions
-                        else dataflow.followed
-                    )
-                    streams[id].put(lower, upper, tables[0], tables[1])
+                if dataflow is not None and (stream := dataflow.stream(id)) is not None:
+                    stream.put(lower, upper, tables[0], tables[1])
             case Status():
                 replica.status = message
                 replica.heard_at = asyncio.get_running_loop().time()
@@ -90,13 +85,11 @@ class Responses:
                 replica.release(dataflow.description.id)
             replica.uppers[id] = upper
             if id in dataflow.writers:
-                writer, _ = dataflow.writers[id]
+                writer = dataflow.writers[id]
                 writer.errors.add(upper, upper, None, initial=False)
                 writer.progress(upper)
-            elif id in dataflow.subscriptions:
-                dataflow.subscriptions[id].progress(upper)
-            elif id in dataflow.followed:
-                dataflow.followed[id].progress(upper)
+            elif (stream := dataflow.stream(id)) is not None:
+                stream.progress(upper)
             else:
                 self._uppers.advance(id, upper)
 
@@ -122,6 +115,6 @@ class Responses:
             if (error := self._maintained.failing([id])) is not None:
                 self._uppers.fail(id, error, even_patient=False)
         for dataflow in self._dataflows.values():
-            for id, (writer, _) in dataflow.writers.items():
+            for id, writer in dataflow.writers.items():
                 if (error := self._maintained.failing([id])) is not None:
                     writer.errors.fail(error)

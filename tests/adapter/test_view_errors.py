@@ -199,7 +199,7 @@ def test_who_follows_hears_of_an_error_that_came_and_went(house: House, source: 
         assert "ERROR" not in await house.query("f", "FETCH 1 c")
         coordinator = house.environment.coordinator
         m = id_of(house, "m")
-        writer, _ = coordinator.compute._dataflows[m].writers[m]
+        writer = coordinator.compute._dataflows[m].writers[m]
         inner = writer.errors._store
         gate = asyncio.Event()
 

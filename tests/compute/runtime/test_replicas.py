@@ -122,7 +122,7 @@ def test_a_view_that_cannot_be_written_fails_those_who_wait_for_it(
             # what is known of it stays readable
             assert await env.query("c", above, first) == Counter({("a", 1): 1})
             # and what the replicas go on saying is not kept for nobody
-            writer, _ = env.compute._dataflows[id_("u8")].writers[id_("u9")]
+            writer = env.compute._dataflows[id_("u8")].writers[id_("u9")]
             said = await env.write({"u1": [((3, "c"), 1)]})
             await until(lambda: all(s["uppers"].get("u9", 0) > said for s in env.compute.status()))
             assert writer._items == []
