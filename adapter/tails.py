@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -65,8 +66,9 @@ class Tails:
         if found is not None and found.failure is None:
             return found
         storage, compute = self._coordinator.storage, self._coordinator.compute
+        first_error = partial(compute.maintained.first_error, [id])
         start = max(storage.upper(id), storage.since(id))  # a new view is readable from later on
-        tail = Tail(id, start, lambda *times: compute.first_error([id], *times))
+        tail = Tail(id, start, first_error)
 
         def heard(event: ListenEvent) -> None:
             tail.publish(event.lower, event.upper, event.updates)
@@ -134,7 +136,7 @@ class Tails:
     def _stand_still(self) -> None:
         """End the tails of what does not go on any more."""
         for opened in list(self._open.values()):
-            error = self._coordinator.compute.obstacle(opened.sources)
+            error = self._coordinator.compute.maintained.obstacle(opened.sources)
             if error is not None:
                 opened.tail.fail(error)
                 self._close(opened.tail)
@@ -159,8 +161,8 @@ class Tails:
         shared = self._shared.get(key)
         if shared is not None and shared.failure is None and shared.place(as_of) is not None:
             return shared, False
-        compute = self._coordinator.compute
-        tail = Tail(str(key), as_of + 1, lambda *times: compute.first_error(sources, *times))
+        first_error = partial(self._coordinator.compute.maintained.first_error, sources)
+        tail = Tail(str(key), as_of + 1, first_error)
         tail.frontier = as_of  # the contents then are yet to be heard
         hold = self._coordinator.holds.acquire(sources, as_of, "subscription")
         work = self._pump(tail, sources, as_of, hold, begin)
@@ -187,7 +189,7 @@ class Tails:
             for id in sources:
                 await coordinator.wait_readable(id, as_of)
             # what a view's writer knows of its errors, others cannot see from its rows
-            await coordinator.compute.check_errors(sources, as_of)
+            await coordinator.compute.maintained.check_errors(sources, as_of)
             subscription = await begin()
             async for batch in subscription:
                 hold.release()

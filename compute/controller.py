@@ -48,10 +48,8 @@ from foreshore.compute.transport import Connection
 from foreshore.compute.uppers import Uppers
 from foreshore.errors import (
     AdminShutdown,
-    CollectionDamaged,
     DatabaseError,
     DataCorrupted,
-    DataError,
     DuplicateObject,
     ObjectNotInPrerequisiteState,
     UndefinedObject,
@@ -87,6 +85,7 @@ class ComputeController:
 
     `capabilities` gives the environment's own on a shard: of them those of dataflows are cloned,
     and by that to read snapshots are taken. `errors` keeps the errors that views have had.
+    `maintained` says what keeps collections from being known, and which errors they have.
     `options` go to every engine, those of a cluster before them.
     """
 
@@ -108,14 +107,14 @@ class ComputeController:
         self._dataflows: dict[GlobalId, Dataflow] = {}
         self._exporters: dict[GlobalId, Dataflow] = {}
         self._giving_way: dict[GlobalId, Dataflow] = {}  # to one that is about to export the same
-        self._maintained = Maintained(self._exporters, self._giving_way, storage.damages)
+        self.maintained = Maintained(self._exporters, self._giving_way, storage.damages)
         self._uppers = Uppers(storage)
         self._feeding: dict[GlobalId, _Feeding] = {}
         self._peeks = Peeks()
         self._responses = Responses(
             self._dataflows,
             self._exporters,
-            self._maintained,
+            self.maintained,
             self._uppers,
             self._peeks,
             lambda dataflow: self._spawn(storage.examine(dataflow.reads)),
@@ -322,7 +321,7 @@ class ComputeController:
         dataflow.cluster.create(dataflow.entry)
         if not dataflow.created.done():
             dataflow.created.set_result(None)
-        if self._maintained.damage_of(dataflow) is not None:
+        if self.maintained.damage_of(dataflow) is not None:
             self._tell_who_waits()
 
     def _not_created(self, dataflow: Dataflow, error: DatabaseError) -> None:
@@ -344,26 +343,22 @@ class ComputeController:
     def _tell_who_waits(self) -> None:
         """Let those hear of it who wait for what does not go on."""
         for id in self._uppers.waited_for():
-            if (error := self._maintained.obstacle([id])) is not None:
+            if (error := self.maintained.obstacle([id])) is not None:
                 self._uppers.fail(id, error)
         for dataflow in self._dataflows.values():
-            error = self._maintained.obstacle(export.id for export in dataflow.description.exports)
+            error = self.maintained.obstacle(export.id for export in dataflow.description.exports)
             if error is not None:
                 for stream in dataflow.streams:
                     stream.fail(error)
                 for writer in dataflow.writers.values():
                     writer.errors.fail(error)
-        self._peeks.fail_for(self._maintained.damage_below)
+        self._peeks.fail_for(self.maintained.damage_below)
         for tell in self._when_still:
             tell()
 
     def when_still(self, tell: Callable[[], None]) -> None:
-        """Call `tell` where a collection may have come to a standstill: see `obstacle`."""
+        """Call `tell` where a collection may have come to a standstill: see `maintained`."""
         self._when_still.append(tell)
-
-    def obstacle(self, ids: Iterable[GlobalId]) -> DatabaseError | None:
-        """Return why the collections will be known at no later time; None: nothing says so."""
-        return self._maintained.obstacle(ids)
 
     def drop_dataflow(self, id: GlobalId, *, goes_on: bool = False) -> None:
         """End a dataflow and free all that it holds.
@@ -474,7 +469,7 @@ class ComputeController:
             return Progress("waiting")
         if id in dataflow.writers and (failure := dataflow.writers[id].failure) is not None:
             return Progress("not written", failure=failure)
-        if (damage := self._maintained.damage_of(dataflow)) is not None:
+        if (damage := self.maintained.damage_of(dataflow)) is not None:
             return Progress("damaged", failure=damage.message)
         now = asyncio.get_running_loop().time()
         return progress_of(dataflow.description.id, dataflow.cluster, now)
@@ -506,10 +501,7 @@ class ComputeController:
         """
         if self._uppers[id] > beyond:
             return
-        if (obstacle := self._maintained.obstacle([id])) is not None:
-            raise obstacle
-        if not patient and (failure := self._maintained.failing([id])) is not None:
-            raise failure
+        self.maintained.check_goes_on([id], patient=patient)
         await self._uppers.wait(id, beyond, patient=patient)
 
     def allow_compaction(self, id: GlobalId, since: Timestamp) -> None:
@@ -560,18 +552,6 @@ class ComputeController:
 
     # --- peeks
 
-    def check_whole(self, ids: Iterable[GlobalId]) -> None:
-        """Raise CollectionDamaged if a shard among `ids` is damaged, or one below keeps them back.
-
-        The latter holds at all times: which errors a view has is known to who maintains it alone.
-        """
-        if not len(self._storage.damages):
-            return
-        ids = list(ids)
-        self._storage.damages.check(*ids)
-        if (damage := self._maintained.damage_below(ids)) is not None:
-            raise damage
-
     async def peek(self, cluster: str, request: PeekRequest) -> pa.Table:
         """Return the answer, from the replica that is first; raises the error that it is."""
         owner = self._cluster(cluster)
@@ -586,7 +566,7 @@ class ComputeController:
                 await asyncio.shield(dataflow.created)
         for id in request.imports:
             await self.wait_upper(id, request.as_of, patient=False)
-        await self.check_errors([*request.imports, *indexes], request.as_of)
+        await self.maintained.check_errors([*request.imports, *indexes], request.as_of)
         self._check_alive(owner)
         reads = [(self._capabilities(id)[0], request.as_of) for id in request.imports]
         try:
@@ -594,44 +574,11 @@ class ComputeController:
         except DatabaseError as error:
             if error.sqlstate == DataCorrupted.sqlstate:
                 await self._storage.examine(request.imports)
-            self.check_whole(request.reads)
+            self.maintained.check_whole(request.reads)
             if error.sqlstate in ("55000", "XX000"):  # that replica could not begin the index
                 begun = [dataflow for id in indexes if (dataflow := self._exporters.get(id))]
                 self._storage.damages.check(*(id for each in begun for id in each.reads))
             raise
-
-    async def check_errors(
-        self, ids: Iterable[GlobalId], first: Timestamp, last: Timestamp | None = None
-    ) -> None:
-        """Raise DataError if a materialized view, of which `ids` are made, has an error.
-
-        That is asked of all times from `first` to `last`, by default of `first` alone.
-        """
-        last = first if last is None else last
-        ids = list(ids)
-        await self.errors_known(ids, last)
-        self._refuse_errors(ids, first, last + 1)
-
-    async def errors_known(self, ids: Iterable[GlobalId], last: Timestamp) -> None:
-        """Wait until it is known up to `last` which errors there are in what `ids` are made of.
-
-        A view that has just been created is not maintained before it is waited for, unless nobody
-        maintains it. Why they will not be known, or not for now, is raised.
-        """
-        ids = list(ids)
-        while (writer := self._unknown(ids, last)) is not None:
-            self.check_whole([writer.id])
-            for known in (self._maintained.obstacle, self._maintained.failing):
-                if (error := known([writer.id])) is not None:
-                    raise error
-            await writer.errors.known(last)
-
-    def _unknown(self, ids: Iterable[GlobalId], last: Timestamp) -> SinkWriter | None:
-        """Return a sink below `ids` whose errors up to `last` are to be waited for, if any."""
-        for writer, dataflow in self._maintained.sinks_below(ids):
-            if not writer.errors.is_known(last) and dataflow.cluster.replicas:
-                return writer
-        return None
 
     def _all_snapshots(self, reads: Iterable[tuple[ReadCapability, Timestamp]]) -> list[Snapshot]:
         """Return snapshots as of times; if one cannot be had, those before it are released."""
@@ -654,7 +601,7 @@ class ComputeController:
         (export,) = description.exports
         assert isinstance(export, SubscribeExport), export
         as_of = description.as_of
-        self._refuse_errors(description.imports, as_of, as_of + 1)
+        self.maintained.refuse_errors(description.imports, as_of, as_of + 1)
         await self.create_dataflow(cluster, description)
         return self._dataflows[description.id].subscriptions[export.id]
 
@@ -683,28 +630,6 @@ class ComputeController:
             del dataflow.followed[id]
             del dataflow.cluster.history.follows[id]
             dataflow.cluster.send(AllowCompaction(id, None))
-
-    def _refuse_errors(self, ids: Iterable[GlobalId], lower: Timestamp, upper: Timestamp) -> None:
-        found = self.first_error(ids, lower, upper)
-        if found is not None:
-            raise found[1]
-
-    def first_error(
-        self, ids: Iterable[GlobalId], lower: Timestamp, upper: Timestamp
-    ) -> tuple[Timestamp, DatabaseError] | None:
-        """Return the first time in [lower, upper) at which `ids` cannot be read, and why.
-
-        That is the least error then of the materialized views of which they are made, or
-        CollectionDamaged, where it cannot be known.
-        """
-        try:
-            found = [
-                writer.errors.first(lower, upper) for writer, _ in self._maintained.sinks_below(ids)
-            ]
-        except CollectionDamaged as damage:
-            return lower, damage
-        first = min((each for each in found if each is not None), default=None)
-        return None if first is None else (first[0], DataError.parse(first[1]))
 
     # --- about itself
 

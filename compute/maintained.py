@@ -11,6 +11,7 @@ instead, and so does whoever waits already.
     dataflow failing    all replicas have failed to take the same step again and again
 
 That may pass, as they go on trying: who reads hears of it, who maintains something else waits.
+So does who reads what is made of a materialized view that has an error at the time that is read.
 """
 
 import asyncio
@@ -21,10 +22,11 @@ from foreshore.compute.cluster import Cluster
 from foreshore.compute.history import Entry
 from foreshore.compute.outputs import SinkWriter, Subscription
 from foreshore.compute.protocol import DataflowDescription
-from foreshore.errors import DatabaseError, InternalError
+from foreshore.errors import CollectionDamaged, DatabaseError, DataError, InternalError
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import ReadCapability, WriteCapability
 from foreshore.storage.damage import Damages
+from foreshore.update import Timestamp
 
 
 @dataclass(slots=True)
@@ -69,7 +71,7 @@ class Dataflow:
 
 
 class Maintained:
-    """The dataflows by what they export; the controller's own view of them.
+    """The dataflows by what they export, which the controller keeps, and what is asked of them.
 
     What one that is `giving_way` exported stands for its export until another one exports it.
     """
@@ -104,6 +106,8 @@ class Maintained:
             for id, dataflow in self.below(ids)
             if id in dataflow.writers
         ]
+
+    # --- why it does not go on
 
     def damage_of(self, dataflow: Dataflow) -> DatabaseError | None:
         """Return which damage keeps all replicas from beginning a dataflow; None: it goes on."""
@@ -142,3 +146,80 @@ class Maintained:
                     detail="It is tried again.",
                 )
         return None
+
+    def check_goes_on(self, ids: Iterable[GlobalId], *, patient: bool) -> None:
+        """Raise why the collections will be known at no later time.
+
+        To who is not `patient` also why they are not for now, though it is tried again and again.
+        """
+        ids = list(ids)
+        if (error := self.obstacle(ids)) is not None:
+            raise error
+        if not patient and (error := self.failing(ids)) is not None:
+            raise error
+
+    def check_whole(self, ids: Iterable[GlobalId]) -> None:
+        """Raise CollectionDamaged if a shard among `ids` is damaged, or one below keeps them back.
+
+        The latter holds at all times: which errors a view has is known to who maintains it alone.
+        """
+        if not len(self._damages):
+            return
+        ids = list(ids)
+        self._damages.check(*ids)
+        if (damage := self.damage_below(ids)) is not None:
+            raise damage
+
+    # --- the errors of materialized views
+
+    async def check_errors(
+        self, ids: Iterable[GlobalId], first: Timestamp, last: Timestamp | None = None
+    ) -> None:
+        """Raise DataError if a materialized view, of which `ids` are made, has an error.
+
+        That is asked of all times from `first` to `last`, by default of `first` alone.
+        """
+        last = first if last is None else last
+        ids = list(ids)
+        await self.errors_known(ids, last)
+        self.refuse_errors(ids, first, last + 1)
+
+    async def errors_known(self, ids: Iterable[GlobalId], last: Timestamp) -> None:
+        """Wait until it is known up to `last` which errors there are in what `ids` are made of.
+
+        A view that has just been created is not maintained before it is waited for, unless nobody
+        maintains it. Why they will not be known, or not for now, is raised.
+        """
+        ids = list(ids)
+        while (writer := self._unknown(ids, last)) is not None:
+            self.check_whole([writer.id])
+            self.check_goes_on([writer.id], patient=False)
+            await writer.errors.known(last)
+
+    def _unknown(self, ids: Iterable[GlobalId], last: Timestamp) -> SinkWriter | None:
+        """Return a sink below `ids` whose errors up to `last` are to be waited for, if any."""
+        for writer, dataflow in self.sinks_below(ids):
+            if not writer.errors.is_known(last) and dataflow.cluster.replicas:
+                return writer
+        return None
+
+    def refuse_errors(self, ids: Iterable[GlobalId], lower: Timestamp, upper: Timestamp) -> None:
+        """Raise the first error that is known of in [lower, upper): see `first_error`."""
+        found = self.first_error(ids, lower, upper)
+        if found is not None:
+            raise found[1]
+
+    def first_error(
+        self, ids: Iterable[GlobalId], lower: Timestamp, upper: Timestamp
+    ) -> tuple[Timestamp, DatabaseError] | None:
+        """Return the first time in [lower, upper) at which `ids` cannot be read, and why.
+
+        That is the least error then of the materialized views of which they are made, or
+        CollectionDamaged, where it cannot be known.
+        """
+        try:
+            found = [writer.errors.first(lower, upper) for writer, _ in self.sinks_below(ids)]
+        except CollectionDamaged as damage:
+            return lower, damage
+        first = min((each for each in found if each is not None), default=None)
+        return None if first is None else (first[0], DataError.parse(first[1]))

@@ -29,7 +29,7 @@ async def changes(
     coordinator = session.coordinator
     await coordinator.wait_readable(plan.of, time)
     through = time if plan.through is None else timestamp_of(session, plan.through, args, time)
-    await coordinator.compute.errors_known([plan.of], min(through, time))
+    await coordinator.compute.maintained.errors_known([plan.of], min(through, time))
     since, altered = coordinator.since(plan.of), coordinator.altered(plan.of)
     after = since if plan.after is None else timestamp_of(session, plan.after, args, time)
     ends = f'"{plan.name}" was altered at {since}: its history before is not kept.'
@@ -43,7 +43,7 @@ async def changes(
         session.notice(ends, hint="CHANGES tells what came after that.")
     if after > through:
         raise InvalidParameterValue(f"CHANGES after {after} cannot end at {through}")
-    await coordinator.compute.check_errors([plan.of], after, through)
+    await coordinator.compute.maintained.check_errors([plan.of], after, through)
     read, _ = coordinator.capabilities[plan.of]
     found = await coordinator.storage.changes(read, after, through)
     return await blocking.run(None, _rows, found, plan.columns)

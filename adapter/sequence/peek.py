@@ -323,7 +323,7 @@ async def _evaluated(session: "Session", block: Block, time: Timestamp, given: G
     stored = read & coordinator.capabilities.keys()
     for id in stored:
         await coordinator.wait_readable(id, time)
-    await coordinator.compute.check_errors(stored, time)
+    await coordinator.compute.maintained.check_errors(stored, time)
     try:
         for id in read:
             if id in BUILTINS:

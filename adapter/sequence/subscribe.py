@@ -72,7 +72,7 @@ async def subscribe(
     ):
         peek = session.planner.peek_without_indexes(prepared)
     read = {peek.lookup.index} if peek.lookup is not None else peek.shards
-    session.coordinator.compute.check_whole(read)
+    session.coordinator.compute.maintained.check_whole(read)
     beginning, snapshot = plan.as_of, plan.snapshot
     if plan.subscription is not None:
         position = position_of(session, plan.subscription)
@@ -396,8 +396,8 @@ class SubscribeSource:
         event = first.result()
         upper = event.upper if self._until is None else min(event.upper, self._until)
         last = max(after, upper - 1)
-        await coordinator.compute.errors_known([followed.shard], last)
-        failed = coordinator.compute.first_error([followed.shard], after, last + 1)
+        await coordinator.compute.maintained.errors_known([followed.shard], last)
+        failed = coordinator.compute.maintained.first_error([followed.shard], after, last + 1)
         if failed is not None:
             upper, self._error = failed
             if upper == after:

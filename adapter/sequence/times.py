@@ -54,7 +54,7 @@ def read_time(
     transaction = session.begin()
     coordinator = session.coordinator
     ids = [id for id in ids if id in coordinator.holds.collections]
-    coordinator.compute.check_whole(ids)
+    coordinator.compute.maintained.check_whole(ids)
     if as_of is None and transaction.time is not None:
         time = transaction.time
         late = [id for id in ids if coordinator.since(id) > time]

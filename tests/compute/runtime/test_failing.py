@@ -111,7 +111,9 @@ def test_the_errors_of_what_is_made_of_it_are_not_waited_for(in_house: InHouse, 
             house.says("r1")
             if asked == "after":
                 house.says("r1", "u1")
-            waiting = asyncio.ensure_future(heard(house.compute.check_errors([id_(read)], 7)))
+            waiting = asyncio.ensure_future(
+                heard(house.compute.maintained.check_errors([id_(read)], 7))
+            )
             await asyncio.sleep(0)
             house.says("r1", "u1")
             assert await waiting == NO_MEMORY, read
@@ -127,7 +129,7 @@ def test_who_waits_hears_when_the_only_replica_that_did_not_fail_ends(in_house: 
             for each, seconds in (
                 (house.compute.wait_upper(id_("i3"), 7, patient=False), 10),
                 (house.compute.wait_upper(id_("i3"), 7), 0.2),
-                (house.compute.check_errors([id_("i3")], 7), 10),
+                (house.compute.maintained.check_errors([id_("i3")], 7), 10),
             )
         ]
         await asyncio.sleep(0)
@@ -143,9 +145,11 @@ def test_who_waits_hears_when_the_only_replica_that_did_not_fail_ends(in_house: 
 def test_what_begins_anew_after_it_has_failed_is_waited_for(in_house: InHouse) -> None:
     async def scenario(house: House) -> None:
         house.says("r1", "u1")
-        assert await heard(house.compute.check_errors([id_("u1")], 7)) == NO_MEMORY
+        assert await heard(house.compute.maintained.check_errors([id_("u1")], 7)) == NO_MEMORY
         house.lost("r1")
-        waiting = asyncio.ensure_future(heard(house.compute.check_errors([id_("u1")], 7)))
+        waiting = asyncio.ensure_future(
+            heard(house.compute.maintained.check_errors([id_("u1")], 7))
+        )
         await asyncio.sleep(0.05)
         assert not waiting.done()
         house.is_told("r1", "u1", 8)
@@ -156,7 +160,9 @@ def test_what_begins_anew_after_it_has_failed_is_waited_for(in_house: InHouse) -
 
 def test_who_waits_for_the_errors_of_a_view_hears_that_it_is_dropped(in_house: InHouse) -> None:
     async def scenario(house: House) -> None:
-        waiting = asyncio.ensure_future(heard(house.compute.check_errors([id_("u1")], 7)))
+        waiting = asyncio.ensure_future(
+            heard(house.compute.maintained.check_errors([id_("u1")], 7))
+        )
         await asyncio.sleep(0)
         house.compute.drop_dataflow(id_("u1"))
         assert await waiting == 'collection "u1" was dropped'
@@ -168,8 +174,10 @@ def test_who_waits_for_the_errors_of_a_view_waits_on_where_another_dataflow_writ
     in_house: InHouse,
 ) -> None:
     async def scenario(house: House) -> None:
-        waiting = asyncio.ensure_future(heard(house.compute.check_errors([id_("u1")], 7)))
-        given_up = asyncio.ensure_future(house.compute.check_errors([id_("u1")], 7))
+        waiting = asyncio.ensure_future(
+            heard(house.compute.maintained.check_errors([id_("u1")], 7))
+        )
+        given_up = asyncio.ensure_future(house.compute.maintained.check_errors([id_("u1")], 7))
         await asyncio.sleep(0)
         house.compute.drop_dataflow(id_("u1"), goes_on=True)
         await house.env.maintain("c", "u1", T1, SinkExport(id_("u1")), as_of=2)
@@ -187,7 +195,9 @@ def test_what_is_dropped_while_the_errors_of_another_are_waited_for_is_no_fault(
     in_house: InHouse,
 ) -> None:
     async def scenario(house: House) -> None:
-        waiting = asyncio.ensure_future(heard(house.compute.check_errors([id_("i3")], 7)))
+        waiting = asyncio.ensure_future(
+            heard(house.compute.maintained.check_errors([id_("i3")], 7))
+        )
         await asyncio.sleep(0)
         house.compute.drop_dataflow(id_("u1"))
         house.is_told("r1", "u2", 8)
@@ -198,7 +208,9 @@ def test_what_is_dropped_while_the_errors_of_another_are_waited_for_is_no_fault(
 
 def test_the_errors_of_what_nobody_maintains_any_more_are_not_waited_for(in_house: InHouse) -> None:
     async def scenario(house: House) -> None:
-        waiting = asyncio.ensure_future(heard(house.compute.check_errors([id_("i3")], 7)))
+        waiting = asyncio.ensure_future(
+            heard(house.compute.maintained.check_errors([id_("i3")], 7))
+        )
         await asyncio.sleep(0)
         await house.compute.drop_replica("c", "r1")
         assert await waiting == "all is known"
@@ -214,8 +226,11 @@ def test_the_errors_of_a_view_are_known_while_another_dataflow_takes_it_over(
         house.is_told("r1", "u2", 4)
         house.compute.drop_dataflow(id_("u1"), goes_on=True)
         for reads in ("u1", "i3"):
-            assert await heard(house.compute.check_errors([id_(reads)], 3)) == "division by zero"
-        later = asyncio.ensure_future(heard(house.compute.check_errors([id_("u1")], 5)))
+            assert (
+                await heard(house.compute.maintained.check_errors([id_(reads)], 3))
+                == "division by zero"
+            )
+        later = asyncio.ensure_future(heard(house.compute.maintained.check_errors([id_("u1")], 5)))
         await asyncio.sleep(0)
         assert not later.done()
         await house.env.maintain("c", "u1", T1, SinkExport(id_("u1")), as_of=2)
