@@ -77,6 +77,7 @@ def compare(server: Server, readers: dict[str, Read], pairs: int, spark_every: i
     chosen = random.Random(5)
     compared: Counter[str] = Counter()
     with server.connect() as connection:
+        connection.execute("SET idle_in_transaction_session_timeout = 0")  # Spark takes its time
         while compared.total() < pairs:
             name = chosen.choice(list(TYPES))
             try:
