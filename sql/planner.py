@@ -21,11 +21,12 @@ from foreshore.ids import GlobalId
 from foreshore.sql import ast
 from foreshore.sql.bind import copy, ddl, dml, merge, sequence, table, table_as, unique_index
 from foreshore.sql.bind.bound_query import plain_relation
-from foreshore.sql.bind.expression import Clause, ExpressionBinder, interval_of
+from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of, interval_of
 from foreshore.sql.bind.locking import bind_lock_table, bind_locked
 from foreshore.sql.bind.query import bind_query
 from foreshore.sql.bind.result import finished_query, plain_query
 from foreshore.sql.bind.show import bind_show
+from foreshore.sql.bind.subquery import check_no_subquery
 from foreshore.sql.bind.subscribe import (
     bind_advance,
     bind_create_subscription,
@@ -230,7 +231,10 @@ def _session(planning: Planning, tree: ast.StatementSyntax) -> Plan:
             return Prepare(name, declared, planning.text[start:end])
         case ast.ExecuteStatement(name=name, args=args):
             binder = ExpressionBinder(planning, Scope(), Clause("EXECUTE parameters"))
-            return Execute(name, tuple(map(binder.bind, args)))
+            bound = tuple(map(binder.bind, args))
+            for scalar, arg in zip(bound, args, strict=True):
+                check_no_subquery(scalar, "EXECUTE parameter", at_of(arg))
+            return Execute(name, bound)
         case ast.DeallocateStatement(name=name):
             return Deallocate(name)
         case ast.DeclareStatement(name=name, hold=hold, statement=inner):

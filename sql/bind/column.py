@@ -27,11 +27,11 @@ from foreshore.sql.bind.sequence import (
     require_schema_of,
     sequence_constant,
 )
+from foreshore.sql.bind.subquery import check_no_subquery
 from foreshore.sql.coerce import assign
 from foreshore.sql.full_names import is_regclass
 from foreshore.sql.keywords import quote_string
 from foreshore.sql.lexer import STRING, tokenize
-from foreshore.sql.lower_outer import has_subquery
 from foreshore.sql.plan import Name, OwnSequence
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.scope import Scope
@@ -165,10 +165,7 @@ def bind_default(planning: Planning, expr: ast.Expression, column: str, type: Sq
             "cannot use column reference in DEFAULT expression", position=expr.at + 1
         )
     scalar = binder.bind(expr)
-    if has_subquery(scalar):
-        raise FeatureNotSupported(
-            "cannot use subquery in DEFAULT expression", position=at_of(expr) + 1
-        )
+    check_no_subquery(scalar, "DEFAULT expression", at_of(expr))
     try:
         return assign(planning, scalar, type, column, at_of(expr))
     except DatatypeMismatch:

@@ -13,13 +13,10 @@ from foreshore.errors import (
     WrongObjectType,
 )
 from foreshore.expr.ir import (
-    AnySubquery,
     Column,
     Environment,
-    Exists,
     Relation,
     Scalar,
-    ScalarSubquery,
     scalars_of,
     walk_relations,
     walk_scalars,
@@ -30,6 +27,7 @@ from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
 from foreshore.sql.bind.from_clause import qualify, relation_of_item
 from foreshore.sql.bind.query import bind_query
 from foreshore.sql.bind.result import plain_query
+from foreshore.sql.bind.subquery import check_no_subquery
 from foreshore.sql.bind.time import bind_as_of
 from foreshore.sql.keywords import quote_identifier
 from foreshore.sql.plan import (
@@ -187,12 +185,7 @@ def bind_create_index(planning: Planning, statement: ast.CreateIndexStatement) -
         bound = []
         for expr in statement.keys:
             scalar = binder.bind(expr)
-            if any(
-                isinstance(s, Exists | ScalarSubquery | AnySubquery) for s in walk_scalars(scalar)
-            ):
-                raise FeatureNotSupported(
-                    "cannot use subquery in index expression", position=at_of(expr) + 1
-                )
+            check_no_subquery(scalar, "index expression", at_of(expr))
             bound.append(scalar)
         key = tuple(bound)
         keys = " " + planning.text[statement.keys_at : statement.keys_end]

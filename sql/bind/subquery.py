@@ -39,6 +39,7 @@ from foreshore.sql.bind.expression import (
     disjunction,
 )
 from foreshore.sql.coerce import coerce, is_unknown
+from foreshore.sql.lower_outer import has_subquery
 from foreshore.sql.planning import located
 from foreshore.sql.rewrite import push_down
 from foreshore.types import BOOL, TEXT, SqlType, array_of
@@ -66,6 +67,15 @@ def bind_subquery(binder: ExpressionBinder, expr: SubqueryExpression) -> Scalar:
             return _quantified(binder, expr)
         case _:
             assert_never(expr)
+
+
+def check_no_subquery(scalar: Scalar, where: str, at: int) -> None:
+    """Raise FeatureNotSupported if there is a subquery in what stands `at` a place in the text.
+
+    `where` is what errors call the place: one that is evaluated by itself, beside no relation.
+    """
+    if has_subquery(scalar):
+        raise FeatureNotSupported(f"cannot use subquery in {where}", position=at + 1)
 
 
 def _relation(binder: ExpressionBinder, query: ast.Query, *, locking: bool = True) -> Relation:

@@ -37,10 +37,10 @@ from foreshore.sql.bind.column import (
 from foreshore.sql.bind.ddl import retention
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
 from foreshore.sql.bind.sequence import altered_sequence, identity_sequence
+from foreshore.sql.bind.subquery import check_no_subquery
 from foreshore.sql.catalog_reader import ItemView
 from foreshore.sql.column_names import column_refs, with_column_renamed
 from foreshore.sql.keywords import quote_identifier
-from foreshore.sql.lower_outer import has_subquery
 from foreshore.sql.plan import AlterSequence, AlterTable, CreateTable, Maintain, Name, Truncate
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.scope import Scope, Slot, Table
@@ -236,10 +236,7 @@ def _condition(
     scope = Scope(nullable, [Table(table.item, table.schema, tuple(slots))], slots)
     binder = ExpressionBinder(planning, scope, Clause("check constraints"))
     condition = binder.boolean(definition.condition, "CHECK")
-    if has_subquery(condition):
-        raise FeatureNotSupported(
-            "cannot use subquery in check constraint", position=at_of(definition.condition) + 1
-        )
+    check_no_subquery(condition, "check constraint", at_of(definition.condition))
     return condition
 
 

@@ -4,6 +4,7 @@ from foreshore.errors import DatatypeMismatch, FeatureNotSupported
 from foreshore.expr.ir import Literal, Relation, Scalar, sources_of, type_of
 from foreshore.sql import ast
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
+from foreshore.sql.bind.subquery import check_no_subquery
 from foreshore.sql.coerce import coerce, is_unknown
 from foreshore.sql.plan import AsOf
 from foreshore.sql.planning import Planning
@@ -29,6 +30,7 @@ def bind_time(planning: Planning, expr: ast.Expression, what: str) -> Scalar:
     """
     binder = ExpressionBinder(planning, Scope(), Clause(what))
     scalar = binder.bind(expr)
+    check_no_subquery(scalar, what, at_of(expr))
     target = MZ_TIMESTAMP if _is_number(scalar) else TIMESTAMPTZ
     result = coerce(planning, scalar, target, "assignment", at_of(expr))
     if result is None:
