@@ -142,6 +142,7 @@ class Tail:
         self.frontier = frontier  # all before it has been heard
         self.heard_from = frontier  # from here on, all of it is in the log
         self.failure: DatabaseError | None = None
+        self.failed_at: Timestamp | None = None  # from when on the data have the failure
         self.cursors: set[Cursor] = set()
         self._first_error = first_error
         self._log: deque[Event] = deque()
@@ -191,7 +192,7 @@ class Tail:
         self.frontier = max(self.frontier, upper)
         _wake(self._moved)
         if failed is not None:
-            self.fail(error)
+            self.fail(error, at=upper)
 
     def _trim(self, upper: Timestamp) -> None:
         """Drop what the log has no room for, and what is old and all have taken."""
@@ -209,9 +210,13 @@ class Tail:
             self._bytes -= head.size
             self.heard_from = head.upper
 
-    def fail(self, error: DatabaseError) -> None:
-        """End it: all who follow get `error` when they have taken all that was heard."""
-        self.failure = self.failure or error
+    def fail(self, error: DatabaseError, *, at: Timestamp | None = None) -> None:
+        """End it: all who follow get `error` when they have taken all that was heard.
+
+        `at` is from when on the data have it: to who begins later it says nothing.
+        """
+        if self.failure is None:
+            self.failure, self.failed_at = error, at
         _wake(self._changed)
         _wake(self._moved)
 

@@ -23,7 +23,12 @@ from foreshore.adapter.read_holds import Hold
 from foreshore.adapter.tail import Cursor, Tail
 from foreshore.compute.outputs import Subscription
 from foreshore.compute.protocol import DataflowDescription, SubscribeExport
-from foreshore.errors import DatabaseError, InternalError, ObjectNotInPrerequisiteState
+from foreshore.errors import (
+    DatabaseError,
+    DataError,
+    InternalError,
+    ObjectNotInPrerequisiteState,
+)
 from foreshore.expr.ir import Relation, sources_of
 from foreshore.ids import GlobalId, global_id
 from foreshore.storage.controller import ListenEvent
@@ -196,6 +201,8 @@ class Tails:
                 tail.publish(max(batch.lower, as_of), batch.upper, batch.updates)
                 if tail.failure is not None:
                     break
+        except DataError as error:
+            tail.fail(error, at=tail.frontier)
         except DatabaseError as error:
             tail.fail(error)
         except Exception:

@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -125,6 +126,7 @@ def _constant(
 class Followed:
     """What a statement follows: a tail, in a rendering.
 
+    `follow` gives a tail for who begins as of a time, and whether it begins with the contents then.
     The contents as of a time come from the tail itself if it `begins` with them; else from `shard`,
     of which `selection` is read and `rest` remains to be done, or as the answer of `contents`.
     """
@@ -132,6 +134,7 @@ class Followed:
     tail: Tail
     rendering: Rendering
     hold: Hold
+    follow: Callable[[Timestamp], tuple[Tail, bool]]
     begins: bool = False
     shard: GlobalId | None = None
     selection: Selection = ALL
@@ -151,17 +154,27 @@ def _followed(
         selection, rest = _pushed_down(relation)
         hold = holds.acquire([below.id], as_of, "subscription", session.pid)
         remaining = Rendering(rest, shape)
-        return Followed(tail, rendering, hold, shard=below.id, selection=selection, rest=remaining)
+        return Followed(
+            tail,
+            rendering,
+            hold,
+            lambda _: (tails.shard(below.id), False),
+            shard=below.id,
+            selection=selection,
+            rest=remaining,
+        )
     cluster = answering_cluster(session)
     if below is not None and peek.lookup is not None:
         hold = holds.acquire([peek.lookup.index], as_of, "subscription", session.pid)
-        tail, begins = tails.index(peek.lookup.index, as_of)
+        follow = partial(tails.index, peek.lookup.index)
+        tail, begins = follow(as_of)
         rendering = tail.rendering(relation, shape)
         request = PeekRequest(as_of, below, index=peek.lookup.index)
     else:
         imports = tuple(sorted(sources_of(relation)))
         hold = holds.acquire(imports, as_of, "subscription", session.pid)
-        tail, begins = tails.query(cluster.id, relation, as_of)
+        follow = partial(tails.query, cluster.id, relation)
+        tail, begins = follow(as_of)
         rendering = tail.rendering(None, shape)
         request = PeekRequest(as_of, relation, imports=imports)
 
@@ -169,7 +182,7 @@ def _followed(
         rows = await coordinator.compute.peek(cluster.id, request)
         return as_updates(rows, as_of, rows_schema(columns_of(request.relation)).names)
 
-    return Followed(tail, rendering, hold, begins, contents=contents)
+    return Followed(tail, rendering, hold, follow, begins, contents=contents)
 
 
 def _single_input(relation: Relation) -> Get | None:
@@ -306,10 +319,27 @@ class SubscribeSource:
             self._moved_to(reached)
             self._ready.extend(self._rendering.mark(reached))
         elif tail.failure is not None:
-            raise tail.failure
+            if tail.failed_at is None or tail.failed_at >= self._upper - 1:
+                raise tail.failure
+            self._follow_anew()
         else:
             idle = self._rendering.shape.progress or self._until is not None
             await tail.news(idle=idle)
+
+    def _follow_anew(self) -> None:
+        """Follow another tail: this one has ended for an error that was over before."""
+        tails, after = self._coordinator.tails, self._upper - 1
+        tail, begins = self._followed.follow(after)
+        tails.leave(self._tail, self)
+        tails.join(tail, self)
+        self._tail = tail
+        self._rendering = tail.rendering(self._rendering.relation, self._rendering.shape)
+        self._beyond = after
+        place = 0 if begins else tail.place(after)
+        if place is None:
+            self._read_again()
+        else:
+            self.number = place
 
     def _moved_to(self, upper: Timestamp) -> None:
         self._upper = max(self._upper, upper if self._until is None else min(upper, self._until))

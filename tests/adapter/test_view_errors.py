@@ -13,6 +13,7 @@ from foreshore.adapter.group_commit import GroupCommit, Write
 from foreshore.catalog import state
 from foreshore.catalog.state import LAG_HISTORY, SYSTEM_TABLES, VIEW_ERRORS
 from foreshore.compute import error_log, outputs
+from foreshore.compute.outputs import SinkWriter
 from foreshore.errors import DataCorrupted, OutOfDisk
 from foreshore.ids import GlobalId
 from foreshore.storage import backup
@@ -187,6 +188,23 @@ def test_a_window_with_an_error_in_it_fails(house: House) -> None:
     asyncio.run(main())
 
 
+def held_back(house: House, view: str) -> tuple[SinkWriter, asyncio.Event]:
+    """Keep a view's shard where it is until an event, whatever its replica has said; its writer."""
+    id, gate = id_of(house, view), asyncio.Event()
+    writer = house.environment.coordinator.compute._dataflows[id].writers[id]
+    inner = writer.errors._store
+
+    class Slow:
+        load = inner.load
+
+        async def store(self, *args: Any) -> None:
+            await gate.wait()
+            await inner.store(*args)
+
+    writer.errors._store = Slow()
+    return writer, gate
+
+
 @pytest.mark.parametrize("source", ["m", "above", "(SELECT a, x FROM m, t WHERE x <> a)"])
 def test_who_follows_hears_of_an_error_that_came_and_went(house: House, source: str) -> None:
     """Both are in one window, as the view's replica was not heard in between."""
@@ -198,27 +216,76 @@ def test_who_follows_hears_of_an_error_that_came_and_went(house: House, source: 
         await house.query("f", f"BEGIN; DECLARE c CURSOR FOR SUBSCRIBE {source}")
         assert "ERROR" not in await house.query("f", "FETCH 1 c")
         coordinator = house.environment.coordinator
-        m = id_of(house, "m")
-        writer = coordinator.compute._dataflows[m].writers[m]
-        inner = writer.errors._store
-        gate = asyncio.Event()
-
-        class Slow:
-            load = inner.load
-
-            async def store(self, *args: Any) -> None:
-                await gate.wait()
-                await inner.store(*args)
-
-        writer.errors._store = Slow()
+        writer, gate = held_back(house, "m")
         await ran(house, "INSERT INTO t VALUES (0)", "DELETE FROM t WHERE a = 0")
         await ran(house, "INSERT INTO t VALUES (4)")
         gone = coordinator.oracle.read_ts()
         await until(lambda: writer.errors.upper is not None and writer.errors.upper > gone)
         gate.set()
         told = await house.query("f", "FETCH 20 c WITH (TIMEOUT = '10s')")
+        if not told.startswith("ERROR"):  # the rest of the contents
+            begun = {int(row.split("|")[0]) for row in told.splitlines() if "|" in row}
+            assert len(begun) == 1, told
+            assert max(begun) < gone, told
+            told = await house.query("f", "FETCH 20 c WITH (TIMEOUT = '10s')")
         assert told.startswith(DIVISION), told
         await house.query("f", "ROLLBACK")
+        await house.close()
+
+    asyncio.run(main())
+
+
+QUERY = "(SELECT a FROM m, t WHERE x <> a)"
+NEWS = " WITH (SNAPSHOT = false)"
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "followed"),
+    [
+        ("m", "", False),
+        ("m", NEWS, False),
+        ("above", "", False),
+        ("m", "", True),
+        ("indexed", "", True),
+        (QUERY, "", True),
+        (QUERY, NEWS, True),
+    ],
+)
+def test_who_begins_after_an_error_hears_nothing_of_it(
+    house: House, source: str, options: str, followed: bool
+) -> None:
+    """The view has yet to come as far as the error, of which who begins earlier has to hear."""
+
+    async def main() -> None:
+        await house.open()
+        await ran(house, *SETUP, "CREATE VIEW indexed AS SELECT x + 1 AS y FROM m")
+        await ran(house, "CREATE DEFAULT INDEX ON indexed")
+        await says(house, "SELECT * FROM above, indexed")
+        if followed:
+            await house.query("e", f"BEGIN; DECLARE c CURSOR FOR SUBSCRIBE {source}")
+            assert "ERROR" not in await house.query("e", "FETCH 1 c WITH (TIMEOUT = '10s')")
+        writer, gate = held_back(house, "m")
+        await ran(house, "INSERT INTO t VALUES (0)", "DELETE FROM t WHERE a = 0")
+        await ran(house, "INSERT INTO t VALUES (4)")
+        begun = house.environment.coordinator.oracle.read_ts()
+        await until(lambda: writer.errors.upper is not None and writer.errors.upper > begun)
+        await house.query("f", f"BEGIN; DECLARE c CURSOR FOR SUBSCRIBE {source}{options}")
+        gate.set()
+        if not options:
+            first = await house.query("f", "FETCH 1 c WITH (TIMEOUT = '10s')")
+            assert int(first.split("|")[0]) >= begun
+        later = await seen(house)
+        await ran(house, "INSERT INTO t VALUES (3)")
+        time = 0
+        while time <= later:
+            time = int((await house.query("f", "FETCH 1 c WITH (TIMEOUT = '10s')")).split("|")[0])
+        if followed:
+            told = ""
+            while not told.startswith("ERROR"):
+                told = await house.query("e", "FETCH 1 c WITH (TIMEOUT = '10s')")
+            assert told.startswith(DIVISION), told
+        for session in "ef":
+            await house.query(session, "ROLLBACK")
         await house.close()
 
     asyncio.run(main())
