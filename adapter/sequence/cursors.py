@@ -12,6 +12,7 @@ from foreshore.adapter.sequence.select import selected
 from foreshore.adapter.sequence.subscribe import subscribe
 from foreshore.adapter.statement import BoundPortal
 from foreshore.errors import (
+    DatabaseError,
     DuplicateCursor,
     FeatureNotSupported,
     InvalidCursorName,
@@ -74,6 +75,10 @@ async def fetch(session: "Session", plan: Fetch) -> Outcome:
                 batch = await source.next(count - taken)
         except TimeoutError:
             break
+        except DatabaseError:
+            if not taken or not source.streaming:
+                raise
+            break  # what has come is told first, and the next FETCH hears of this
         if batch is None:
             break
         parts.append(batch)
