@@ -243,6 +243,8 @@ def test_other_sessions_meet_the_change_where_they_are(tmp_path: Path) -> None:
         changes = await house.query("follower", "FETCH 2 c WITH (timeout = '20s')")
         assert "|-1|3|9" in changes, changes
         assert "|1|4|10" in changes, changes
+        contents = await house.query("table follower", "FETCH 9 c WITH (timeout = '20s')")
+        assert contents.endswith("\nFETCH 2\nT"), contents  # what came before the end is told
         ended = await house.query("table follower", "FETCH 9 c WITH (timeout = '20s')")
         assert 'the subscription has ended because "t" was altered' in ended, ended
 
