@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 
 from tests.harness import Server, java, serving, until
 
@@ -135,6 +136,7 @@ def test_the_only_replica_is_killed_and_reads_wait_for_the_next(data_dir: Path) 
     assert not server.processes()
 
 
+@pytest.mark.slow
 def test_the_jvm_of_a_replica_is_killed_and_its_views_go_on(data_dir: Path) -> None:
     java()
 
