@@ -177,6 +177,8 @@ def test_the_collector_deletes_what_no_live_lease_holds(steps: list[tuple[object
         tried.prepare()
         for step in steps:
             match step:
+                case ("condemn", str(path)) if path not in there:
+                    continue  # what has been removed is not condemned again
                 case ("condemn", str(path)):
                     condemned.add(path)
                     await tried.collect([path])
