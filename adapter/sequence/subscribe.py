@@ -251,33 +251,37 @@ class SubscribeSource:
         """Tell what comes after `as_of`, behind a row of PROGRESS that says `begins`."""
         self._coordinator = coordinator
         self._followed = followed
-        self._tail = tail = followed.tail
         self._rendering = followed.rendering
         self._until = until
         self._upper = as_of + 1  # all before has been taken
-        self._beyond = as_of
         self._ready: deque[pa.RecordBatch] = deque(self._rendering.mark(begins))
         self._hold = followed.hold
         self._task: asyncio.Task[Pieces] | None = None
         self._error: DatabaseError | None = None  # what comes when all before it has been taken
         self._closed = False
-        place = tail.place(as_of)
-        self.number = tail.next if place is None else place
-        coordinator.tails.join(tail, self)
+        has_all = self._join(followed.tail, as_of)
         if as_of == until:
             self._ready.clear()
         elif followed.begins:
-            self.number = 0
             self._upper = as_of  # the contents then are yet to come
             self._beyond = as_of - snapshot
         elif followed.shard is not None:
-            if snapshot or place is None:
+            if snapshot or not has_all:
                 self._read(self._shard(as_of, snapshot=snapshot))
         elif snapshot:
-            assert place is not None, "a tail is shared by those who find their place in it"
+            assert has_all, "a tail is shared by those who find their place in it"
             self._read(self._contents())
         if self._task is None:
             self._hold.release()
+
+    def _join(self, tail: Tail, after: Timestamp) -> bool:
+        """Follow `tail` from what comes after `after`; return whether it has all of that."""
+        self._coordinator.tails.join(tail, self)
+        self._tail = tail
+        self._beyond = after
+        place = tail.place(after)
+        self.number = tail.next if place is None else place
+        return place is not None
 
     @property
     def has_ready(self) -> bool:
@@ -328,18 +332,12 @@ class SubscribeSource:
 
     def _follow_anew(self) -> None:
         """Follow another tail: this one has ended for an error that was over before."""
-        tails, after = self._coordinator.tails, self._upper - 1
-        tail, begins = self._followed.follow(after)
-        tails.leave(self._tail, self)
-        tails.join(tail, self)
-        self._tail = tail
+        after = self._upper - 1
+        tail, _ = self._followed.follow(after)  # contents that it begins with are not after that
+        self._coordinator.tails.leave(self._tail, self)
         self._rendering = tail.rendering(self._rendering.relation, self._rendering.shape)
-        self._beyond = after
-        place = 0 if begins else tail.place(after)
-        if place is None:
+        if not self._join(tail, after):
             self._read_again()
-        else:
-            self.number = place
 
     def _moved_to(self, upper: Timestamp) -> None:
         self._upper = max(self._upper, upper if self._until is None else min(upper, self._until))
