@@ -416,28 +416,48 @@ def test_merges_are_geometric() -> None:
     assert rewritten <= 1000 * 10_000 * 11
 
 
+def written_but_u1(files: LocalFiles, key: str, *rest: Any) -> Batch:
+    """Write a batch as always, but none of U1's."""
+    if key.startswith(U1):
+        raise pa.ArrowInvalid("a fault of ours")
+    return batch.write_batch(files, key, *rest)
+
+
+async def open_with_two(directory: Path) -> tuple[StorageController, ReadCapability]:
+    """Open a directory with the new shards U1 and U2; return also U2's reader."""
+    controller = await open_at(directory, segment_records=1)
+    await controller.create(U1, ROWS)
+    second, _ = await controller.create(U2, ROWS)
+    return controller, second
+
+
+async def put_in_both(controller: StorageController, time: int) -> None:
+    row = ((time, "a"), time, 1)
+    async with asyncio.timeout(10):
+        await put(controller, *(write(id, time, time + 1, row) for id in (U1, U2)))
+
+
+async def agrees(directory: Path, times: int) -> None:
+    """Assert that both shards have the rows of all `times`, when they are opened anew."""
+    controller = await open_at(directory)
+    for id in (U1, U2):
+        found = await contents(controller, await reader(controller, id), times - 1)
+        assert found == [(k, "a", 1) for k in range(times)]
+    await controller.close()
+
+
 def test_a_shard_that_cannot_be_compacted_holds_up_nobody_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compacter, "RETRY_SECONDS", 0.001)
-    write_batch, times = batch.write_batch, 3 * SEGMENTS_BEHIND
-
-    def failing(files: LocalFiles, key: str, *rest: Any) -> Batch:
-        if key.startswith(U1):
-            raise pa.ArrowInvalid("a fault of ours")
-        return write_batch(files, key, *rest)
+    times = 3 * SEGMENTS_BEHIND
 
     async def main() -> None:
-        controller = await open_at(tmp_path, segment_records=1)
-        await controller.create(U1, ROWS)
-        second, _ = await controller.create(U2, ROWS)
+        controller, second = await open_with_two(tmp_path)
         with monkeypatch.context() as patch:
-            patch.setattr(compacter, "write_batch", failing)
+            patch.setattr(compacter, "write_batch", written_but_u1)
             for time in range(times):
-                row = ((time, "a"), time, 1)
-                async with asyncio.timeout(10):
-                    both = (write(id, time, time + 1, row) for id in (U1, U2))
-                    await put(controller, *both)
+                await put_in_both(controller, time)
             settling = asyncio.create_task(controller.settle())
             async with asyncio.timeout(10):
                 while controller.snapshot(second, times - 1).tail:  # noqa: ASYNC110
@@ -448,11 +468,7 @@ def test_a_shard_that_cannot_be_compacted_holds_up_nobody_else(
             await settling
         assert len(controller._wal.segments) == 1
         await abandon(controller)
-        controller = await open_at(tmp_path)
-        for id in (U1, U2):
-            found = await contents(controller, await reader(controller, id), times - 1)
-            assert found == [(k, "a", 1) for k in range(times)]
-        await controller.close()
+        await agrees(tmp_path, times)
 
     run(main)
 
@@ -461,25 +477,20 @@ def test_while_a_shard_is_put_off_the_others_are_compacted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compacter, "RETRY_SECONDS", 3600)
-    write_batch, times, failures = batch.write_batch, 3 * SEGMENTS_BEHIND, 0
+    times, failures = 3 * SEGMENTS_BEHIND, 0
 
     def failing(files: LocalFiles, key: str, *rest: Any) -> Batch:
         nonlocal failures
         if key.startswith(U1):
             failures += 1
-            raise pa.ArrowInvalid("a fault of ours")
-        return write_batch(files, key, *rest)
+        return written_but_u1(files, key, *rest)
 
     async def main() -> None:
-        controller = await open_at(tmp_path, segment_records=1)
-        for id in (U1, U2):
-            await controller.create(id, ROWS)
+        controller, _ = await open_with_two(tmp_path)
         with monkeypatch.context() as patch:
             patch.setattr(compacter, "write_batch", failing)
             for time in range(times):
-                row = ((time, "a"), time, 1)
-                async with asyncio.timeout(10):
-                    await put(controller, *(write(id, time, time + 1, row) for id in (U1, U2)))
+                await put_in_both(controller, time)
                 assert len(controller._shards[U2].tail) <= SEGMENTS_BEHIND + 2
             assert failures == 1
             await controller.drop(U1)
@@ -503,15 +514,11 @@ def test_a_shard_that_cannot_be_merged_keeps_none_of_the_log(
         await merge(self, shard, batches)
 
     async def main() -> None:
-        controller = await open_at(tmp_path, segment_records=1)
-        for id in (U1, U2):
-            await controller.create(id, ROWS)
+        controller, _ = await open_with_two(tmp_path)
         with monkeypatch.context() as patch:
             patch.setattr(compacter.Compacter, "_merge", failing)
             for time in range(times):
-                row = ((time, "a"), time, 1)
-                async with asyncio.timeout(10):
-                    await put(controller, *(write(id, time, time + 1, row) for id in (U1, U2)))
+                await put_in_both(controller, time)
             settling = asyncio.create_task(controller.settle())
             async with asyncio.timeout(10):
                 while len(list((tmp_path / "log").glob("*.log"))) > 1:  # noqa: ASYNC110
@@ -530,43 +537,25 @@ def test_a_shard_that_cannot_be_sealed_keeps_the_log_from_there_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compacter, "RETRY_SECONDS", 0.001)
-    write_batch, early, times = batch.write_batch, SEGMENTS_BEHIND, 3 * SEGMENTS_BEHIND
-
-    def failing(files: LocalFiles, key: str, *rest: Any) -> Batch:
-        if key.startswith(U1):
-            raise pa.ArrowInvalid("a fault of ours")
-        return write_batch(files, key, *rest)
+    early, times = SEGMENTS_BEHIND, 3 * SEGMENTS_BEHIND
 
     async def main() -> None:
-        controller = await open_at(tmp_path, segment_records=1)
-        for id in (U1, U2):
-            await controller.create(id, ROWS)
+        controller, _ = await open_with_two(tmp_path)
         with monkeypatch.context() as patch:
             for time in range(times):
                 if time == early:
                     await controller.settle()
-                    patch.setattr(compacter, "write_batch", failing)
-                row = ((time, "a"), time, 1)
-                async with asyncio.timeout(10):
-                    await put(controller, *(write(id, time, time + 1, row) for id in (U1, U2)))
+                    patch.setattr(compacter, "write_batch", written_but_u1)
+                await put_in_both(controller, time)
             settling = asyncio.create_task(controller.settle())
-            tails = controller._shards[U1].tail, controller._shards[U2]
+            first, second = (controller._shards[id] for id in (U1, U2))
             async with asyncio.timeout(10):
-                while tails[1].tail:  # noqa: ASYNC110
+                while second.tail:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
-            assert controller._wal.segments[0].number == tails[0][0].segment
-            assert sum(part.updates.num_rows for part in tails[0]) == times - early
+            assert controller._wal.segments[0].number == first.tail[0].segment
+            assert sum(part.updates.num_rows for part in first.tail) == times - early
             settling.cancel()
             await abandon(controller)
         await agrees(tmp_path, times)
 
     run(main)
-
-
-async def agrees(directory: Path, times: int) -> None:
-    """Assert that both shards have the rows of all `times`, when they are opened anew."""
-    controller = await open_at(directory)
-    for id in (U1, U2):
-        found = await contents(controller, await reader(controller, id), times - 1)
-        assert found == [(k, "a", 1) for k in range(times)]
-    await controller.close()
