@@ -8,6 +8,9 @@ LAYERS := server adapter catalog sql compute storage
 RUN_FLAGS ?=
 TEST_FLAGS ?=
 
+# Else each of the many processes that the tests start would compile all sources anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: setup run serve test test-slow types lint check bench clean
 
 setup: $(STAMP)
