@@ -250,7 +250,8 @@ def serve_command(
         logger.critical("%s", "; ".join([error.message, *more]))
     except OSError as error:
         hint = "; Check free disk space." if is_disk_full(error) else ""
-        logger.critical("%s%s", error, hint)
+        # If it names no file, only the place where it came up tells what is wrong.
+        logger.critical("%s%s", error, hint, exc_info=not hint and error.filename is None)
     logging.shutdown()
     sys.stdout.flush()
     os._exit(status)  # all is closed; of what Python takes down in any order DuckDB would complain

@@ -76,6 +76,27 @@ def test_who_waits_for_the_server_before_ends_at_sigterm(tmp_path: Path) -> None
         before.wait()
 
 
+FAILING = """
+import errno, os, sys
+from foreshore.server import main
+
+async def failing(options):
+    raise OSError(errno.EBADF, os.strerror(errno.EBADF), *sys.argv[1:])
+
+main.serve = failing
+main.main(["serve"])
+"""
+
+
+@pytest.mark.parametrize("names", [(), ("data/log",)])
+def test_an_error_that_names_no_file_says_where_it_came_up(names: tuple[str, ...]) -> None:
+    command = [sys.executable, "-c", FAILING, *names]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert "CRITICAL foreshore.server.main: [Errno 9] Bad file descriptor" in ended.stderr
+    assert ("in failing" in ended.stderr) == (not names)
+
+
 @pytest.mark.parametrize("which", ["pg", "http"])
 def test_a_port_that_is_taken_is_told_in_one_line(tmp_path: Path, which: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
