@@ -50,6 +50,7 @@ from foreshore.update import Timestamp
 logger = logging.getLogger(__name__)
 
 HOLDS_INTERVAL_S = 1.0
+STARTING_SECONDS = 10.0  # that a replica is given to begin, where a view is to be handed over
 PIECE_BYTES = 16 << 20  # of a table's first rows, in one record of the log
 
 
@@ -258,6 +259,7 @@ class Coordinator:
                     if item.id in change.contents:
                         await self._fill(item, change.contents[item.id])
                     self.group.add(self.capabilities[item.id][1])
+            await self._ready_to_move(moved, change)
             for id, found in change.indexes.items():
                 self.keys.replace(id, found)
             begun = _generations(new) - _generations(old)
@@ -305,6 +307,20 @@ class Coordinator:
                 if sources_of(now.definition) != sources_of(planned.definition):
                     found.append(item)
         return found
+
+    async def _ready_to_move(self, moved: Sequence[Item], change: CatalogChange) -> None:
+        """Wait until views can go on over the new collections, also if this process ends meanwhile.
+
+        These hold no past: a view that has come, durably, as far as they begin finds its next step
+        there, whenever it resumes.
+        """
+        state = change.transaction.state
+        for item in moved:
+            definition = change.planned[item.id].definition
+            assert definition is not None, item
+            await self._come_to(item, max(state.item(id).since for id in sources_of(definition)))
+        if moved:
+            self.storage.keep_uppers()
 
     async def _fill(self, table: Item, rows: pa.Table) -> None:
         """Write the first rows of a table that nobody knows yet, in pieces.
@@ -464,16 +480,7 @@ class Coordinator:
         says of it can be news to the next one. Where no replica is at work, or all fail, what the
         view was between its upper and `time` will not be known.
         """
-        assert item.cluster is not None, item
-        while self.storage.upper(item.id) <= time and self.compute.is_ready(item.cluster):
-            try:
-                async with asyncio.timeout(1):
-                    await self.compute.wait_upper(item.id, time, patient=False)
-            except TimeoutError:
-                continue
-            except DatabaseError as error:
-                logger.warning("a view stands still: %s", error, extra={"shard": item.id})
-                break
+        await self._come_to(item, time)
         self.compute.drop_dataflow(item.id, goes_on=True)
         if self.storage.upper(item.id) <= time:
             above = self._above(item.id)
@@ -482,6 +489,29 @@ class Coordinator:
             for id in above:
                 self.holds.forget_before(id, time)
         await self.maintain(item, time)
+
+    async def _come_to(self, item: Item, time: Timestamp) -> None:
+        """Wait until a materialized view is known at `time`, or nobody is there to say it.
+
+        A replica that has just been started is given some time to begin its work.
+        """
+        assert item.cluster is not None, item
+        begins = asyncio.get_running_loop().time() + STARTING_SECONDS
+        while self.storage.upper(item.id) <= time and (
+            self.compute.is_ready(item.cluster)
+            or (
+                self.compute.has_replicas(item.cluster)
+                and asyncio.get_running_loop().time() < begins
+            )
+        ):
+            try:
+                async with asyncio.timeout(1):
+                    await self.compute.wait_upper(item.id, time, patient=False)
+            except TimeoutError:
+                continue
+            except DatabaseError as error:
+                logger.warning("a view stands still: %s", error, extra={"shard": item.id})
+                return
 
     async def begin_anew(self, item: Item, as_of: Timestamp) -> None:
         """Let a materialized view whose shard ends before `as_of` be known from then on.

@@ -462,6 +462,10 @@ class ComputeController:
             for replica in self._cluster(cluster).replicas.values()
         )
 
+    def has_replicas(self, cluster: str) -> bool:
+        """Whether a replica of the cluster is at work, or may be soon."""
+        return bool(self._cluster(cluster).replicas)
+
     def progress(self, id: GlobalId) -> Progress:
         """Return how it stands with what keeps an index, or a sink's shard."""
         dataflow = self._exporters.get(id)

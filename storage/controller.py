@@ -402,6 +402,10 @@ class StorageController(ShardReader):
                 shard.capabilities.check_write(token, shard.upper)
             shard.advance(upper)
 
+    def keep_uppers(self) -> None:
+        """Let all uppers that there are become durable with what is appended next."""
+        self._riders.hurry()
+
     def follow(self, id: GlobalId, shared: SharedUpper) -> None:
         """Let the shard advance with `shared`, beyond which only the caller appends to it.
 

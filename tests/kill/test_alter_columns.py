@@ -137,3 +137,55 @@ def test_a_table_is_the_old_one_or_the_new_one_after_a_kill(data_dir: Path) -> N
                 raise AssertionError(f"after an end at {point}") from error
     finally:
         server.stop()
+
+
+@pytest.mark.timeout(300)
+def test_a_view_keeps_its_past_over_changes_and_kills(data_dir: Path) -> None:
+    known: list[tuple[int, int]] = []  # times, and how many rows there were
+    server = Server(data_dir).start()
+
+    def add_row(connection: psycopg.Connection) -> None:
+        count = len(known)
+        connection.execute("INSERT INTO t (k) VALUES (%s)", (count,))
+        ((time, found),) = connection.execute("SELECT mz_now()::text, n FROM rows").fetchall()
+        assert found == count + 1
+        known.append((int(time), found))
+
+    try:
+        with server.connect() as connection:
+            connection.execute("CREATE TABLE t (k int)")
+            connection.execute(
+                "CREATE MATERIALIZED VIEW rows WITH (RETAIN HISTORY FOR '1h')"
+                " AS SELECT count(*) AS n FROM t"
+            )
+            connection.execute("CREATE SUBSCRIPTION followed FOR rows")
+            add_row(connection)
+            connection.execute("ALTER TABLE t ADD COLUMN a int")
+        server.kill()
+        server.start()
+        with server.connect() as connection:  # before the replica has come back
+            connection.execute("ALTER TABLE t DROP COLUMN a")
+            add_row(connection)
+            connection.execute("ALTER TABLE t ADD COLUMN a int")
+            time.sleep(0.3)
+        server.kill()
+        server.environment = {failpoint.VARIABLE: "catalog.committed:1"}
+        server.start()
+        with server.connect() as connection:
+            add_row(connection)
+            with pytest.raises(psycopg.OperationalError):
+                connection.execute("ALTER TABLE t DROP COLUMN a")
+        server.kill()  # to see it ended
+        server.environment = {}
+        server.start()
+        with server.connect() as connection:
+            for at, count in known:
+                rows = connection.execute(f"SELECT n FROM rows AS OF {at}".encode()).fetchall()
+                assert rows == [(count,)], at
+            connection.execute("BEGIN")
+            connection.execute("DECLARE c CURSOR FOR SUBSCRIBE TO SUBSCRIPTION followed")
+            told = connection.execute("FETCH ALL c WITH (TIMEOUT = '2s')").fetchall()
+            steps = [(diff, count - (diff < 0)) for _, count in known for diff in (-1, 1)]
+            assert sorted((diff, n) for _, diff, n in told) == sorted([(1, 0), *steps])
+    finally:
+        server.stop()
