@@ -50,7 +50,7 @@ from foreshore.update import Timestamp
 logger = logging.getLogger(__name__)
 
 HOLDS_INTERVAL_S = 1.0
-STARTING_SECONDS = 10.0  # that a replica is given to begin, where a view is to be handed over
+STARTING_SECONDS = 10.0  # that replicas are given to begin, where views are to be handed over
 PIECE_BYTES = 16 << 20  # of a table's first rows, in one record of the log
 
 
@@ -315,10 +315,12 @@ class Coordinator:
         there, whenever it resumes.
         """
         state = change.transaction.state
+        starting = asyncio.get_running_loop().time() + STARTING_SECONDS
         for item in moved:
             definition = change.planned[item.id].definition
             assert definition is not None, item
-            await self._come_to(item, max(state.item(id).since for id in sources_of(definition)))
+            since = max(state.item(id).since for id in sources_of(definition))
+            await self._come_to(item, since, starting)
         if moved:
             self.storage.keep_uppers()
 
@@ -490,20 +492,17 @@ class Coordinator:
                 self.holds.forget_before(id, time)
         await self.maintain(item, time)
 
-    async def _come_to(self, item: Item, time: Timestamp) -> None:
+    async def _come_to(self, item: Item, time: Timestamp, starting: float = 0.0) -> None:
         """Wait until a materialized view is known at `time`, or nobody is there to say it.
 
-        A replica that has just been started is given some time to begin its work.
+        Until `starting`, a time of the loop, a replica may still be on its way to its work.
         """
         assert item.cluster is not None, item
-        begins = asyncio.get_running_loop().time() + STARTING_SECONDS
-        while self.storage.upper(item.id) <= time and (
-            self.compute.is_ready(item.cluster)
-            or (
-                self.compute.has_replicas(item.cluster)
-                and asyncio.get_running_loop().time() < begins
-            )
-        ):
+        clock = asyncio.get_running_loop().time
+        while self.storage.upper(item.id) <= time:
+            on_its_way = clock() < starting and self.compute.has_replicas(item.cluster)
+            if not on_its_way and not self.compute.is_ready(item.cluster):
+                return
             try:
                 async with asyncio.timeout(1):
                     await self.compute.wait_upper(item.id, time, patient=False)
