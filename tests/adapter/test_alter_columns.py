@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from foreshore.adapter import coordinator
 from foreshore.ids import is_user
 from tests.adapter.harness import House, in_house, until
 
@@ -349,6 +350,25 @@ def test_a_view_that_nobody_maintains_goes_on_when_somebody_does(tmp_path: Path)
         await house.close()
 
     asyncio.run(scenario())
+
+
+def test_a_replica_that_never_comes_is_waited_for_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinator, "STARTING_SECONDS", 0.5)
+
+    async def scenario(house: House) -> None:
+        await house.query("s", "CREATE CLUSTER c (SIZE 'embedded', REPLICATION FACTOR 0)")
+        await house.query("s", "CREATE CLUSTER REPLICA c.r (ADDRESS '127.0.0.1:1')")
+        await house.query("s", "SET cluster = c; CREATE TABLE t (a int)")
+        views = 8
+        for i in range(views):
+            await house.query("s", f"CREATE MATERIALIZED VIEW m{i} AS SELECT a + {i} AS a FROM t")
+        began = asyncio.get_running_loop().time()
+        assert await house.query("s", "ALTER TABLE t ADD b int") == "ALTER TABLE"
+        assert 0.5 <= asyncio.get_running_loop().time() - began < views / 2
+
+    in_house(tmp_path, scenario)
 
 
 def test_who_follows_a_view_that_loses_its_past_is_told_so(tmp_path: Path) -> None:
