@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import pwd
 import secrets
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -44,6 +46,18 @@ def until(condition: Callable[[], bool], what: str, within_s: float = 30.0) -> N
     while not condition():
         assert time.monotonic() < deadline, f"not within {within_s:g} s: {what}"
         time.sleep(0.02)
+
+
+def file_sizes(directory: Path, pattern: str = "**/*") -> dict[Path, int]:
+    """Return the bytes of each file below `directory`; who is at work there may remove any meanwhile."""
+    sizes = {}
+    for name in glob.iglob(pattern, root_dir=directory, recursive=True):
+        path = directory / name
+        with contextlib.suppress(FileNotFoundError):
+            found = path.stat()
+            if stat.S_ISREG(found.st_mode):
+                sizes[path] = found.st_size
+    return sizes
 
 
 def indexed(connection: psycopg.Connection[Any], view: str) -> None:

@@ -29,7 +29,7 @@ from foreshore.storage.directory import look
 from foreshore.storage.epoch import Register, State
 from foreshore.storage.inspection import inspect
 from tests.files.writing import ACCOUNTS, TOTAL, busy, create, written
-from tests.harness import until
+from tests.harness import file_sizes, until
 from tests.storage.harness import ROWS, U1, U2, open_at, put, run, write
 
 # --- of a database that serves -------------------------------------------------------------
@@ -62,7 +62,11 @@ def test_a_backup_under_writers_is_one_moment_and_goes_on(tmp_path: Path) -> Non
             connection.execute("CREATE TABLE gone (i int)")
             connection.execute("DROP TABLE gone")
         with written(server):
-            until(lambda: any((source / "blob").rglob("*.parquet")), "something is compacted", 60)
+            until(
+                lambda: bool(file_sizes(source / "blob", "**/*.parquet")),
+                "something is compacted",
+                60,
+            )
             first = foreshore("backup", "--from", str(source), str(place))
             assert first.returncode == 0, first.stderr
             old = {file.stored for file in read_backup(place).files}
@@ -293,7 +297,7 @@ def test_a_file_that_goes_while_it_is_copied_is_looked_for_anew(
             found = real(*arguments) if step == "read_log" else None
             if not compacted:
                 compacted = True
-                before = {path for path in (tmp_path / "data").rglob("*-*") if path.is_file()}
+                before = file_sizes(tmp_path / "data", "**/*-*")
                 asyncio.run_coroutine_threadsafe(grow(), loop).result()
                 until(lambda: any(not path.exists() for path in before), "a file has gone", 30)
             if step == "link":

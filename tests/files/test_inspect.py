@@ -17,7 +17,7 @@ from foreshore.server.main import main
 from foreshore.storage.directory import look
 from foreshore.storage.inspection import Inspection, inspect
 from tests.files.writing import busy, create, written
-from tests.harness import until
+from tests.harness import file_sizes, until
 from tests.storage.harness import ROWS, U1, U2, abandon, open_at, put, run, write
 
 
@@ -224,7 +224,7 @@ def test_a_directory_that_serves_is_whole_and_has_names(data_dir: Path) -> None:
         with server.connect() as connection:
             create(connection)
         with written(server):
-            until(lambda: any((data_dir / "blob").rglob("*.parquet")), "it compacts", 60)
+            until(lambda: bool(file_sizes(data_dir / "blob", "**/*.parquet")), "it compacts", 60)
             for _ in range(5):
                 found = inspect(data_dir, verify=True)
                 assert found.damages == []

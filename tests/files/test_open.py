@@ -22,7 +22,7 @@ from foreshore.storage.controller import ShardWrite
 from foreshore.types import arrow_type
 from foreshore.update import update_schema
 from tests.files.writing import TYPES, busy, create, written
-from tests.harness import ROOT, Server, java
+from tests.harness import ROOT, Server, file_sizes, java
 from tests.storage.harness import U1, open_at, put, run
 
 OPEN = ROOT / "docs" / "open"
@@ -133,7 +133,7 @@ def check(data_dir: Path, spark: Read, pairs: int, *, spark_every: int) -> None:
         with server.connect() as connection:  # what the log says of each when it is closed
             last = {name: connection.execute(f"SELECT * FROM {name}".encode()) for name in TYPES}
             expected = {name: cursor.rowcount for name, cursor in last.items()}
-        files = list((data_dir / "blob").rglob("*.parquet"))
+        files = file_sizes(data_dir / "blob", "**/*.parquet")
         assert any(file.name > "000001-000020" for file in files), "nothing was merged"
     for name in TYPES:  # the server is stopped
         for read in readers.values():

@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.harness import ObjectStore, Server, until
+from tests.harness import ObjectStore, Server, file_sizes, until
 
 ROWS = 300_000  # of 150 bytes: more than a segment of the log
 FILL = (
@@ -49,7 +49,7 @@ def fill(server: Server) -> None:
         assert stored == [(ROWS,)]
     log = server.data_dir / "log"
     until(
-        lambda: sum(file.stat().st_size for file in log.iterdir()) < 1 << 20,
+        lambda: sum(file_sizes(log).values()) < 1 << 20,
         "the log has become batches",
     )
     assert not (server.data_dir / "blob").exists()
