@@ -9,7 +9,6 @@ import logging
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from foreshore.adapter.client import Client, Session, Startup
 from foreshore.errors import (
@@ -22,6 +21,7 @@ from foreshore.errors import (
 from foreshore.server import message, metrics
 from foreshore.server.auth import Authenticator
 from foreshore.server.connection import Conversation, client_error
+from foreshore.server.lease import Lease
 from foreshore.server.wire import Gone, Wire
 
 logger = logging.getLogger(__name__)
@@ -33,26 +33,32 @@ class Listener:
 
     client: Client
     authenticator: Authenticator
+    lease: Lease
     max_connections: int = 1000
     login_timeout: float = 60.0
     _tasks: dict[asyncio.Task[None], Callable[[], None]] = field(default_factory=dict)  # ends each
     _sessions: int = 0
     _servers: list[asyncio.Server] = field(default_factory=list)
-    _closing: bool = False
+    _closing: DatabaseError | None = None  # why
 
     async def listen(self, ports: Sequence[socket.socket]) -> int:
         """Begin to take connections on sockets that are bound; return the first one's port."""
         loop = asyncio.get_running_loop()
         for port in ports:
             self._servers.append(
-                await loop.create_server(lambda: Wire(self._start), sock=port, backlog=1024)
+                await loop.create_server(
+                    lambda: Wire(self.lease, self._start), sock=port, backlog=1024
+                )
             )
         number: int = ports[0].getsockname()[1]
         return number
 
-    async def close(self) -> None:
-        """Take no more connections, and end all there are, but for commits on their way."""
-        self._closing = True
+    async def close(self, reason: DatabaseError | None = None) -> None:
+        """Take no more connections, and end all there are, but for commits on their way.
+
+        `reason` is what they are told; by default that somebody has asked for it.
+        """
+        self._closing = reason or AdminShutdown()
         for server in self._servers:
             server.close()
         for end in list(self._tasks.values()):
@@ -83,19 +89,16 @@ class Listener:
                 session.when_terminated(terminate)
                 task = asyncio.current_task()
                 assert task is not None
-                self._tasks[task] = partial(session.terminate, AdminShutdown())
+                self._tasks[task] = lambda: session.terminate(self._closing or AdminShutdown())
                 await Conversation(wire, session).run()
         except Gone:
             pass
         except TimeoutError:
             logger.info("login timed out", extra={"peer": wire.peer})
         except asyncio.CancelledError:
-            if self._closing:
-                reason = AdminShutdown()
+            reason = self._closing or reason
             if reason is None:
                 logger.warning("a connection was cut off", extra={"peer": wire.peer})
-            else:
-                wire.put(message.error_response(reason, fatal=True))
         except Exception as error:
             wire.put(message.error_response(client_error(error), fatal=True))
         finally:
@@ -107,7 +110,7 @@ class Listener:
                     await session.close()
                 except Exception:
                     logger.exception("a session could not be closed")
-            wire.close()
+            wire.close(b"" if reason is None else message.error_response(reason, fatal=True))
 
     async def _open(self, wire: Wire) -> Session | None:
         """Return the session that the first messages ask for; None if they ask for none."""

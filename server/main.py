@@ -34,10 +34,11 @@ from foreshore.catalog.inspection import as_json, as_text, names_of
 from foreshore.clock import SystemClock
 from foreshore.compute.replica import start as start_replica
 from foreshore.compute.scratch import remove_abandoned
-from foreshore.errors import DatabaseError, Unavailable, UndefinedFile, is_disk_full
+from foreshore.errors import DatabaseError, Fenced, Unavailable, UndefinedFile, is_disk_full
 from foreshore.lifeline import standard_input_ends
 from foreshore.server.auth import Authenticator
 from foreshore.server.http.app import HttpServer
+from foreshore.server.lease import Lease
 from foreshore.server.listener import Listener
 from foreshore.server.ports import bind
 from foreshore.server.turn import Turn
@@ -79,7 +80,7 @@ def address(text: str) -> tuple[str, int]:
 
 
 async def serve(options: ServeOptions) -> None:
-    """Serve until SIGTERM or SIGINT, or until the environment can no longer write.
+    """Serve until SIGTERM or SIGINT, or until the environment can no longer write, or answer.
 
     With a `lifeline`, also until standard input ends.
     """
@@ -118,21 +119,26 @@ async def serve(options: ServeOptions) -> None:
                 await turn.wait(stop)
                 if stop.is_set():
                     return
-                listener = Listener(environment, authenticator, options.max_connections)
-                port = await listener.listen(ports)
-                # What has been loaded stays: to look through it for garbage takes 0.15 s of the
-                # loop. Fewer collections of what is new find less of what is only on its way.
-                gc.freeze()
-                gc.set_threshold(YOUNG_OBJECTS)
-                ready = True
-                host, _ = address(options.pg_listen)
-                shown = f"[{host}]" if ":" in host else host
-                print(f"foreshore ready: postgres://{ROLE}@{shown}:{port}/{ROLE}", flush=True)
-                try:
-                    await _until_stopped(stop, environment)
-                finally:
-                    ready = False
-                    await listener.close()
+                async with Lease(storage.check_owned) as lease:
+                    listener = Listener(environment, authenticator, lease, options.max_connections)
+                    port = await listener.listen(ports)
+                    # What has been loaded stays: to look through it for garbage takes 0.15 s of
+                    # the loop. Fewer collections of what is new find less that is on its way.
+                    gc.freeze()
+                    gc.set_threshold(YOUNG_OBJECTS)
+                    ready = True
+                    host, _ = address(options.pg_listen)
+                    shown = f"[{host}]" if ":" in host else host
+                    print(f"foreshore ready: postgres://{ROLE}@{shown}:{port}/{ROLE}", flush=True)
+                    reason: Fenced | None = None
+                    try:
+                        await _until_stopped(stop, environment, lease)
+                    except Fenced as error:
+                        reason = error
+                        raise
+                    finally:
+                        ready = False
+                        await listener.close(reason)
             finally:
                 await environment.close()
     finally:
@@ -140,13 +146,13 @@ async def serve(options: ServeOptions) -> None:
         await http.close()
 
 
-async def _until_stopped(stop: asyncio.Event, environment: Environment) -> None:
+async def _until_stopped(stop: asyncio.Event, environment: Environment, lease: Lease) -> None:
     while not stop.is_set():
         try:
             async with asyncio.timeout(1):
                 await stop.wait()
         except TimeoutError:
-            if (failure := environment.failed) is not None:
+            if (failure := environment.failed or lease.failure) is not None:
                 raise failure from None
 
 

@@ -2,7 +2,8 @@
 
 Whoever opens the data fences off who had it (storage/epoch.py): that server writes nothing more,
 but until it notices it answers reads with what it knows. So the newcomer does not answer before the
-other has ended, which a lock tells that goes with its process, however that ends.
+other has ended, which a lock tells that goes with its process, however that ends, or has stood
+still for so long that its lease to answer has run out (lease.py).
 """
 
 import asyncio
@@ -43,7 +44,7 @@ class Turn:
         os.close(self._descriptor)
 
     async def wait(self, stop: asyncio.Event) -> None:
-        """Wait until the server before has ended, or stands still for too long to answer anyone.
+        """Wait until the server before has ended, or has stood still until its lease ran out.
 
         Then the turn begins as soon as that one has ended: the next has to wait for this one, too.
         Who is asked to `stop` meanwhile waits no longer.
@@ -61,7 +62,7 @@ class Turn:
         if self._beginning in done:
             self._beginning.result()
         elif not done:
-            logger.warning("the server before does not end, its answers grow old")
+            logger.warning("the server before does not end, it may answer nobody any more")
 
     async def _begin(self) -> None:
         if not self._try():

@@ -2,12 +2,16 @@
 
 Whoever converses over it is a task. While that waits for input it hears of the client's leaving as
 `Gone`; while it is busy, with a statement that may run for long, it is cancelled.
+
+All that clients hear goes out here, and only under a lease (lease.py): where that has run out it is
+kept back until the lease holds again.
 """
 
 import asyncio
 from collections.abc import Callable
 from typing import cast
 
+from foreshore.server.lease import Lease
 from foreshore.server.protocol import MessageReader
 
 READ_AHEAD = 4 * 1024 * 1024  # bytes of messages not yet taken, beyond which reading pauses
@@ -22,15 +26,17 @@ class Gone(Exception):
 class Wire(asyncio.Protocol):
     """The bytes of one connection; `run` is the task that uses them."""
 
-    def __init__(self, run: Callable[["Wire"], asyncio.Task[None]]) -> None:
+    def __init__(self, lease: Lease, run: Callable[["Wire"], asyncio.Task[None]]) -> None:
         self.reader = MessageReader()
         self.peer = ""
         self.loopback = False
+        self._lease = lease
         self._run = run
         self._out: list[bytes] = []
         self._out_size = 0
         self._waiter: asyncio.Future[None] | None = None  # of whoever waits for input
         self._drained: asyncio.Future[None] | None = None  # of whoever waits to send
+        self._kept_back: asyncio.Future[None] | None = None  # until the lease is renewed
         self._reading = True
         self._gone = False
         self._done = False
@@ -119,25 +125,45 @@ class Wire(asyncio.Protocol):
         self._out_size += len(data)
 
     def flush(self) -> None:
-        """Send what has been added."""
+        """Send what has been added, as soon as the lease holds."""
         if self._out:
+            if not self._lease.holds():
+                self._keep_back()
+                return
             data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
             self._out.clear()
             self._out_size = 0
             if not self._transport.is_closing():
                 self._transport.write(data)
 
+    def _keep_back(self) -> None:
+        if self._kept_back is None:
+            self._kept_back = self._lease.renewed()
+            self._kept_back.add_done_callback(self._go_on)
+
+    def _go_on(self, renewed: asyncio.Future[None]) -> None:
+        self._kept_back = None
+        self.flush()
+
     async def relieve(self) -> None:
         """Send what has been added if it is much, and wait while the client takes too little."""
         if self._out_size >= SEND_AT:
             self.flush()
+        while self._kept_back is not None:
+            await asyncio.shield(self._kept_back)
         if self._drained is not None:
             await asyncio.shield(self._drained)
 
-    def close(self) -> None:
-        """End the connection when all has been sent."""
+    def close(self, last: bytes = b"") -> None:
+        """End the connection when all has been sent, and at the end `last`, why it ends.
+
+        That is told in any case; what was kept back is not.
+        """
         self._done = True
         self.flush()
+        self._out.clear()
+        if last and not self._transport.is_closing():
+            self._transport.write(last)
         self._transport.close()
 
     def finish(self) -> None:

@@ -246,6 +246,10 @@ class StorageController(ShardReader):
         """The register in which the environment keeps small durable values of its own."""
         return self._consensus
 
+    def check_owned(self) -> None:
+        """Raise Fenced if another environment has taken the database over; call it on a thread."""
+        self._wal.check_fence()
+
     async def close(self) -> None:
         """Write what is pending and let go of the files, even if the log or compaction has failed.
 

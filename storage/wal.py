@@ -304,11 +304,15 @@ class Wal:
 
     def _write(self, contents: list[Event | Sequence[ShardWrite]]) -> None:
         assert self._segment is not None
-        assert self._fence is not None
         payload, saved = encode_group(contents)
         self._segment.write(Kind.GROUP, payload)
         self._saved += saved
         reached("log.synced")
+        self.check_fence()
+
+    def check_fence(self) -> None:
+        """Raise Fenced if another environment has taken the log over; reads a file."""
+        assert self._fence is not None
         self._fence.check()
 
     def _full(self) -> bool:

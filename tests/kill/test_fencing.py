@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
-from tests.harness import Server, until
+from tests.harness import Server, indexed, until
 
 TAKEN_OVER = "another environment has taken over"
 
@@ -84,6 +88,98 @@ def test_a_server_that_stands_still_is_not_waited_for(data_dir: Path) -> None:
         assert first.process.wait(30) != 0
         first.stop()
         second.stop()
+
+
+READS = (
+    "SELECT v FROM owned WHERE k = 1",  # from the table's keys
+    "SELECT * FROM owned",
+    "SELECT count(*) FROM owned WHERE v = 0",
+    "SELECT * FROM sums",
+    "SELECT * FROM sums WHERE k = 1",  # from the view's index
+    "COPY owned TO STDOUT",
+    "SELECT 1",
+    "SHOW server_version",
+)
+
+
+def test_a_server_that_stood_still_answers_nobody_after_its_successor_has(data_dir: Path) -> None:
+    first, second = Server(data_dir).start(), Server(data_dir)
+    assert first.process is not None
+    outcomes: dict[str, object] = {}
+
+    def read(name: str, ask: Callable[[], object]) -> None:
+        try:
+            outcomes[name] = ask()
+        except psycopg.Error as error:
+            outcomes[name] = error
+
+    def copied(connection: psycopg.Connection[Any], sql: str) -> list[bytes]:
+        with connection.cursor() as cursor, cursor.copy(sql.encode()) as copy:
+            return [bytes(part) for part in copy]
+
+    try:
+        writer = first.connect()
+        writer.execute("CREATE TABLE owned (k int PRIMARY KEY, v int)")
+        writer.execute("INSERT INTO owned VALUES (1, 0)")
+        writer.execute("CREATE VIEW sums AS SELECT k, sum(v) AS s FROM owned GROUP BY k")
+        writer.execute("CREATE INDEX ON sums (k)")
+        indexed(writer, "sums")
+        asked: dict[str, Callable[[], object]] = {}
+        for sql in READS:
+            if sql.startswith("COPY"):
+                asked[sql] = partial(copied, first.connect(), sql)
+                continue
+            plain, prepared = first.connect(), first.connect(prepare_threshold=0)
+            prepared.execute(sql.encode())
+            asked[sql] = partial(lambda c, sql: c.execute(sql.encode()).fetchall(), plain, sql)
+            asked[f"prepared {sql}"] = partial(
+                lambda c, sql: c.execute(sql.encode()).fetchall(), prepared, sql
+            )
+        block = first.connect()
+        block.execute("BEGIN")
+        block.execute("SELECT * FROM owned")
+        asked["in a block"] = lambda: block.execute("SELECT v FROM owned WHERE k = 1").fetchall()
+        following = first.connect()
+        following.execute("BEGIN")
+        following.execute("DECLARE changes CURSOR FOR SUBSCRIBE owned WITH (PROGRESS)")
+        following.execute("FETCH ALL changes WITH (timeout = '1s')")
+        fetch = b"FETCH ALL changes WITH (timeout = '1s')"
+        asked["a subscription"] = lambda: following.execute(fetch).fetchall()
+
+        first.process.send_signal(signal.SIGSTOP)
+        second.start()
+        with second.connect() as connection:
+            connection.execute("UPDATE owned SET v = 1")
+            readers = [threading.Thread(target=read, args=pair) for pair in asked.items()]
+            for reader in readers:
+                reader.start()
+            # What they ask has arrived at the first when it goes on.
+            until(lambda: unread(first.port) >= len(asked), "all has been asked", 10)
+            first.process.send_signal(signal.SIGCONT)
+            for reader in readers:
+                reader.join(30)
+            assert outcomes.keys() == asked.keys()
+            for name, outcome in outcomes.items():
+                assert isinstance(outcome, psycopg.OperationalError), (name, outcome)
+                assert TAKEN_OVER in str(outcome), name
+            assert first.process.wait(30) != 0
+            assert connection.execute("SELECT v FROM owned").fetchall() == [(1,)]
+    finally:
+        first.process.send_signal(signal.SIGCONT)
+        first.stop()
+        second.stop()
+
+
+def unread(port: int) -> int:
+    """Return how many connections to a port of the loopback have bytes that nobody has read."""
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    found = (line.split() for line in lines)
+    return sum(
+        int(fields[1].partition(":")[2], 16) == port
+        and fields[3] == "01"  # established
+        and int(fields[4].partition(":")[2], 16) > 0
+        for fields in found
+    )
 
 
 def accepts(server: Server) -> bool:

@@ -10,6 +10,7 @@ import pytest
 import uvloop
 
 from foreshore.server.auth import Authenticator
+from foreshore.server.lease import Lease
 from foreshore.server.listener import Listener
 from foreshore.server.ports import bind
 from tests.server.fake import FakeClient
@@ -44,16 +45,24 @@ class Served:
         self.run(wait())
 
 
+def standing() -> float:
+    """Stand still, as a clock under which a lease does not run out."""
+    return 0.0
+
+
 def serve(**options: Any) -> Iterator[Served]:
     loop = uvloop.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     client = FakeClient()
-    listener = Listener(
-        client, **({"authenticator": Authenticator.of("foreshore", None)} | options)
-    )
+    defaults: dict[str, Any] = {
+        "authenticator": Authenticator.of("foreshore", None),
+        "lease": Lease(lambda: None, standing),
+    }
+    listener = Listener(client, **(defaults | options))
 
     async def listen() -> int:
+        await listener.lease.renew()
         return await listener.listen(await bind("127.0.0.1", 0, "--pg-listen"))
 
     port = asyncio.run_coroutine_threadsafe(listen(), loop).result(10)

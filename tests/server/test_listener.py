@@ -7,9 +7,11 @@ import asyncpg
 import pytest
 
 from foreshore.server.auth import Authenticator
+from foreshore.server.lease import Lease
 from foreshore.server.listener import Listener
 from foreshore.server.ports import bind
 from tests.adapter.harness import Gate, House, in_house
+from tests.server.serving import standing
 
 
 def test_whose_commit_is_on_its_way_at_the_end_is_told_of_it(
@@ -18,7 +20,9 @@ def test_whose_commit_is_on_its_way_at_the_end_is_told_of_it(
     async def scenario(house: House) -> None:
         await house.query("s", "CREATE TABLE t (a int)")
         gate = Gate(monkeypatch, house.storage, "append")
-        listener = Listener(house.environment, Authenticator.of("foreshore", None))
+        lease = Lease(lambda: None, standing)
+        await lease.renew()
+        listener = Listener(house.environment, Authenticator.of("foreshore", None), lease)
         port = await listener.listen(await bind("127.0.0.1", 0, "--pg-listen"))
         url = f"postgres://foreshore@127.0.0.1:{port}/foreshore"
         writer, reader = await asyncpg.connect(url), await asyncpg.connect(url)

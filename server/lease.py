@@ -1,0 +1,105 @@
+"""The lease: for how long a server may answer without looking whether the data is still its own.
+
+Who takes the data over raises the fence (storage/epoch.py), and answers nobody before the server
+before has ended or `PATIENCE_SECONDS` have passed (turn.py). So whatever is said to clients is said
+less than `LEASE_SECONDS`, which are fewer, after a look at the fence was begun that found it as it
+was. A look every second keeps the lease up. Where it has run out, as the process stood still, what
+was to be said waits for the next look, and if that finds another's fence it is never said.
+
+The clock goes on while the process stands still and while the machine sleeps.
+"""
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Self
+
+from foreshore import blocking
+from foreshore.server.turn import PATIENCE_SECONDS
+
+LEASE_SECONDS = PATIENCE_SECONDS - 2
+LOOK_SECONDS = 1.0
+
+if sys.platform == "linux":
+
+    def _elapsed() -> float:
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+else:
+    _elapsed = time.monotonic
+
+
+class Lease:
+    """The right to answer, kept up for the length of the block.
+
+    `look` raises if the data is no longer ours, or if nobody can tell; it is called on a thread.
+    """
+
+    def __init__(self, look: Callable[[], None], elapsed: Callable[[], float] = _elapsed) -> None:
+        self.failure: Exception | None = None  # why it has ended for good
+        self._look = look
+        self._elapsed = elapsed
+        self._from = self._until = 0.0
+        self._executor = ThreadPoolExecutor(1, "lease")
+        self._wanted = asyncio.Event()
+        self._renewal: asyncio.Future[None] | None = None  # of those who wait for the next look
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.renew()
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        self._executor.shutdown(wait=False)
+
+    def holds(self) -> bool:
+        """Whether something may be said now."""
+        return self._from <= self._elapsed() < self._until
+
+    def renewed(self) -> asyncio.Future[None]:
+        """Return what is done when the next look was had, of which there is one at once.
+
+        It never is if that finds that the lease has ended. Who was told asks `holds` again.
+        """
+        if self._renewal is None:
+            self._renewal = asyncio.get_running_loop().create_future()
+            self._wanted.set()
+        return self._renewal
+
+    async def renew(self) -> None:
+        """Look now; raises as `look` does, and then the lease has ended."""
+        began = self._elapsed()
+        try:
+            await blocking.run(self._executor, self._look)
+        except Exception as failure:
+            self._from = self._until = 0.0
+            self.failure = failure
+            raise
+        self._from, self._until = began, began + LEASE_SECONDS
+        renewal, self._renewal = self._renewal, None
+        if renewal is not None:
+            renewal.set_result(None)
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                self._wanted.clear()
+                await self.renew()
+                try:
+                    async with asyncio.timeout(LOOK_SECONDS):
+                        await self._wanted.wait()
+                except TimeoutError:
+                    pass
+        except Exception:
+            assert self.failure is not None  # which ends the server

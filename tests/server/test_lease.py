@@ -1,0 +1,168 @@
+"""The lease: what is said is said soon after a look that found the data our own."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from foreshore.server.lease import LEASE_SECONDS, Lease
+from foreshore.server.turn import PATIENCE_SECONDS
+from foreshore.server.wire import SEND_AT, Wire
+from foreshore.storage.epoch import fenced
+from tests.adapter.harness import until
+
+
+class Data:
+    """Data that somebody may take over, and a clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.looks = 0
+        self.fault: Exception | None = None
+        self.may_look = threading.Event()
+        self.may_look.set()
+        self.passes = 0.0  # during a look
+
+    def elapsed(self) -> float:
+        return self.now
+
+    def look(self) -> None:
+        self.looks += 1
+        fault = self.fault
+        self.now += self.passes
+        assert self.may_look.wait(20)
+        if fault is not None:
+            raise fault
+
+    def lease(self) -> Lease:
+        return Lease(self.look, self.elapsed)
+
+
+class Transport(asyncio.Transport):
+    """What a wire has sent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent = b""
+        self.closed = False
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def write(self, data: Any) -> None:
+        self.sent += data
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def wired(lease: Lease) -> tuple[Wire, Transport]:
+    """Return a wire whose conversation is the test."""
+    wire, transport = Wire(lease, lambda _: asyncio.create_task(asyncio.sleep(0))), Transport()
+    wire.connection_made(transport)
+    return wire, transport
+
+
+def with_data(scenario: Callable[[Data], Coroutine[Any, Any, None]]) -> None:
+    data = Data()
+    try:
+        asyncio.run(scenario(data))
+    finally:
+        data.may_look.set()
+
+
+def test_it_counts_from_before_the_look_and_runs_out_before_the_patience() -> None:
+    assert LEASE_SECONDS < PATIENCE_SECONDS
+
+    async def scenario(data: Data) -> None:
+        lease = data.lease()
+        assert not lease.holds()
+        data.passes = 1.0
+        await lease.renew()
+        data.now = 100.0 + LEASE_SECONDS - 0.01
+        assert lease.holds()
+        data.now = 100.0 + LEASE_SECONDS
+        assert not lease.holds()
+        data.passes = LEASE_SECONDS  # as when all stands still between the look and its outcome
+        await lease.renew()
+        assert not lease.holds()
+
+    with_data(scenario)
+
+
+def test_a_clock_that_goes_back_does_not_prolong_it() -> None:
+    async def scenario(data: Data) -> None:
+        lease = data.lease()
+        await lease.renew()
+        data.now -= 0.01
+        assert not lease.holds()
+        await lease.renew()
+        assert lease.holds()
+
+    with_data(scenario)
+
+
+def test_it_is_kept_up_without_being_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foreshore.server.lease.LOOK_SECONDS", 0.01)
+
+    async def scenario(data: Data) -> None:
+        async with data.lease() as lease:
+            for _ in range(3):
+                data.now += LEASE_SECONDS - 1
+                assert lease.holds()
+                seen = data.looks
+                await until(lambda: data.looks > seen + 1)  # noqa: B023 - before the next round
+
+    with_data(scenario)
+
+
+def test_what_comes_after_it_has_run_out_waits_for_a_look() -> None:
+    async def scenario(data: Data) -> None:
+        async with data.lease() as lease:
+            wire, transport = wired(lease)
+            wire.put(b"a")
+            wire.flush()
+            assert transport.sent == b"a"
+            data.may_look.clear()
+            data.now += LEASE_SECONDS
+            for part in (b"b", b"c"):
+                wire.put(part)
+                wire.flush()
+            wire.put(bytes(SEND_AT))
+            relieved = asyncio.create_task(wire.relieve())
+            await until(lambda: data.looks >= 2)
+            assert transport.sent == b"a"
+            assert not relieved.done()
+            data.may_look.set()
+            await relieved
+            assert transport.sent == b"abc" + bytes(SEND_AT)
+
+    with_data(scenario)
+
+
+@pytest.mark.parametrize(
+    "fault", [fenced(), OSError("the disk is gone")], ids=["fenced", "no look"]
+)
+def test_who_finds_that_it_has_ended_says_why_and_nothing_else(fault: Exception) -> None:
+    async def scenario(data: Data) -> None:
+        async with data.lease() as lease:
+            wire, transport = wired(lease)
+            wire.put(b"rows")
+            data.now += LEASE_SECONDS
+            data.fault = fault
+            wire.flush()
+            await until(lambda: lease.failure is fault)
+            data.now -= LEASE_SECONDS
+            wire.flush()
+            assert not lease.holds()
+            assert transport.sent == b""
+            wire.close(b"why")
+            assert transport.sent == b"why"
+            assert transport.closed
+
+    with_data(scenario)
