@@ -44,10 +44,10 @@ class Turn:
         os.close(self._descriptor)
 
     async def wait(self, stop: asyncio.Event) -> None:
-        """Wait until the server before has ended, or has stood still until its lease ran out.
+        """Wait until the servers before have ended, or stood still until their lease ran out.
 
-        Then the turn begins as soon as that one has ended: the next has to wait for this one, too.
-        Who is asked to `stop` meanwhile waits no longer.
+        Then this one answers beside them, and the next has to wait for it, too. Who is asked to
+        `stop` meanwhile waits no longer.
         """
         self._beginning = asyncio.create_task(self._begin())
         stopping = asyncio.create_task(stop.wait())
@@ -63,21 +63,33 @@ class Turn:
             self._beginning.result()
         elif not done:
             logger.warning("the server before does not end, it may answer nobody any more")
+            self._beginning.cancel()
+            self._beginning = asyncio.create_task(self._share())
+            await asyncio.sleep(0)  # in which it has the lock, if the other is not about to
 
     async def _begin(self) -> None:
-        if not self._try():
+        if not self._try(fcntl.LOCK_EX):
             before = {"pid": os.pread(self._descriptor, 20, 0).decode(errors="replace")}
             logger.warning("the data was taken over from a server that runs", extra=before)
-            while not self._try():  # noqa: ASYNC110 - the other process tells nobody
+            while not self._try(fcntl.LOCK_EX):  # noqa: ASYNC110 - the other tells nobody
                 await asyncio.sleep(LOOK_SECONDS)
+        await self._share()
+
+    async def _share(self) -> None:
+        """Have the lock as all have it who answer, so that who waits to be alone waits for all.
+
+        Who is alone in between has fenced this one off, or will be by it, and does not answer.
+        """
+        while not self._try(fcntl.LOCK_SH):  # noqa: ASYNC110
+            await asyncio.sleep(LOOK_SECONDS)
         self.begun = True
         pid = str(os.getpid()).encode()
         os.pwrite(self._descriptor, pid, 0)  # in place, for which a full disk has room
         os.ftruncate(self._descriptor, len(pid))
 
-    def _try(self) -> bool:
+    def _try(self, lock: int) -> bool:
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._descriptor, lock | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         return True

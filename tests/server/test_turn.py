@@ -7,7 +7,6 @@ import pytest
 
 from foreshore.server import turn
 from foreshore.server.turn import Turn
-from tests.adapter.harness import until
 
 
 def test_who_has_not_waited_for_the_one_before_is_waited_for(
@@ -23,9 +22,10 @@ def test_who_has_not_waited_for_the_one_before_is_waited_for(
                         patched.setattr(turn, "PATIENCE_SECONDS", 0.0)
                         await second.wait(stop)
                     assert first.begun
-                    assert not second.begun
-                await until(lambda: second.begun)
-                waiting = asyncio.create_task(third.wait(stop))
+                    assert second.begun
+                    waiting = asyncio.create_task(third.wait(stop))
+                    await asyncio.wait([waiting], timeout=5 * turn.LOOK_SECONDS)
+                    assert not third.begun
                 await asyncio.wait([waiting], timeout=5 * turn.LOOK_SECONDS)
                 assert not third.begun
             await waiting
