@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from foreshore.adapter.key_index import Earlier, Keyed
+from foreshore.adapter.meanings import Relied
 from foreshore.adapter.oracle import TimestampOracle
 from foreshore.adapter.subscriptions import Moves
 from foreshore.adapter.values import Values, updates_at
@@ -107,6 +108,8 @@ class Write:
     described: Mapping[GlobalId, object] = field(default_factory=dict)  # the tables as it knew them
     moves: Moves = field(default_factory=dict)  # of subscriptions
     zone: str = "UTC"  # in which its errors show times
+    names: Relied | None = None  # what it relies on that they mean
+    defines: bool = False  # whether it changes the catalog
     waits: bool = True  # for others who block its tables
     done: asyncio.Future[Timestamp] = field(init=False)
 
@@ -367,7 +370,7 @@ class GroupCommit:
         group = _Group()
         left: list[Write] = []
         touched: set[GlobalId] = set()
-        earlier = Earlier()
+        earlier, defined = Earlier(), False
         for write in self._pending:
             ids = set(write.rows)
             missing = ids - self._tokens.keys()
@@ -380,6 +383,9 @@ class GroupCommit:
                 write.done.set_exception(self.gone(min(missing)))
             elif self._is_blocked(write):
                 left.append(write)
+            elif write.names and defined:
+                left.append(write)  # what its names mean then can only be told afterwards
+                self._wake.set()
             elif (
                 write.reads is not None and not self._holds(write.reads, touched, earlier)
             ) or not touched.isdisjoint(write.moves):
@@ -391,6 +397,7 @@ class GroupCommit:
                 group.writes.append(write)
                 touched |= ids | write.moves.keys()
                 earlier.add(write.keyed)
+                defined = defined or write.defines
         self._pending = left
         return group
 

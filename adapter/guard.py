@@ -13,7 +13,7 @@ from foreshore.adapter.subscriptions import Subscriptions
 from foreshore.adapter.violations import key_exists
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.state import State
-from foreshore.errors import DatabaseError, TableAltered
+from foreshore.errors import DatabaseError, MeaningChanged, TableAltered
 from foreshore.ids import GlobalId
 from foreshore.storage.damage import Damages
 from foreshore.update import Timestamp
@@ -44,6 +44,8 @@ class ConstraintGuard:
                 return TableAltered()
         if write.moves and (error := self._subscriptions.refused(write.moves)) is not None:
             return error
+        if write.names is not None and (name := write.names.changed(state, planned)) is not None:
+            return MeaningChanged(name)
         if not write.keyed:
             return None
         found = self._keys.duplicate(write.keyed, write.checked, earlier)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.effects import calls_in
-from foreshore.adapter.names import SessionCatalog, effective_path
+from foreshore.adapter.meanings import Lookups, Meanings
+from foreshore.adapter.names import SessionCatalog, absent_schemas, effective_path
 from foreshore.adapter.peek_plan import IndexOn, PeekPlan, plan_peek, whole
 from foreshore.adapter.plan_cache import PlanKey
 from foreshore.adapter.point_plan import plan_point, rules_of
@@ -20,9 +21,9 @@ from foreshore.adapter.sequence.tables import unique_constraints
 from foreshore.adapter.statement import Basis, Prepared
 from foreshore.adapter.values import template_of
 from foreshore.catalog.catalog import Planned
-from foreshore.catalog.state import State
+from foreshore.catalog.state import PERMANENT, Part, State
 from foreshore.constraint import Unique
-from foreshore.errors import FeatureNotSupported, SyntaxError_
+from foreshore.errors import DatabaseError, FeatureNotSupported, SyntaxError_
 from foreshore.ids import GlobalId
 from foreshore.sql.parse import Statement as Syntax
 from foreshore.sql.plan import (
@@ -69,10 +70,11 @@ class SessionPlanner:
             return transaction.catalog.state
         return self._coordinator.state
 
-    def reader(self, basis: Basis | None = None) -> SessionCatalog:
+    def reader(self, basis: Basis | None = None, lookups: Lookups | None = None) -> SessionCatalog:
         """Return the catalog as the running transaction sees it.
 
-        Its views are for a plan that rests on `basis`; without one they are as defined.
+        Its views are for a plan that rests on `basis`; without one they are as defined. What is
+        asked of it goes to `lookups`.
         """
         transaction = self._session.transaction
         planned = self._coordinator.catalog.planned
@@ -86,7 +88,28 @@ class SessionPlanner:
             basis.arranged if basis is not None else _NOTHING,
             self._is_own if basis is not None and basis.own is not None else None,
             temporary=self._session.temporary_schema,
+            lookups=lookups,
         )
+
+    def lookups(self) -> Lookups:
+        """Return what takes note of how names are looked up, without the transaction's changes."""
+        session, transaction = self._session, self._session.transaction
+        state, planned = self._coordinator.state, self._coordinator.catalog.planned
+        part: Part | None = state.parts[PERMANENT]
+        if transaction is not None and transaction.catalog is not None:
+            state, part = transaction.catalog.base, None
+        path, setting = self.search_path(), session.variables["search_path"]
+        absent = absent_schemas(state, session.database, session.role.name, setting, path)
+        return Lookups(state, planned, part, absent)
+
+    def rely_on(self, meanings: Meanings) -> None:
+        """Let the running transaction rely on what a statement's names mean.
+
+        Raises MeaningChanged if that is something else than when it began to read.
+        """
+        transaction = self._session.begin()
+        fixed = transaction.time is not None
+        transaction.names.add(meanings, self._coordinator.catalog, fixed=fixed)
 
     def search_path(self) -> tuple[str, ...]:
         """Return the schemas searched, in order."""
@@ -125,9 +148,21 @@ class SessionPlanner:
             basis, tables_only=prepared.tables_only
         ):
             return
+        lookups = self.lookups()
+        try:
+            self._make(prepared, basis, lookups)
+        except DatabaseError:
+            transaction = self._session.transaction
+            if transaction is not None and transaction.time is not None:
+                transaction.names.check(lookups.meanings())
+            raise
+
+    def _make(self, prepared: Prepared, basis: Basis, lookups: Lookups) -> None:
+        """Make the plan of a statement, on `basis`."""
+        assert prepared.syntax is not None
         declared = prepared.declared if prepared.basis is None else prepared.parameters
         types, zone = ParameterTypes(declared), SessionZone(self._session.time_zone)
-        reader = self.reader(basis)
+        reader = self.reader(basis, lookups)
         plan = plan_statement(prepared.syntax, reader, types, zone=zone)
         peek = self._peek_of(plan)
         init_plans = self._init_plans(prepared, peek)
@@ -135,7 +170,7 @@ class SessionPlanner:
         peeks = [peek, *(each.peek for _, each in init_plans)]
         if reader.left_out and any(each is None or each.way not in ways for each in peeks):
             types = ParameterTypes(declared)
-            plan = plan_statement(prepared.syntax, self.reader(), types, zone=zone)
+            plan = plan_statement(prepared.syntax, reader.as_defined(), types, zone=zone)
             peek = self._peek_of(plan)
             init_plans = self._init_plans(prepared, peek)
         desc = self._desc_of(plan)
@@ -146,6 +181,8 @@ class SessionPlanner:
             )
         prepared.plan, prepared.peek, prepared.desc, prepared.basis = plan, peek, desc, basis
         prepared.init_plans = init_plans
+        # What is defined over items that become others follows them, or is refused (`rebased`).
+        prepared.meanings = lookups.meanings(names_only=peek is None)
         prepared.parameters = types.resolved()
         prepared.takes_names = any(each.name.startswith("reg") for each in prepared.parameters)
         prepared.zone_matters = zone.matters
@@ -211,9 +248,10 @@ class SessionPlanner:
     def peek_without_indexes(self, prepared: Prepared) -> PeekPlan:
         """Return how a statement is answered from shards alone, at times that no index knows."""
         assert prepared.syntax is not None
-        types = ParameterTypes(prepared.parameters)
-        reader = self.reader(replace(self.basis(), arranged=_NOTHING))
+        types, lookups = ParameterTypes(prepared.parameters), self.lookups()
+        reader = self.reader(replace(self.basis(), arranged=_NOTHING), lookups)
         plan = plan_statement(prepared.syntax, reader, types, zone=self._session.time_zone)
+        self.rely_on(lookups.meanings())
         query = followed_by(plan) or read_by(plan)
         assert query is not None, plan
         for each in query.init_plans:

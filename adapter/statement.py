@@ -9,6 +9,7 @@ use; a result whose columns then differ is refused, as clients rely on what they
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from foreshore.adapter.meanings import Meanings
 from foreshore.adapter.peek_plan import PeekPlan
 from foreshore.adapter.point_plan import PointPlan, RowRules
 from foreshore.adapter.result import Selected
@@ -54,6 +55,7 @@ class Prepared:
     desc: RelationDesc | None = None
     plan: Plan | None = None
     basis: Basis | None = None
+    meanings: Meanings = field(default_factory=Meanings)  # of the names in it, for the plan
     peek: PeekPlan | None = None  # of a plan that reads, compiled
     template: Template | None = None  # of an INSERT of values, compiled
     rules: RowRules | None = None  # of the table that it is into, if it takes rows one by one

@@ -2,7 +2,8 @@
 
 `State` is durable and knows names and definitions; `Planned` is what the adapter's planner made of
 an item's definition, and is made anew at every start. Both change together, in `commit`, after the
-new state's rows have become durable: a reader sees all of a DDL statement or nothing.
+new state's rows have become durable: a reader sees all of a DDL statement or nothing. Neither is
+changed in place, so who holds both has the catalog as it was at one moment.
 """
 
 from collections.abc import Mapping
@@ -56,9 +57,8 @@ class Catalog:
         """Show what `transaction` made, after its rows have become durable."""
         assert transaction.base is self.state, "two changes of the catalog at once"
         self.state = transaction.state
-        self.planned.update(planned)
-        for id in self.planned.keys() - self.state.objects.keys():
-            del self.planned[id]
+        known = {**self.planned, **planned}
+        self.planned = {id: each for id, each in known.items() if id in self.state.objects}
         self.check()
 
     def check(self) -> None:

@@ -70,6 +70,15 @@ class TableAltered(Conflict):
         super().__init__("could not serialize access: a table was altered meanwhile")
 
 
+class MeaningChanged(TableAltered):
+    """A name means something else than it has meant to the transaction, or at its time."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.message = "could not serialize access: a relation was altered or replaced meanwhile"
+        self.detail = f'"{name}" is something else now.'
+
+
 class Unavailable(DatabaseError):
     """Nothing is wrong with the statement; it cannot be carried out now."""
 

@@ -78,6 +78,7 @@ class _Target:
         session = self._session
         await self._follow_table()
         await beside_alter(session, self._table.plan.table)
+        session.planner.rely_on(self._prepared.meanings)
         if self._rows:
             table = self._table
             await write_rows(session, table.plan.table, table.planned, pa.concat_tables(self._rows))

@@ -96,6 +96,7 @@ async def run(
     transaction.lock_timeout_ms = milliseconds(session.variables["lock_timeout"]) or 0
     if not isinstance(plan, NO_QUERY):
         transaction.queried = True
+        session.planner.rely_on(prepared.meanings)
     match plan:
         case Select():
             return await select(session, prepared, plan, args)

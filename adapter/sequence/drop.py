@@ -148,7 +148,10 @@ def find(session: "Session", kind: ObjectKind, name: Name) -> Object:
                 raise InvalidCatalogName(f'database "{name.item}" does not exist')
             return found
         case "schema":
-            found = session.planner.reader().schema(name.database or session.database, name.item)
+            lookups = session.planner.lookups()
+            reader = session.planner.reader(lookups=lookups)
+            found = reader.schema(name.database or session.database, name.item)
+            session.planner.rely_on(lookups.meanings())
             if found is None:
                 raise InvalidSchemaName(f'schema "{name.item}" does not exist')
             return found
@@ -169,7 +172,9 @@ def find(session: "Session", kind: ObjectKind, name: Name) -> Object:
 
 def _find_item(session: "Session", kind: ObjectKind, name: Name) -> Item:
     parts = tuple(part for part in (name.database, name.schema, name.item) if part is not None)
-    found = session.planner.reader().find(parts)
+    lookups = session.planner.lookups()
+    found = session.planner.reader(lookups=lookups).find(parts)
+    session.planner.rely_on(lookups.meanings())
     if found is None:
         if kind == "table":
             raise UndefinedTable(f'table "{name.item}" does not exist')

@@ -71,6 +71,7 @@ def read_time(
         chosen = choose(session, ids, as_of, args)
         time = chosen.time
         if as_of is None:
+            transaction.names.move(coordinator.catalog)
             transaction.time = time
             if transaction.block:
                 _hold_all(session, transaction, time)
@@ -163,6 +164,8 @@ def move_forward(session: "Session") -> None:
     if not coordinator.locks.holds(transaction.key_reads, transaction):
         return
     if coordinator.keys.changed(transaction.key_reads, transaction.time):
+        return
+    if not transaction.names.moves(coordinator.catalog):
         return
     held = transaction.holds
     transaction.time = now
