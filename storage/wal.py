@@ -31,7 +31,6 @@ import msgspec
 from foreshore import blocking
 from foreshore.errors import DatabaseError, DataCorrupted, Unavailable, is_disk_full
 from foreshore.failpoint import reached
-from foreshore.storage.blob import sync_directory
 from foreshore.storage.consensus import Consensus
 from foreshore.storage.epoch import FENCE, Fence, Register, State
 from foreshore.storage.fault import DiskFull, writing
@@ -172,9 +171,6 @@ class Wal:
         return found
 
     def _raise_fence_and_read(self, state: LogState) -> list[tuple[SegmentInfo, Contents]]:
-        if not self._directory.is_dir():
-            self._directory.mkdir(parents=True)
-            sync_directory(self._directory.parent)
         self._fence = Fence(self._directory / FENCE, self.epoch)
         for path in strangers(self._directory, state.segments, self.epoch):
             check_stranger(path, state.segments)

@@ -1,0 +1,187 @@
+"""What a power cut leaves: whatever a state names, or was acknowledged, had been synced before.
+
+A `Disk` knows what would be there after a power cut: of each file what it held when it was last
+synced, and in each directory the names that it had when that was. Nothing that is read or written
+tells: the operating system hides a sync that was left out from everybody but the power cut.
+"""
+
+import contextlib
+import errno
+import os
+import stat
+import threading
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from foreshore.clock import SystemClock
+from foreshore.storage.blob import FileBlob
+from foreshore.storage.consensus import Committed, Mismatch, SqliteConsensus
+from foreshore.storage.controller import StorageConfig, StorageController
+from foreshore.storage.epoch import FENCE, Fence, fence_of
+from foreshore.storage.identity import NAME
+from foreshore.storage.segment import HEADER, segment_name
+from foreshore.storage.trace import KEYS, TraceState
+from foreshore.storage.wal import LOG_KEY, LogState
+from tests.storage.harness import ROWS, U1, U2, abandon, put, run, write
+
+
+class Disk:
+    """What would be there, below `root`, after a power cut."""
+
+    def __init__(self, root: Path, patch: pytest.MonkeyPatch) -> None:
+        self.root = root
+        self.lost: list[str] = []  # what a power cut would have, at some moment, that it must not
+        self._contents: dict[int, bytes] = {}  # of files, by inode
+        self._names: dict[int, dict[str, int]] = {}  # in directories
+        self._lock = threading.Lock()
+        for name in ("fsync", "fdatasync"):
+            patch.setattr(os, name, self._synced(getattr(os, name)))
+
+    def _synced(self, sync: Callable[[int], None]) -> Callable[[int], None]:
+        def synced(descriptor: int) -> None:
+            sync(descriptor)
+            found = os.fstat(descriptor)
+            path = Path(f"/proc/self/fd/{descriptor}")
+            with self._lock:
+                if stat.S_ISDIR(found.st_mode):
+                    self._list(found.st_ino, path.resolve())
+                else:
+                    self._contents[found.st_ino] = path.read_bytes()
+
+        return synced
+
+    def _list(self, directory: int, path: Path) -> None:
+        before = self._names.get(directory, {})
+        self._names[directory] = names = {}
+        for entry in os.scandir(path):
+            names[entry.name] = inode = entry.inode()
+            if entry.name.endswith(".parquet") and before.get(entry.name) != inode:
+                # Else a power cut before the file's own sync would leave the name of nothing.
+                whole = self._contents.get(inode) == Path(entry.path).read_bytes()
+                self.expect(whole, f"{entry.name} was named first")
+
+    def expect(self, holds: bool, what: str) -> None:
+        """Take note if something does not hold; to fail here would only be tried again."""
+        if not holds:
+            self.lost.append(what)
+
+    def read(self, path: str) -> bytes | None:
+        """Return what the file would hold, None if it would not be there."""
+        inode: int | None = self.root.stat().st_ino
+        for part in path.split("/"):
+            inode = self._names.get(inode or -1, {}).get(part)
+        return None if inode is None else self._contents.get(inode)
+
+
+class Watched(SqliteConsensus):
+    """Consensus that checks of each state that what it names is on the disk."""
+
+    def __init__(self, disk: Disk) -> None:
+        super().__init__(disk.root / "consensus.sqlite")
+        self.disk = disk
+        self.batches: dict[str, int] = {}  # that were named, and how far each reaches
+        self.sealed: set[str] = set()
+        self.epochs: set[int] = set()
+
+    async def compare_and_set(
+        self, key: str, expected: int | None, new: bytes
+    ) -> Committed | Mismatch:
+        if key == NAME:
+            for where in ("blob", "log"):
+                self.disk.expect(self.disk.read(f"{where}/{NAME}") == new, f"mark of the {where}")
+        elif key == LOG_KEY:
+            self._check_log(msgspec.json.decode(new, type=LogState))
+        elif key.startswith(KEYS):
+            self._check_trace(msgspec.json.decode(new, type=TraceState))
+        return await super().compare_and_set(key, expected, new)
+
+    def _check_log(self, state: LogState) -> None:
+        for info in state.segments:
+            name = segment_name(info.number, info.epoch)
+            found = self.disk.read(f"log/{name}") or b""
+            if info.sealed is None:
+                self.disk.expect(len(found) > HEADER, f"{name}, open")
+            else:
+                length, checksum = info.sealed
+                self.disk.expect(zlib.crc32(found[:length]) == checksum, f"{name}, sealed")
+                self.sealed.add(name)
+            if info.epoch == state.epoch:
+                self.epochs.add(info.epoch)
+                raised = self.disk.read(f"log/{FENCE}") == fence_of(info.epoch)
+                self.disk.expect(raised, f"the fence of {info.epoch}")
+
+    def _check_trace(self, state: TraceState) -> None:
+        for batch in state.batches:
+            found = self.disk.read(f"blob/{batch.key}")
+            whole = found is not None and zlib.crc32(found) == batch.checksum
+            self.disk.expect(whole, f"{batch.key}")
+            self.batches[batch.key] = batch.upper - batch.lower
+
+
+def acknowledged(disk: Disk, controller: StorageController) -> None:
+    """See that what was acknowledged is on the disk: all of the log, as nobody else writes."""
+    (path,) = (disk.root / "log").glob(f"{controller._wal.number:012}-*.log")
+    disk.expect(disk.read(f"log/{path.name}") == path.read_bytes(), f"{path.name}, acknowledged")
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["beside", "on another file system"])
+def test_what_is_named_or_acknowledged_was_synced_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
+) -> None:
+    if elsewhere:
+        replace = Path.replace
+
+        def across(self: Path, target: Any) -> Path:
+            if "scratch" in self.parts and "blob" in Path(target).parts:
+                raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+            return replace(self, target)
+
+        monkeypatch.setattr(Path, "replace", across)
+    disk = Disk(tmp_path, monkeypatch)
+
+    async def main() -> None:
+        time, merged = 0, False
+        for _ in range(3):
+            consensus = Watched(disk)
+            controller = await StorageController.over(
+                tmp_path,
+                FileBlob(tmp_path / "blob"),
+                consensus,
+                SystemClock(),
+                StorageConfig(segment_records=4),
+            )
+            assert consensus.epochs == {controller.epoch}
+            for id in {U1, U2} - set(controller.ids()):
+                await controller.create(id, ROWS)
+            acknowledged(disk, controller)
+            for _ in range(3):
+                for _ in range(5):
+                    row = ((time, "a"), time, 1)
+                    await put(controller, *(write(id, time, time + 1, row) for id in (U1, U2)))
+                    time += 1
+                    acknowledged(disk, controller)
+                await controller.settle()
+            assert consensus.sealed
+            assert len(consensus.batches) >= 6
+            merged |= any(reach > 10 for reach in consensus.batches.values())
+            await abandon(controller)
+            with contextlib.suppress(Exception):
+                await consensus.close()
+        assert merged
+        assert disk.lost == []
+
+    run(main)
+
+
+def test_a_fence_is_durable_when_it_is_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(tmp_path, monkeypatch)
+    for epoch in (1, 2):
+        Fence(tmp_path / FENCE, epoch).close()
+        assert disk.read(FENCE) == fence_of(epoch)
