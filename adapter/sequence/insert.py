@@ -15,7 +15,6 @@ from foreshore.adapter.effects import calls_in, carried_out, carried_out_by_row
 from foreshore.adapter.key_index import MANY
 from foreshore.adapter.local import counted, evaluate_linear, is_linear, negated, split_diffs
 from foreshore.adapter.peek_plan import PeekPlan
-from foreshore.adapter.point_plan import PointPlan
 from foreshore.adapter.result import BatchSource, Outcome, Selected
 from foreshore.adapter.sequence.by_key import locked_by_key, locked_rows
 from foreshore.adapter.sequence.conflict import insert_on_conflict
@@ -119,7 +118,7 @@ async def update(
     require_writable(session, "UPDATE", plan.table)
     planned = planned_table(session, plan.table)
     if prepared.point is not None:
-        changed = await _changed(session, prepared.point, args)
+        changed = await changed_by_key(session, prepared.point, args)
         if changed is not None:
             return await _written(session, "UPDATE", plan.returning, changed[1], args)
     both = await changing_rows(session, prepared, plan, args)
@@ -140,7 +139,7 @@ async def delete(
     require_writable(session, "DELETE", plan.table)
     planned = planned_table(session, plan.table)
     if prepared.point is not None:
-        changed = await _changed(session, prepared.point, args, deleting=True)
+        changed = await changed_by_key(session, prepared.point, args, deleting=True)
         if changed is not None:
             gone = Values.coming(changed[0].desc, changed[0].rows)
             return await _written(session, "DELETE", plan.returning, gone, args)
@@ -151,15 +150,6 @@ async def delete(
     await write_rows(session, plan.table, planned, negated(gone))
     gone = _beside(gone, columns[width:])
     return await returned_rows(session, "DELETE", plan.returning, gone, args)
-
-
-async def _changed(
-    session: "Session", point: PointPlan, args: Sequence[Datum], *, deleting: bool = False
-) -> tuple[Values, Values] | None:
-    transaction = session.begin()
-    if transaction.time is None:  # what is written follows from the newest, at any isolation
-        transaction.isolation = "strict serializable"
-    return await changed_by_key(session, point, args, deleting=deleting)
 
 
 async def _written(

@@ -27,8 +27,6 @@ async def truncate(session: "Session", plan: Truncate) -> Completed:
     if known:
         transaction.locked = True
         await coordinator.locks.acquire(known, transaction)
-        if transaction.time is None:  # what is retracted is the newest, at any isolation
-            transaction.isolation = "strict serializable"
         time = read_time(session, known, None, ())
     for id in plan.tables:
         transaction.unwrite(id)
