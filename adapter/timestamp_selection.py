@@ -4,16 +4,16 @@ A time must be at or beyond every input's `since`, or the answer is no longer kn
 serializability asks for the oracle's `read_ts`, which sees all acknowledged writes, even where that
 means to wait for a view; serializability takes the freshest time at which nothing has to be waited
 for. Bounded staleness takes that as well, and is refused where it is too long ago: it never waits.
-AS OF takes its own time: it is refused where the answer is no longer known, and waits for what has
-yet to come.
+What a transaction reads later it reads at the time that it has, or not at all. AS OF takes its own
+time: it is refused where the answer is no longer known, and waits for what has yet to come.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal as OneOf
 
 from foreshore.adapter.variables import BOUNDED_STALENESS, milliseconds
-from foreshore.errors import DatabaseError, InvalidParameterValue
+from foreshore.errors import Conflict, InvalidParameterValue, NotYetKnown
 from foreshore.ids import GlobalId
 from foreshore.update import MAX_TIMESTAMP, Timestamp
 
@@ -72,11 +72,13 @@ def select_timestamp(
     *,
     as_of: Timestamp | None = None,
     at_least: Timestamp | None = None,
+    name_of: Callable[[GlobalId], str] = str,
 ) -> Selection:
-    """Return the time at which to read `inputs`.
+    """Return the time at which to read `inputs`, which messages call by `name_of`.
 
     `as_of` is exact, `at_least` a lower bound; either may be a time that has yet to come. Raises
-    InvalidParameterValue for an `as_of` that cannot be read any more.
+    InvalidParameterValue for an `as_of` that cannot be read any more, NotYetKnown for what bounded
+    staleness would have to wait for.
     """
     chosen = Selection(read_ts, read_ts, isolation, inputs)
     since = chosen.since
@@ -98,7 +100,7 @@ def select_timestamp(
         case BoundedStaleness(ms=bound):
             time = min(read_ts, chosen.upper - 1)
             if time < max(read_ts - bound, since, at_least or 0):
-                raise _too_stale(chosen, bound)
+                raise _would_wait(chosen, time, bound, at_least or 0, name_of)
     return Selection(max(time, since, at_least or 0), read_ts, isolation, inputs)
 
 
@@ -119,11 +121,71 @@ def standard_level(level: str) -> str:
     return level if is_standard else "serializable"
 
 
-def _too_stale(chosen: Selection, bound: int) -> DatabaseError:
-    last = min(chosen.inputs, key=lambda id: chosen.inputs[id].upper)
-    return DatabaseError(
-        f"no answer is at most {bound} ms old, and none is waited for",
-        sqlstate="40001",
-        detail=f"{last} is known before {chosen.upper}; the newest time is {chosen.read_ts}.",
-        hint="Run the query again later, or allow more staleness.",
+def require_readable(
+    inputs: Mapping[GlobalId, Interval],
+    isolation: Isolation,
+    time: Timestamp,
+    name_of: Callable[[GlobalId], str],
+) -> None:
+    """Raise if `inputs` cannot be read at the time that a transaction reads at.
+
+    Conflict if they are no longer known there, NotYetKnown if they are not yet and bounded
+    staleness does not wait.
+    """
+    late = max(inputs, key=lambda id: inputs[id].since, default=None)
+    if late is not None and inputs[late].since > time:
+        since = inputs[late].since
+        altered = inputs[late].altered == since
+        raise Conflict(
+            "could not serialize access: the transaction reads at a time before this relation "
+            "could be read",
+            detail=f'It reads at {time}; "{name_of(late)}" is readable from {since} on'
+            + (", when it was altered." if altered else "."),
+            hint="Run the transaction again."
+            if altered
+            else "Run the transaction again later, or let more history be retained "
+            "(RETAIN HISTORY).",
+        )
+    if isinstance(isolation, BoundedStaleness):
+        last = min(inputs, key=lambda id: inputs[id].upper, default=None)
+        if last is not None and inputs[last].upper <= time:
+            raise NotYetKnown(
+                "could not serialize access: this relation is not known yet at the time at which "
+                "the transaction reads, and is not waited for",
+                detail=f'It reads at {time}; "{name_of(last)}" is known before '
+                f"{inputs[last].upper}.",
+                hint="Run the transaction again, reading this relation first.",
+            )
+
+
+def _would_wait(
+    chosen: Selection,
+    time: Timestamp,
+    bound: int,
+    at_least: Timestamp,
+    name_of: Callable[[GlobalId], str],
+) -> NotYetKnown:
+    """Return why there is no answer at once: `time` is the last at which all inputs are known."""
+    last = min(chosen.inputs, key=lambda id: chosen.inputs[id].upper, default=None)
+    detail = f"The newest time is {chosen.read_ts}."
+    if last is not None:
+        upper = chosen.inputs[last].upper
+        detail = f'"{name_of(last)}" is known before {upper}; the newest time is {chosen.read_ts}.'
+    if time < chosen.read_ts - bound:
+        return NotYetKnown(
+            f"no answer is at most {bound} ms old, and none is waited for",
+            detail=detail,
+            hint="Run the query again later, or allow more staleness.",
+        )
+    if time < chosen.since:
+        late = max(chosen.inputs, key=lambda id: chosen.inputs[id].since)
+        return NotYetKnown(
+            "there is no time at which all of these relations are known, and none is waited for",
+            detail=f'{detail[:-1]}; "{name_of(late)}" is readable from {chosen.since} on.',
+            hint="Run the query again later, or let more history be retained (RETAIN HISTORY).",
+        )
+    return NotYetKnown(
+        f"no answer at {at_least} or later is known, and none is waited for",
+        detail=detail,
+        hint="Run the query again later.",
     )

@@ -70,6 +70,12 @@ class TableAltered(Conflict):
         super().__init__("could not serialize access: a table was altered meanwhile")
 
 
+class NotYetKnown(DatabaseError):
+    """Something would have to be waited for that is not; at once it is no use to try again."""
+
+    sqlstate = "40001"
+
+
 class MeaningChanged(TableAltered):
     """A name means something else than it has meant to the transaction, or at its time."""
 

@@ -4,15 +4,21 @@ A transaction that reads only by keys that it has locked moves to the newest tim
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from foreshore.adapter.substitute import fill_scalar, filler
-from foreshore.adapter.timestamp_selection import Interval, Selection, select_timestamp
+from foreshore.adapter.timestamp_selection import (
+    BoundedStaleness,
+    Interval,
+    Selection,
+    require_readable,
+    select_timestamp,
+)
 from foreshore.adapter.transaction import Transaction
 from foreshore.errors import (
     DataError,
     InvalidParameterValue,
-    ObjectNotInPrerequisiteState,
 )
 from foreshore.expr.evaluate import constant
 from foreshore.expr.ir import Literal, Scalar, type_of
@@ -48,8 +54,9 @@ def read_time(
 
     The first read of a transaction decides for all that follow; AS OF is for one query alone.
     `also` are relations that the answer comes from, though they are not read themselves. Unless the
-    read is `by_key` and remembered so, it is remembered as one of whole tables. Raises
-    CollectionDamaged for what cannot be read for that.
+    read is `by_key` and remembered so, it is remembered as one of whole tables. Raises Conflict
+    or NotYetKnown for what cannot be read at the time, CollectionDamaged for what cannot be read
+    for that.
     """
     transaction = session.begin()
     coordinator = session.coordinator
@@ -57,16 +64,10 @@ def read_time(
     coordinator.compute.maintained.check_whole(ids)
     if as_of is None and transaction.time is not None:
         time = transaction.time
-        late = [id for id in ids if coordinator.since(id) > time]
-        if late:
-            last = max(late, key=coordinator.since)
-            altered = coordinator.altered(last) == coordinator.since(last)
-            raise ObjectNotInPrerequisiteState(
-                "the transaction reads at a time before this relation could be read",
-                detail=f'It reads at {time}; "{session.planner.reader().state.item(last).name}" '
-                f"is readable from {coordinator.since(last)} on"
-                + (", when it was altered." if altered else "."),
-            )
+        never_waits = isinstance(transaction.isolation, BoundedStaleness)
+        if never_waits or any(coordinator.since(id) > time for id in ids):
+            inputs = {id: coordinator.interval(id) for id in ids}
+            require_readable(inputs, transaction.isolation, time, partial(_name_of, session))
     else:
         chosen = choose(session, ids, as_of, args)
         time = chosen.time
@@ -195,7 +196,12 @@ def choose(
         coordinator.oracle.read_ts(),
         as_of=exact,
         at_least=at_least,
+        name_of=partial(_name_of, session),
     )
+
+
+def _name_of(session: "Session", id: GlobalId) -> str:
+    return session.planner.state.item(id).name
 
 
 def _hold_all(session: "Session", transaction: Transaction, time: Timestamp) -> None:

@@ -244,3 +244,68 @@ def test_a_time_that_has_only_just_come_is_waited_for(tmp_path: Path) -> None:
             )
 
     in_house(tmp_path, main)
+
+
+def test_bounded_staleness_waits_for_no_read_of_a_block(tmp_path: Path) -> None:
+    async def main(house: House) -> None:
+        coordinator = house.environment.coordinator
+        await house.query("a", "CREATE CLUSTER c (REPLICAS (r1 (SIZE 'embedded')))")
+        await house.query("a", "CREATE TABLE t (k int); INSERT INTO t VALUES (1)")
+        await house.query("a", "CREATE MATERIALIZED VIEW m IN CLUSTER c AS SELECT count(*) FROM t")
+        assert await house.query("a", "SELECT * FROM m") == "1\nSELECT 1"
+        await house.query("a", "DROP CLUSTER REPLICA c.r1")
+        await house.query("a", "INSERT INTO t VALUES (2)")
+        (m,) = [each.id for each in coordinator.state.items() if each.name == "m"]
+        await until(lambda: coordinator.upper(m) <= coordinator.oracle.read_ts())
+        await house.query("a", "SET transaction_isolation = 'bounded staleness 60s'")
+        assert await house.query("a", "BEGIN; SELECT count(*) FROM t") == "BEGIN\n2\nSELECT 1\nT"
+        for query in ("SELECT * FROM m", "DECLARE c CURSOR FOR SELECT * FROM m, t"):
+            await house.query("a", "SAVEPOINT s")
+            async with asyncio.timeout(10):
+                late = (await house.query("a", query)).splitlines()
+            assert late[0] == (
+                "ERROR 40001: could not serialize access: this relation is not known yet at the "
+                "time at which the transaction reads, and is not waited for"
+            )
+            assert '; "m" is known before ' in late[1]
+            await house.query("a", "ROLLBACK TO s")
+        await house.query("a", "ROLLBACK")
+        # One that reads it first has its time for all.
+        answers = [await house.query("a", "BEGIN; SELECT * FROM m")]
+        answers.append(await house.query("a", "SELECT count(*) FROM t"))
+        assert answers == ["BEGIN\n1\nSELECT 1\nT", "1\nSELECT 1\nT"]
+
+    in_house(tmp_path, main)
+
+
+@pytest.mark.parametrize("level", ["serializable", "bounded staleness 10min"])
+def test_what_is_forgotten_at_the_time_of_what_is_far_behind(tmp_path: Path, level: str) -> None:
+    async def main(house: House) -> None:
+        coordinator = house.environment.coordinator
+        await house.query("a", "CREATE CLUSTER c (REPLICAS (r1 (SIZE 'embedded')))")
+        await house.query("a", "CREATE TABLE t (k int); CREATE TABLE z (k int)")
+        await house.query("a", "CREATE MATERIALIZED VIEW m IN CLUSTER c AS SELECT count(*) FROM t")
+        assert await house.query("a", "SELECT * FROM m") == "0\nSELECT 1"
+        await house.query("a", "DROP CLUSTER REPLICA c.r1")
+        (m,) = [each.id for each in coordinator.state.items() if each.name == "m"]
+        (z,) = [each.id for each in coordinator.state.items() if each.name == "z"]
+        coordinator.holds.retain(z, 1)
+        await until(lambda: coordinator.holds.since(z) >= coordinator.upper(m))
+        await house.query("a", f"SET transaction_isolation = '{level}'")
+        await house.query("a", "BEGIN; SELECT * FROM m")
+        late = (await house.query("a", "SELECT * FROM z")).splitlines()
+        assert late[0] == (
+            "ERROR 40001: could not serialize access: the transaction reads at a time before this "
+            "relation could be read"
+        )
+        assert '; "z" is readable from ' in late[1]
+        await house.query("a", "ROLLBACK")
+        if level != "serializable":
+            both = (await house.query("a", "SELECT * FROM m, z")).splitlines()
+            assert both[0] == (
+                "ERROR 40001: there is no time at which all of these relations are known, and none "
+                "is waited for"
+            )
+            assert both[1].startswith('DETAIL: "m" is known before ')
+
+    in_house(tmp_path, main)

@@ -7,6 +7,7 @@ from foreshore.adapter.timestamp_selection import (
     Interval,
     Isolation,
     isolation_of,
+    require_readable,
     select_timestamp,
 )
 from foreshore.errors import DatabaseError, InvalidParameterValue
@@ -46,11 +47,71 @@ def test_the_choice(
     assert (chosen.time, chosen.waits) == (time, waits)
 
 
-@pytest.mark.parametrize("intervals", [[(0, 11), (0, 7)], [(8, 11), (0, 8)], [(11, 20)]])
-def test_bounded_staleness_does_not_wait(intervals: list[tuple[int, int]]) -> None:
+@pytest.mark.parametrize(
+    ("intervals", "at_least", "message", "detail"),
+    [
+        (
+            [(0, 11), (0, 7)],
+            None,
+            "no answer is at most 3 ms old, and none is waited for",
+            '"u1" is known before 7; the newest time is 10.',
+        ),
+        (
+            [(8, 11), (0, 8)],
+            None,
+            "there is no time at which all of these relations are known, and none is waited for",
+            '"u1" is known before 8; the newest time is 10; "u0" is readable from 8 on.',
+        ),
+        (
+            [(11, 20)],
+            None,
+            "there is no time at which all of these relations are known, and none is waited for",
+            '"u0" is known before 20; the newest time is 10; "u0" is readable from 11 on.',
+        ),
+        (
+            [(0, 11), (0, 9)],
+            9,
+            "no answer at 9 or later is known, and none is waited for",
+            '"u1" is known before 9; the newest time is 10.',
+        ),
+        (
+            [],
+            14,
+            "no answer at 14 or later is known, and none is waited for",
+            "The newest time is 10.",
+        ),
+    ],
+)
+def test_bounded_staleness_does_not_wait_and_says_what_for(
+    intervals: list[tuple[int, int]], at_least: int | None, message: str, detail: str
+) -> None:
     with pytest.raises(DatabaseError) as refused:
-        select_timestamp(inputs(*intervals), STALE, 10)
+        select_timestamp(inputs(*intervals), STALE, 10, at_least=at_least)
     assert refused.value.sqlstate == "40001"
+    assert (refused.value.message, refused.value.detail) == (message, detail)
+
+
+@pytest.mark.parametrize(
+    ("intervals", "isolation", "detail"),
+    [
+        ([(0, 11), (5, 6)], STALE, None),
+        ([(0, 11), (5, 5)], STALE, 'It reads at 5; "u1" is known before 5.'),
+        ([(0, 11), (5, 5)], LOOSE, None),
+        ([(0, 11), (5, 5)], STRICT, None),
+        ([(6, 11), (0, 5)], STALE, 'It reads at 5; "u0" is readable from 6 on.'),
+        ([(6, 11)], LOOSE, 'It reads at 5; "u0" is readable from 6 on.'),
+        ([], STALE, None),
+    ],
+)
+def test_what_is_read_later_is_known_at_the_transactions_time_or_refused(
+    intervals: list[tuple[int, int]], isolation: Isolation, detail: str | None
+) -> None:
+    if detail is None:
+        require_readable(inputs(*intervals), isolation, 5, str)
+        return
+    with pytest.raises(DatabaseError) as refused:
+        require_readable(inputs(*intervals), isolation, 5, str)
+    assert (refused.value.sqlstate, refused.value.detail) == ("40001", detail)
 
 
 @pytest.mark.parametrize(
