@@ -55,6 +55,7 @@ from foreshore.errors import (
     UndefinedObject,
 )
 from foreshore.ids import GlobalId
+from foreshore.storage.capability import InvalidCapability
 from foreshore.storage.controller import (
     Listen,
     ListenEvent,
@@ -262,7 +263,8 @@ class ComputeController:
             for export in description.exports:
                 if isinstance(export, SinkExport):
                     _, write = self._capabilities(export.shard)
-                    if write.frontier != EMPTY:  # else it is complete, and never written again
+                    # Else it is complete, and never written again.
+                    if EMPTY not in (write.frontier, self._storage.upper(export.shard)):
                         write = await self._storage.clone_capability(write)
                     writes[export.shard] = write
             self._check_alive(owner)
@@ -412,7 +414,8 @@ class ComputeController:
 
     def _release(self, held: Iterable[ReadCapability | WriteCapability]) -> None:
         async def release(capability: ReadCapability | WriteCapability) -> None:
-            with suppress(UndefinedObject):  # the shard may be going, and all of it with it
+            # The shard may be going, and all of it with it, or be complete, and have no writer.
+            with suppress(UndefinedObject, InvalidCapability):
                 await self._storage.drop_capability(capability)
 
         for each in held:

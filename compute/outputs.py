@@ -152,7 +152,8 @@ class SinkWriter:
             try:
                 await self.errors.store(reached)
                 if not tables:
-                    self._storage.advance([self.id], reached, token=self._token)
+                    if reached > upper:  # else another was first, maybe with all there is
+                        self._storage.advance([self.id], reached, token=self._token)
                     self.failure = None
                     break
                 write = ShardWrite(self.id, upper, reached, pa.concat_tables(tables), self._token)

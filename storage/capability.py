@@ -130,6 +130,13 @@ class Capabilities:
             else:
                 del self._live[token]
 
+    def end_writers(self) -> list[str]:
+        """End all write capabilities, as the shard is complete; return their tokens."""
+        ended = [token for token, grant in self._live.items() if grant.mode == "write"]
+        for token in ended:
+            del self._live[token]
+        return ended
+
     def expire(self, token: str) -> Mode | None:
         """End a capability of whose holder nothing was heard; return its mode if it was live."""
         grant = self._live.pop(token, None)

@@ -384,6 +384,7 @@ class StorageController(ShardReader):
             shard.publish(write.upper, write.updates)
         for shard, _ in writes:
             shard.catch_up()  # it may have been advanced meanwhile
+            self._end_writers(shard)
 
     def _refused(self, shards: Iterable[Shard]) -> None:
         for shard in shards:
@@ -405,6 +406,15 @@ class StorageController(ShardReader):
             if token is not None:
                 shard.capabilities.check_write(token, shard.upper)
             shard.advance(upper)
+            self._end_writers(shard)
+
+    def _end_writers(self, shard: Shard) -> None:
+        """End the write capabilities of a shard that is complete: they give the right to nothing.
+
+        Not durably: at a start nobody gets one of such a shard.
+        """
+        if shard.upper == EMPTY:
+            self._expiry.forget(shard.capabilities.end_writers())
 
     def keep_uppers(self) -> None:
         """Let all uppers that there are become durable with what is appended next."""

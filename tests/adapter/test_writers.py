@@ -106,6 +106,14 @@ def test_what_is_complete_has_no_writer(tmp_path: Path) -> None:
         assert await house.query("a", "SELECT one FROM one") == "1\nSELECT 1"
         by = await written(house, "one")
         await until(lambda: house.storage.upper(by.id) == EMPTY)
+        assert await writers(house) == []
+        with pytest.raises(InvalidCapability):
+            house.storage.advance([by.id], EMPTY, token=by.token)
+        await house.query("a", "CREATE MATERIALIZED VIEW two AS SELECT 2 AS two")
+        await until(lambda: len(list(house.environment.coordinator.compute.writes())) == 2)
+        two = await written(house, "two")
+        await until(lambda: house.storage.upper(two.id) == EMPTY)
+        await house.query("a", "DROP MATERIALIZED VIEW two")
         await house.close()
         await house.open()
         by = await written(house, "one")
