@@ -2,13 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import pytest
 
 from foreshore.adapter.group_commit import Write
 from foreshore.adapter.meanings import Meanings, Relied
-from tests.adapter.harness import House, in_house, until
+from tests.adapter.harness import House, until
 
 CHANGED = "ERROR 40001: could not serialize access: a relation was altered or replaced meanwhile"
 BASE = (
@@ -28,17 +27,37 @@ SWAP = (
 REPLACE = "CREATE OR REPLACE VIEW v1 AS SELECT v + 100 AS x FROM x_a"
 
 
-def lived(data_dir: Path, scenario: Callable[[House], Awaitable[None]]) -> None:
-    async def main(house: House) -> None:
+class Own:
+    """A database of its own in the house, with sessions of its own."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._name = f"own{len(house.sessions)}"
+        self.environment = house.environment
+
+    async def query(self, name: str, sql: str, *, alone: bool = True) -> str:
+        name = f"{self._name}.{name}"
+        if name not in self._house.sessions:
+            await self._house.query(name, f"SET database = {self._name}")
+        return await self._house.query(name, sql, alone=alone)
+
+    async def open(self) -> None:
+        await self._house.query(self._name, f"CREATE DATABASE {self._name}")
         for each in BASE:
-            assert "ERROR" not in await house.query("s", each)
-        await scenario(house)
-
-    in_house(data_dir, main)
+            assert "ERROR" not in await self.query("s", each)
 
 
-async def ddl(house: House, sql: str) -> None:
-    answer = await house.query("other", sql)
+def lived(runner: asyncio.Runner, house: House, scenario: Callable[[Own], Awaitable[None]]) -> None:
+    async def main() -> None:
+        own = Own(house)
+        await own.open()
+        await scenario(own)
+
+    runner.run(main())
+
+
+async def ddl(own: Own, sql: str) -> None:
+    answer = await own.query("other", sql)
     assert "ERROR" not in answer, answer
 
 
@@ -51,21 +70,21 @@ async def ddl(house: House, sql: str) -> None:
 )
 @pytest.mark.parametrize("mode", ["", " READ ONLY"])
 def test_a_block_reads_what_its_names_meant_first(
-    tmp_path: Path, sql: str, read: str, mode: str
+    runner: asyncio.Runner, house: House, sql: str, read: str, mode: str
 ) -> None:
     change = REPLACE if "v1" in read else SWAP
 
-    async def main(house: House) -> None:
-        await house.query("s", sql)
-        await house.query("s", f"BEGIN{mode}")
-        first = await house.query("s", read)
+    async def main(own: Own) -> None:
+        await own.query("s", sql)
+        await own.query("s", f"BEGIN{mode}")
+        first = await own.query("s", read)
         assert "SELECT 1" in first
-        await ddl(house, change)
-        assert (await house.query("s", read)).startswith(CHANGED)
-        await house.query("s", "ROLLBACK")
-        assert (await house.query("s", read)) != first.removesuffix("\nT")  # on its own
+        await ddl(own, change)
+        assert (await own.query("s", read)).startswith(CHANGED)
+        await own.query("s", "ROLLBACK")
+        assert (await own.query("s", read)) != first.removesuffix("\nT")  # on its own
 
-    lived(tmp_path, main)
+    lived(runner, house, main)
 
 
 @pytest.mark.parametrize(
@@ -99,21 +118,21 @@ def test_a_block_reads_what_its_names_meant_first(
     ],
 )
 def test_what_was_not_yet_named_means_what_it_did_when_the_time_was_chosen(
-    tmp_path: Path, change: str, read: str
+    runner: asyncio.Runner, house: House, change: str, read: str
 ) -> None:
-    async def main(house: House) -> None:
-        await house.query("s", "CREATE SCHEMA first")
-        await house.query("s", 'SET search_path = "$user", first, public')
-        await house.query("s", "PREPARE b AS SELECT * FROM x_b")
-        await house.query("s", "BEGIN")
-        await house.query("s", "SELECT v FROM x_a")
+    async def main(own: Own) -> None:
+        await own.query("s", "CREATE SCHEMA first")
+        await own.query("s", 'SET search_path = "$user", first, public')
+        await own.query("s", "PREPARE b AS SELECT * FROM x_b")
+        await own.query("s", "BEGIN")
+        await own.query("s", "SELECT v FROM x_a")
         for each in [change] if change is SWAP else change.split("; "):
-            await ddl(house, each)
-        answer = await house.query("s", read)
+            await ddl(own, each)
+        answer = await own.query("s", read)
         assert answer.startswith(CHANGED), answer
         assert answer.endswith("E")
 
-    lived(tmp_path, main)
+    lived(runner, house, main)
 
 
 @pytest.mark.parametrize(
@@ -131,24 +150,24 @@ def test_what_was_not_yet_named_means_what_it_did_when_the_time_was_chosen(
 )
 @pytest.mark.parametrize("write", ["INSERT INTO outp VALUES (8, 8)", "CREATE TABLE mine (a int)"])
 def test_a_block_that_writes_commits_while_its_names_mean_the_same(
-    tmp_path: Path, used: str, change: str, write: str
+    runner: asyncio.Runner, house: House, used: str, change: str, write: str
 ) -> None:
-    async def main(house: House) -> None:
-        await house.query("s", "CREATE VIEW v1 AS SELECT v AS x FROM x_a")
-        await house.query("s", "CREATE VIEW v2 AS SELECT 5 AS x")
-        await house.query("s", "CREATE SCHEMA first")
-        await house.query("s", 'SET search_path = "$user", first, public')
-        await house.query("s", "BEGIN")
-        assert "ERROR" not in await house.query("s", used)
-        assert "ERROR" not in await house.query("s", write)
+    async def main(own: Own) -> None:
+        await own.query("s", "CREATE VIEW v1 AS SELECT v AS x FROM x_a")
+        await own.query("s", "CREATE VIEW v2 AS SELECT 5 AS x")
+        await own.query("s", "CREATE SCHEMA first")
+        await own.query("s", 'SET search_path = "$user", first, public')
+        await own.query("s", "BEGIN")
+        assert "ERROR" not in await own.query("s", used)
+        assert "ERROR" not in await own.query("s", write)
         for each in [change] if change.startswith("BEGIN") else change.split("; "):
-            await ddl(house, each)
-        answer = await house.query("s", "COMMIT")
+            await ddl(own, each)
+        answer = await own.query("s", "COMMIT")
         assert answer.startswith(CHANGED), answer
         table = "out2" if "out2" in change else "outp"
-        assert await house.query("other", f"SELECT count(*) FROM {table}") == "0\nSELECT 1"
+        assert await own.query("other", f"SELECT count(*) FROM {table}") == "0\nSELECT 1"
 
-    lived(tmp_path, main)
+    lived(runner, house, main)
 
 
 UNRELATED = (
@@ -168,90 +187,120 @@ UNRELATED = (
     "CREATE SCHEMA aside",
     "CREATE TABLE aside.x_a (k int)",
     "CREATE CLUSTER aside (SIZE 'embedded', REPLICATION FACTOR 0)",
+    "DROP CLUSTER aside",
     "ANALYZE",
 )
 
 
 @pytest.mark.parametrize("end", ["COMMIT", "INSERT INTO outp VALUES (8, 8); COMMIT"])
-def test_what_is_defined_elsewhere_disturbs_nobody(tmp_path: Path, end: str) -> None:
-    async def main(house: House) -> None:
+def test_what_is_defined_elsewhere_disturbs_nobody(
+    runner: asyncio.Runner, house: House, end: str
+) -> None:
+    async def main(own: Own) -> None:
         reads = ("SELECT * FROM vvv", "SELECT v FROM x_a WHERE k = 1", "SELECT * FROM mm")
-        await house.query("s", "BEGIN")
-        before = [await house.query("s", each) for each in reads]
+        await own.query("s", "BEGIN")
+        before = [await own.query("s", each) for each in reads]
         for each in UNRELATED:
-            await ddl(house, each)
-            assert [await house.query("s", each) for each in reads] == before, each
-        assert "ERROR" not in await house.query("s", end)
+            await ddl(own, each)
+            assert [await own.query("s", each) for each in reads] == before, each
+        assert "ERROR" not in await own.query("s", end)
 
-    lived(tmp_path, main)
-
-
-def test_a_view_keeps_what_it_was_made_of(tmp_path: Path) -> None:
-    async def main(house: House) -> None:
-        await house.query("s", "BEGIN")
-        assert await house.query("s", "SELECT * FROM vvv") == "1\nSELECT 1\nT"
-        await ddl(house, SWAP)
-        await ddl(house, "ALTER VIEW vv RENAME TO below")
-        assert await house.query("s", "SELECT * FROM vvv") == "1\nSELECT 1\nT"
-        await house.query("s", "INSERT INTO outp VALUES (8, 8)")
-        assert await house.query("s", "COMMIT") == "COMMIT"
-
-    lived(tmp_path, main)
+    lived(runner, house, main)
 
 
-def test_a_block_that_has_read_nothing_yet_goes_by_what_names_mean_now(tmp_path: Path) -> None:
-    async def main(house: House) -> None:
-        await house.query("s", "BEGIN")
-        await house.query("s", "SELECT 1")
-        await ddl(house, SWAP)
-        assert await house.query("s", "SELECT v FROM x_a") == "2\nSELECT 1\nT"
-        await house.query("s", "INSERT INTO outp VALUES (8, 8)")
-        assert await house.query("s", "COMMIT") == "COMMIT"
+def test_a_view_keeps_what_it_was_made_of(runner: asyncio.Runner, house: House) -> None:
+    async def main(own: Own) -> None:
+        await own.query("s", "BEGIN")
+        assert await own.query("s", "SELECT * FROM vvv") == "1\nSELECT 1\nT"
+        await ddl(own, SWAP)
+        await ddl(own, "ALTER VIEW vv RENAME TO below")
+        assert await own.query("s", "SELECT * FROM vvv") == "1\nSELECT 1\nT"
+        await own.query("s", "INSERT INTO outp VALUES (8, 8)")
+        assert await own.query("s", "COMMIT") == "COMMIT"
 
-    lived(tmp_path, main)
-
-
-def test_what_a_block_defines_itself_is_its_own(tmp_path: Path) -> None:
-    async def main(house: House) -> None:
-        await house.query("s", "CREATE VIEW v1 AS SELECT v AS x FROM x_a")
-        await house.query("s", "BEGIN")
-        assert await house.query("s", "SELECT * FROM v1") == "1\nSELECT 1\nT"
-        await house.query("s", REPLACE)
-        assert await house.query("s", "SELECT * FROM v1") == "101\nSELECT 1\nT"
-        await house.query("s", "CREATE TEMP TABLE x_a (v int)")
-        assert await house.query("s", "SELECT * FROM x_a") == "SELECT 0\nT"
-        await house.query("s", "ALTER TABLE outp RENAME TO out2")
-        await house.query("s", "INSERT INTO out2 VALUES (1, 1)")
-        await ddl(house, "CREATE TABLE elsewhere (a int)")
-        assert await house.query("s", "SELECT * FROM v1, vvv") == "101|1\nSELECT 1\nT"
-        assert await house.query("s", "COMMIT") == "COMMIT"
-
-    lived(tmp_path, main)
+    lived(runner, house, main)
 
 
-def test_what_a_block_defines_rests_on_what_names_meant(tmp_path: Path) -> None:
-    async def main(house: House) -> None:
-        await house.query("s", "BEGIN")
-        await house.query("s", "SELECT * FROM x_a")
-        await ddl(house, SWAP)
-        await house.query("s", "CREATE TABLE mine (a int)")
-        assert (await house.query("s", "SELECT * FROM x_b")).startswith(CHANGED)
+@pytest.mark.parametrize(
+    ("change", "read"),
+    [
+        ("ALTER TABLE x_b ADD COLUMN w int DEFAULT 7", "SELECT * FROM mm"),
+        ("ALTER TABLE x_b RENAME v TO w", "SELECT * FROM mm"),
+        ("ALTER TABLE x_a RENAME v TO w", "SELECT * FROM vvv"),
+    ],
+)
+def test_what_goes_on_over_an_altered_table_means_the_same(
+    runner: asyncio.Runner, house: House, change: str, read: str
+) -> None:
+    async def main(own: Own) -> None:
+        await own.query("s", "BEGIN")
+        before = await own.query("s", read)
+        assert before.endswith("SELECT 1\nT")
+        await ddl(own, change)
+        assert await own.query("s", read) == before
 
-    lived(tmp_path, main)
+    lived(runner, house, main)
 
 
-def test_a_prepared_statement_hears_of_other_columns_as_of_any_change(tmp_path: Path) -> None:
-    async def main(house: House) -> None:
-        await house.query("s", "CREATE VIEW v1 AS SELECT v AS x FROM x_a")
-        await house.query("s", "PREPARE p AS SELECT * FROM v1")
-        await house.query("s", "BEGIN")
-        await house.query("s", "EXECUTE p")
-        await ddl(house, "CREATE OR REPLACE VIEW v1 AS SELECT v AS x, k FROM x_a")
-        assert (await house.query("s", "EXECUTE p")).startswith(CHANGED)
-        await house.query("s", "ROLLBACK")
-        assert "ERROR 0A000" in await house.query("s", "EXECUTE p")
+def test_a_block_that_has_read_nothing_yet_goes_by_what_names_mean_now(
+    runner: asyncio.Runner, house: House
+) -> None:
+    async def main(own: Own) -> None:
+        await own.query("s", "BEGIN")
+        await own.query("s", "SELECT 1")
+        await ddl(own, SWAP)
+        assert await own.query("s", "SELECT v FROM x_a") == "2\nSELECT 1\nT"
+        await own.query("s", "INSERT INTO outp VALUES (8, 8)")
+        assert await own.query("s", "COMMIT") == "COMMIT"
 
-    lived(tmp_path, main)
+    lived(runner, house, main)
+
+
+def test_what_a_block_defines_itself_is_its_own(runner: asyncio.Runner, house: House) -> None:
+    async def main(own: Own) -> None:
+        await own.query("s", "CREATE VIEW v1 AS SELECT v AS x FROM x_a")
+        await own.query("s", "BEGIN")
+        assert await own.query("s", "SELECT * FROM v1") == "1\nSELECT 1\nT"
+        await own.query("s", REPLACE)
+        assert await own.query("s", "SELECT * FROM v1") == "101\nSELECT 1\nT"
+        await own.query("s", "CREATE TEMP TABLE x_a (v int)")
+        assert await own.query("s", "SELECT * FROM x_a") == "SELECT 0\nT"
+        await own.query("s", "ALTER TABLE outp RENAME TO out2")
+        await own.query("s", "INSERT INTO out2 VALUES (1, 1)")
+        await ddl(own, "CREATE TABLE elsewhere (a int)")
+        assert await own.query("s", "SELECT * FROM v1, vvv") == "101|1\nSELECT 1\nT"
+        assert await own.query("s", "COMMIT") == "COMMIT"
+
+    lived(runner, house, main)
+
+
+def test_what_a_block_defines_rests_on_what_names_meant(
+    runner: asyncio.Runner, house: House
+) -> None:
+    async def main(own: Own) -> None:
+        await own.query("s", "BEGIN")
+        await own.query("s", "SELECT * FROM x_a")
+        await ddl(own, SWAP)
+        await own.query("s", "CREATE TABLE mine (a int)")
+        assert (await own.query("s", "SELECT * FROM x_b")).startswith(CHANGED)
+
+    lived(runner, house, main)
+
+
+def test_a_prepared_statement_hears_of_other_columns_as_of_any_change(
+    runner: asyncio.Runner, house: House
+) -> None:
+    async def main(own: Own) -> None:
+        await own.query("s", "CREATE VIEW v1 AS SELECT v AS x FROM x_a")
+        await own.query("s", "PREPARE p AS SELECT * FROM v1")
+        await own.query("s", "BEGIN")
+        await own.query("s", "EXECUTE p")
+        await ddl(own, "CREATE OR REPLACE VIEW v1 AS SELECT v AS x, k FROM x_a")
+        assert (await own.query("s", "EXECUTE p")).startswith(CHANGED)
+        await own.query("s", "ROLLBACK")
+        assert "ERROR 0A000" in await own.query("s", "EXECUTE p")
+
+    lived(runner, house, main)
 
 
 @pytest.mark.parametrize(
@@ -266,27 +315,28 @@ def test_a_prepared_statement_hears_of_other_columns_as_of_any_change(tmp_path: 
     ],
 )
 def test_a_first_statement_that_waits_goes_by_what_names_mean_then(
-    tmp_path: Path, begin: str, waits: str, answer: str
+    runner: asyncio.Runner, house: House, begin: str, waits: str, answer: str
 ) -> None:
-    async def main(house: House) -> None:
-        await house.query("s", "CREATE VIEW v1 AS SELECT v AS x FROM x_a")
-        await house.query("holder", "BEGIN; LOCK TABLE x_b")
-        await house.query("s", begin)
-        asked = asyncio.ensure_future(house.query("s", waits, alone=False))
+    async def main(own: Own) -> None:
+        await own.query("s", "CREATE VIEW v1 AS SELECT v AS x FROM x_a")
+        await own.query("holder", "BEGIN; LOCK TABLE x_b")
+        await own.query("s", begin)
+        asked = asyncio.ensure_future(own.query("s", waits, alone=False))
         await until(lambda: bool(house.environment.coordinator.locks._waiting))
-        assert "ERROR" not in await house.query("other", REPLACE, alone=False)
-        await house.query("holder", "COMMIT", alone=False)
+        assert "ERROR" not in await own.query("other", REPLACE, alone=False)
+        await own.query("holder", "COMMIT", alone=False)
         assert (await asked).startswith(answer)
 
-    lived(tmp_path, main)
+    lived(runner, house, main)
 
 
 def test_what_is_written_after_a_change_of_the_catalog_is_not_decided_with_it(
-    tmp_path: Path,
+    runner: asyncio.Runner,
+    house: House,
 ) -> None:
     """Only when the change is shown it can be told what names mean after it."""
 
-    async def main(house: House) -> None:
+    async def main(own: Own) -> None:
         group, catalog = house.environment.coordinator.group, house.environment.coordinator.catalog
         names = Relied()
         names.add(Meanings(None, {("item", "nowhere", "x"): None}), catalog, fixed=False)
@@ -299,4 +349,4 @@ def test_what_is_written_after_a_change_of_the_catalog_is_not_decided_with_it(
         assert group._pending == [after]
         assert group._form().writes == [after]
 
-    lived(tmp_path, main)
+    lived(runner, house, main)
