@@ -85,6 +85,7 @@ class FileBlob:
         self.root = Path(os.path.abspath(root))
         self._scratch = self.root / ".scratch"
         self._numbers = count()
+        self._synced: set[Path] = set()  # directories whose names are durable
 
     def get(self, key: str) -> bytes | None:
         try:
@@ -170,6 +171,7 @@ class FileBlob:
             raise Indeterminate(f"cannot delete blob {key}: {error.strerror}") from error
         with contextlib.suppress(OSError):  # only an empty directory goes
             path.parent.rmdir()
+            self._synced.discard(path.parent)
 
     def list(self, prefix: str) -> Iterator[tuple[str, int]]:
         for directory, names, files in os.walk(self.root):
@@ -192,10 +194,14 @@ class FileBlob:
         return path
 
     def _make_directory(self, directory: Path) -> None:
-        if not directory.is_dir():
-            self._make_directory(directory.parent)
-            directory.mkdir(exist_ok=True)
-            sync_directory(directory.parent)
+        """Make the directory, or sync what names it, as who made it may not have come to that."""
+        is_within = directory != self.root and directory.is_relative_to(self.root)
+        if directory.is_dir() and (directory in self._synced or not is_within):
+            return
+        self._make_directory(directory.parent)
+        directory.mkdir(exist_ok=True)
+        sync_directory(directory.parent)
+        self._synced.add(directory)
 
 
 def _not_written(key: str, error: OSError) -> Determinate:

@@ -185,3 +185,17 @@ def test_a_fence_is_durable_when_it_is_raised(
     for epoch in (1, 2):
         Fence(tmp_path / FENCE, epoch).close()
         assert disk.read(FENCE) == fence_of(epoch)
+
+
+def test_a_directory_that_a_killed_process_made_is_synced_when_it_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blob = FileBlob(tmp_path)
+    blob.put("u1/a", b"a")
+    blob.delete("u1/a")  # with its directory
+    (tmp_path / "u1").mkdir()
+    (tmp_path / "u2").mkdir()  # as somebody did who was killed before he synced it
+    disk = Disk(tmp_path, monkeypatch)
+    for key in ("u1/a", "u2/a"):
+        blob.put(key, key.encode())
+        assert disk.read(key) == key.encode()
