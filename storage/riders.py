@@ -5,7 +5,7 @@ with one now and then. What a record had no room for rides with the next one, wh
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from foreshore.ids import GlobalId
@@ -35,7 +35,7 @@ class Riders:
         self._downgrades: dict[tuple[GlobalId, str], Timestamp | None] = {}
         self._expired: list[tuple[GlobalId, str]] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._last = 0.0
+        self._due = 0.0  # when where idle uppers are rides again, by the loop's clock
         self._closing = False
 
     def downgrade(self, shard: Shard, token: str, frontier: Timestamp | None) -> None:
@@ -52,7 +52,7 @@ class Riders:
 
     def hurry(self) -> None:
         """Let where the uppers of idle shards are ride with the next record, whenever it comes."""
-        self._last = -RIDE_SECONDS
+        self._due = 0.0
 
     def close(self) -> None:
         """Have no more records written, and let all there is ride with the last."""
@@ -62,7 +62,7 @@ class Riders:
 
     def entries(self) -> list[Entry]:
         """Return what is to ride with the next record."""
-        entries = []
+        entries = [*self._uppers()]
         if self._downgrades:
             downgrades, self._downgrades = self._downgrades, {}
             frontiers = tuple((id, token, at) for (id, token), at in downgrades.items())
@@ -75,21 +75,28 @@ class Riders:
         if entries and self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        now = asyncio.get_running_loop().time()
-        if now >= self._last + RIDE_SECONDS or self._closing:
-            self._last = now
-            moved = [
-                shard
-                for shard in self._shards.values()
-                if shard.upper > shard.logged_upper and not shard.dropping
-            ]
-            if moved:
-                uppers = tuple((shard.id, shard.upper) for shard in moved)
-                for shard in moved:
-                    shard.logged_upper = shard.upper
-                back = partial(self._not_advanced, moved)
-                entries.append(Entry(Advanced(uppers), lambda: None, refuse=back))
         return entries
+
+    def _uppers(self) -> Iterator[Entry]:
+        """Yield where the uppers of idle shards are: now and then, and before any downgrade.
+
+        So no shard's past is let go of while what is made of it is durably known only so far that
+        it would have to begin there again.
+        """
+        now = asyncio.get_running_loop().time()
+        if now < self._due and not self._downgrades and not self._closing:
+            return
+        self._due = now + RIDE_SECONDS
+        moved = [
+            shard
+            for shard in self._shards.values()
+            if shard.upper > shard.logged_upper and not shard.dropping
+        ]
+        if moved:
+            uppers = tuple((shard.id, shard.upper) for shard in moved)
+            for shard in moved:
+                shard.logged_upper = shard.upper
+            yield Entry(Advanced(uppers), lambda: None, refuse=partial(self._not_advanced, moved))
 
     def _moving(self, ids: set[GlobalId], event: Event, back: Callable[[], None]) -> Entry:
         """Return the entry of an event which lets the since of shards be where it now is."""
@@ -114,6 +121,7 @@ class Riders:
     def _not_advanced(self, shards: Iterable[Shard]) -> None:
         for shard in shards:
             shard.logged_upper = T0
+        self._due = 0.0
 
     def _ride_soon(self) -> None:
         if self._timer is None and not self._closing:

@@ -1,0 +1,55 @@
+"""Where shards are rides along with the records that must not become durable before it."""
+
+import asyncio
+
+import pyarrow as pa
+
+from foreshore.storage.record import Advanced, Downgraded
+from foreshore.storage.riders import Riders
+from foreshore.storage.shard import Shard
+from foreshore.storage.wal import Entry
+from foreshore.update import update_schema
+from tests.storage.harness import U1, U2
+
+SCHEMA = update_schema(pa.schema([("a", pa.int64())]))
+
+
+def riders() -> tuple[Riders, Shard]:
+    shard = Shard(U1, SCHEMA)
+    return Riders({U1: shard}, lambda: None, lambda: None), shard
+
+
+def events(entries: list[Entry]) -> list[object]:
+    return [entry.content for entry in entries]
+
+
+def test_nothing_is_let_go_before_it_is_durable_how_far_all_are() -> None:
+    async def main() -> None:
+        waiting, shard = riders()
+        for upper in (10, 20, 30):  # as often as there is anything to let go
+            shard.advance(upper)
+            waiting.downgrade(Shard(U2, SCHEMA), "token", upper - 1)
+            assert events(waiting.entries()) == [
+                Advanced(((U1, upper),)),
+                Downgraded(((U2, "token", upper - 1),)),
+            ]
+            shard.advance(upper + 5)
+            assert waiting.entries() == []  # idle uppers alone ride now and then
+        waiting.close()
+
+    asyncio.run(main())
+
+
+def test_what_a_record_had_no_room_for_rides_with_the_next() -> None:
+    async def main() -> None:
+        waiting, shard = riders()
+        shard.advance(10)
+        assert events(waiting.entries()) == [Advanced(((U1, 10),))]
+        shard.advance(20)
+        waiting.hurry()
+        (refused,) = waiting.entries()
+        assert refused.refuse is not None
+        refused.refuse()
+        assert events(waiting.entries()) == [Advanced(((U1, 20),))]
+
+    asyncio.run(main())
