@@ -45,7 +45,7 @@ from foreshore.errors import (
 )
 from foreshore.ids import GlobalId, temporary_schema
 from foreshore.sql.parse import parse
-from foreshore.sql.plan import Commit, CopyFrom, Plan, Rollback, Savepoint
+from foreshore.sql.plan import Commit, CopyFrom, Execute, Fetch, Plan, Rollback, Savepoint
 from foreshore.types import Datum, type_of_oid
 
 if TYPE_CHECKING:
@@ -421,6 +421,8 @@ class Session:
                 if name
                 else "unnamed prepared statement does not exist"
             )
+        if isinstance(prepared.plan, Fetch | Execute):  # of the cursor of that name by now
+            prepared.desc = sequence.described(self, prepared.plan)
         return prepared
 
     async def bind(

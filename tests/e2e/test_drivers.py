@@ -4,9 +4,11 @@ import asyncio
 import datetime
 import decimal
 import uuid
+from typing import Any
 
 import asyncpg
 import psycopg
+import pytest
 import sqlalchemy as sa
 
 from tests.harness import Server
@@ -175,3 +177,40 @@ def test_as_of_takes_numbers_and_dates_as_drivers_send_them(server: Server) -> N
         await connection.close()
 
     asyncio.run(by_asyncpg())
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_a_prepared_fetch_has_the_columns_of_the_cursor_that_is_there(
+    server: Server, binary: bool
+) -> None:
+    def fetched(
+        connection: psycopg.Connection, query: str
+    ) -> tuple[list[str], list[tuple[Any, ...]]]:
+        connection.execute(b"BEGIN")
+        connection.execute(f"DECLARE c CURSOR FOR {query}".encode())
+        cursor = connection.execute(b"FETCH ALL c", prepare=True, binary=binary)
+        assert cursor.description is not None
+        rows = cursor.fetchall()
+        connection.execute(b"COMMIT")
+        return [column.name for column in cursor.description], rows
+
+    with server.connect() as connection:
+        assert fetched(connection, "SELECT 1::int8 AS credit, 2 AS debit") == (
+            ["credit", "debit"],
+            [(1, 2)],
+        )
+        for _ in range(2):
+            assert fetched(connection, "SELECT 10::int4 AS debit, 'abcdefgh' AS credit") == (
+                ["debit", "credit"],
+                [(10, "abcdefgh")],
+            )
+            assert fetched(connection, "SELECT 2.5::float8 AS one") == (["one"], [(2.5,)])
+
+
+def test_a_prepared_execute_has_the_columns_of_the_statement_that_is_there(server: Server) -> None:
+    with server.connect() as connection:
+        for query, row in [("SELECT 1::int8 AS a, 2 AS b", (1, 2)), ("SELECT 'x' AS c", ("x",))]:
+            connection.execute(f"PREPARE q AS {query}".encode())
+            found = connection.execute(b"EXECUTE q", prepare=True, binary=True).fetchall()
+            assert found == [row]
+            connection.execute(b"DEALLOCATE q")
