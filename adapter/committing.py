@@ -32,6 +32,15 @@ async def wait_for_tables(session: "Session", transaction: Transaction) -> None:
         await locks.acquire_beside(id, transaction, by_name=False)
 
 
+async def wait_for_views(session: "Session", transaction: Transaction) -> None:
+    """Wait for the materialized views over tables whose columns the transaction changes.
+
+    They are to have come so far that they lose nothing. This can be interrupted, as above.
+    """
+    if transaction.catalog is not None:
+        await session.coordinator.ready_to_move(transaction.planned, transaction.catalog.state)
+
+
 async def commit_effects(session: "Session", transaction: Transaction) -> None:
     """Make what a transaction did durable and visible, provided that what it read is still so.
 

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -26,9 +27,9 @@ from foreshore.adapter.subscriptions import Subscriptions
 from foreshore.adapter.tails import Tails
 from foreshore.adapter.timestamp_selection import Interval
 from foreshore.adapter.view_errors import ViewErrors
-from foreshore.catalog.catalog import Catalog
+from foreshore.catalog.catalog import Catalog, Planned
 from foreshore.catalog.durable import CATALOG_SHARD, difference
-from foreshore.catalog.item import Cluster, Item, Object, Replica
+from foreshore.catalog.item import AT_COMMIT, Cluster, Item, Object, Replica
 from foreshore.catalog.state import State
 from foreshore.clock import Clock
 from foreshore.compute.controller import ComputeController
@@ -50,7 +51,7 @@ from foreshore.update import Timestamp
 logger = logging.getLogger(__name__)
 
 HOLDS_INTERVAL_S = 1.0
-STARTING_SECONDS = 10.0  # that replicas are given to begin, where views are to be handed over
+AWAY_SECONDS = 30.0  # that replicas are given to be at work (again), where views wait for them
 PIECE_BYTES = 16 << 20  # of a table's first rows, in one record of the log
 
 
@@ -135,9 +136,36 @@ class Coordinator:
         return max(self.holds.since(id), self.altered(id) or 0)
 
     def altered(self, id: GlobalId) -> Timestamp | None:
-        """Return when a table was altered last, before which it cannot be read; None: never."""
+        """Return when a table was altered last, before which it cannot be read; None: never.
+
+        No index on it is read then for what the table is now.
+        """
         item = self.state.get(id)
-        return item.since or None if isinstance(item, Item) and item.type == "table" else None
+        if isinstance(item, Item) and item.on is not None:
+            item = self.state.item(item.on)
+        if not isinstance(item, Item) or item.type != "table":
+            return None
+        return max(item.since, item.promised or 0) or None
+
+    def altered_below(self, ids: Iterable[GlobalId]) -> dict[GlobalId, Timestamp]:
+        """Return when the tables that `ids` are, or are views of, were altered last, if ever.
+
+        Of some of them a plan may read nothing, for what they promise since.
+        """
+        found: dict[GlobalId, Timestamp] = {}
+        seen: set[GlobalId] = set()
+        stack = list(ids)
+        while stack:
+            id = stack.pop()
+            item = self.state.get(id)
+            if id in seen or not isinstance(item, Item):
+                continue
+            seen.add(id)
+            if item.type in ("view", "subscription"):
+                stack.extend(item.depends_on)
+            elif item.type == "table" and (time := self.altered(id)) is not None:
+                found[id] = time
+        return found
 
     def upper(self, id: GlobalId) -> Timestamp:
         """Return the time from which on a shard or an index is not known."""
@@ -243,7 +271,8 @@ class Coordinator:
         created = [each for id, each in new.objects.items() if id not in old.objects]
         dropped = [each for id, each in old.objects.items() if id not in new.objects]
         shards = [item for item in created if _has_shard(item)]
-        moved = self._moved(change)
+        promising = [item.id for item in new.all(Item) if item.promised == AT_COMMIT]
+        moved = self.moved(change.planned, new)
         made: list[GlobalId] = []
         indexes = {id: dict(self.keys.of(id)) for id in change.indexes}
         try:
@@ -259,7 +288,8 @@ class Coordinator:
                     if item.id in change.contents:
                         await self._fill(item, change.contents[item.id])
                     self.group.add(self.capabilities[item.id][1])
-            await self._ready_to_move(moved, change)
+            if moved:
+                self.storage.keep_uppers()
             for id, found in change.indexes.items():
                 self.keys.replace(id, found)
             begun = _generations(new) - _generations(old)
@@ -269,13 +299,16 @@ class Coordinator:
             gone = {each.id for each in dropped}
             write.rows = {id: tables for id, tables in write.rows.items() if id not in gone}
             write.rows[CATALOG_SHARD] = ()
+            write.retires = frozenset(item.id for item in dropped if isinstance(item, Item))
             write.keyed = {id: parts for id, parts in write.keyed.items() if id not in gone}
             moves = write.moves = {id: each for id, each in write.moves.items() if id not in gone}
             begins, ends = _subscriptions(created), _subscriptions(dropped)
 
             def rows_at(time: Timestamp) -> Mapping[GlobalId, pa.Table]:
+                change.transaction.keep_promises(promising, time)
+                changed = difference(old, change.transaction.state, time)
                 positions = self.subscriptions.updates(time, moves, begins, ends)
-                return {CATALOG_SHARD: pa.concat_tables([difference(old, new, time), positions])}
+                return {CATALOG_SHARD: pa.concat_tables([changed, positions])}
 
             def show(time: Timestamp) -> None:
                 self.subscriptions.apply(time, moves)
@@ -296,33 +329,33 @@ class Coordinator:
         await self._follow(time, created, dropped, moved)
         return time
 
-    def _moved(self, change: CatalogChange) -> list[Item]:
-        """Return the materialized views that are there and will be made of other collections."""
+    def moved(self, planned: Mapping[GlobalId, Planned], state: State) -> list[Item]:
+        """Return the materialized views that are there and will be made of other collections.
+
+        They are `planned` anew, for the catalog to be `state`.
+        """
         found = []
-        for id, planned in change.planned.items():
-            now, item = self.catalog.planned.get(id), change.transaction.state.get(id)
+        for id, each in planned.items():
+            now, item = self.catalog.planned.get(id), state.get(id)
             if now is not None and isinstance(item, Item) and item.type == "materialized view":
                 assert now.definition is not None, item
-                assert planned.definition is not None, item
-                if sources_of(now.definition) != sources_of(planned.definition):
+                assert each.definition is not None, item
+                if sources_of(now.definition) != sources_of(each.definition):
                     found.append(item)
         return found
 
-    async def _ready_to_move(self, moved: Sequence[Item], change: CatalogChange) -> None:
-        """Wait until views can go on over the new collections, also if this process ends meanwhile.
+    async def ready_to_move(self, planned: Mapping[GlobalId, Planned], state: State) -> None:
+        """Wait until the views that will be made of other collections can go on over those.
 
-        These hold no past: a view that has come, durably, as far as they begin finds its next step
-        there, whenever it resumes.
+        These hold no past: a view that has come as far as they begin finds its next step there. It
+        is not waited for where nobody brings it there for now.
         """
-        state = change.transaction.state
-        starting = asyncio.get_running_loop().time() + STARTING_SECONDS
-        for item in moved:
-            definition = change.planned[item.id].definition
+        for item in self.moved(planned, state):
+            definition = planned[item.id].definition
             assert definition is not None, item
-            since = max(state.item(id).since for id in sources_of(definition))
-            await self._come_to(item, since, starting)
-        if moved:
-            self.storage.keep_uppers()
+            items = map(state.get, sources_of(definition))
+            since = max((each.since for each in items if isinstance(each, Item)), default=0)
+            await self._come_to(item.id, since)
 
     async def _fill(self, table: Item, rows: pa.Table) -> None:
         """Write the first rows of a table that nobody knows yet, in pieces.
@@ -441,7 +474,7 @@ class Coordinator:
                     await self.downgrade(each.id, each.since or time)
                 await self.maintain(each, each.since or time)
         for item in moved:
-            await self._hand_over(item, time)
+            await self._hand_over(item)
         for each in dropped:
             if isinstance(each, Item):
                 await self._forget(each)
@@ -475,50 +508,61 @@ class Coordinator:
             ),
         )
 
-    async def _hand_over(self, item: Item, time: Timestamp) -> None:
-        """Let a materialized view go on over other collections, which are the same at `time`.
+    async def _hand_over(self, item: Item) -> None:
+        """Let a materialized view go on over other collections, from where its shard ends.
 
-        The old dataflow first says all up to `time`, which it knows: nothing that a replica still
-        says of it can be news to the next one. Where no replica is at work, or all fail, what the
-        view was between its upper and `time` will not be known.
+        Those that they take the place of have ended just before the change, and were the same since
+        the others begin: so the old dataflow has said nothing of the change, and what it has not
+        said before the next one says.
         """
-        await self._come_to(item, time)
         self.compute.drop_dataflow(item.id, goes_on=True)
-        if self.storage.upper(item.id) <= time:
+        begins = await self.go_on(item)
+        if begins.anew:
             above = self._above(item.id)
             self.tails.ended(dict.fromkeys(above, f'the past of "{item.name}" is lost'))
-            await self.begin_anew(item, time)
             for id in above:
-                self.holds.forget_before(id, time)
-        await self.maintain(item, time)
+                self.holds.forget_before(id, begins.as_of)
+        await self.maintain(item, begins.as_of)
 
-    async def _come_to(self, item: Item, time: Timestamp, starting: float = 0.0) -> None:
-        """Wait until a materialized view is known at `time`, or nobody is there to say it.
-
-        Until `starting`, a time of the loop, a replica may still be on its way to its work.
-        """
-        assert item.cluster is not None, item
-        clock = asyncio.get_running_loop().time
-        while self.storage.upper(item.id) <= time:
-            on_its_way = clock() < starting and self.compute.has_replicas(item.cluster)
-            if not on_its_way and not self.compute.is_ready(item.cluster):
-                return
+    async def _come_to(self, view: GlobalId, time: Timestamp) -> None:
+        """Wait until a materialized view is known at `time`, or nobody is there to say it."""
+        while (
+            view in self.state.objects
+            and self.storage.upper(view) <= time
+            and self.compute.can_come(view, time, AWAY_SECONDS)
+        ):
             try:
                 async with asyncio.timeout(1):
-                    await self.compute.wait_upper(item.id, time, patient=False)
+                    await self.compute.wait_upper(view, time, patient=False)
             except TimeoutError:
                 continue
             except DatabaseError as error:
-                logger.warning("a view stands still: %s", error, extra={"shard": item.id})
+                logger.warning("a view stands still: %s", error, extra={"shard": view})
                 return
 
-    async def begin_anew(self, item: Item, as_of: Timestamp) -> None:
-        """Let a materialized view whose shard ends before `as_of` be known from then on.
+    async def go_on(self, item: Item) -> "Beginning":
+        """Return as of when a materialized view can be maintained over what it is made of now.
 
-        What the shard holds stands until just before, where nobody reads it, to be corrected.
+        That is where its shard ends, if its inputs are there at that time. Else what was in between
+        is lost, and the view is known anew from when they are; what the shard holds stands until
+        just before, where nobody reads it, to be corrected.
         """
-        self.storage.advance([item.id], as_of)
+        storage, inputs = self.storage, sources_of(self.relation_of(item))
+        since = max(map(self.holds.since, inputs), default=0)
+        now = self.oracle.read_ts()
+        readable = min((storage.upper(id) for id in inputs), default=now + 1) - 1
+        upper, known = storage.upper(item.id), storage.since(item.id)
+        if upper == 0:  # nothing has ever been written: it begins as of when it was made
+            as_of = max(since, known or item.since or readable)
+            await self.downgrade(item.id, max(as_of, known))
+            return Beginning(as_of, as_of > self.as_ofs.get(item.id, as_of))
+        as_of = max(since, min(upper - 1, readable))
+        if as_of < upper:
+            return Beginning(as_of)
+        as_of = max(as_of, known + 1)
+        storage.advance([item.id], as_of)
         await self.downgrade(item.id, as_of - 1)
+        return Beginning(as_of, anew=True)
 
     def _above(self, id: GlobalId) -> set[GlobalId]:
         """Return the collections that are made of `id`, itself included."""
@@ -607,6 +651,14 @@ class Coordinator:
         items = {item.id for item in self.state.items()}
         assert self.holds.collections.keys() <= items, self.holds.collections.keys() - items
         assert self.capabilities.keys() <= items | {CATALOG_SHARD}
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """As of when a view is maintained, and whether `anew`: what it was before is not known."""
+
+    as_of: Timestamp
+    anew: bool = False
 
 
 def generation_of(item: Item) -> Generation:

@@ -257,26 +257,17 @@ class Environment:
     async def _resume(self, item: Item, read_ts: Timestamp) -> None:
         """Maintain again what was maintained, from where it can go on."""
         coordinator = self.coordinator
-        storage = coordinator.storage
-        inputs = sources_of(coordinator.relation_of(item))
-        since = max((coordinator.holds.since(id) for id in inputs), default=0)
         if item.type == "index":
-            as_of = max(since, read_ts - (item.retain_ms or 0))
-            coordinator.as_ofs[item.id] = as_of
-            coordinator.look_after(item, as_of)
+            inputs = sources_of(coordinator.relation_of(item))
+            since = max((coordinator.holds.since(id) for id in inputs), default=0)
+            as_of = since_then = max(since, read_ts - (item.retain_ms or 0))
         else:
-            readable = min((storage.upper(id) for id in inputs), default=read_ts + 1) - 1
-            upper, known = storage.upper(item.id), 0
-            if upper == 0:  # nothing has ever been written: it begins as of when it was made
-                as_of = max(since, storage.since(item.id) or item.since or readable)
-                await coordinator.downgrade(item.id, max(as_of, storage.since(item.id)))
-            else:
-                as_of = max(since, min(upper - 1, readable))
-                if as_of >= upper:  # a table below was altered, and what was in between is lost
-                    as_of = known = max(as_of, storage.since(item.id) + 1)
-                    await coordinator.begin_anew(item, as_of)
-            coordinator.as_ofs[item.id] = as_of
-            coordinator.look_after(item, max(storage.since(item.id), known))
+            begins = await coordinator.go_on(item)
+            as_of = begins.as_of
+            known = coordinator.storage.since(item.id)
+            since_then = max(known, as_of) if begins.anew else known
+        coordinator.as_ofs[item.id] = as_of
+        coordinator.look_after(item, since_then)
         await coordinator.maintain(item, as_of)
 
     async def close(self) -> None:

@@ -107,6 +107,7 @@ class Write:
     checked: Timestamp = 0  # the last time at which the constraints were known to hold
     described: Mapping[GlobalId, object] = field(default_factory=dict)  # the tables as it knew them
     moves: Moves = field(default_factory=dict)  # of subscriptions
+    retires: frozenset[GlobalId] = frozenset()  # shards that are known up to before it, and end
     zone: str = "UTC"  # in which its errors show times
     names: Relied | None = None  # what it relies on that they mean
     defines: bool = False  # whether it changes the catalog
@@ -444,6 +445,9 @@ class GroupCommit:
                 if not write.done.done():
                     write.done.set_exception(_stopped(error))
             raise
+        for write in group.writes:
+            for id in write.retires:
+                self.remove(id)
         self._apply(time, tables.keys(), group.writes)
         self.groups += 1
         self.writes += len(group.writes)

@@ -14,9 +14,9 @@ The transaction's own changes of the catalog are left out of all this: what is c
 would have been answered without them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from foreshore.catalog.catalog import Catalog, Planned
 from foreshore.catalog.item import Item, Object
@@ -96,6 +96,14 @@ class Relied:
     def __bool__(self) -> bool:
         """Whether there is anything that may change."""
         return bool(self._found)
+
+    def named(self) -> Iterator[GlobalId]:
+        """Yield the items that names were found to mean."""
+        for key, found in self._found.items():
+            if not isinstance(key, tuple):
+                yield key
+            elif key[0] == "item" and isinstance(found, str):
+                yield cast(GlobalId, found)
 
     def add(self, meanings: Meanings, catalog: Catalog, *, fixed: bool) -> None:
         """Rely on what a statement's names mean; raises MeaningChanged if that is something else.

@@ -322,6 +322,7 @@ class DefinitionCatalog(SessionCatalog):
         super().__init__(state, planned, database, (*IMPLICIT_SCHEMAS, schema), temporary=schema)
         self._bound = dict(item.bound)
         self._known = item.known or {}
+        self._known_keys = item.known_keys or {}
 
     def find(self, parts: tuple[str, ...]) -> Item | Builtin | None:
         """Return the object that `parts` named when the statement was made."""
@@ -331,7 +332,7 @@ class DefinitionCatalog(SessionCatalog):
     def _view(self, found: Item | Builtin) -> ItemView:
         view = super()._view(found)
         known = self._known.get(found.id)
-        return view if known is None else _as_known(view, known)
+        return view if known is None else _as_known(view, known, self._known_keys.get(found.id))
 
     def resolve_new(self, parts: tuple[str, ...], *, temporary: bool = False) -> Name:
         """Return the name as it was then; what counts is the item's own."""
@@ -343,9 +344,23 @@ class DefinitionCatalog(SessionCatalog):
         return True
 
 
-def _as_known(view: ItemView, known: Sequence[KnownColumn]) -> ItemView:
-    """Return a table as a definition knows it, which has other columns by now."""
-    table = view.desc
+def _as_known(
+    view: ItemView, known: Sequence[KnownColumn], known_keys: Sequence[tuple[str, ...]] | None
+) -> ItemView:
+    """Return a table as a definition knows it; by now it has other columns, or promises more."""
+    nullable = {each.now for each in known if each.nullable}
+    present = {each.name: each.now for each in known}
+    keys = view.desc.keys
+    if known_keys is not None:
+        keys = _still_keys(view.desc, [[present[name] for name in key] for key in known_keys])
+    table = RelationDesc(
+        view.desc.names,
+        tuple(
+            ColumnType(column.type, nullable=column.nullable or name in nullable)
+            for name, column in zip(view.desc.names, view.desc.columns, strict=True)
+        ),
+        keys,
+    )
     gone = tuple(Literal(None, each.type) for each in known if each.type is not None)
     places: list[int] = []
     shown: list[str] = []
@@ -360,7 +375,7 @@ def _as_known(view: ItemView, known: Sequence[KnownColumn]) -> ItemView:
             now = quote_identifier(each.now)
             shown.append(name if now == name else f"{now} AS {name}")
     columns = [*table.columns, *(ColumnType(literal.type) for literal in gone)]
-    keys = tuple(
+    shown_keys = tuple(
         tuple(places.index(i) for i in key) for key in table.keys if set(key) <= set(places)
     )
     relation: Relation = Get(view.id, table.columns, table.keys)
@@ -369,11 +384,23 @@ def _as_known(view: ItemView, known: Sequence[KnownColumn]) -> ItemView:
     return replace(
         view,
         desc=RelationDesc(
-            tuple(each.name for each in known), tuple(columns[i] for i in places), keys
+            tuple(each.name for each in known), tuple(columns[i] for i in places), shown_keys
         ),
         definition=Project(relation, tuple(places)),
-        select=", ".join(shown),
+        select="" if shown == [*map(quote_identifier, table.names)] else ", ".join(shown),
     )
+
+
+def _still_keys(
+    table: RelationDesc, keys: Sequence[Sequence[str | None]]
+) -> tuple[tuple[int, ...], ...]:
+    """Return those of `keys`, by the names of now, in whose columns rows still differ."""
+    places = [
+        tuple(table.names.index(name) for name in key if name is not None)
+        for key in keys
+        if None not in key
+    ]
+    return tuple(key for key in places if any(set(each) <= set(key) for each in table.keys))
 
 
 def with_present_names(state: State, item: Item) -> str:

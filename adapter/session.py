@@ -219,6 +219,7 @@ class Session:
                 if transaction.catalog is not None or self.coordinator.locks.any_table:
                     with self.interrupts.running():
                         await committing.wait_for_tables(self, transaction)
+                        await committing.wait_for_views(self, transaction)
                 with self.interrupts.sheltered():
                     await committing.commit_effects(self, transaction)
         except BaseException:

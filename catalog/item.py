@@ -19,6 +19,8 @@ OnCommit = OneOf["delete rows", "drop"]
 
 Binding: TypeAlias = tuple[tuple[str, str, str], GlobalId]
 
+AT_COMMIT = -1  # for `Item.promised`, before the transaction's time is known
+
 
 class Described(msgspec.Struct, frozen=True, kw_only=True):
     """What COMMENT ON says of an object; where it says nothing, the object's row has no such field.
@@ -122,6 +124,7 @@ class KnownColumn(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     now: str | None  # its name in the table; None: it was dropped, nothing had used it
     type: SqlType | None = None  # that it had, if it was dropped
+    nullable: bool = False  # it could be NULL then, whatever the table says of it now
 
 
 class Item(Described, frozen=True):
@@ -148,6 +151,9 @@ class Item(Described, frozen=True):
     # The columns that tables had when the statement was written, where they have others now. They
     # keep meaning that, like the names.
     known: dict[GlobalId, tuple[KnownColumn, ...]] | msgspec.UnsetType = msgspec.UNSET
+    # The keys that tables had then, by the columns' names of then: what is maintained has a past in
+    # which there were no others. A table that is not here has those that it had.
+    known_keys: dict[GlobalId, tuple[tuple[str, ...], ...]] | msgspec.UnsetType = msgspec.UNSET
     # Of a table of which a column was renamed: the names in its shard, which stay.
     stored_names: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     # How far back it stays readable, in milliseconds, where RETAIN HISTORY says so.
@@ -155,9 +161,12 @@ class Item(Described, frozen=True):
     # What COMMENT ON COLUMN says, by the column's position from 1.
     column_comments: dict[int, str] | msgspec.UnsetType = msgspec.UNSET
     constraints: tuple[NamedConstraint, ...] = ()  # of a table
-    # Since when what the statement promises holds: a table was altered then, a materialized view
-    # was made AS OF then. Earlier is not to be read.
+    # Since when the contents are there: a table got other columns then, a materialized view was
+    # made AS OF then. Earlier is not to be read.
     since: int = 0
+    # Since when all rows of a table agree with what the statement promises, if it came to promise
+    # more. Earlier is not to be read as what the table is now.
+    promised: int | msgspec.UnsetType = msgspec.UNSET
 
     # Of a sequence: how often it was restarted, and the column that it goes with.
     generation: int | msgspec.UnsetType = msgspec.UNSET

@@ -13,6 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from foreshore.catalog.item import (
+    AT_COMMIT,
     Binding,
     Cluster,
     ColumnOf,
@@ -229,9 +230,12 @@ class Transaction:
         depends_on: Iterable[GlobalId],
         stored_names: Sequence[str] = (),
         columns: Sequence[int | None] | None = None,
+        *,
+        promises_more: bool = False,
     ) -> Item:
-        """Let `table` be what `create_sql` says, which its rows have agreed with since `since`.
+        """Let `table` be what `create_sql` says, with contents that begin at `since`.
 
+        If it `promises_more`, its rows agree with that from the commit on.
         `constraints` are all of them, as for `create_item`; those that keep their name stay the
         same. `stored_names` are those of the columns in the shard, if they are others. `columns`
         says where each column was, None if it is new; they are where they were if it is not given.
@@ -255,6 +259,7 @@ class Transaction:
                 create_sql=create_sql,
                 constraints=self._named_constraints(constraints, table.constraints),
                 since=since,
+                promised=AT_COMMIT if promises_more else table.promised,
                 depends_on=needs,
                 bound=self._bound(needs),
                 stored_names=tuple(stored_names) or msgspec.UNSET,
@@ -270,7 +275,7 @@ class Transaction:
 
         changes: dict[str, Object | None] = dict.fromkeys(ids)
         for item in self.state.all(Item):
-            owner, known = item.owned_by, item.known
+            owner, known, keys = item.owned_by, item.known, item.known_keys
             new = msgspec.structs.replace(
                 item,
                 id=now(item.id),
@@ -279,15 +284,33 @@ class Transaction:
                 on=item.on and now(item.on),
                 owned_by=owner and msgspec.structs.replace(owner, table=now(owner.table)),
                 known=known and {now(id): columns for id, columns in known.items()},
+                known_keys=keys and {now(id): each for id, each in keys.items()},
             )
             if new != item:
                 changes[new.id] = new
         self.state = with_objects(self.state, changes)
 
-    def remember(self, item: Item, table: GlobalId, columns: Sequence[KnownColumn]) -> Item:
-        """Let `columns` be what the definition of `item` takes for those of `table`."""
+    def remember(
+        self,
+        item: Item,
+        table: GlobalId,
+        columns: Sequence[KnownColumn],
+        keys: Sequence[tuple[str, ...]] | None = None,
+    ) -> Item:
+        """Let `columns` and `keys` be what the definition of `item` takes for those of `table`."""
         known = {**(item.known or {}), table: tuple(columns)}
-        return self._put(msgspec.structs.replace(item, known=known))
+        known_keys = item.known_keys
+        if keys is not None:
+            known_keys = {**(known_keys or {}), table: tuple(keys)}
+        return self._put(msgspec.structs.replace(item, known=known, known_keys=known_keys))
+
+    def keep_promises(self, tables: Iterable[GlobalId], time: int) -> None:
+        """Let what `tables` have come to promise here hold from `time` on, that of the commit."""
+        items = map(self.state.item, tables)
+        changes: dict[str, Object | None] = {
+            item.id: msgspec.structs.replace(item, promised=time) for item in items
+        }
+        self.state = with_objects(self.state, changes)
 
     def alter_index(self, index: Item, create_sql: str) -> Item:
         """Let `index` be what `create_sql` says, which is the same in other words."""

@@ -69,7 +69,14 @@ class Replica:
     heard_at: float = 0.0  # when it gave that, by the loop's clock
     suspected: set[GlobalId] = field(default_factory=set)  # dataflows over damage, as it last said
     failing: dict[GlobalId, DataflowStatus] = field(default_factory=dict)  # that have failed often
+    begun: set[GlobalId] = field(default_factory=set)  # sinks of which it has said how they begin
+    away_since: float = 0.0  # when it was made or lost last, by the loop's clock
     task: asyncio.Task[None] | None = None
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether it is connected, and its engine runs."""
+        return self.connection is not None and self.status is not None and self.status.ready
 
     def release(self, dataflow: GlobalId) -> None:
         """Let go of what the dataflow was to be hydrated from."""

@@ -171,7 +171,7 @@ class ComputeController:
             lambda: self._lost(owner, replica),
             self._command,
         )
-        replica = Replica(name, link)
+        replica = Replica(name, link, away_since=asyncio.get_running_loop().time())
         owner.replicas[name] = replica
         replica.task = asyncio.get_running_loop().create_task(link.run())
 
@@ -232,6 +232,7 @@ class ComputeController:
 
     def _lost(self, cluster: Cluster, replica: Replica) -> None:
         cluster.lost(replica)
+        replica.away_since = asyncio.get_running_loop().time()
         replica.suspected.clear()
         replica.failing.clear()
         self._peeks.lost(cluster, replica)
@@ -387,6 +388,7 @@ class ComputeController:
             self._exporters.pop(export.id, None)
             for replica in dataflow.cluster.replicas.values():
                 replica.uppers.pop(export.id, None)
+                replica.begun.discard(export.id)
             gone = UndefinedObject(f'collection "{export.id}" was dropped')
             if not goes_on:
                 self._uppers.drop(export.id, gone)
@@ -458,16 +460,23 @@ class ComputeController:
 
     # --- frontiers
 
-    def is_ready(self, cluster: str) -> bool:
-        """Whether a replica of the cluster is at work."""
-        return any(
-            replica.connection is not None and replica.status is not None and replica.status.ready
-            for replica in self._cluster(cluster).replicas.values()
-        )
+    def can_come(self, id: GlobalId, time: Timestamp, patience: float) -> bool:
+        """Whether an export, and what it is made of, have replicas that bring them beyond `time`.
 
-    def has_replicas(self, cluster: str) -> bool:
-        """Whether a replica of the cluster is at work, or may be soon."""
-        return bool(self._cluster(cluster).replicas)
+        These are at work and do not fail at it, or have been away from work for less than
+        `patience` seconds.
+        """
+        now = asyncio.get_running_loop().time()
+        return all(
+            any(
+                dataflow.description.id not in replica.failing
+                if replica.is_at_work
+                else now < replica.away_since + patience
+                for replica in dataflow.cluster.replicas.values()
+            )
+            for each, dataflow in self.maintained.below([id])
+            if self.upper(each) <= time
+        )
 
     def progress(self, id: GlobalId) -> Progress:
         """Return how it stands with what keeps an index, or a sink's shard."""

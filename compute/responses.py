@@ -61,6 +61,10 @@ class Responses:
             case SinkUpdates(id=id, lower=lower, upper=upper):
                 dataflow = self._exporters.get(id)
                 if dataflow is not None and id in dataflow.writers:
+                    if message.initial:
+                        replica.begun.add(id)
+                    elif id not in replica.begun:
+                        return  # of the dataflow that this one has taken the place of
                     writer = dataflow.writers[id]
                     writer.errors.add(lower, upper, tables[1], initial=message.initial)
                     writer.put(lower, upper, tables[0])
@@ -79,7 +83,7 @@ class Responses:
     def _frontiers(self, replica: Replica, uppers: Mapping[GlobalId, Timestamp]) -> None:
         for id, upper in uppers.items():
             dataflow = self._exporters.get(id)
-            if dataflow is None:
+            if dataflow is None or (id in dataflow.writers and id not in replica.begun):
                 continue
             if id not in replica.uppers:
                 replica.release(dataflow.description.id)

@@ -19,7 +19,7 @@ from foreshore.adapter.sequence.create import named_constraints, refuse_reserved
 from foreshore.adapter.sequence.drop import describe, forget_dropped
 from foreshore.adapter.sequence.durable import refuse_followed
 from foreshore.adapter.sequence.number_sequences import alter_sequence, undefault
-from foreshore.adapter.sequence.reshape import above, reshape
+from foreshore.adapter.sequence.reshape import above, remember, reshape
 from foreshore.adapter.sequence.tables import (
     committed_index,
     committed_rows,
@@ -75,19 +75,22 @@ async def alter_table(session: "Session", plan: AlterTable) -> Completed:
     more = gained(old, new, plan.columns)
     if is_moved or more:
         refuse_followed(session, table)
-    is_made_here = id not in coordinator.state.objects
     if is_moved:
+        is_made_here = id not in coordinator.state.objects
         since = table.since if is_made_here else time
         await reshape(session, replace_plan(plan, definition=definition), table, since, time)
         _drop_sequences(session, plan.unnumbered)
         return Completed(plan.tag)
+    if more:
+        remember(session, id, old.desc)
     change.alter_table(
         table,
         definition.sql,
         named_constraints(definition),
-        time if more and not is_made_here else table.since,
+        table.since,
         definition.depends_on,
         new.desc.stored,
+        promises_more=bool(more),
     )
     transaction.planned[id] = new
     if unique_constraints(new) != unique_constraints(old):

@@ -27,6 +27,7 @@ from foreshore.adapter.sequence.times import (
     asked,
     come,
     read_time,
+    require,
     tables_below,
     tell_of_waiting,
     timestamp_of,
@@ -121,6 +122,8 @@ async def _finished(
         return finish(expanded(table, finishing), finishing)
     if not peek.is_timed and as_of is None:
         time = 0
+        if transaction.time is not None:
+            require(session, (), transaction.time)
     else:
         ids = collections_read(session, peek)
         time = read_time(session, ids, as_of, args, also=peek.shards)

@@ -14,8 +14,8 @@ goes on to write, follows at its commit.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
 import pyarrow as pa
+from msgspec.structs import replace
 
 from foreshore import blocking
 from foreshore.adapter.definitions import plan_item, planned_table
@@ -25,7 +25,7 @@ from foreshore.adapter.sequence.create import named_constraints
 from foreshore.adapter.sequence.drop import describe, forget_dropped
 from foreshore.adapter.sequence.number_sequences import undefault
 from foreshore.adapter.sequence.tables import committed_rows
-from foreshore.adapter.sequence.verify import gained, together, verify
+from foreshore.adapter.sequence.verify import Gained, gained, together, verify
 from foreshore.adapter.substitute import fill_scalar, filler
 from foreshore.adapter.transaction import Written
 from foreshore.catalog.catalog import Planned
@@ -65,7 +65,8 @@ async def reshape(
     ids = {table.id: change.allot_item()}
     for index in _indexes_of(change.state, planned, table.id):
         ids[index.id] = change.allot_item()
-    _remember(session, table.id, old.desc, [at for at, _ in plan.dropped])
+    remember(session, table.id, old.desc, [at for at, _ in plan.dropped])
+    more = gained(old, planned_table(definition), plan.columns)
     change.alter_table(
         table,
         definition.sql,
@@ -73,6 +74,7 @@ async def reshape(
         since,
         definition.depends_on,
         columns=plan.columns,
+        promises_more=bool(more),
     )
     change.rekey(ids)
     for id in ids:
@@ -84,7 +86,7 @@ async def reshape(
     for item in above(change.state, id):
         seen = session.planner.reader().planned
         transaction.planned[item.id] = plan_item(change.state, seen, item)
-    await _move_rows(session, plan, definition, (table.id, old), (id, new), since, time)
+    await _move_rows(session, plan, definition, (table.id, old), (id, new), more, since, time)
 
 
 def above(state: State, id: GlobalId) -> Iterator[Item]:
@@ -116,7 +118,22 @@ def _indexes_of(
 def _knows(item: Item, table: GlobalId, desc: RelationDesc) -> Sequence[KnownColumn]:
     """Return the columns of `table` as the definition of a view knows them."""
     known = (item.known or {}).get(table)
-    return [KnownColumn(name, name) for name in desc.names] if known is None else known
+    if known is None:
+        known = tuple(KnownColumn(name, name) for name in desc.names)
+    nullable = {n for n, column in zip(desc.names, desc.columns, strict=True) if column.nullable}
+    return [replace(c, nullable=c.nullable or c.now in nullable) for c in known]
+
+
+def _known_keys(
+    item: Item, table: GlobalId, known: Sequence[KnownColumn], desc: RelationDesc
+) -> Sequence[tuple[str, ...]]:
+    """Return the keys of `table` as the definition of a view knows them."""
+    keys = (item.known_keys or {}).get(table)
+    if keys is not None:
+        return keys
+    names = {each.now: each.name for each in known}
+    by_name = [[desc.names[place] for place in key] for key in desc.keys]
+    return [tuple(names[name] for name in key) for key in by_name if set(key) <= names.keys()]
 
 
 def _without(known: Sequence[KnownColumn], name: str, column: ColumnType) -> list[KnownColumn]:
@@ -129,16 +146,17 @@ def _views(state: State, table: GlobalId) -> list[Item]:
     return [item for item in items if item.on is None]
 
 
-def _remember(
-    session: "Session", table: GlobalId, desc: RelationDesc, dropped: Sequence[int]
+def remember(
+    session: "Session", table: GlobalId, desc: RelationDesc, dropped: Sequence[int] = ()
 ) -> None:
-    """Let the views that name the table keep the columns that they know."""
+    """Let the views that name the table keep the columns that they know, and what those promise."""
     change = session.catalog_change()
     for item in _views(change.state, table):
         known = _knows(item, table, desc)
+        keys = _known_keys(item, table, known, desc)
         for at in dropped:
             known = _without(known, desc.names[at], desc.columns[at])
-        change.remember(item, table, known)
+        change.remember(item, table, known, keys)
 
 
 # --- what goes with a column ---------------------------------------------------------------
@@ -173,7 +191,7 @@ def _users(session: "Session", table: Item, at: int) -> list[GlobalId]:
     def meaning(item: Item, known: Sequence[KnownColumn]) -> object:
         columns = {**(item.known or {}), table.id: tuple(known)}
         try:
-            plan = plan_item(state, planned, msgspec.structs.replace(item, known=columns))
+            plan = plan_item(state, planned, replace(item, known=columns))
         except DatabaseError as error:
             return error
         assert plan.definition is not None, item
@@ -224,6 +242,7 @@ async def _move_rows(
     definition: CreateTable,
     before: tuple[GlobalId, Planned],
     after: tuple[GlobalId, Planned],
+    more: Gained,
     since: Timestamp,
     time: Timestamp,
 ) -> None:
@@ -243,7 +262,7 @@ async def _move_rows(
     else:
         rows = contents = await _in_columns(session, committed, plan.columns, definition)
     transaction.contents[id] = contents
-    await verify(session, id, new, gained(old, new, plan.columns), rows, contents, since)
+    await verify(session, id, new, more, rows, contents, since)
 
 
 async def _in_columns(

@@ -3,13 +3,12 @@
 A transaction that reads only by keys that it has locked moves to the newest time before the next.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from foreshore.adapter.substitute import fill_scalar, filler
 from foreshore.adapter.timestamp_selection import (
-    BoundedStaleness,
     Interval,
     Selection,
     require_readable,
@@ -64,10 +63,7 @@ def read_time(
     coordinator.compute.maintained.check_whole(ids)
     if as_of is None and transaction.time is not None:
         time = transaction.time
-        never_waits = isinstance(transaction.isolation, BoundedStaleness)
-        if never_waits or any(coordinator.since(id) > time for id in ids):
-            inputs = {id: coordinator.interval(id) for id in ids}
-            require_readable(inputs, transaction.isolation, time, partial(_name_of, session))
+        require(session, ids, time)
     else:
         chosen = choose(session, ids, as_of, args)
         time = chosen.time
@@ -87,6 +83,24 @@ def read_time(
     if session.variables["emit_timestamp_notice"] == "on":
         _tell_of_time(session, ids, time)
     return time
+
+
+def require(session: "Session", ids: Iterable[GlobalId], time: Timestamp) -> None:
+    """Raise if `ids` cannot be read at the time that the transaction reads at, as by then named."""
+    isolation = session.begin().isolation
+    require_readable(_intervals(session, ids), isolation, time, partial(_name_of, session))
+
+
+def _intervals(session: "Session", ids: Iterable[GlobalId]) -> dict[GlobalId, Interval]:
+    """Return when `ids` are exact, and tables that are named: a plan relies on what they promise.
+
+    It does so even where it reads nothing of them for that.
+    """
+    coordinator = session.coordinator
+    intervals = {id: coordinator.interval(id) for id in ids}
+    for id, time in coordinator.altered_below(session.begin().names.named()).items():
+        intervals.setdefault(id, Interval(time, coordinator.upper(id), time))
+    return intervals
 
 
 def asked(
@@ -185,13 +199,12 @@ def choose(
     """Return the time at which a new read of `ids` would be, and why."""
     coordinator = session.coordinator
     transaction = session.begin()
-    intervals: Mapping[GlobalId, Interval] = {id: coordinator.interval(id) for id in ids}
     exact = at_least = None
     if as_of is not None:
         given = timestamp_of(session, as_of.time, args)
         exact, at_least = (None, given) if as_of.at_least else (given, None)
     return select_timestamp(
-        intervals,
+        _intervals(session, ids),
         transaction.isolation,
         coordinator.oracle.read_ts(),
         as_of=exact,

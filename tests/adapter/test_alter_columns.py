@@ -354,7 +354,7 @@ def test_a_view_that_nobody_maintains_goes_on_when_somebody_does(tmp_path: Path)
 def test_a_replica_that_never_comes_is_waited_for_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(coordinator, "STARTING_SECONDS", 0.5)
+    monkeypatch.setattr(coordinator, "AWAY_SECONDS", 0.5)
 
     async def scenario(house: House) -> None:
         await house.query("s", "CREATE CLUSTER c (SIZE 'embedded', REPLICATION FACTOR 0)")
@@ -480,31 +480,33 @@ def test_history_before_the_change_is_refused_and_never_empty(
             await house.query("s", "DROP MATERIALIZED VIEW past_kept")
         assert await house.query("s", f"ALTER TABLE past {change}") == "ALTER TABLE"
         (past,) = [each for each in coordinator.state.items() if each.name == "past"]
-        assert before < past.since <= coordinator.oracle.read_ts()
-        altered = f'"past" was altered at {past.since}: its history before is not kept.'
+        since = coordinator.altered(past.id)
+        assert since is not None
+        assert before < since <= coordinator.oracle.read_ts()
+        altered = f'"past" was altered at {since}: its history before is not kept.'
         for query in ("SELECT * FROM past", "SELECT * FROM past_seen", "SUBSCRIBE past"):
             assert await house.query("s", f"{query} AS OF {before}") == (
                 f"ERROR 22023: cannot read as of {before}\n"
-                f"DETAIL: The inputs can be read from {past.since} on,"
+                f"DETAIL: The inputs can be read from {since} on,"
                 " when a table among them was altered.\n"
                 "HINT: Take a later time, or leave AS OF out to read what is newest."
             )
         refused = await house.query("s", f"SELECT * FROM CHANGES(past, {before})")
         assert refused.startswith(f'ERROR 22023: the changes of "past" after {before} through ')
         assert refused.splitlines()[1].startswith(
-            f"DETAIL: They can be read after {past.since} through "
+            f"DETAIL: They can be read after {since} through "
         )
         assert refused.splitlines()[1].endswith(altered)
-        far = await house.query("s", f"SELECT * FROM CHANGES(past, {past.since}, 0)")
+        far = await house.query("s", f"SELECT * FROM CHANGES(past, {since}, 0)")
         assert altered not in far
         assert await house.query("s", "SELECT a, mz_diff FROM CHANGES(past)") == (
             f"SELECT 0\nNOTICE: {altered}"
         )
         await house.query("s", "INSERT INTO past (a) VALUES (3)")
-        assert await house.query("s", f"SELECT a, mz_diff FROM CHANGES(past, {past.since})") == (
+        assert await house.query("s", f"SELECT a, mz_diff FROM CHANGES(past, {since})") == (
             "3|1\nSELECT 1"
         )
-        assert await house.query("s", f"SELECT a FROM past ORDER BY a AS OF {past.since}") == (
+        assert await house.query("s", f"SELECT a FROM past ORDER BY a AS OF {since}") == (
             "1\n2\nSELECT 2"
         )
         if not kept:  # a materialized view has a history of its own

@@ -168,13 +168,15 @@ def test_a_view_keeps_its_past_over_changes_and_kills(data_dir: Path) -> None:
             add_row(connection)
             connection.execute("ALTER TABLE t ADD COLUMN a int")
             time.sleep(0.3)
-        server.kill()
-        server.environment = {failpoint.VARIABLE: "catalog.committed:1"}
-        server.start()
-        with server.connect() as connection:
-            add_row(connection)
-            with pytest.raises(psycopg.OperationalError):
-                connection.execute("ALTER TABLE t DROP COLUMN a")
+        changes = ("DROP COLUMN a", "ADD CONSTRAINT one UNIQUE (k)", "ALTER COLUMN k SET NOT NULL")
+        for change in changes:
+            server.kill()
+            server.environment = {failpoint.VARIABLE: "catalog.committed:1"}
+            server.start()
+            with server.connect() as connection:
+                add_row(connection)
+                with pytest.raises(psycopg.OperationalError):
+                    connection.execute(f"ALTER TABLE t {change}".encode())
         server.kill()  # to see it ended
         server.environment = {}
         server.start()

@@ -13,7 +13,7 @@ import pytest
 from foreshore.compute.cluster import Replica
 from foreshore.compute.engine import ERRORS, output_schema
 from foreshore.compute.process import ReplicaLink
-from foreshore.compute.protocol import DataflowStatus, SinkExport, SinkUpdates, Status
+from foreshore.compute.protocol import DataflowStatus, Frontiers, SinkExport, SinkUpdates, Status
 from foreshore.errors import DatabaseError, UndefinedObject
 from tests.compute.runtime.harness import (
     KV_SCHEMA,
@@ -63,6 +63,23 @@ class House:
             [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema
         )
         self._deliver(name, SinkUpdates(id_(view), 0, upper, True), nothing, errors)
+
+    def goes_on(self, name: str, view: str, lower: int, upper: int) -> None:
+        """Let a replica say that nothing comes to a view from `lower` to before `upper`."""
+        message = SinkUpdates(id_(view), lower, upper)
+        errors = output_schema(ERRORS).empty_table()
+        self._deliver(name, message, output_schema(T1.columns).empty_table(), errors)
+
+    def has_come(self, name: str, view: str, upper: int) -> None:
+        """Let a replica say that it knows a view before `upper`."""
+        self._deliver(name, Frontiers({id_(view): upper}))
+
+    async def written(self, view: str, upper: int) -> None:
+        """Wait until a view's shard has come to `upper`, no further."""
+        async with asyncio.timeout(10):
+            while self.env.storage.upper(id_(view)) < upper:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert self.env.storage.upper(id_(view)) == upper
 
     def _deliver(self, name: str, message: Any, *tables: pa.Table) -> None:
         self.compute._responses.deliver(self.cluster.replicas[name], message, tables)
@@ -187,6 +204,24 @@ def test_who_waits_for_the_errors_of_a_view_waits_on_where_another_dataflow_writ
         assert not waiting.done()
         house.is_told("r1", "u1", 8)
         assert await waiting == "all is known"
+
+    in_house(scenario)
+
+
+def test_what_is_still_on_its_way_of_a_dataflow_is_not_said_of_the_next(in_house: InHouse) -> None:
+    async def scenario(house: House) -> None:
+        house.is_told("r1", "u1", 4)
+        await house.written("u1", 4)
+        house.compute.drop_dataflow(id_("u1"), goes_on=True)
+        await house.env.maintain("c", "u1", T1, SinkExport(id_("u1")), as_of=2)
+        house.goes_on("r1", "u1", 4, 6)
+        house.has_come("r1", "u1", 7)
+        await asyncio.sleep(0.05)
+        assert house.env.storage.upper(id_("u1")) == 4
+        house.is_told("r1", "u1", 5)
+        house.goes_on("r1", "u1", 5, 6)
+        house.has_come("r1", "u1", 7)
+        await house.written("u1", 7)
 
     in_house(scenario)
 
