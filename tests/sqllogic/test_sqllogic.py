@@ -17,12 +17,10 @@ TOO_LONG_FOR_SPARK = ("session_zone",)
 QUICK_ON_SPARK = (
     "errors",
     "joins",
-    "jsonb",
     "long_values",
     "queries_in_parentheses",
     "sets_and_top",
     "time_zones",
-    "types",
 )
 
 
