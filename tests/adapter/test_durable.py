@@ -491,6 +491,7 @@ def test_where_the_past_was_lost_it_says_so_and_skips_nothing(tmp_path: Path) ->
                 " CREATE SUBSCRIPTION s FOR m",
             )
             at = await position(house)
+            await ran(house, "w", "INSERT INTO t VALUES (1)")  # at which the view will not be known
             await ran(house, "w", "ALTER TABLE t ADD COLUMN b int")
             for leave in (None, reopened):
                 if leave is not None:
