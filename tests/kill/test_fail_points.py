@@ -43,7 +43,7 @@ def run_on(server: Server, run: Callable[[str], None]) -> None:
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("many", [4, pytest.param(len(failpoint.POINTS), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("many", [3, pytest.param(len(failpoint.POINTS), marks=pytest.mark.slow)])
 def test_ends_at_fail_points_lose_nothing_acknowledged(data_dir: Path, many: int) -> None:
     choose = random.Random(20130102)
     # Small segments, so that batches are made and merged all the time.

@@ -19,7 +19,6 @@ QUICK_ON_SPARK = (
     "joins",
     "long_values",
     "queries_in_parentheses",
-    "sets_and_top",
     "time_zones",
 )
 
