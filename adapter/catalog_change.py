@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
+from msgspec.structs import replace as replace_item
 
 from foreshore.adapter.key_index import KeyIndex
 from foreshore.catalog.catalog import Planned
@@ -48,6 +49,7 @@ def rebased(
         return change
     changes = _changes(transaction, now)
     _refuse_unfit(changes, transaction.base, now)
+    _refuse_redefined(change, now)
     merged = Transaction(now)
     merged.state = with_objects(now, changes)
     for space, number in transaction.state.allotted.items():
@@ -72,17 +74,69 @@ def _changes(transaction: Transaction, now: State) -> dict[str, Object | None]:
 
 
 def _refuse_unfit(changes: Mapping[str, Object | None], base: State, now: State) -> None:
-    """Raise Conflict if others use what goes, or have what is used here, or a name."""
+    """Raise Conflict if others use what goes or changes, or have what is used here, or a name."""
     for id, each in changes.items():
-        if each is None:
-            if now.dependents.get(id, frozenset()) - base.dependents.get(id, frozenset()):
+        if now.dependents.get(id, frozenset()) - base.dependents.get(id, frozenset()):
+            if each is None:
                 raise Conflict("could not serialize access: a dropped object is used meanwhile")
+            if _is_redefined(base.get(id), each):
+                raise _conflict()
+        if each is None:
             continue
         needs = each.depends_on if isinstance(each, Item) else ()
         if now.names.get(name_key(each), id) not in (id, *changes) or any(
             need not in now.objects and need not in changes for need in needs
         ):
             raise _conflict()
+
+
+def _refuse_redefined(change: CatalogChange, now: State) -> None:
+    """Raise Conflict if what the change has planned stands on what others have changed since.
+
+    A view is put in where it is named, so what it stands on counts as well. The columns of a view
+    are always the same, which is all that an index on it or a view of a maintained one knows.
+    """
+    base, state = change.transaction.base, change.transaction.state
+    seen: set[str] = set()
+    stack: list[str] = []
+    for id in change.planned:
+        item = state.get(id)
+        on = state.get(item.on) if isinstance(item, Item) and item.on is not None else None
+        if isinstance(item, Item) and not (isinstance(on, Item) and on.type == "view"):
+            stack += item.depends_on
+    while stack:
+        need = stack.pop()
+        if need in seen:
+            continue
+        seen.add(need)
+        then = base.get(need)
+        if now.get(need) is not then and _is_redefined(then, now.get(need)):
+            raise _conflict()
+        if isinstance(then, Item) and then.type == "view":
+            stack += then.depends_on
+
+
+def _is_redefined(then: Object | None, now: Object | None) -> bool:
+    """Whether what is made of a relation may be another because it has changed.
+
+    Who names it by its id is not concerned by its name.
+    """
+    if not isinstance(then, Item) or then.type == "sequence":
+        return False
+    if not isinstance(now, Item):
+        return True
+    if then.type != "table":
+        return then.create_sql != now.create_sql
+    return then != replace_item(
+        now,
+        schema=then.schema,
+        name=then.name,
+        owner=then.owner,
+        bound=then.bound,
+        retain_ms=then.retain_ms,
+        comment=then.comment,
+        column_comments=then.column_comments,
+    )
 
 
 def _refuse_doubled(changes: Mapping[str, Object | None], state: State) -> None:
