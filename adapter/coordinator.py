@@ -161,7 +161,7 @@ class Coordinator:
             if id in seen or not isinstance(item, Item):
                 continue
             seen.add(id)
-            if item.type in ("view", "subscription"):
+            if item.type == "view":
                 stack.extend(item.depends_on)
             elif item.type == "table" and (time := self.altered(id)) is not None:
                 found[id] = time

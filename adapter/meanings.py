@@ -41,6 +41,14 @@ class Meanings:
     part: Part | None = None
     found: Found = field(default_factory=dict)
 
+    def named(self) -> Iterator[GlobalId]:
+        """Yield the items that names were found to mean."""
+        for key, found in self.found.items():
+            if not isinstance(key, tuple):
+                yield key
+            elif key[0] == "item" and isinstance(found, str):
+                yield cast(GlobalId, found)
+
     def changed(self, state: State, planned: Mapping[GlobalId, Planned]) -> str | None:
         """Return a name that means something else in `state`, None if there is none."""
         if self.part is state.parts[PERMANENT]:
@@ -96,14 +104,6 @@ class Relied:
     def __bool__(self) -> bool:
         """Whether there is anything that may change."""
         return bool(self._found)
-
-    def named(self) -> Iterator[GlobalId]:
-        """Yield the items that names were found to mean."""
-        for key, found in self._found.items():
-            if not isinstance(key, tuple):
-                yield key
-            elif key[0] == "item" and isinstance(found, str):
-                yield cast(GlobalId, found)
 
     def add(self, meanings: Meanings, catalog: Catalog, *, fixed: bool) -> None:
         """Rely on what a statement's names mean; raises MeaningChanged if that is something else.

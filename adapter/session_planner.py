@@ -110,6 +110,7 @@ class SessionPlanner:
         transaction = self._session.begin()
         fixed = transaction.time is not None
         transaction.names.add(meanings, self._coordinator.catalog, fixed=fixed)
+        transaction.named = meanings
 
     def search_path(self) -> tuple[str, ...]:
         """Return the schemas searched, in order."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from foreshore.adapter.key_index import Changes, KeyIndex
 from foreshore.adapter.locks import KeyLock, Mark
-from foreshore.adapter.meanings import Relied
+from foreshore.adapter.meanings import Meanings, Relied
 from foreshore.adapter.read_holds import Hold
 from foreshore.adapter.sequences import Generation
 from foreshore.adapter.subscriptions import Move
@@ -80,6 +80,7 @@ class Transaction:
     read: set[GlobalId] = field(default_factory=set)  # shards that what was read comes from
     key_reads: set[KeyLock] = field(default_factory=set)  # what was read by key
     names: Relied = field(default_factory=Relied)  # what its statements' names mean
+    named: Meanings = field(default_factory=Meanings)  # what those of the statement at hand do
     writes: dict[GlobalId, list[Written]] = field(default_factory=dict)
     checked: Timestamp | None = None  # the first time at which its writes were checked
     described: dict[GlobalId, Planned] = field(default_factory=dict)  # the tables it writes, then

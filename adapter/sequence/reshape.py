@@ -31,7 +31,7 @@ from foreshore.adapter.transaction import Written
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import ColumnOf, Item, KnownColumn
 from foreshore.catalog.state import State
-from foreshore.errors import DatabaseError, DataError
+from foreshore.errors import DatabaseError, DataError, FeatureNotSupported
 from foreshore.expr.datum import to_array
 from foreshore.expr.evaluate import constant
 from foreshore.expr.ir import Call, Scalar, sources_of, walk_scalars
@@ -84,6 +84,11 @@ async def reshape(
     for (at, cascade), (parts, users) in zip(plan.dropped, going, strict=True):
         _drop_column(session, change.state.item(id), old.desc.names[at], ids, parts, users, cascade)
     for item in above(change.state, id):
+        if item.id not in session.coordinator.state.objects and 0 < item.since < since:
+            raise FeatureNotSupported(
+                f'cannot add or drop columns of table "{table.name}" in the transaction that has '
+                f'made {item.kind} "{item.name}" AS OF an earlier time'
+            )
         seen = session.planner.reader().planned
         transaction.planned[item.id] = plan_item(change.state, seen, item)
     await _move_rows(session, plan, definition, (table.id, old), (id, new), more, since, time)
@@ -128,12 +133,14 @@ def _known_keys(
     item: Item, table: GlobalId, known: Sequence[KnownColumn], desc: RelationDesc
 ) -> Sequence[tuple[str, ...]]:
     """Return the keys of `table` as the definition of a view knows them."""
-    keys = (item.known_keys or {}).get(table)
-    if keys is not None:
-        return keys
     names = {each.now: each.name for each in known}
     by_name = [[desc.names[place] for place in key] for key in desc.keys]
-    return [tuple(names[name] for name in key) for key in by_name if set(key) <= names.keys()]
+    present = [tuple(names[name] for name in key) for key in by_name if set(key) <= names.keys()]
+    keys = (item.known_keys or {}).get(table)
+    if keys is None:
+        return present
+    # One that was lost meanwhile, as nothing was maintained, is not taken up again.
+    return [key for key in keys if any(set(each) <= set(key) for each in present)]
 
 
 def _without(known: Sequence[KnownColumn], name: str, column: ColumnType) -> list[KnownColumn]:

@@ -92,13 +92,13 @@ def require(session: "Session", ids: Iterable[GlobalId], time: Timestamp) -> Non
 
 
 def _intervals(session: "Session", ids: Iterable[GlobalId]) -> dict[GlobalId, Interval]:
-    """Return when `ids` are exact, and tables that are named: a plan relies on what they promise.
+    """Return when `ids` are exact, and tables that are named: plans rely on what they promise.
 
     It does so even where it reads nothing of them for that.
     """
     coordinator = session.coordinator
     intervals = {id: coordinator.interval(id) for id in ids}
-    for id, time in coordinator.altered_below(session.begin().names.named()).items():
+    for id, time in coordinator.altered_below(session.begin().named.named()).items():
         intervals.setdefault(id, Interval(time, coordinator.upper(id), time))
     return intervals
 
@@ -214,7 +214,8 @@ def choose(
 
 
 def _name_of(session: "Session", id: GlobalId) -> str:
-    return session.planner.state.item(id).name
+    item = session.planner.state.get(id) or session.coordinator.state.get(id)
+    return id if item is None else item.name
 
 
 def _hold_all(session: "Session", transaction: Transaction, time: Timestamp) -> None:

@@ -103,3 +103,93 @@ def test_a_view_whose_plan_was_made_of_nothing_but_promises(
         await house.query("s", "ALTER TABLE t ALTER COLUMN k DROP NOT NULL")
 
     runner.run(scenario())
+
+
+def test_a_key_that_was_lost_meanwhile_is_not_taken_up_again(
+    runner: asyncio.Runner, house: House
+) -> None:
+    async def scenario() -> None:
+        await house.query("s", "DROP TABLE IF EXISTS t CASCADE; CREATE CLUSTER c (SIZE 'embedded')")
+        await house.query("s", f"CREATE TABLE t (k int NOT NULL UNIQUE, v int) {HISTORY}")
+        await house.query("s", "CREATE VIEW plain AS SELECT k, v FROM t")
+        await house.query("s", "ALTER TABLE t ADD CHECK (v < 1000)")  # the key is remembered
+        await house.query("s", "ALTER TABLE t DROP CONSTRAINT t_k_key")
+        made = f"CREATE MATERIALIZED VIEW m IN CLUSTER c {HISTORY} AS SELECT DISTINCT k FROM plain"
+        await house.query("s", made)
+        await house.query("s", "SELECT * FROM m")
+        await house.query("s", "DROP CLUSTER REPLICA c.r1")
+        await house.query("s", "INSERT INTO t VALUES (1, 1), (1, 2)")
+        before = now(house)
+        await house.query("s", "DELETE FROM t WHERE v = 2; ALTER TABLE t ADD UNIQUE (k)")
+        await house.close()
+        await house.open()
+        await house.query("s", "CREATE CLUSTER REPLICA c.r2 (SIZE 'embedded')")
+        assert await house.query("s", "SELECT k FROM m") == "1\nSELECT 1"
+        assert await house.query("s", f"SELECT k FROM m AS OF {before}") == "1\nSELECT 1"
+        await house.query("s", "DROP CLUSTER c CASCADE")
+
+    runner.run(scenario())
+
+
+def test_only_what_a_statement_names_says_from_when_on_it_reads(
+    runner: asyncio.Runner, house: House
+) -> None:
+    async def scenario() -> None:
+        await house.query("s", "CREATE CLUSTER c (SIZE 'embedded')")
+        await house.query("s", "CREATE TABLE src (k int); INSERT INTO src VALUES (1)")
+        await house.query("s", "CREATE TABLE log (k int)")
+        await house.query("s", "CREATE MATERIALIZED VIEW behind IN CLUSTER c AS SELECT k FROM src")
+        await house.query("s", "SELECT * FROM behind")
+        await house.query("s", "DROP CLUSTER REPLICA c.r1")
+        await asyncio.sleep(0.5)
+        await house.query("s", "ALTER TABLE log ALTER COLUMN k SET NOT NULL")
+        await house.query("r", "SET default_transaction_isolation = 'serializable'")
+        for between in (
+            "INSERT INTO log VALUES (1)",
+            "ALTER TABLE log ADD COLUMN b int",
+            "DROP TABLE log",
+        ):
+            await house.query("r", "BEGIN; SELECT * FROM behind")
+            assert "ERROR" not in await house.query("r", between)
+            assert (await house.query("r", "SELECT * FROM behind")).startswith("1\n"), between
+            await house.query("r", "ROLLBACK")
+        await house.query("r", "DROP TABLE src, log CASCADE; DROP CLUSTER c CASCADE")
+
+    runner.run(scenario())
+
+
+def test_a_subscription_does_not_rely_on_what_is_promised_later(
+    runner: asyncio.Runner, house: House
+) -> None:
+    async def scenario() -> None:
+        await house.query("s", "CREATE TABLE x (v int); CREATE TABLE y (k int PRIMARY KEY, v int)")
+        query = "SELECT v FROM x UNION ALL SELECT v FROM y WHERE k IS NULL"
+        await house.query("s", f"CREATE SUBSCRIPTION follows FOR ({query})")
+        await house.query("s", "INSERT INTO x VALUES (7)")
+        assert await house.query("s", "ALTER TABLE y ADD CHECK (v < 100)") == "ALTER TABLE"
+        await house.query("s", "BEGIN; DECLARE c CURSOR FOR SUBSCRIBE TO SUBSCRIPTION follows")
+        assert "|1|7" in await house.query("s", "FETCH 1 c WITH (TIMEOUT = '30s')")
+        await house.query("s", "ROLLBACK; DROP SUBSCRIPTION follows; DROP TABLE x, y")
+
+    runner.run(scenario())
+
+
+def test_no_past_is_made_up_of_a_view_whose_table_gets_other_columns_in_the_same_block(
+    runner: asyncio.Runner, house: House
+) -> None:
+    async def scenario() -> None:
+        await house.query("s", f"CREATE TABLE g (k int) {HISTORY}")
+        await house.query("s", "INSERT INTO g VALUES (1), (2)")
+        before = now(house)
+        await house.query("s", "INSERT INTO g VALUES (3)")
+        made = f"CREATE MATERIALIZED VIEW m {HISTORY} AS SELECT k FROM g AS OF {before}"
+        await house.query("a", f"DROP TABLE IF EXISTS t CASCADE; BEGIN; {made}")
+        refused = await house.query("a", "ALTER TABLE g ADD COLUMN z int")
+        assert refused.startswith("ERROR 0A000: cannot add or drop columns"), refused
+        await house.query("a", "ROLLBACK")
+        await house.query("s", "ALTER TABLE g ALTER COLUMN k SET NOT NULL")
+        assert (await house.query("s", made)).startswith("ERROR 22023: ")
+        pruned = made.replace("FROM g", "FROM g WHERE k IS NULL")
+        assert (await house.query("s", pruned)).startswith("ERROR 22023: ")
+
+    runner.run(scenario())
