@@ -85,7 +85,7 @@ class FileBlob:
         self.root = Path(os.path.abspath(root))
         self._scratch = self.root / ".scratch"
         self._numbers = count()
-        self._synced: set[Path] = set()  # directories whose names are durable
+        self._synced = {Path(self.root.anchor)}  # directories whose names are durable
 
     def get(self, key: str) -> bytes | None:
         try:
@@ -195,12 +195,17 @@ class FileBlob:
 
     def _make_directory(self, directory: Path) -> None:
         """Make the directory, or sync what names it, as who made it may not have come to that."""
-        is_within = directory != self.root and directory.is_relative_to(self.root)
-        if directory.is_dir() and (directory in self._synced or not is_within):
+        if directory.is_dir() and (
+            directory in self._synced or not directory.is_relative_to(self.root)
+        ):
             return
         self._make_directory(directory.parent)
         directory.mkdir(exist_ok=True)
-        sync_directory(directory.parent)
+        try:
+            sync_directory(directory.parent)
+        except PermissionError:  # who may not read there was given the root by somebody else
+            if directory != self.root:
+                raise
         self._synced.add(directory)
 
 

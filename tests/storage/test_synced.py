@@ -19,6 +19,7 @@ import msgspec
 import pytest
 
 from foreshore.clock import SystemClock
+from foreshore.storage import blob as blob_module
 from foreshore.storage.blob import FileBlob
 from foreshore.storage.consensus import Committed, Mismatch, SqliteConsensus
 from foreshore.storage.controller import StorageConfig, StorageController
@@ -199,3 +200,29 @@ def test_a_directory_that_a_killed_process_made_is_synced_when_it_is_used(
     for key in ("u1/a", "u2/a"):
         blob.put(key, key.encode())
         assert disk.read(key) == key.encode()
+
+
+def test_a_store_that_a_killed_process_made_is_synced_when_it_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(tmp_path, monkeypatch)
+    (tmp_path / "blob").mkdir()  # by somebody who was killed before he synced it
+    FileBlob(tmp_path / "blob").put("u1/a", b"a")
+    assert disk.read("blob/u1/a") == b"a"
+
+
+def test_a_store_in_a_directory_that_may_not_be_read_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync = blob_module.sync_directory
+
+    def refuse(path: Path) -> None:
+        if path == tmp_path:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        sync(path)
+
+    monkeypatch.setattr(blob_module, "sync_directory", refuse)
+    (tmp_path / "blob").mkdir()
+    blob = FileBlob(tmp_path / "blob")
+    blob.put("u1/a", b"a")
+    assert blob.get("u1/a") == b"a"
