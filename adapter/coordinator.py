@@ -303,11 +303,14 @@ class Coordinator:
             write.keyed = {id: parts for id, parts in write.keyed.items() if id not in gone}
             moves = write.moves = {id: each for id, each in write.moves.items() if id not in gone}
             begins, ends = _subscriptions(created), _subscriptions(dropped)
+            promising_less = self._promising_less(change.planned)
 
             def rows_at(time: Timestamp) -> Mapping[GlobalId, pa.Table]:
                 change.transaction.keep_promises(promising, time)
                 changed = difference(old, change.transaction.state, time)
                 positions = self.subscriptions.updates(time, moves, begins, ends)
+                # Before `time` is heard of: who follows may hear of it earlier than of the state.
+                self.tails.promise_less(time, promising_less)
                 return {CATALOG_SHARD: pa.concat_tables([changed, positions])}
 
             def show(time: Timestamp) -> None:
@@ -399,6 +402,7 @@ class Coordinator:
                 self.keys.replace(each.id, {})
                 self.subscriptions.forget(each.id)
         self.tails.ended(ends)
+        self.tails.promise_less(time, self._promising_less(change.planned))
         before = _generations(self.state)
         self.catalog.commit(change.transaction, change.planned)
         after = _generations(self.state)
@@ -419,6 +423,20 @@ class Coordinator:
             self.subscriptions.begin(id, time)
         for item in moved:
             self.holds.follow(item.id, sources_of(self.relation_of(item)))
+
+    def _promising_less(self, planned: Mapping[GlobalId, Planned]) -> dict[GlobalId, str]:
+        """Return the tables that promise less when they become as `planned`, and what is said."""
+        found: dict[GlobalId, str] = {}
+        for id, each in planned.items():
+            item, before = self.state.get(id), self.catalog.planned.get(id)
+            if before is not None and isinstance(item, Item) and item.type == "table":
+                old, new = before.desc, each.desc
+                if set(old.keys) - set(new.keys) or any(
+                    now.nullable and not was.nullable
+                    for was, now in zip(old.columns, new.columns, strict=True)
+                ):
+                    found[id] = f'"{item.name}" was altered'
+        return found
 
     def look_after(self, item: Item, since: Timestamp) -> None:
         """Hold the item's collection, and what it is made of.

@@ -25,6 +25,7 @@ from foreshore.compute.inputs import times_of
 from foreshore.compute.linear import Rows, apply
 from foreshore.errors import DatabaseError
 from foreshore.expr.ir import Relation, columns_of
+from foreshore.ids import GlobalId
 from foreshore.update import Timestamp
 
 LOG_BYTES = 64 << 20
@@ -123,6 +124,11 @@ class Cursor(Protocol):
     """A place in a tail's log."""
 
     number: int  # of the event that it takes next
+    rests_on: frozenset[GlobalId]  # the tables on whose promises what it makes of events may rest
+
+    def end(self, at: Timestamp, error: DatabaseError) -> None:
+        """Tell what comes before `at`, and then `error`."""
+        ...
 
 
 class Tail:
@@ -217,8 +223,7 @@ class Tail:
         """
         if self.failure is None:
             self.failure, self.failed_at = error, at
-        _wake(self._changed)
-        _wake(self._moved)
+        self.wake()
 
     # --- who follows
 
@@ -243,6 +248,11 @@ class Tail:
     async def news(self, *, idle: bool) -> None:
         """Wait for an event; if `idle` also for the frontier to move without one."""
         await (self._moved if idle else self._changed).wait()
+
+    def wake(self) -> None:
+        """Let those look again who wait: what one of them waits for is something else."""
+        _wake(self._changed)
+        _wake(self._moved)
 
 
 def _wake(event: asyncio.Event) -> None:

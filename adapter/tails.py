@@ -59,6 +59,7 @@ class Tails:
         self._coordinator = coordinator
         self._open: dict[Tail, _Open] = {}
         self._shared: dict[object, Tail] = {}
+        self._cursors: set[Cursor] = set()
         self._ids = count(1)
         coordinator.compute.when_still(self._stand_still)
 
@@ -119,11 +120,13 @@ class Tails:
     def join(self, tail: Tail, cursor: Cursor) -> None:
         """Hear that somebody follows."""
         tail.cursors.add(cursor)
+        self._cursors.add(cursor)
         SUBSCRIPTIONS.inc()
 
     def leave(self, tail: Tail, cursor: Cursor) -> None:
         """Hear that somebody follows no longer; the last one closes the tail."""
         tail.cursors.discard(cursor)
+        self._cursors.discard(cursor)
         SUBSCRIPTIONS.dec()
         if not tail.cursors and tail in self._open:
             self._close(tail)
@@ -133,10 +136,24 @@ class Tails:
         for opened in list(self._open.values()):
             gone = sorted(reasons[id] for id in reasons.keys() & {*opened.sources, opened.cluster})
             if gone:
-                opened.tail.fail(
-                    ObjectNotInPrerequisiteState(f"the subscription has ended because {gone[0]}")
-                )
+                opened.tail.fail(_has_ended(gone[0]))
                 self._close(opened.tail)
+
+    def promise_less(self, at: Timestamp, reasons: dict[GlobalId, str]) -> None:
+        """End who follows by a plan that may rest on what tables promise no longer from `at` on.
+
+        The tails go on for others, but nobody joins that of a query which was planned so.
+        It is told when `at` is chosen and when that is durable; should storage fail in between,
+        they have ended for nothing, rather than been told what is not so.
+        """
+        for cursor in self._cursors:
+            lost = sorted(reasons[id] for id in reasons.keys() & cursor.rests_on)
+            if lost:
+                cursor.end(at, _has_ended(lost[0]))
+        for opened in self._open.values():
+            is_query = opened.cluster is not None
+            if is_query and any(reasons.keys() & each.rests_on for each in opened.tail.cursors):
+                self._unshare(opened)
 
     def _stand_still(self) -> None:
         """End the tails of what does not go on any more."""
@@ -230,7 +247,14 @@ class Tails:
 
     def _close(self, tail: Tail) -> None:
         opened = self._open.pop(tail)
-        if self._shared.get(opened.key) is tail:
-            del self._shared[opened.key]
+        self._unshare(opened)
         TAILS.set(len(self._open))
         opened.close()
+
+    def _unshare(self, opened: _Open) -> None:
+        if self._shared.get(opened.key) is opened.tail:
+            del self._shared[opened.key]
+
+
+def _has_ended(reason: str) -> DatabaseError:
+    return ObjectNotInPrerequisiteState(f"the subscription has ended because {reason}")

@@ -26,6 +26,7 @@ from foreshore.adapter.sequence.durable import position_of
 from foreshore.adapter.sequence.peek import filled, with_time
 from foreshore.adapter.sequence.times import choose, tell_of_waiting, timestamp_of
 from foreshore.adapter.tail import Behind, Event, Pieces, Rendering, Tail, as_updates
+from foreshore.catalog.item import Item
 from foreshore.compute.engine import rows_schema
 from foreshore.compute.peeks import PeekRequest
 from foreshore.errors import (
@@ -98,7 +99,13 @@ async def subscribe(
         # To whoever goes on from a position, that is where it begins.
         goes_on = plan.subscription is not None and not snapshot
         source = SubscribeSource(
-            session.coordinator, follow, as_of, until, snapshot=snapshot, begins=as_of + goes_on
+            session.coordinator,
+            follow,
+            as_of,
+            until,
+            snapshot=snapshot,
+            begins=as_of + goes_on,
+            rests_on=_rests_on(session, prepared, plan, peek),
         )
     return Selected(plan.desc, source, "SUBSCRIBE")
 
@@ -108,6 +115,31 @@ def _is_before(session: "Session", index: GlobalId, plan: Subscribe, args: Seque
     if plan.as_of is None or plan.as_of.at_least:
         return False
     return timestamp_of(session, plan.as_of.time, args) < session.coordinator.holds.since(index)
+
+
+def _rests_on(
+    session: "Session", prepared: "Prepared", plan: Subscribe, peek: PeekPlan
+) -> frozenset[GlobalId]:
+    """Return the tables whose promises the plan may make use of, also of those that it reads not.
+
+    A table that is followed as it is needs none.
+    """
+    state = session.planner.state
+    named = [id for id in prepared.meanings.found if not isinstance(id, tuple)]
+    if plan.is_of_relation and not any(
+        isinstance(item := state.get(id), Item) and item.type != "table" for id in named
+    ):
+        return frozenset()
+    found: set[GlobalId] = set()
+    stack = [*named, *peek.sources]
+    while stack:
+        item = state.get(stack.pop())
+        if not isinstance(item, Item) or item.id in found:
+            continue
+        found.add(item.id)
+        if item.type in ("view", "subscription"):
+            stack.extend(item.depends_on)
+    return frozenset(id for id in found if state.item(id).type == "table")
 
 
 def _constant(
@@ -247,12 +279,16 @@ class SubscribeSource:
         *,
         snapshot: bool,
         begins: Timestamp,
+        rests_on: frozenset[GlobalId],
     ) -> None:
         """Tell what comes after `as_of`, behind a row of PROGRESS that says `begins`."""
         self._coordinator = coordinator
         self._followed = followed
         self._rendering = followed.rendering
+        self._as_of = as_of
         self._until = until
+        self._end: DatabaseError | None = None  # what comes at `until` in place of the end
+        self.rests_on = rests_on
         self._upper = as_of + 1  # all before has been taken
         self._ready: deque[pa.RecordBatch] = deque(self._rendering.mark(begins))
         self._hold = followed.hold
@@ -294,15 +330,24 @@ class SubscribeSource:
             if self._task is not None:
                 pieces = await asyncio.shield(self._task)
                 self._task = None
-                self._ready.extend(pieces)
+                if self._end is None or self._until is None or self._as_of < self._until:
+                    self._ready.extend(pieces)
             elif self._error is not None:
                 raise self._error
             elif self._until is not None and self._upper >= self._until:
+                if self._end is not None:
+                    raise self._end
                 self.close()
                 return None
             else:
                 await self._advance()
         return _taken(self._ready, limit)
+
+    def end(self, at: Timestamp, error: DatabaseError) -> None:
+        """Tell what comes before `at`, and then `error`."""
+        if self._until is None or at < self._until:
+            self._until, self._end = at, error
+            self._tail.wake()
 
     async def _advance(self) -> None:
         """Take the next event, or wait for it."""

@@ -82,6 +82,7 @@ def bind_subscribe(planning: Planning, tree: ast.SubscribeStatement) -> Subscrib
         envelope,
         _desc([*head, *columns]),
         subscription.id if subscription is not None else None,
+        is_of_relation=subscription is None and isinstance(tree.source, ast.TableRef),
     )
 
 

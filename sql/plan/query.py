@@ -245,6 +245,7 @@ class Subscribe:
     envelope: Envelope
     desc: RelationDesc  # mz_timestamp, [mz_progressed,] then what the envelope makes of the columns
     subscription: GlobalId | None = None
+    is_of_relation: bool = False  # whether it names one relation, and is of no query over it
 
 
 @dataclass(frozen=True, slots=True)

@@ -422,6 +422,86 @@ def test_what_is_dropped_before_its_contents_are_read_ends_its_stream(
     runner.run(play())
 
 
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "ALTER TABLE t DROP CONSTRAINT t_k_key",
+        "ALTER TABLE t ALTER COLUMN k DROP NOT NULL",
+        "BEGIN; ALTER TABLE t DROP CONSTRAINT t_k_key; INSERT INTO t VALUES (7, 0); COMMIT",
+    ],
+)
+def test_who_is_told_by_a_promise_hears_of_its_end(
+    runner: asyncio.Runner, house: House, loss: str
+) -> None:
+    resting = {
+        "part": "(SELECT DISTINCT k FROM t)",
+        "whole": "(SELECT DISTINCT * FROM t)",
+        "view": "distinct_keys",
+        "query": "(SELECT k, count(*) FROM t GROUP BY k HAVING k IS NOT NULL)",
+        "progress": "(SELECT DISTINCT k FROM t) WITH (PROGRESS)",
+        "left_out": "(SELECT o.i FROM o LEFT JOIN t ON o.i = t.k)",
+        "durable": "TO SUBSCRIPTION d",
+    }
+
+    async def drained(name: str) -> tuple[list[Row], str]:
+        told: list[Row] = []
+        while True:
+            answer = await house.query(name, "FETCH ALL c WITH (TIMEOUT = '60s')")
+            if answer.startswith(("ERROR", "FETCH 0")):
+                return told, answer.splitlines()[0]
+            told += rows_of(answer)
+
+    async def play() -> None:
+        await house.query(
+            "w",
+            "CREATE TABLE t (k int NOT NULL UNIQUE, n int); INSERT INTO t VALUES (1, 1);"
+            " CREATE TABLE o (i int); INSERT INTO o VALUES (1);"
+            " CREATE VIEW distinct_keys AS SELECT DISTINCT k FROM t;"
+            " CREATE SUBSCRIPTION d FOR (SELECT DISTINCT k FROM t)",
+        )
+        oracle = house.environment.coordinator.oracle
+        going_on = {"table": "t", "other": "(SELECT DISTINCT i FROM o)"}
+        for name, source in (*resting.items(), *going_on.items()):
+            await declare(house, name, source)
+            while not any(1 in row[2:] for row in await fetch(house, name)):
+                pass
+        over, to_come = oracle.read_ts() + 500, oracle.read_ts() + 4_000
+        await declare(house, "to_come", f"(SELECT DISTINCT k FROM t) AS OF {to_come}")
+        await declare(house, "over", f"(SELECT DISTINCT k FROM t) UP TO {over}")
+        await until(lambda: oracle.read_ts() > over)
+        await house.query("w", "BEGIN; ALTER TABLE t DROP CONSTRAINT t_k_key; ROLLBACK")
+        await house.query("w", "INSERT INTO t VALUES (5, 5); INSERT INTO o VALUES (5)")
+        waiting = [asyncio.create_task(drained(name)) for name in resting]
+        await asyncio.sleep(0.3)  # until they have taken it
+        assert not any(each.done() for each in waiting)
+        assert "ERROR" not in await house.query("w", loss)
+        await house.query("w", "INSERT INTO t VALUES (7, 7)" + ", (7, 8)" * ("k_key" in loss))
+        ended = 'ERROR 55000: the subscription has ended because "t" was altered'
+        for name, each in zip(resting, waiting, strict=True):
+            told, answer = await each
+            assert answer == ended, name
+            assert any(5 in row[2:] for row in told), name
+            assert not any(7 in row[2:] for row in told), name
+        assert await drained("to_come") == ([], ended)
+        told, answer = await drained("over")
+        assert (*(row[1:] for row in told), answer) == ((1, 1), "FETCH 0")
+        for name, last in (("table", 7), ("other", 5)):
+            while not any(row[2] == last for row in await fetch(house, name)):
+                pass
+        await house.query("durable", "ROLLBACK")
+        await declare(house, "durable", "TO SUBSCRIPTION d")  # goes on from its position
+        rows: list[Row] = []
+        while len(rows) < 3:
+            rows += await fetch(house, "durable")
+        assert [row[1:] for row in rows] == [(1, 1), (1, 5), (1, 7)]
+        for name in (*resting, *going_on, "to_come", "over"):
+            await house.query(name, "ROLLBACK")
+        assert not list(house.environment.coordinator.tails)
+        await house.query("w", "DROP SUBSCRIPTION d; DROP VIEW distinct_keys; DROP TABLE t, o")
+
+    runner.run(play())
+
+
 def test_the_end_of_a_cluster_ends_what_it_computes(runner: asyncio.Runner, house: House) -> None:
     async def play() -> None:
         await house.query(
