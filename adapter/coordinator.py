@@ -315,6 +315,7 @@ class Coordinator:
 
             def show(time: Timestamp) -> None:
                 self.subscriptions.apply(time, moves)
+                self.tails.promise_less(time, promising_less)  # who has come since
                 self._show(time, change, created, dropped, moved)
 
             write.at, write.applied = rows_at, show
@@ -402,7 +403,6 @@ class Coordinator:
                 self.keys.replace(each.id, {})
                 self.subscriptions.forget(each.id)
         self.tails.ended(ends)
-        self.tails.promise_less(time, self._promising_less(change.planned))
         before = _generations(self.state)
         self.catalog.commit(change.transaction, change.planned)
         after = _generations(self.state)
