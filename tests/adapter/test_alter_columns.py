@@ -383,8 +383,11 @@ def test_who_follows_a_view_that_loses_its_past_is_told_so(tmp_path: Path) -> No
             assert "|1|" in await house.query(source, "FETCH 1 c WITH (TIMEOUT = '30s')")
         await house.query("s", "DROP CLUSTER REPLICA c.r1; INSERT INTO t VALUES (1)")
         await house.query("s", "ALTER TABLE t ADD b int")
+        fetch = "FETCH 1 c WITH (TIMEOUT = '30s')"
         for source in sources:
-            answer = await house.query(source, "FETCH 1 c WITH (TIMEOUT = '30s')")
+            # A replica that is being dropped may still have followed the row.
+            while (answer := await house.query(source, fetch)).endswith("FETCH 1\nT"):
+                pass
             assert answer.startswith(
                 'ERROR 55000: the subscription has ended because the past of "m" is lost'
             ), answer
