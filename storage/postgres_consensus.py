@@ -31,6 +31,9 @@ CONNECT_SECONDS = 10.0
 ATTEMPTS = 5  # to connect, and to read over a connection that is not lost
 PAUSE_SECONDS = 0.05
 
+# What a statement fails with; the last where the end of a session comes amid its answer.
+FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, asyncpg.InternalClientError)
+
 # What the names of tables are kept from being made twice by, when many begin at once.
 _CREATION_LOCK = 0x666F7265
 
@@ -77,14 +80,12 @@ class PostgresConsensus:
         )
 
         async def change(connection: Any) -> Any:
-            try:
-                return await connection.fetchval(statement, *given, timeout=STATEMENT_SECONDS)
-            except asyncpg.PostgresError as error:
-                raise _fault(error) from error
-            except (OSError, TimeoutError, asyncpg.InterfaceError) as error:
-                raise Indeterminate(f"consensus failed: {_said(error)}") from error
+            return await connection.fetchval(statement, *given, timeout=STATEMENT_SECONDS)
 
-        seqno = await self._on_connection(change)
+        try:
+            seqno = await self._on_connection(change)
+        except FAILURES as error:
+            raise _fault(error) from error
         return Committed(seqno) if seqno is not None else Mismatch(await self.head(key))
 
     async def scan(self, key: str, start: int) -> list[Versioned]:
@@ -130,38 +131,33 @@ class PostgresConsensus:
         while True:
             try:
                 return list(await self._on_connection(read))
-            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
-                answered = isinstance(error, asyncpg.PostgresError) and _happened_not(error)
-                if answered or attempt == ATTEMPTS:
+            except FAILURES as error:
+                if _happened_not(error) or attempt == ATTEMPTS:
                     raise Determinate(f"consensus failed: {_said(error)}") from error
             await asyncio.sleep(PAUSE_SECONDS * 2**attempt)
             attempt += 1
 
     async def _on_connection(self, work: Callable[[Any], Awaitable[R]]) -> R:
-        """Await `work` on a connection; raises Determinate where none can be made."""
+        """Await `work` on a connection and raise its failures; Determinate where none is made."""
         attempt = 1
         while True:
             try:
                 pool = await self._opened()
                 connection = await pool.acquire(timeout=CONNECT_SECONDS)
                 break
-            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
-                refused = isinstance(error, asyncpg.PostgresError) and _happened_not(error)
-                if refused or attempt == ATTEMPTS:
+            except FAILURES as error:
+                if _happened_not(error) or attempt == ATTEMPTS:
                     raise Determinate(f"could not connect to consensus: {_said(error)}") from error
             await asyncio.sleep(PAUSE_SECONDS * 2**attempt)
             attempt += 1
         try:
             return await work(connection)
-        except (TimeoutError, asyncio.CancelledError):
+        except (TimeoutError, asyncio.CancelledError, asyncpg.InternalClientError):
             connection.terminate()  # what it is at is not to come between later statements
             raise
-        except asyncpg.InternalClientError as error:  # the end of its session came in between
-            connection.terminate()
-            raise asyncpg.InterfaceError(f"the connection was lost: {error}") from error
         finally:
             # It was lost: that is no answer to what was asked over it.
-            with contextlib.suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+            with contextlib.suppress(*FAILURES):
                 await pool.release(connection)
 
     async def _opened(self) -> Any:

@@ -391,6 +391,34 @@ def test_a_connection_that_a_driver_can_use_no_more_is_a_lost_one(
     asyncio.run(main())
 
 
+@pytest.mark.parametrize(
+    "lost", [asyncpg.InternalClientError("cannot switch to state 12"), TimeoutError()]
+)
+def test_a_change_whose_answer_the_driver_lost_may_have_happened(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, lost: Exception
+) -> None:
+    async def main() -> None:
+        async with closing(PostgresConsensus(new_schema(postgres_url))) as consensus:
+            assert await consensus.compare_and_set("k", None, b"a") == Committed(1)
+            used = []
+
+            async def fetchval(self: asyncpg.Connection, *args: Any, **kwargs: Any) -> Any:
+                used.append(self)
+                await whole(self, *args, **kwargs)
+                raise lost
+
+            with monkeypatch.context() as patch:
+                whole = asyncpg.Connection.fetchval
+                patch.setattr(asyncpg.Connection, "fetchval", fetchval)
+                with pytest.raises(Indeterminate):
+                    await consensus.compare_and_set("k", 1, b"b")
+            assert await consensus.head("k") == Versioned(2, b"b")
+            (connection,) = used
+            assert connection.is_closed()
+
+    asyncio.run(main())
+
+
 @pytest.mark.usefixtures("quick")
 def test_sessions_ended_by_the_server_are_begun_anew(postgres_url: str) -> None:
     async def main() -> None:
