@@ -7,6 +7,7 @@ does not have as PostgreSQL means them are registered once, as Arrow functions o
 """
 
 import logging
+import re
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -87,7 +88,8 @@ class DuckDbEngine(BulkEngine):
             null_handling="special",
         )
         self._connection.execute("SET GLOBAL TimeZone = 'UTC'")
-        names = ", ".join(DuckDbDialect.quote(directory) for directory in directories)
+        reached = dict.fromkeys([*directories, *map(_literally, directories)])
+        names = ", ".join(map(DuckDbDialect.quote, reached))
         self._connection.execute(f"SET GLOBAL allowed_directories = [{names}]")
         self._connection.execute("SET GLOBAL enable_external_access = false")
         self._connection.execute("SET GLOBAL lock_configuration = true")
@@ -152,9 +154,10 @@ class DuckDbSession(Session):
         """Return a FROM item for Parquet files, which say themselves what columns they have.
 
         A column's statistics leave NaNs out, which are greater than the greatest that they name.
+        A directory called `k=7` is no column.
         """
-        names = ", ".join(map(self.dialect.quote, paths))
-        return f"read_parquet([{names}], can_have_nan => true)"
+        names = ", ".join(self.dialect.quote(_literally(path)) for path in paths)
+        return f"read_parquet([{names}], can_have_nan => true, hive_partitioning => false)"
 
     def release(self) -> None:
         """Let go of inputs and constants."""
@@ -301,6 +304,11 @@ class DuckDbStore(DuckDbSession):
     def _create(self, name: str, layout: Layout) -> None:
         columns = ", ".join(f"{column} {type}" for column, type in (*layout.rows, *layout.sums))
         self._cursor.execute(f"CREATE TABLE {name} ({columns})")
+
+
+def _literally(path: str) -> str:
+    """Return the pattern that stands for this path alone: DuckDB takes all for patterns."""
+    return re.sub(r"[*?[]", r"[\g<0>]", path)
 
 
 def _main(contents: str) -> str:

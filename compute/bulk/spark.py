@@ -147,9 +147,10 @@ class SparkSqlSession(Session):
         """Return Parquet files of one schema as a data frame.
 
         Statistics leave NaNs out, which are greater than the greatest that they name. So floats are
-        not compared where they lie, but as values of an expression.
+        not compared where they lie, but as values of an expression. Paths are patterns to Spark.
         """
-        frame = self._spark.read.schema(_schema(columns)).parquet(*paths)
+        literally = [re.sub(r"[][{}*?\\]", r"\\\g<0>", path) for path in paths]
+        frame = self._spark.read.schema(_schema(columns)).parquet(*literally)
         items = []
         for name, type in columns:
             quoted = SparkDialect.identifier(name)

@@ -5,6 +5,8 @@
 The result is an Arrow table of the distinct rows, `__diff` saying how many times each is there.
 """
 
+import re
+
 import duckdb
 import pyarrow as pa
 from foreshore_files import main
@@ -14,7 +16,9 @@ def contents(files: list[str], as_of: int) -> pa.Table:
     """Return the rows that the updates in the files add up to at `as_of`."""
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        updates = connection.read_parquet(files)
+        # DuckDB takes paths for patterns, and a directory called k=7 for a column.
+        literally = [re.sub(r"[*?[]", r"[\g<0>]", file) for file in files]
+        updates = connection.read_parquet(literally, hive_partitioning=False)
         names = ['"' + name.replace('"', '""') + '"' for name in updates.columns[:-2]]
         types = list(map(str, updates.types))
         # Rows are the same if they are bit for bit: -0.0 is another one than 0.0, as texts are.

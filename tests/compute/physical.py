@@ -87,6 +87,22 @@ def check_every_type(engine: Engine, directory: Path) -> None:
     dataflow.close()
 
 
+# What looks like a partition's and a pattern, and what the pattern is for in DuckDB and Spark.
+PLACES = tuple(f'Col "0"=7/{name}' for name in ("x[1]{2}*?", "x1{2}ab", "x12a"))
+
+
+def check_paths(engine: Engine, directory: Path) -> None:
+    """Assert that of a file in one of the PLACES what is read is its contents and no more."""
+    files = [directory / place / "batch.parquet" for place in PLACES]
+    for file, row in zip(files, ROWS, strict=False):
+        file.parent.mkdir(parents=True)
+        pq.write_table(updates(COLUMNS, [(row, START, 1)]), file)
+    for file, row in zip(files, ROWS, strict=False):
+        input = Input(schema_of(COLUMNS), (str(file),))
+        result = engine.evaluate(TABLE, {TABLE.id: input}, START)
+        assert rows_of(result, columns_of(TABLE)) == {row: 1}
+
+
 # Beside those, which statistics of a file's column do not name.
 _NAN = float("nan")
 _MORE = {FLOAT4: (_NAN, -0.0, 0.0), FLOAT8: (_NAN, -0.0, 0.0)}

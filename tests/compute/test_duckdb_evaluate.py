@@ -27,7 +27,7 @@ from foreshore.expr.ir import (
 from foreshore.ids import GlobalId
 from foreshore.types import INT4, ColumnType
 from tests.compute.cases import START, Case, Contents, initial, rows_of, schema_of, updates
-from tests.compute.physical import VALUES, check_comparisons, check_every_type
+from tests.compute.physical import PLACES, VALUES, check_comparisons, check_every_type, check_paths
 from tests.model import evaluate
 from tests.relations import histories, lowered_relations
 
@@ -80,6 +80,12 @@ def test_values_of_every_type_come_back_unchanged(tmp_path: Path) -> None:
 def test_what_lies_in_files_is_found_by_its_value(tmp_path: Path) -> None:
     engine = DuckDbEngine(directories=[str(tmp_path)])
     check_comparisons(engine, tmp_path, VALUES)
+    engine.close()
+
+
+def test_a_path_is_that_of_one_file(tmp_path: Path) -> None:
+    engine = DuckDbEngine(directories=[str(tmp_path / place) for place in PLACES])
+    check_paths(engine, tmp_path)
     engine.close()
 
 

@@ -17,7 +17,7 @@ from foreshore.expr.ir import FlatMap, Join, Literal, Reduce, Relation, columns_
 from foreshore.types import DATE, FLOAT8, INT4, TIME_OF_DAY, TIMESTAMPTZ, ColumnType
 from tests.compute.cases import START, Case, initial, random_history, rows_of
 from tests.compute.packing import check_packed
-from tests.compute.physical import check_comparisons, check_every_type
+from tests.compute.physical import check_comparisons, check_every_type, check_paths
 from tests.compute.plans import PLANS
 from tests.harness import java
 from tests.model import evaluate
@@ -54,6 +54,10 @@ def test_values_of_every_type_come_back_unchanged(engine: SparkEngine, tmp_path:
 
 def test_what_lies_in_files_is_found_by_its_value(engine: SparkEngine, tmp_path: Path) -> None:
     check_comparisons(engine, tmp_path, (FLOAT8, DATE, TIME_OF_DAY, TIMESTAMPTZ))
+
+
+def test_a_path_is_that_of_one_file(engine: SparkEngine, tmp_path: Path) -> None:
+    check_paths(engine, tmp_path)
 
 
 def test_an_evaluation_can_be_cancelled(engine: SparkEngine) -> None:

@@ -175,6 +175,26 @@ def test_zeros_of_either_sign_are_two_rows(tmp_path: Path, spark: Read, settled:
             foreshore_files.reading(tmp_path / "data", "u1", 2, read)
 
 
+def test_a_path_is_that_of_one_file(tmp_path: Path, spark: Read) -> None:
+    schema = pa.schema([("k", pa.int32())])
+
+    async def fill(data_dir: Path, value: int) -> None:
+        controller = await open_at(data_dir)
+        await controller.create(U1, schema)
+        row = pa.table({"k": [value], "__time": [0], "__diff": [1]}, update_schema(schema))
+        await put(controller, ShardWrite(U1, 0, 1, row))
+        await controller.settle()
+        await controller.close()
+
+    names = ("x[1]{2}*?", "x1{2}ab", "x12a")  # the first is a pattern for one of the others
+    for value, name in enumerate(names):
+        run(partial(fill, tmp_path / "k=7" / name, value))
+    for read in (read_duckdb.contents, read_pandas.table, spark):
+        for value, name in enumerate(names):
+            found = foreshore_files.reading(tmp_path / "k=7" / name, "u1", None, read)
+            assert found.to_pylist() == [{"k": value, "__diff": 1}]
+
+
 @pytest.mark.timeout(600)
 def test_the_files_say_what_the_server_says(data_dir: Path, spark: Read) -> None:
     check(data_dir, spark, 20, spark_every=10)
