@@ -19,6 +19,7 @@ from foreshore.adapter.peek_plan import KeyLookup, PeekPlan
 from foreshore.adapter.sequence.tables import own_index
 from foreshore.adapter.sequence.times import move_forward, read_time, value_of
 from foreshore.adapter.substitute import Replace, fill, fill_scalar, filler
+from foreshore.compute.arrange.key import key_words
 from foreshore.constraint import Unique
 from foreshore.errors import InvalidParameterValue, LockNotAvailable
 from foreshore.expr.datum import to_array
@@ -175,14 +176,19 @@ def _columns(keys: Keys) -> list[pa.Array]:
 
 
 def literal_keys(keys: tuple[tuple[Scalar, ...], ...], replace: Replace) -> Keys:
-    """Return the keys as literals; those with a NULL, or out of range, equal nothing."""
-    found: dict[tuple[Literal, ...], None] = {}
+    """Return the keys as literals, one of those that SQL calls equal.
+
+    Those with a NULL, or out of range, equal nothing.
+    """
+    found: dict[tuple[int, ...], tuple[Literal, ...]] = {}
     for key in keys:
         literals = [_literal(scalar, replace) for scalar in key]
-        present = tuple(each for each in literals if each is not None and each.value is not None)
+        present = tuple(each for each in literals if each is not None)
         if len(present) == len(literals):
-            found[present] = None
-    return tuple(found)
+            words = key_words([each.value for each in present], [each.type for each in present])
+            if words is not None:
+                found.setdefault(words, present)
+    return tuple(found.values())
 
 
 def _literal(scalar: Scalar, replace: Replace) -> Literal | None:
