@@ -210,6 +210,22 @@ class KeyIndex:
         mine = [part.take(np.flatnonzero(np.isin(part.key_hashes, over))) for part in parts]
         return self._counted_twice(concat([*there, *mine]), sum(map(len, there)))
 
+    def overdrawn(self, parts: Sequence[Updates], *others: Arrangement) -> Words:
+        """Return hashes of keys of which `parts` take away more rows than there are.
+
+        Counted is as for `duplicate`.
+        """
+        removed = [part.diffs < 0 for part in parts]
+        hashes = [part.key_hashes[each] for part, each in zip(parts, removed, strict=True)]
+        wanted, at = np.unique(np.concatenate(hashes), return_inverse=True)
+        if not len(wanted):
+            return np.empty(0, np.uint64)
+        sums = np.sum([place.totals(wanted) for place in (self.arrangement, *others)], axis=0)
+        diffs = [part.diffs[each] for part, each in zip(parts, removed, strict=True)]
+        np.add.at(sums, at, np.concatenate(diffs))
+        over: Words = wanted[sums < 0]
+        return over
+
     def _counted_twice(self, updates: Updates, first: int) -> Duplicate | None:
         """Return a key whose diffs add up to more than one; hashes alone may be equal by chance.
 

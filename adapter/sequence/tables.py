@@ -23,7 +23,7 @@ from foreshore.catalog.item import Item
 from foreshore.compute.arrange.arrangement import Arrangement
 from foreshore.compute.arrange.run import Updates
 from foreshore.constraint import Check, Unique, same
-from foreshore.errors import DataError, TableAltered, WrongObjectType
+from foreshore.errors import DataError, InternalError, TableAltered, WrongObjectType
 from foreshore.expr.evaluate import outcome
 from foreshore.expr.ir import Scalar
 from foreshore.ids import GlobalId
@@ -162,7 +162,8 @@ async def write_rows(session: "Session", id: GlobalId, planned: Planned, *parts:
 
     The rows are of a statement to which the table was what is `planned`. What leaves and what comes
     are one change: a key may go from one row to another. Raises UniqueViolation if two rows would
-    have the same one, CollectionDamaged if the table is damaged, TableAltered if it is another now.
+    have the same one, CollectionDamaged if the table is damaged, TableAltered if it is another now,
+    InternalError if more would leave than is there.
     """
     transaction = session.begin()
     coordinator = session.coordinator
@@ -185,6 +186,7 @@ async def write_rows(session: "Session", id: GlobalId, planned: Planned, *parts:
     indexes = [
         (base_index(session, id, each), own_index(session, id, each)) for each in constraints
     ]
+    read = transaction.checked if transaction.time is None else transaction.time
 
     def prepared() -> list[list[Updates]]:
         found = []
@@ -194,6 +196,10 @@ async def write_rows(session: "Session", id: GlobalId, planned: Planned, *parts:
             if duplicate is not None:
                 state = session.planner.reader().state
                 raise key_exists(state, planned.desc, duplicate, session.time_zone)
+            over = base.overdrawn(updates, *own)
+            # What others have taken away since it was read is for the commit to refuse.
+            if len(over) and base.arrangement.latest(over) <= read:
+                raise InternalError("a row was to be taken away more often than it is there")
             found.append(updates)
         return found
 
