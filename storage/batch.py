@@ -23,15 +23,13 @@ import pyarrow.parquet as pq
 
 from foreshore.errors import DataCorrupted
 from foreshore.storage.local_files import LocalFiles, measure
-from foreshore.storage.selection import ALL, Reading, Selection, read_parts
+from foreshore.storage.selection import ALL, ROW_GROUP_BYTES, Reading, Selection, read_parts
 from foreshore.storage.trace import Batch
 from foreshore.update import DIFF, TIME, Timestamp
 
 METADATA = b"foreshore"
 ROW_GROUP_ROWS = 1 << 17
-ROW_GROUP_BYTES = 8 << 20  # as Arrow; bounds what a reader has in memory, however wide the rows
 PAGE_BYTES = 128 << 10
-ROWS_LOOKED_AT = 256
 
 
 class Promise(msgspec.Struct, frozen=True):
@@ -105,20 +103,25 @@ def _row_groups(updates: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterato
     gathered: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in updates:
-        for start in range(0, batch.num_rows, step := _rows_of(batch, ROW_GROUP_BYTES)):
-            gathered.append(batch.slice(start, step))
-            rows += gathered[-1].num_rows
-            size += gathered[-1].nbytes
+        for part in _slices(batch, ROW_GROUP_BYTES):
+            gathered.append(part)
+            rows += part.num_rows
+            size += part.nbytes
             if rows >= ROW_GROUP_ROWS or size >= ROW_GROUP_BYTES:
                 yield pa.Table.from_batches(gathered, schema)
                 gathered, rows, size = [], 0, 0
-    if gathered:
+    if rows:
         yield pa.Table.from_batches(gathered, schema)
 
 
-def _rows_of(batch: pa.RecordBatch, size: int) -> int:
-    """Return how many rows like those of `batch` have about `size` bytes, at least one."""
-    return max(1, size * int(batch.num_rows) // max(1, int(batch.nbytes)))
+def _slices(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
+    """Yield a batch in slices of at most `size` bytes, or of one row that has more."""
+    if batch.num_rows <= 1 or batch.nbytes <= size:
+        yield batch
+    else:
+        middle = batch.num_rows // 2
+        yield from _slices(batch.slice(0, middle), size)
+        yield from _slices(batch.slice(middle), size)
 
 
 def read_batch(
@@ -171,12 +174,4 @@ def _read(
             batch.since,
         ):
             raise DataCorrupted(f'batch "{batch.key}" promises {promise}')
-        first = (
-            next(file.iter_batches(ROWS_LOOKED_AT, row_groups=[0], use_threads=False), None)
-            if batch.rows
-            else None
-        )
-        if first is None:
-            return
-        rows = min(_rows_of(first, piece_bytes), ROW_GROUP_ROWS // 2)
-        yield from read_parts(file, schema, selection, after, reading, rows)
+        yield from read_parts(file, schema, selection, after, reading, piece_bytes)

@@ -30,6 +30,10 @@ _MIRRORED = {"eq": "eq", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 # Types of which a datum is what the statistics of its column hold, in SQL's order.
 _COMPARABLE = frozenset(("int2", "int4", "int8", "oid", "mz_timestamp", "text", "varchar"))
 
+ROW_GROUP_BYTES = 8 << 20  # as Arrow; when a group has so many it is full, with under twice
+ROWS_LOOKED_AT = 256
+PIECE_ROWS = 1 << 16
+
 
 @dataclass(frozen=True, slots=True)
 class Selection:
@@ -91,9 +95,12 @@ def read_parts(
     selection: Selection,
     after: Timestamp | None,
     reading: Reading,
-    rows_at_once: int,
+    piece_bytes: int,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield what is selected of a batch file, at times beyond `after` (None: at all times)."""
+    """Yield what is selected of a batch file, at times beyond `after` (None: at all times).
+
+    It is read in pieces of about so many bytes; none has rows of two parts.
+    """
     names = file.schema_arrow.names
     tests = _tests(selection.predicates, names, after)
     wanted = [group for group in range(file.num_row_groups) if _may_hold(file, group, tests)]
@@ -105,9 +112,7 @@ def read_parts(
     columns = selection.read(width)
     places = list(range(width)) if columns is None else columns
     chosen = [names[i] for i in [*places, width, width + 1]]
-    for piece in file.iter_batches(
-        rows_at_once, row_groups=wanted, columns=chosen, use_threads=False
-    ):
+    for piece in _pieces(file, wanted, chosen, piece_bytes):
         if columns is not None:  # those that nobody asked for stand as NULLs in their places
             # by name: asked for "x.days", Parquet also gives the column x that has a field days
             found = {i: piece.column(names[i]) for i in [*places, width, width + 1]}
@@ -123,6 +128,31 @@ def read_parts(
             exact = selection.schema(schema)
             selected = pa.RecordBatch.from_arrays(selected.columns, schema=exact)
         yield selected
+
+
+def _pieces(
+    file: pq.ParquetFile, groups: Sequence[int], columns: Sequence[str], piece_bytes: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield columns of row groups in pieces of about so many bytes.
+
+    A group's rows are as wide as the file says they are on average, or as those before were in
+    memory, where a value that the file has once may be often; but no group is over its bound.
+    """
+
+    def read(group: int, rows: int) -> Iterator[pa.RecordBatch]:
+        return iter(file.iter_batches(rows, [group], columns, use_threads=False))
+
+    first = next(read(groups[0], ROWS_LOOKED_AT), None)
+    before = first.nbytes / max(1, first.num_rows) if first else 0.0
+    for group in groups:
+        part = file.metadata.row_group(group)
+        rows = max(1, part.num_rows)
+        width = max(1.0, part.total_byte_size / rows, min(before, 2 * ROW_GROUP_BYTES / rows))
+        size = 0
+        for piece in read(group, max(1, min(int(piece_bytes / width), PIECE_ROWS))):
+            size += piece.nbytes
+            yield piece
+        before = size / rows
 
 
 def later(updates: pa.RecordBatch, after: Timestamp | None) -> pa.RecordBatch:

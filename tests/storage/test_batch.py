@@ -22,6 +22,7 @@ from foreshore.storage.batch import (
 from foreshore.storage.blob import FileBlob
 from foreshore.storage.consolidate import consolidate
 from foreshore.storage.local_files import LocalFiles
+from foreshore.storage.selection import ROW_GROUP_BYTES
 from foreshore.storage.trace import Batch
 from foreshore.types import (
     BOOL,
@@ -226,6 +227,38 @@ def test_consolidation_moves_times_to_since_and_cancels(tmp_path: Path) -> None:
     assert (batch.rows, batch.loose) == (2, 1)
     promise = pq.read_metadata(tmp_path / "blob" / batch.key).metadata[METADATA]
     assert promise == b'{"id":"u1","lower":0,"upper":10,"since":5,"version":1}'
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_pieces_are_small_however_unlike_the_rows_are(tmp_path: Path, repeated: bool) -> None:
+    schema = update_schema(pa.schema([("k", pa.int64()), ("v", pa.string())]))
+    wide = 200_000
+    texts = [("x" if repeated else str(i % 10)) * wide for i in range(400)]
+    values = ["a"] * 5000 + texts + ["z"] * 100_000
+    table = pa.table(
+        [
+            pa.array(range(len(values))),
+            pa.array(values),
+            pa.array([5] * len(values)),
+            pa.array([1] * len(values)),
+        ],
+        schema=schema,
+    )
+    updates = table.to_batches()
+    assert len(updates) == 1
+    files = opened(tmp_path)
+    batch = write_batch(
+        files, "u1/1.parquet", tmp_path / "s", schema, Promise("u1", 0, 10, 0), updates
+    )
+    sizes = {}
+    for size in (ROW_GROUP_BYTES, 1 << 20):
+        pieces = list(read_batch(files, batch, schema, piece_bytes=size))
+        assert pa.Table.from_batches(pieces) == table
+        sizes[size] = [piece.nbytes for piece in pieces]
+    assert max(map(max, sizes.values())) < 2 * ROW_GROUP_BYTES
+    # More only of the group where wide ones begin, and of one more where it does not show.
+    assert sum(piece > (2 << 20) for piece in sizes[1 << 20]) <= 2
+    assert len(sizes[1 << 20]) < 200  # and narrow ones are not read in crumbs
 
 
 def test_diffs_that_do_not_fit_fail_rather_than_wrap(tmp_path: Path) -> None:

@@ -61,6 +61,6 @@ def test_parts_are_left_out_in_which_nothing_is_wanted(
     pq.write_table(table, file, row_group_size=2)
     (batch,) = table.combine_chunks().to_batches()
     wanted = selection.of(later(batch, after))
-    read = read_parts(pq.ParquetFile(file), SCHEMA, selection, after, Reading(), 3)
+    read = read_parts(pq.ParquetFile(file), SCHEMA, selection, after, Reading(), 64)
     found = pa.Table.from_batches(list(read), schema=selection.schema(SCHEMA))
     assert found.to_pylist() == pa.Table.from_batches([wanted]).to_pylist()
