@@ -23,6 +23,7 @@ import logging
 import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +32,7 @@ import msgspec
 from foreshore import blocking
 from foreshore.errors import DatabaseError, DataCorrupted, Unavailable, is_disk_full
 from foreshore.failpoint import reached
+from foreshore.storage.blob import sync_file
 from foreshore.storage.consensus import Consensus
 from foreshore.storage.epoch import FENCE, Fence, Register, State
 from foreshore.storage.fault import DiskFull, writing
@@ -174,18 +176,14 @@ class Wal:
         self._fence = Fence(self._directory / FENCE, self.epoch)
         for path in strangers(self._directory, state.segments, self.epoch):
             check_stranger(path, state.segments)
-        return [
-            (
-                info,
-                read_segment(
-                    self._directory / segment_name(info.number, info.epoch),
-                    info.number,
-                    info.epoch,
-                    info.sealed,
-                ),
-            )
-            for info in state.segments
-        ]
+        found = []
+        for info in state.segments:
+            path = self._directory / segment_name(info.number, info.epoch)
+            if info.sealed is None:  # what is read of it counts, and nobody may have synced it
+                with suppress(FileNotFoundError):
+                    sync_file(path)
+            found.append((info, read_segment(path, info.number, info.epoch, info.sealed)))
+        return found
 
     async def start(self, opening: Opening) -> None:
         """Begin the first segment of this epoch, and remove the files that are no part of the log.

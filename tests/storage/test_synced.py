@@ -18,7 +18,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from foreshore import failpoint
 from foreshore.clock import SystemClock
+from foreshore.errors import Unavailable
 from foreshore.storage import blob as blob_module
 from foreshore.storage.blob import FileBlob
 from foreshore.storage.consensus import Committed, Mismatch, SqliteConsensus
@@ -174,6 +176,43 @@ def test_what_is_named_or_acknowledged_was_synced_before(
             with contextlib.suppress(Exception):
                 await consensus.close()
         assert merged
+        assert disk.lost == []
+
+    run(main)
+
+
+def test_what_a_killed_process_wrote_and_did_not_sync_is_synced_before_it_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(tmp_path, monkeypatch)
+
+    class Killed(BaseException):
+        """The process ends here."""
+
+    def kill(point: str) -> None:
+        if point == "log.written":
+            raise Killed
+
+    async def main() -> None:
+        async def over() -> StorageController:
+            blob, clock = FileBlob(tmp_path / "blob"), SystemClock()
+            return await StorageController.over(
+                tmp_path, blob, Watched(disk), clock, StorageConfig()
+            )
+
+        controller = await over()
+        await controller.create(U1, ROWS)
+        failpoint.arm(kill)
+        try:
+            with pytest.raises(Unavailable):
+                await controller.append([write(U1, 0, 1, ((1, "a"), 0, 1))])
+        finally:
+            failpoint.arm(None)
+        await abandon(controller)
+        controller = await over()
+        assert controller.upper(U1) == 1
+        acknowledged(disk, controller)
+        await controller.close()
         assert disk.lost == []
 
     run(main)
