@@ -20,6 +20,7 @@ POINTS: Mapping[str, str] = MappingProxyType(
         "log.claimed": "the log is claimed, the fence not raised",
         "fence.raised": "the fence is raised, the log not read",
         "trace.claimed": "a trace is claimed, its batches not checked",
+        "trace.begun": "a shard without a trace has an empty one, the log is as it was",
         "segment.made": "a segment's file is there, without its opening record",
         "segment.opened": "a segment has its opening record, the log's state does not list it",
         "segment.listed": "the log's state lists a new segment, strangers are not removed",

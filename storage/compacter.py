@@ -124,9 +124,9 @@ class Compacter:
         self._deleting: set[asyncio.Task[None]] = set()
 
     async def recover(self) -> dict[GlobalId, TraceState]:
-        """Take the traces over from earlier epochs, checked, and return them.
+        """Take the traces over from earlier epochs and return them.
 
-        Raises DataCorrupted for a state that is amiss; a batch that is, is damage of its shard.
+        Raises DataCorrupted for a state that is amiss.
         """
         traces: dict[GlobalId, TraceState] = {}
         for key, head in (await self._consensus.heads(KEYS)).items():
@@ -140,14 +140,33 @@ class Compacter:
             state.check()
             reached("trace.claimed")
             traces[id_of(key)] = state
-        states = list(traces.values())
-        await self._garbage.collect(await blocking.run(self._executor, self._check, states))
         return traces
+
+    async def begin(self, shards: Iterable[Shard]) -> dict[GlobalId, TraceState]:
+        """Take over the shards of earlier epochs without a state, and return what they have now.
+
+        Else an older environment could still name the first batch of one. It may have until now.
+        """
+        traces: dict[GlobalId, TraceState] = {}
+        for shard in shards:
+            register = Register(self._consensus, key_of(shard.id), TraceState)
+            state = await register.claim(self._epoch, self._empty(shard))
+            assert state is not None
+            state.check()
+            reached("trace.begun")
+            self._registers[shard.id] = register
+            traces[shard.id] = state
+        return traces
+
+    async def clean(self, traces: Iterable[TraceState]) -> None:
+        """Look that what the states name is there, and remove what earlier epochs left behind."""
+        states = list(traces)
+        await self._garbage.collect(await blocking.run(self._executor, self._check, states))
 
     def _check(self, states: Sequence[TraceState]) -> list[str]:
         """Find the files that states name; return those of earlier epochs that none does.
 
-        What is in them is checked when they are read.
+        One that is amiss is damage of its shard. What is in them is checked when they are read.
         """
         self._scratch.mkdir(parents=True, exist_ok=True)
         for leftover in self._scratch.iterdir():
@@ -337,14 +356,19 @@ class Compacter:
         return () if self.damages.of(shard.id) is not None else due_for_merging(shard)
 
     async def _bury(self, id: GlobalId) -> None:
-        register = self._registers.get(id) or Register(self._consensus, key_of(id), TraceState)
+        tombstone = TraceState(epoch=self._epoch, id=id, schema=b"", dropped=True)
+        register = self._registers.get(id)
+        if register is None:  # nobody knows what an earlier epoch has set since it was dropped
+            register = Register(self._consensus, key_of(id), TraceState)
+            await register.claim(self._epoch, tombstone)
         old = register.value
-        await self._change(register, TraceState(epoch=self._epoch, id=id, schema=b"", dropped=True))
+        assert old is not None
+        if not old.dropped:
+            await self._change(register, tombstone)
         reached("trace.buried")
         self._registers.pop(id, None)
         self._to_drop.discard(id)
-        if old is not None:
-            self.leases.condemn(batch.key for batch in old.batches)
+        self.leases.condemn(batch.key for batch in old.batches)
 
     async def _seal(self, shard: Shard, through: int) -> None:
         """Make a batch of the shard's updates in the segments up to number `through`."""
@@ -357,10 +381,7 @@ class Compacter:
         register = self._registers.get(shard.id)
         if register is None:
             register = Register(self._consensus, key_of(shard.id), TraceState)
-        state = register.value or TraceState(
-            epoch=self._epoch, id=shard.id, schema=shard.encoded_schema
-        )
-        new = with_batch(state, batch)
+        new = with_batch(register.value or self._empty(shard), batch)
         reached("batch.stored")
         await self._change(register, new)
         reached("batch.named")
@@ -387,6 +408,10 @@ class Compacter:
         shard.batches = new.batches
         self.leases.condemn(batch.key for batch in batches)
         self._after(shard)
+
+    def _empty(self, shard: Shard) -> TraceState:
+        """Return the state of a shard without batches."""
+        return TraceState(epoch=self._epoch, id=shard.id, schema=shard.encoded_schema)
 
     def _after(self, shard: Shard) -> None:
         """See to it that the files of a shard dropped meanwhile go too."""

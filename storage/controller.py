@@ -218,7 +218,14 @@ class StorageController(ShardReader):
         segments = await self._wal.recover()
         traces = await self._compacter.recover()
         numbered = [(info.number, contents) for info, contents in segments]
-        recovered = await blocking.run(None, replay, numbered, traces, self.epoch)
+        while True:
+            recovered = await blocking.run(None, replay, numbered, traces, self.epoch)
+            new = [shard for id, shard in recovered.shards.items() if id not in traces]
+            begun = await self._compacter.begin(new)
+            traces |= begun
+            if not any(state.batches for state in begun.values()):
+                break
+        await self._compacter.clean(traces.values())
         self._shards.update(recovered.shards)
         self._dropped = recovered.dropped
         self.damages.keep(self._shards)

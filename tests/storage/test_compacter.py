@@ -13,7 +13,7 @@ from foreshore.errors import DataCorrupted, Fenced
 from foreshore.storage import batch, compacter, epoch
 from foreshore.storage.blob import FileBlob
 from foreshore.storage.compacter import due_for_merging
-from foreshore.storage.consensus import SqliteConsensus
+from foreshore.storage.consensus import Committed, Mismatch, SqliteConsensus, Versioned
 from foreshore.storage.controller import (
     SEGMENTS_BEHIND,
     Appended,
@@ -323,6 +323,94 @@ def test_an_older_environment_can_neither_compact_nor_delete(tmp_path: Path) -> 
         await newer.close()
         again = await open_at(tmp_path)  # removes what the older one left
         assert files(again) == named(again)
+        await again.close()
+
+    run(main)
+
+
+class Pausing(SqliteConsensus):
+    """Consensus for an environment that stands still before it sets the state of `U1`."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.stands = asyncio.Event()
+        self.wakes = asyncio.Event()
+        self.has_tried = asyncio.Event()
+
+    async def compare_and_set(
+        self, key: str, expected: int | None, new: bytes
+    ) -> Committed | Mismatch:
+        if key != key_of(U1):
+            return await super().compare_and_set(key, expected, new)
+        self.stands.set()
+        await self.wakes.wait()
+        try:
+            return await super().compare_and_set(key, expected, new)
+        finally:
+            self.has_tried.set()
+
+
+class Watching(SqliteConsensus):
+    """Consensus for a newcomer; what it has read of the states is old at once."""
+
+    def __init__(self, path: Path, older: Pausing) -> None:
+        super().__init__(path)
+        self._older = older
+
+    async def heads(self, prefix: str) -> dict[str, Versioned]:
+        found = await super().heads(prefix)
+        self._older.wakes.set()
+        await self._older.has_tried.wait()
+        return found
+
+
+@pytest.mark.parametrize("wakes", ["before the newcomer has begun", "after that"])
+@pytest.mark.parametrize("dropped", [False, True])
+def test_an_older_environment_stands_still_before_it_sets_the_first_state_of_a_shard(
+    tmp_path: Path, wakes: str, dropped: bool
+) -> None:
+    async def over(consensus: SqliteConsensus) -> StorageController:
+        blob = FileBlob(tmp_path / "blob")
+        return await StorageController.over(
+            tmp_path, blob, consensus, SystemClock(), StorageConfig()
+        )
+
+    async def main() -> None:
+        path = tmp_path / "consensus.sqlite"
+        first = Pausing(path)
+        older = await over(first)
+        await older.create(U1, ROWS)
+        await older.create(U2, ROWS)
+        if dropped:
+            await older.drop(U1)
+        else:
+            await put(older, write(U1, 0, 1, ((1, "a"), 0, 1)))
+            settling = asyncio.create_task(older.settle())
+        await first.stands.wait()
+        if wakes == "after that":
+            newer = await over(SqliteConsensus(path))
+            if dropped:
+                await newer.settle()
+            first.wakes.set()
+            await first.has_tried.wait()
+        else:
+            newer = await over(Watching(path, first))
+        if not dropped:
+            await settling
+            await put(newer, write(U1, 1, 2, ((2, "b"), 1, 1)))
+        await put(newer, write(U2, 0, 1, ((3, "c"), 0, 1)))
+        await newer.settle()
+        assert newer._compacter.running
+        assert len(newer._wal.segments) == 1
+        await abandon(older)
+        await newer.close()
+        again = await open_at(tmp_path)
+        assert len(again.damages) == 0
+        assert files(again) == named(again)
+        assert again.spent() == ([U1] if dropped else [])
+        assert len(await contents(again, await reader(again, U2), 0)) == 1
+        if not dropped:
+            assert len(await contents(again, await reader(again, U1), 1)) == 2
         await again.close()
 
     run(main)
