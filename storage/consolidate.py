@@ -273,16 +273,24 @@ def _exact(batch: pa.RecordBatch, exact: pa.Schema, since: Timestamp) -> pa.Reco
 
 
 def one_nan(column: pa.Array) -> pa.Array:
-    """Return a column of floats, or of lists of them, with the same bits for all NaNs."""
-    if pa.types.is_floating(column.type):
-        nans = pc.fill_null(pc.is_nan(column), False)
-        return pc.if_else(nans, pa.scalar(math.nan, column.type), column)
-    if pa.types.is_list(column.type) and pa.types.is_floating(column.type.value_type):
+    """Return a column with the same bits for all NaNs; it itself if there are none."""
+    if not holds_floats(column.type):
+        return column
+    values = column if pa.types.is_floating(column.type) else column.flatten()
+    nans = pc.is_nan(values)
+    if not pc.any(nans).as_py():
+        return column
+    values = pc.if_else(pc.fill_null(nans, False), pa.scalar(math.nan, values.type), values)
+    if pa.types.is_list(column.type):
         lengths = pc.fill_null(pc.list_value_length(column), 0)
         offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
-        values = one_nan(column.flatten())
         return pa.ListArray.from_arrays(offsets, values, type=column.type, mask=column.is_null())
-    return column
+    return values
+
+
+def holds_floats(type: pa.DataType) -> bool:
+    """Whether values of the type are floats, or lists of them."""
+    return bool(pa.types.is_floating(type.value_type if pa.types.is_list(type) else type))
 
 
 def _original(batch: pa.RecordBatch, exact: pa.Schema, schema: pa.Schema) -> pa.RecordBatch:

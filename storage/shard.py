@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from foreshore.errors import InternalError
 from foreshore.ids import GlobalId
 from foreshore.storage.capability import Capabilities
+from foreshore.storage.consolidate import holds_floats, one_nan
 from foreshore.storage.listen import Listen
 from foreshore.storage.record import ShardWrite
 from foreshore.storage.trace import Batch
@@ -88,6 +89,7 @@ class Shard:
         self._reserved: Timestamp = T0
         self._shared: SharedUpper | None = None
         self._to_publish: deque[tuple[Timestamp, pa.Table | None]] = deque()
+        self._floats = [i for i, type in enumerate(schema.types) if holds_floats(type)]
         self._required = [i for i, field in enumerate(schema) if not field.nullable]
 
     @property
@@ -140,7 +142,10 @@ class Shard:
             self._shared.hear(self)
 
     def conform(self, write: ShardWrite) -> ShardWrite:
-        """Return the write with exactly the shard's schema; raises InternalError if it is amiss."""
+        """Return the write with exactly the shard's schema, and one NaN.
+
+        Raises InternalError if it is amiss.
+        """
         if not write.lower < write.upper:
             raise InternalError(f"append to {self.id} from {write.lower} to {write.upper}")
         updates = write.updates
@@ -166,6 +171,13 @@ class Shard:
                     f"append to {self.id} from {write.lower} to {write.upper} of updates"
                     f" at {least} to {greatest}"
                 )
+            for i in self._floats:
+                chunks = updates.column(i).chunks
+                same = list(map(one_nan, chunks))
+                if any(one is not chunk for one, chunk in zip(same, chunks, strict=True)):
+                    column = pa.chunked_array(same, self.schema.types[i])
+                    updates = updates.set_column(i, self.schema.field(i), column)
+                    write = replace(write, updates=updates)
         return write
 
     def add(self, segment: int, upper: Timestamp, updates: pa.Table) -> None:

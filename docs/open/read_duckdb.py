@@ -22,8 +22,12 @@ def contents(files: list[str], as_of: int) -> pa.Table:
         names = ['"' + name.replace('"', '""') + '"' for name in updates.columns[:-2]]
         types = list(map(str, updates.types))
         # Rows are the same if they are bit for bit: -0.0 is another one than 0.0, as texts are.
+        # Only NaN is one value, of whatever sign.
         inexact = [type.startswith(("FLOAT", "DOUBLE")) for type in types]
-        keys = [f"CAST({name} AS VARCHAR)" if inexact[i] else name for i, name in enumerate(names)]
+        keys = [
+            f"replace(CAST({name} AS VARCHAR), '-nan', 'nan')" if inexact[i] else name
+            for i, name in enumerate(names)
+        ]
         shown = [
             f"CAST({key} AS {types[i]}) AS {names[i]}" if inexact[i] else key
             for i, key in enumerate(keys)

@@ -5,8 +5,11 @@
 The result is a frame of the distinct rows, `__diff` saying how many times each is there.
 """
 
+import math
+
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from foreshore_files import main
 
@@ -29,8 +32,13 @@ def contents(files: list[str], as_of: int) -> pd.DataFrame:
 
 
 def exact(column: pd.Series) -> pd.Series:
-    """Return values that are equal where the column's are, bit for bit: -0.0 is not 0.0."""
+    """Return values that are equal where the column's are, bit for bit: -0.0 is not 0.0.
+
+    Only NaN is one value, whatever its bits.
+    """
     array = pa.chunked_array(column.array.__arrow_array__()).combine_chunks()
+    if pa.types.is_floating(array.type):
+        array = pc.if_else(pc.is_nan(array), pa.scalar(math.nan, array.type), array)
     array = array.view(bits(array.type))
     if pa.types.is_nested(array.type):
         array = pa.array(map(repr, array.to_pylist()), pa.string())
@@ -38,10 +46,12 @@ def exact(column: pd.Series) -> pd.Series:
 
 
 def bits(type: pa.DataType) -> pa.DataType:
-    """Return the type as which values of `type` are compared."""
+    """Return the type as which values of `type` are compared; floats in lists are as texts."""
     if pa.types.is_floating(type) or pa.types.is_temporal(type):
         return pa.int32() if type.bit_width == 32 else pa.int64()
-    return pa.list_(bits(type.value_type)) if pa.types.is_list(type) else type
+    if pa.types.is_list(type) and not pa.types.is_floating(type.value_type):
+        return pa.list_(bits(type.value_type))
+    return type
 
 
 def table(files: list[str], as_of: int) -> pa.Table:

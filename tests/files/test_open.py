@@ -12,8 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psycopg
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from foreshore.compute.spark_session import SparkOptions, start_spark
@@ -173,6 +175,40 @@ def test_zeros_of_either_sign_are_two_rows(tmp_path: Path, spark: Read, settled:
         )
         with pytest.raises(foreshore_files.Unreadable, match="readable from 0 and before 2"):
             foreshore_files.reading(tmp_path / "data", "u1", 2, read)
+
+
+def test_nans_of_other_bits_are_one_value(tmp_path: Path, spark: Read) -> None:
+    doubles = np.array([0x7FF8000000000000, 0xFFF8000000000001], np.uint64).view(np.float64)
+    floats = np.array([0x7FC00000, 0xFFC00001], np.uint32).view(np.float32)
+    lists = pa.ListArray.from_arrays([0, 1, 2], pa.array(doubles))
+    columns = {"d": pa.array(doubles), "f": pa.array(floats), "l": lists}
+    schema = pa.schema([(name, column.type) for name, column in columns.items()])
+    updates = pa.table({**columns, "__time": [0, 1], "__diff": [1, -1]}, update_schema(schema))
+    file = str(tmp_path / "both.parquet")
+    pq.write_table(updates, file)
+    for read in (read_duckdb.contents, read_pandas.table, spark):
+        assert repr(read([file], 0).to_pylist()) == repr(
+            [{"d": math.nan, "f": math.nan, "l": [math.nan], "__diff": 1}]
+        )
+        assert read([file], 1).to_pylist() == []
+
+    async def append() -> None:
+        controller = await open_at(tmp_path / "data")
+        await controller.create(U1, schema)
+        await put(controller, ShardWrite(U1, 0, 2, updates))
+        await controller.close()
+
+    def check(files: list[str], as_of: int) -> pa.Table:
+        """See that the log has the bits that batches have."""
+        written = pq.read_table(files)
+        assert set(written["d"].to_numpy().view(np.uint64)) == {0x7FF8000000000000}
+        assert set(written["f"].to_numpy().view(np.uint32)) == {0x7FC00000}
+        nested = written["l"].combine_chunks().flatten()
+        assert set(nested.to_numpy().view(np.uint64)) == {0x7FF8000000000000}
+        return written
+
+    run(append)
+    foreshore_files.reading(tmp_path / "data", "u1", None, check)
 
 
 def test_a_path_is_that_of_one_file(tmp_path: Path, spark: Read) -> None:
