@@ -1,8 +1,8 @@
 """Rows by literal keys, from a table's key index: on the event loop, without a replica.
 
-The rows are those at the transaction's time, with what it has written itself. A statement that
-changes them locks their keys first, by all of the table's unique constraints: those of the rows as
-they are when it has the locks.
+The rows are those at the transaction's time, with what it has written itself; AS OF another time
+without that. A statement that changes them locks their keys first, by all of the table's unique
+constraints: those of the rows as they are when it has the locks.
 """
 
 from collections.abc import Sequence
@@ -15,10 +15,11 @@ import pyarrow as pa
 from foreshore.adapter.key_index import KeyIndex
 from foreshore.adapter.local import counted, evaluate_linear
 from foreshore.adapter.locks import KeyLock
-from foreshore.adapter.peek_plan import KeyLookup, PeekPlan
+from foreshore.adapter.peek_plan import PeekPlan
 from foreshore.adapter.sequence.tables import own_index
 from foreshore.adapter.sequence.times import move_forward, read_time, value_of
 from foreshore.adapter.substitute import Replace, fill, fill_scalar, filler
+from foreshore.compute.arrange.arrangement import Arrangement
 from foreshore.compute.arrange.key import key_words
 from foreshore.constraint import Unique
 from foreshore.errors import InvalidParameterValue, LockNotAvailable
@@ -57,9 +58,9 @@ async def by_key(
         session.begin().key_reads |= locks_of(lookup.table, index, keys)
     if not index.readable(time):
         return None
-    rows = evaluate_linear(
-        fill(lookup.residual, replace), {lookup.table: _rows(session, lookup, index, keys, time)}
-    )
+    own = own_index(session, lookup.table, lookup.constraint) if as_of is None else ()
+    found = _rows(index, keys, time, own)
+    rows = evaluate_linear(fill(lookup.residual, replace), {lookup.table: found})
     return rows, finishing_of(session, peek, args)
 
 
@@ -93,7 +94,8 @@ async def locked_by_key(
             break
         time = transaction.time
         assert time is not None
-        rows = _rows(session, lookup, index, keys, time)
+        own = own_index(session, lookup.table, lookup.constraint)
+        rows = _rows(index, keys, time, own)
         others = wanted.union(*(locks_of_rows(each, rows) for each in indexes.values()))
         if others == wanted:
             break
@@ -156,11 +158,8 @@ def locks_of_rows(index: KeyIndex, rows: pa.Table) -> frozenset[KeyLock]:
     return frozenset(KeyLock(index.table, name, hash) for hash in hashes)
 
 
-def _rows(
-    session: "Session", lookup: KeyLookup, index: KeyIndex, keys: Keys, time: Timestamp
-) -> pa.Table:
-    """Return the table's rows at `time`, with `__diff`, and with those that were written here."""
-    own = own_index(session, lookup.table, lookup.constraint)
+def _rows(index: KeyIndex, keys: Keys, time: Timestamp, own: tuple[Arrangement, ...]) -> pa.Table:
+    """Return the table's rows at `time`, with `__diff`, and with what is in `own`."""
     if own and keys:
         _, rows = index.find(_columns(keys), time, *own)
     else:

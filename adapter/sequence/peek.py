@@ -146,7 +146,7 @@ async def _finished(
             block = peek.block(relation, replace)
             if peek.acts:
                 block = filled_block(block, values.get, every=True)
-            table = await evaluate_here(session, block, time, given)
+            table = await evaluate_here(session, block, time, given, own=as_of is None)
             return finish(expanded(table, finishing), finishing)
         case "index":
             assert peek.lookup is not None
@@ -305,17 +305,24 @@ async def evaluate_here(
     block: Block,
     time: Timestamp,
     given: Given = NOTHING_GIVEN,
+    *,
+    own: bool = True,
 ) -> pa.Table:
-    """Return the rows of `block` with `__diff`, computed by this process unless they are known."""
+    """Return the rows of `block` with `__diff`, computed by this process unless they are known.
+
+    What the transaction has written itself is among them if `own` is said.
+    """
     question = question_of(session, block) if not given else None
     if question is None:
-        return await _evaluated(session, block, time, given)
+        return await _evaluated(session, block, time, given, own)
     return await session.environment.catalog_answers.answer(
-        session.coordinator.state, question, lambda: _evaluated(session, block, time, given)
+        session.coordinator.state, question, lambda: _evaluated(session, block, time, given, own)
     )
 
 
-async def _evaluated(session: "Session", block: Block, time: Timestamp, given: Given) -> pa.Table:
+async def _evaluated(
+    session: "Session", block: Block, time: Timestamp, given: Given, with_own: bool
+) -> pa.Table:
     """Return the rows of `block` with `__diff`, computed on a thread."""
     coordinator = session.coordinator
     transaction = session.begin()
@@ -334,8 +341,8 @@ async def _evaluated(session: "Session", block: Block, time: Timestamp, given: G
                 rows = builtin_rows(session, BUILTINS[id])
                 inputs[id] = Input(rows.schema, (), (as_updates(rows, 0),))
                 continue
-            parts = [part.rows for part in transaction.writes.get(id, ())]
-            if id in transaction.contents:
+            parts = [part.rows for part in transaction.writes.get(id, ())] if with_own else []
+            if with_own and id in transaction.contents:
                 parts.append(transaction.contents[id])
             own = tuple(with_time(part, time) for part in parts)
             if id not in coordinator.capabilities:

@@ -131,3 +131,35 @@ def test_a_tower_of_diamonds_grows_by_floors() -> None:
     top = definitions[floors[-1]]
     assert columns_of(top) == (column,)
     assert sum(1 for _ in walk_relations(top)) < 400
+
+
+@pytest.mark.parametrize("write", ["VALUES (3, 300)", "SELECT 3, 300"])
+def test_the_past_is_without_it(runner: asyncio.Runner, filled: House, write: str) -> None:
+    """By key as by a scan, by rows that were written one by one and by columns."""
+    ways = ("a = 1", "a + 0 = 1", "a IN (1, 2, 3)", "a + 0 IN (1, 2, 3)")
+    past = filled.environment.coordinator.oracle.read_ts()
+    reads = []
+    for as_of in (f"AS OF {past}", "AS OF AT LEAST 0"):
+        for way in ways:
+            reads.append(f"SELECT v FROM base WHERE {way} ORDER BY a {as_of}")
+            reads.append(f"SELECT count(*) FROM base WHERE {way} {as_of}")
+            reads.append(
+                f"DECLARE c{len(reads)} CURSOR FOR SELECT v FROM base WHERE {way} ORDER BY a {as_of}"
+            )
+            reads.append(f"FETCH ALL c{len(reads) - 1}")
+        reads += [
+            f"SELECT v FROM base WHERE a = 1 UNION ALL SELECT 0 ORDER BY v {as_of}",
+            "WITH RECURSIVE r (v) AS (SELECT v FROM base WHERE a = 1 UNION TABLE r)"
+            f" SELECT v FROM r {as_of}",
+            f"INSERT INTO other SELECT * FROM base WHERE a IN (1, 3) {as_of}",
+            "SELECT v FROM other WHERE a IN (1, 3) ORDER BY v",
+            f"CREATE TABLE made AS SELECT v FROM base WHERE a IN (1, 3) {as_of}",
+            "SELECT v FROM made",
+            "DROP TABLE made",
+            f"SELECT s FROM one {as_of}",
+        ]
+    mine = ["UPDATE base SET v = 100 WHERE a = 1", f"INSERT INTO base {write}"]
+    mine.append("DELETE FROM base WHERE a = 2")
+    answers = said(runner, filled, ["BEGIN", *mine, *reads])[4:]
+    assert answers == said(runner, filled, ["BEGIN", *reads])[1:]
+    assert not any("ERROR" in each or "00" in each for each in answers), answers
