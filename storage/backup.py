@@ -54,6 +54,7 @@ from foreshore.storage.wal import LOG_KEY, LogState, SegmentInfo
 
 MANIFEST = "backup.json"
 VERSION = 1
+TAKEOVER_SECONDS = 10.0  # after which who began to take the data over, and has not, has died
 
 
 class BackupFile(msgspec.Struct, frozen=True):
@@ -166,8 +167,12 @@ def _previous(place: Path, states: States) -> dict[str, BackupFile]:
 def _copied(data_dir: Path, place: Path, previous: dict[str, BackupFile]) -> Backup:
     """Copy the files that the states name; again where the compacter took one away meanwhile."""
     verified = dict(previous)
+    deadline = time.monotonic() + TAKEOVER_SECONDS
     while True:
         states, end = _moment(data_dir)
+        if states.changes_hands and time.monotonic() < deadline:
+            time.sleep(0.1)
+            continue
         if states.identity is None:
             raise ObjectNotInPrerequisiteState(
                 "the data directory has no identity yet", hint="Start the server over it once."
@@ -178,7 +183,8 @@ def _copied(data_dir: Path, place: Path, previous: dict[str, BackupFile]) -> Bac
             if states.names() <= look(data_dir).names():
                 raise
             continue
-        if look(data_dir).epoch == states.epoch:
+        now = look(data_dir)
+        if now.epoch == states.epoch and not (states.changes_hands and now.log != states.log):
             return backup
         # Another environment took over: it may have cut off what was read of the log's end.
 

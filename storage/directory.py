@@ -56,6 +56,12 @@ class States:
         """Return all batches of all shards."""
         return [batch for trace in self.traces.values() for batch in trace.batches]
 
+    @property
+    def changes_hands(self) -> bool:
+        """Whether a new owner has an epoch, and not yet said where the log before him ends."""
+        last = self.log.segments[-1:]
+        return any(each.sealed is None and each.epoch < self.epoch for each in last)
+
     def names(self) -> set[str]:
         """Return the paths, within the data directory, of all files that states name."""
         return {f"blob/{batch.key}" for batch in self.batches} | {

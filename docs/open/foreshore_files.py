@@ -17,6 +17,7 @@ import struct
 import sys
 import tempfile
 import threading
+import time
 import uuid
 import zlib
 from collections import Counter
@@ -33,6 +34,7 @@ import pyarrow.parquet as pq
 States = dict[str, dict[str, Any]]
 STATES = ("log", "shard")  # those that say where the data is
 LEASE_MS = 60_000
+TAKEOVER_S = 10.0  # after which who began to take the data over, and has not, has died
 
 
 class Unreadable(Exception):
@@ -75,25 +77,33 @@ def reading(
     updates with `__time <= as_of` add up to. It is called again only if a file that it was to read
     has been taken away, which does not happen while a lease is held.
     """
+    deadline = time.monotonic() + TAKEOVER_S
     while True:
         with leased(data_dir) if lease else nullcontext() as hold:
             before = states(data_dir)  # the lease comes first
+            is_taken_over = changes_hands(before["log"])
+            if is_taken_over and time.monotonic() < deadline:
+                time.sleep(0.1)
+                continue
             try:
                 shards = log(data_dir, before)
-                if states(data_dir)["log"]["epoch"] != before["log"]["epoch"]:
+                after = states(data_dir)["log"]
+                if after["epoch"] != before["log"]["epoch"] or (
+                    is_taken_over and after != before["log"]
+                ):
                     continue  # its next owner may have cut off what was read of the log's end
                 shard = shards.get(resolve(shards, name))
                 if shard is None:
                     raise Unreadable(f"{name} has no shard")
                 if hold is not None:
                     hold([Path(file).relative_to(data_dir).as_posix() for file in shard.files])
-                time = shard.upper - 1 if as_of is None else as_of
-                if not shard.since <= time < shard.upper:
+                at = shard.upper - 1 if as_of is None else as_of
+                if not shard.since <= at < shard.upper:
                     bounds = f"from {shard.since} and before {shard.upper}"
                     raise Unreadable(f"{name} is readable {bounds}")
                 shard.check()
                 with tempfile.TemporaryDirectory() as place:
-                    return read([*shard.files, *tail_file(shard, Path(place))], time)
+                    return read([*shard.files, *tail_file(shard, Path(place))], at)
             except Exception as error:
                 missing = {file for file in named(data_dir, before) if not Path(file).exists()}
                 if missing <= named(data_dir, states(data_dir)):  # nothing was taken away
@@ -184,6 +194,12 @@ def checked(path: Path, key: str, seqno: int, data: object, checksum: int | None
     if checksum not in (None, zlib.crc32(data, zlib.crc32(f"{key} {seqno} ".encode()))):
         raise Unreadable(f'{path} is damaged: "{key}" has a wrong checksum')
     return data
+
+
+def changes_hands(log: dict[str, Any]) -> bool:
+    """Whether a new owner has claimed the log, and not yet said where what is before him ends."""
+    last = log["segments"][-1:]
+    return any(each["length"] is None and each["epoch"] < log["epoch"] for each in last)
 
 
 def named(data_dir: Path, found: States) -> set[str]:
