@@ -23,8 +23,8 @@ import secrets
 import shutil
 import time
 import zlib
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
 
 import msgspec
 
@@ -124,6 +124,7 @@ def back_up(data_dir: Path, place: Path) -> Backup:
         named = {file.stored for file in previous.values()}
         try:
             backup = _copied(data_dir, place, previous)
+            _sync_names(place, [file.stored for file in backup.files])
             manifest = _Manifest(backup, zlib.crc32(msgspec.json.encode(backup)))
             _write(place / MANIFEST, msgspec.json.encode(manifest))
             named = {file.stored for file in backup.files}
@@ -137,7 +138,7 @@ def back_up(data_dir: Path, place: Path) -> Backup:
 
 @contextlib.contextmanager
 def _locked(place: Path) -> Iterator[None]:
-    place.mkdir(parents=True, exist_ok=True)
+    _make(place)
     descriptor = os.open(place, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -241,8 +242,23 @@ def _copy_once(
     return Backup(VERSION, states.identity, heads, tuple(files))
 
 
+def _make(directory: Path) -> None:
+    """Make the directory and those above that are missing, durably."""
+    if not directory.is_dir():
+        _make(directory.parent)
+        directory.mkdir(exist_ok=True)
+    with contextlib.suppress(PermissionError):  # to read there: somebody else made it
+        sync_directory(directory.parent)
+
+
+def _sync_names(place: Path, files: Sequence[str]) -> None:
+    """Make the names of these files below `place` durable, whoever made their directories."""
+    for directory in {parent for file in files for parent in PurePosixPath(file).parents}:
+        sync_directory(place / directory)
+
+
 def _take(source: Path, target: Path) -> None:
-    """Have `source` at `target` too, durably: as a link if that can be, else as a copy."""
+    """Have `source` at `target` too, but for the name: as a link if that can be, else as a copy."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
     try:
@@ -252,7 +268,6 @@ def _take(source: Path, target: Path) -> None:
     except OSError:  # another file system, or one without links
         shutil.copyfile(source, target)
         sync_file(target)
-    sync_directory(target.parent)
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -288,7 +303,7 @@ def restore(place: Path, data_dir: Path) -> Backup:
     partial = data_dir.with_name(f".{data_dir.name}.restoring")
     if partial.exists():
         shutil.rmtree(partial)  # of an attempt that was interrupted
-    partial.mkdir(parents=True)
+    _make(partial)
     try:
         _restore_to(partial, place, backup)
         partial.replace(data_dir)
@@ -315,7 +330,7 @@ def _restore_to(data_dir: Path, place: Path, backup: Backup) -> None:
         FIRST_ID: str(time.time_ns() // 1000).encode(),
     }
     asyncio.run(_set_states(data_dir / CONSENSUS_FILE, heads))
-    sync_directory(data_dir)
+    _sync_names(data_dir, [CONSENSUS_FILE, *(file.path for file in backup.files)])
 
 
 async def _set_states(path: Path, heads: dict[str, bytes]) -> None:

@@ -22,6 +22,7 @@ from foreshore import failpoint
 from foreshore.clock import SystemClock
 from foreshore.errors import Unavailable
 from foreshore.storage import blob as blob_module
+from foreshore.storage.backup import MANIFEST, back_up, restore
 from foreshore.storage.blob import FileBlob
 from foreshore.storage.consensus import Committed, Mismatch, SqliteConsensus
 from foreshore.storage.controller import StorageConfig, StorageController
@@ -30,7 +31,7 @@ from foreshore.storage.identity import NAME
 from foreshore.storage.segment import HEADER, segment_name
 from foreshore.storage.trace import KEYS, TraceState
 from foreshore.storage.wal import LOG_KEY, LogState
-from tests.storage.harness import ROWS, U1, U2, abandon, put, run, write
+from tests.storage.harness import ROWS, U1, U2, abandon, open_at, put, run, write
 
 
 class Disk:
@@ -216,6 +217,38 @@ def test_what_a_killed_process_wrote_and_did_not_sync_is_synced_before_it_counts
         assert disk.lost == []
 
     run(main)
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_a_backup_and_what_is_made_of_it_are_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linked: bool
+) -> None:
+    def refuse(source: Path, target: Path) -> None:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+    disk = Disk(tmp_path, monkeypatch)
+
+    async def fill() -> None:
+        controller = await open_at(tmp_path / "data")
+        for id in (U1, U2):
+            await controller.create(id, ROWS)
+            await put(controller, write(id, 0, 10, ((1, "one"), 5, 1)))
+        await controller.settle()
+        await controller.close()
+
+    run(fill)
+    if not linked:
+        monkeypatch.setattr(os, "link", refuse)
+    (tmp_path / "first" / "blob" / "u2").mkdir(parents=True)  # by a backup that was killed
+    for place, copy in (("first", "copies/first"), ("more/backups/second", "second")):
+        backup = back_up(tmp_path / "data", tmp_path / place)
+        for name in (MANIFEST, *(file.stored for file in backup.files)):
+            assert disk.read(f"{place}/{name}") == (tmp_path / place / name).read_bytes()
+        restore(tmp_path / place, tmp_path / copy)
+        for name in (file.path for file in backup.files):
+            assert disk.read(f"{copy}/{name}") == (tmp_path / copy / name).read_bytes()
+        assert len(backup.files) == 3
+    assert disk.lost == []
 
 
 def test_a_fence_is_durable_when_it_is_raised(
