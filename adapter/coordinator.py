@@ -408,9 +408,6 @@ class Coordinator:
         after = _generations(self.state)
         self.sequences.published(after - before)
         self.sequences.forget(before - after)
-        for id in change.planned.keys() & self.state.objects.keys():
-            if self.catalog.planned[id].sequence is not None:
-                self.sequences.altered(generation_of(self.state.item(id)))
         for item in self.state.all(Item):
             if item.id in self.holds.collections:
                 self.holds.retain(item.id, item.retain_ms or None)

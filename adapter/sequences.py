@@ -59,7 +59,8 @@ class Sequences:
         self._register = Register(consensus, KEY, Positions)
         self._positions: dict[Generation, Position] = {}
         self._reserved: dict[str, tuple[int, bool]] = {}
-        self._ready: dict[Generation, int] = {}  # how many numbers may be given without a write
+        # How many numbers may be given out without a write, by the rule that they follow.
+        self._ready: dict[Generation, tuple[Sequence, int]] = {}
         self._range: dict[Generation, int] = {}
         self._private: set[Generation] = set()  # of transactions that have not ended
         self._writing = asyncio.Lock()
@@ -87,19 +88,24 @@ class Sequences:
 
         Raises 2200H if there are not so many, UndefinedTable if the sequence is dropped meanwhile.
         """
-        while of not in self._private and self._ready.get(of, 0) < count:
+        while of not in self._private and self._left(of, sequence) < count:
             await self._to_the_end(self._reserve(of, sequence, count, name))
         found, self._positions[of] = numbers(sequence, self._positions[of], count, name)
         if of not in self._private:
-            self._ready[of] -= count
+            self._ready[of] = sequence, self._left(of, sequence) - count
         return found
+
+    def _left(self, of: Generation, sequence: Sequence) -> int:
+        """Return how many numbers may be given out that follow the rule of `sequence`."""
+        rule, ready = self._ready.get(of, (sequence, 0))
+        return ready if rule == sequence else 0
 
     async def _reserve(self, of: Generation, sequence: Sequence, count: int, name: str) -> None:
         async with self._writing:
-            if self._ready.get(of, 0) >= count:
+            if self._left(of, sequence) >= count:
                 return
             at = self._present(of, name)
-            self._ready[of] = 0
+            self._ready.pop(of, None)
             numbers(sequence, at, count, name)  # raises if there are not so many
             length = self._range[of] = min(2 * self._range.get(of, FIRST_RANGE // 2), LONGEST_RANGE)
             if not sequence.cycle:
@@ -108,7 +114,7 @@ class Sequences:
             await self._write({of: end})
             reached("sequence.reserved")
             self._present(of, name)
-            self._ready[of] = count + length
+            self._ready[of] = sequence, count + length
 
     def _present(self, of: Generation, name: str) -> Position:
         position = self._positions.get(of)
@@ -125,7 +131,7 @@ class Sequences:
 
     async def _set(self, of: Generation, to: Position) -> None:
         async with self._writing:
-            self._ready[of] = 0
+            self._ready.pop(of, None)
             await self._write({of: to})
             self._positions[of] = to
 
@@ -135,10 +141,6 @@ class Sequences:
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
         await asyncio.shield(task)
-
-    def altered(self, of: Generation) -> None:
-        """Let what is given out next be made durable first: it follows another rule now."""
-        self._ready.pop(of, None)
 
     # --- generations
 

@@ -3,8 +3,10 @@
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from foreshore.adapter.sequences import KEY, Positions
 from foreshore.errors import QueryCanceled
 from foreshore.storage.consensus import Committed, Mismatch
 from tests.adapter.harness import House, in_house, until
@@ -46,6 +48,40 @@ def test_a_call_that_is_cancelled_while_it_writes_disturbs_no_other(
         await house.close()
 
     asyncio.run(scenario())
+
+
+def test_what_is_reserved_while_the_increment_is_altered_is_reserved_by_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(house: House) -> None:
+        async def reserved() -> int:
+            head = await consensus.head(KEY)
+            assert head is not None
+            ((last, _),) = msgspec.json.decode(head.data, type=Positions).reserved.values()
+            return last
+
+        await house.query("s", "CREATE SEQUENCE q")
+        consensus = house.storage.consensus
+        change, asked, gate = consensus.compare_and_set, asyncio.Event(), asyncio.Event()
+
+        async def slow(key: str, expected: int | None, new: bytes) -> Committed | Mismatch:
+            if key == KEY:
+                asked.set()
+                await gate.wait()
+            return await change(key, expected, new)
+
+        monkeypatch.setattr(consensus, "compare_and_set", slow)
+        call = asyncio.create_task(house.query("o", "SELECT nextval('q')", alone=False))
+        await asked.wait()
+        alter = "ALTER SEQUENCE q INCREMENT BY 10"
+        assert await house.query("s", alter, alone=False) == "ALTER SEQUENCE"
+        gate.set()
+        assert await call == "1\nSELECT 1"
+        for number in range(11, 1000, 10):
+            assert await house.query("s", "SELECT nextval('q')") == f"{number}\nSELECT 1"
+            assert await reserved() >= number
+
+    in_house(tmp_path, scenario)
 
 
 def test_who_waits_for_numbers_of_a_sequence_that_is_dropped_hears_of_it(
