@@ -6,6 +6,7 @@ aggregates are composed of them.
 
 import json
 import math
+import time
 from decimal import Decimal
 from typing import Any
 
@@ -110,3 +111,41 @@ def test_table_functions_give_the_rows_of_postgresql(
             assert [Decimal(t) for t in texts if t] == [Decimal(t) for t in expected]
         else:
             assert tuple(texts) == expected, (name, row)
+
+
+BELOW, ABOVE = str(-(2**63)), str(2**63 - 1)
+
+
+@pytest.mark.parametrize(
+    ("type", "args"),
+    [
+        ("int8", ("0", ABOVE)),
+        ("int8", (BELOW, "0")),
+        ("int8", (BELOW, ABOVE)),
+        ("int8", (BELOW, ABOVE, "3")),
+        ("int8", (ABOVE, BELOW, "-1")),
+        ("int8", ("1", "100000000000000")),
+        ("int4", (str(-(2**31)), str(2**31 - 1))),
+        ("numeric", ("0", "9" * 15, "1")),
+        ("timestamp", ("2020-01-01", "9999-01-01", "1 us")),
+        ("timestamp", ("9999-01-01", "2020-01-01", "-1 us")),
+        ("timestamptz", ("2020-01-01", "9999-01-01", "1 us")),
+        ("timestamp", ("4713-01-01 BC", "290000-01-01", "1 day -23:59:59")),
+    ],
+)
+def test_a_series_that_is_too_long_is_refused_at_once(type: str, args: tuple[str, ...]) -> None:
+    names = [type, type, "interval" if type.startswith("timestamp") else type][: len(args)]
+    kinds = tuple(map(type_named, names))
+    resolved = resolve_table("generate_series", kinds)
+    call = Call(
+        resolved.key,
+        tuple(Column(i, kind) for i, kind in enumerate(resolved.arg_types)),
+        resolved.result,
+    )
+    given = [to_array([parse_text(v, t)], t) for v, t in zip(args, resolved.arg_types, strict=True)]
+    start = time.process_time()
+    _, errors = outcome(call, given, 1)
+    assert time.process_time() - start < 1.0
+    assert errors is not None
+    assert "54000" in errors[0].as_py()
+    assert "a series of more than 10000000 rows is not supported" in errors[0].as_py()

@@ -1,7 +1,7 @@
 """Arrays: one-dimensional, from 1; and the table functions that come of them."""
 
 from collections.abc import Callable, Sequence
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from foreshore.expr.functions.text import output_of
 from foreshore.types import SqlType, array_of, arrow_type, numeric_of_scale
 
 MAX_ROWS = 10_000_000  # that one call may make
+_EXACT = Context(prec=120)  # for sums and whole quotients of numerics
 
 
 def _construct(types: Signature, *arrays: pa.Array) -> Outcome:
@@ -239,9 +240,8 @@ def _too_many(count: int) -> None:
 def _series(first: int, last: int, step: int = 1) -> range:
     if step == 0:
         raise fail("22023", "step size cannot equal zero")
-    numbers = range(first, last + (1 if step > 0 else -1), step)
-    _too_many(len(numbers))
-    return numbers
+    _too_many((last - first) // step + 1)
+    return range(first, last + (1 if step > 0 else -1), step)
 
 
 def _integers(types: Signature, *arrays: pa.Array) -> Outcome:
@@ -251,9 +251,12 @@ def _integers(types: Signature, *arrays: pa.Array) -> Outcome:
 def _decimals(first: Decimal, last: Decimal, step: Decimal = Decimal(1)) -> tuple[str, ...]:
     if step == 0:
         raise fail("22023", "step size cannot equal zero")
-    count = int((last - first) / step) + 1
+    distance = _EXACT.subtract(last, first)
+    if distance and (distance > 0) != (step > 0):
+        return ()
+    count = int(_EXACT.divide_int(distance, step)) + 1
     _too_many(count)
-    return tuple(format(first + step * i, "f") for i in range(max(count, 0)))
+    return tuple(format(_EXACT.fma(step, i, first), "f") for i in range(count))
 
 
 def series_type(types: tuple[SqlType, ...], literals: Literals) -> SqlType:
@@ -273,6 +276,10 @@ def moments(
         raise fail("22023", "step size cannot equal zero")
     if first in (LOWEST, HIGHEST) or last in (LOWEST, HIGHEST):
         raise fail("22008", "timestamp out of range")
+    # No step is longer: a change of clocks may add up to a day.
+    longest = (abs(months) * 31 + abs(days)) * DAY + abs(micros) + (DAY if months or days else 0)
+    if (last - first > 0) == (size > 0):
+        _too_many(abs(last - first) // longest)
     out: list[int] = []
     at = first
     while at <= last if size > 0 else at >= last:
