@@ -286,8 +286,7 @@ class ObjectParser(TableParser, SubscribeParser):
         if kind in ("table", "materialized view", "index"):
             if self.at_word("set") and self.peek(2).value == "retain":
                 self.advance()
-                (retain,) = self.in_parentheses(self._retain)
-                return ast.RetainStatement(kind, name, retain, if_exists)
+                return ast.RetainStatement(kind, name, self._retain_options(), if_exists)
             if self.at_word("reset") and self.peek(2).value == "retain":
                 self.advance()
                 self.expect_symbol("(")

@@ -51,11 +51,7 @@ class TableParser(SequenceParser):
             if not self.accept_symbol(","):
                 break
         self.expect_symbol(")")
-        retain = self._retention()
-        if self.at_words("with") and self.peek(2).value == "fillfactor":
-            # How full to leave pages that we do not have.
-            self.advance()
-            self._options()
+        retain = self._retention("fillfactor")  # how full to leave pages that we do not have
         on_commit = self._on_commit()
         if self.at_word("inherits", "partition", "using", "with", "without", "tablespace"):
             self.unsupported(f"CREATE TABLE ... {self.token.value.upper()}")
@@ -74,13 +70,34 @@ class TableParser(SequenceParser):
         self.expect("rows")
         return "preserve rows" if preserve else "delete rows"
 
-    def _retention(self) -> ast.Retain | None:
-        """Parse `WITH (RETAIN HISTORY [=] FOR 'interval')`, if it is there."""
-        if not (self.at_word("with") and self.peek(2).value == "retain"):
+    def _retention(self, ignored: str | None = None) -> ast.Retain | None:
+        """Parse `WITH (RETAIN HISTORY [=] FOR 'interval')`, if it is there.
+
+        There may be an option that is `ignored`, too.
+        """
+        if not (self.at_word("with") and self.peek(2).value in ("retain", ignored)):
             return None
         self.advance()
-        (retain,) = self.in_parentheses(self._retain)
-        return retain
+        return self._retain_options(ignored)
+
+    def _retain_options(self, ignored: str | None = None) -> ast.Retain | None:
+        """Parse a list of options in parentheses, in which none is twice."""
+        said: dict[str, ast.Retain | None] = {}
+
+        def option() -> None:
+            token = self.token
+            if token.value in said:
+                raise SyntaxError_("conflicting or redundant options", position=token.start + 1)
+            if token.value == ignored:
+                self._option()
+                said[ignored] = None
+            elif ignored is not None and token.value != "retain":
+                self.unsupported(f"WITH ({token.value})")
+            else:
+                said["retain"] = self._retain()
+
+        self.in_parentheses(option)
+        return said.get("retain")
 
     def _retain(self) -> ast.Retain:
         self.expect("retain", "history")

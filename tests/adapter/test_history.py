@@ -9,6 +9,7 @@ from foreshore.adapter.read_holds import ReadHolds
 from foreshore.ids import GlobalId
 from tests.adapter.harness import House, in_house, until
 
+TWICE = "RETAIN HISTORY FOR '1h', RETAIN HISTORY FOR '2h'"
 U1, U2, U3 = GlobalId("u1"), GlobalId("u2"), GlobalId("u3")
 
 
@@ -91,12 +92,33 @@ def test_history_is_retained_as_long_as_was_asked(tmp_path: Path) -> None:
         ("CREATE VIEW v WITH (RETAIN HISTORY FOR '1 hour') AS SELECT 1", "0A000"),
         ("ALTER TABLE nowhere SET (RETAIN HISTORY FOR '1 hour')", "42P01"),
         ("ALTER TABLE t SET (RETAIN HISTORY)", "42601"),
+        (f"ALTER TABLE t SET ({TWICE})", "42601"),
+        (f"CREATE TABLE t (k int) WITH ({TWICE})", "42601"),
+        ("CREATE TABLE t (k int) WITH (fillfactor = 10, fillfactor = 10)", "42601"),
+        (f"CREATE MATERIALIZED VIEW v WITH ({TWICE}) AS SELECT 1", "42601"),
+        (f"CREATE INDEX ON t (k) WITH ({TWICE})", "42601"),
+        ("CREATE INDEX ON t (k) WITH (fillfactor = 10)", "0A000"),
+        ("CREATE TABLE t (k int) WITH (fillfactor = 10, user_catalog_table)", "0A000"),
         ("SET transaction_isolation = 'bounded staleness soon'", "22023"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, statement: str, error: str) -> None:
     async def main(house: House) -> None:
         assert (await house.query("a", statement)).startswith(f"ERROR {error}")
+
+    in_house(tmp_path, main)
+
+
+def test_it_may_be_said_beside_what_is_ignored(tmp_path: Path) -> None:
+    async def main(house: House) -> None:
+        history, pages = "RETAIN HISTORY FOR '1h'", "fillfactor = 10"
+        for options in (f"{history}, {pages}", f"{pages}, {history}"):
+            await house.query("a", f"CREATE TABLE t (k int) WITH ({options})")
+            shown = await house.query("a", "SHOW CREATE TABLE t")
+            assert "WITH (RETAIN HISTORY FOR '01:00:00')" in shown
+            await house.query("a", "DROP TABLE t")
+        await house.query("a", f"CREATE TABLE t (k int) WITH ({pages})")
+        assert "WITH" not in await house.query("a", "SHOW CREATE TABLE t")
 
     in_house(tmp_path, main)
 
