@@ -153,7 +153,7 @@ class Compacter:
             state = await register.claim(self._epoch, self._empty(shard))
             assert state is not None
             state.check()
-            reached("trace.begun")
+            reached("trace.claimed")
             self._registers[shard.id] = register
             traces[shard.id] = state
         return traces
