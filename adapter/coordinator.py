@@ -152,20 +152,8 @@ class Coordinator:
 
         Of some of them a plan may read nothing, for what they promise since.
         """
-        found: dict[GlobalId, Timestamp] = {}
-        seen: set[GlobalId] = set()
-        stack = list(ids)
-        while stack:
-            id = stack.pop()
-            item = self.state.get(id)
-            if id in seen or not isinstance(item, Item):
-                continue
-            seen.add(id)
-            if item.type == "view":
-                stack.extend(item.depends_on)
-            elif item.type == "table" and (time := self.altered(id)) is not None:
-                found[id] = time
-        return found
+        tables = tables_named(self.state, ids)
+        return {id: time for id in tables if (time := self.altered(id)) is not None}
 
     def upper(self, id: GlobalId) -> Timestamp:
         """Return the time from which on a shard or an index is not known."""
@@ -691,6 +679,24 @@ def _has_shard(each: Object) -> bool:
 
 def _subscriptions(objects: Iterable[Object]) -> list[GlobalId]:
     return [each.id for each in objects if isinstance(each, Item) and each.type == "subscription"]
+
+
+def tables_named(state: State, ids: Iterable[GlobalId]) -> set[GlobalId]:
+    """Return the tables that `ids` are, or are views of."""
+    found: set[GlobalId] = set()
+    seen: set[GlobalId] = set()
+    stack = list(ids)
+    while stack:
+        id = stack.pop()
+        item = state.get(id)
+        if id in seen or not isinstance(item, Item):
+            continue
+        seen.add(id)
+        if item.type == "view":
+            stack.extend(item.depends_on)
+        elif item.type == "table":
+            found.add(id)
+    return found
 
 
 def refuse_system_inputs(relation: Relation, what: str) -> None:

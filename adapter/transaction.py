@@ -64,6 +64,7 @@ class Savepoint:
     described: dict[GlobalId, Planned]
     built: dict[tuple[GlobalId, str], KeyIndex]
     contents: dict[GlobalId, pa.Table]
+    promised: dict[GlobalId, Timestamp]
 
 
 @dataclass(eq=False, slots=True)
@@ -89,6 +90,8 @@ class Transaction:
     built: dict[tuple[GlobalId, str], KeyIndex] = field(default_factory=dict)
     # What a table that gets another shard holds, in new columns, without what is written here.
     contents: dict[GlobalId, pa.Table] = field(default_factory=dict)
+    # Since when tables fulfil, with what is written here, what they promise since it altered them.
+    promised: dict[GlobalId, Timestamp] = field(default_factory=dict)
     # The rows that its writes leave under the keys they touch, if it has written them one by one.
     own_rows: dict[tuple[GlobalId, str], dict[Row, Row | None]] = field(default_factory=dict)
     followed: dict[GlobalId, Position] = field(default_factory=dict)  # from where, subscriptions
@@ -226,6 +229,7 @@ class Transaction:
                 dict(self.described),
                 dict(self.built),
                 dict(self.contents),
+                dict(self.promised),
             )
         )
 
@@ -246,6 +250,7 @@ class Transaction:
         self.described = dict(savepoint.described)
         self.built = dict(savepoint.built)
         self.contents = dict(savepoint.contents)
+        self.promised = dict(savepoint.promised)
         self.own.clear()  # made anew of what is left
         self.own_rows.clear()
         if savepoint.catalog is None:
@@ -264,6 +269,7 @@ class Transaction:
         self.own_rows.clear()
         self.built.clear()
         self.contents.clear()
+        self.promised.clear()
         self.planned.clear()
         self.savepoints.clear()
         self.catalog = None

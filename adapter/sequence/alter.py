@@ -100,6 +100,8 @@ async def alter_table(session: "Session", plan: AlterTable) -> Completed:
         own = [part.rows for part in transaction.writes.get(id, ())]
         rows = await blocking.run(coordinator.executor, together, committed, own, old.desc)
         await verify(session, id, new, more, rows, committed, time)
+        if id in coordinator.group:
+            transaction.promised[id] = min(time, coordinator.group.changed(id))
     if new.desc.names != old.desc.names:
         _rename_columns(change, id, old.desc, new.desc.names)
     for item in above(change.state, id):

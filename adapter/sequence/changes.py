@@ -31,6 +31,8 @@ async def changes(
     through = time if plan.through is None else timestamp_of(session, plan.through, args, time)
     await coordinator.compute.maintained.errors_known([plan.of], min(through, time))
     since, altered = coordinator.since(plan.of), coordinator.altered(plan.of)
+    if (promised := session.begin().promised.get(plan.of)) is not None:
+        since = altered = max(since, promised)
     after = since if plan.after is None else timestamp_of(session, plan.after, args, time)
     ends = f'"{plan.name}" was altered at {since}: its history before is not kept.'
     if after < since or through > time:

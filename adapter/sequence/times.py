@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from foreshore.adapter.coordinator import tables_named
 from foreshore.adapter.substitute import fill_scalar, filler
 from foreshore.adapter.timestamp_selection import (
     Interval,
@@ -59,6 +60,9 @@ def read_time(
     """
     transaction = session.begin()
     coordinator = session.coordinator
+    ids = tuple(ids)
+    if as_of is not None:
+        _refuse_own_past(session, (*ids, *also))
     ids = [id for id in ids if id in coordinator.holds.collections]
     coordinator.compute.maintained.check_whole(ids)
     if as_of is None and transaction.time is not None:
@@ -100,7 +104,38 @@ def _intervals(session: "Session", ids: Iterable[GlobalId]) -> dict[GlobalId, In
     intervals = {id: coordinator.interval(id) for id in ids}
     for id, time in coordinator.altered_below(session.begin().named.named()).items():
         intervals.setdefault(id, Interval(time, coordinator.upper(id), time))
+    promised = session.begin().promised
+    for id in _tables_of(session, intervals) & promised.keys() if promised else ():
+        since = max(promised[id], coordinator.since(id))
+        intervals[id] = Interval(since, coordinator.upper(id), since)
     return intervals
+
+
+def _tables_of(session: "Session", ids: Iterable[GlobalId]) -> set[GlobalId]:
+    """Return the tables that `ids` are, and that the statement names, as the transaction sees them.
+
+    Tables that it has made are among them.
+    """
+    named = session.begin().named.named()
+    return tables_named(session.planner.state, (*ids, *named))
+
+
+def _refuse_own_past(session: "Session", ids: Iterable[GlobalId]) -> None:
+    """Raise if what is read AS OF a time comes from tables that the transaction has altered.
+
+    What these are now, and promise, they are from the commit on.
+    """
+    transaction = session.begin()
+    if transaction.catalog is None:
+        return
+    for id in sorted(_tables_of(session, ids)):
+        if transaction.made(id) or id in transaction.promised:
+            raise InvalidParameterValue(
+                f'table "{_name_of(session, id)}" cannot be read as of a time in the transaction '
+                "that has made or altered it",
+                detail="It is what it is now from the commit on.",
+                hint="Leave AS OF out, or read it before or after the transaction.",
+            )
 
 
 def asked(
@@ -124,6 +159,7 @@ async def come(session: "Session", ids: Iterable[GlobalId], wanted: AsOf) -> boo
     coordinator = session.coordinator
     time = timestamp_of(session, wanted.time, ())
     ahead = time - coordinator.oracle.read_ts()
+    _refuse_own_past(session, ids := list(ids))
     ids = [id for id in ids if id in coordinator.holds.collections]
     if ahead <= 0 or not tables_below(session, ids):
         return False
@@ -201,6 +237,7 @@ def choose(
     transaction = session.begin()
     exact = at_least = None
     if as_of is not None:
+        _refuse_own_past(session, ids := list(ids))
         given = timestamp_of(session, as_of.time, args)
         exact, at_least = (None, given) if as_of.at_least else (given, None)
     return select_timestamp(

@@ -442,7 +442,7 @@ def test_on_conflict_takes_no_row_from_between_the_beginning_and_alter_table(
         assert await house.query("s", f"ALTER TABLE t {change}") == "ALTER TABLE\nT"
         upsert = f"INSERT INTO t (id, v) VALUES (1, 5) ON CONFLICT ({key}) DO UPDATE SET v = 6"
         answer = await house.query("s", upsert)
-        assert answer == "ERROR 40001: could not serialize access due to concurrent update\nE"
+        assert answer.startswith("ERROR 40001: could not serialize access"), answer
         await house.query("s", "ROLLBACK; BEGIN; SELECT * FROM other")
         assert await house.query("s", f"ALTER TABLE t {change}") == "ALTER TABLE\nT"
         assert await house.query("s", upsert) == "INSERT 0 1\nT"

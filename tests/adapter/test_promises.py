@@ -193,3 +193,65 @@ def test_no_past_is_made_up_of_a_view_whose_table_gets_other_columns_in_the_same
         assert (await house.query("s", pruned)).startswith("ERROR 22023: ")
 
     runner.run(scenario())
+
+
+PROMISES = [
+    ("ALTER TABLE t ALTER k SET NOT NULL", "SELECT count(*) FROM t WHERE k IS NULL"),
+    ("ALTER TABLE t ADD PRIMARY KEY (k)", "SELECT k FROM t GROUP BY k"),
+    ("ALTER TABLE t ADD UNIQUE (k)", "SELECT a FROM (VALUES (1)) x(a) LEFT JOIN t ON t.k = x.a"),
+    ("CREATE UNIQUE INDEX ON t (k)", "SELECT a FROM (VALUES (1)) x(a) LEFT JOIN v ON v.k = x.a"),
+    ("ALTER TABLE t ADD COLUMN n int", "SELECT k FROM t"),
+    ("ALTER TABLE t ADD COLUMN n int", "SELECT k FROM v WHERE k = 1"),
+    ("DROP VIEW v; DROP TABLE t; CREATE TABLE t (k int)", "SELECT k FROM t"),
+]
+
+
+@pytest.mark.parametrize(("alter", "read"), PROMISES)
+def test_a_block_does_not_read_the_past_by_what_it_has_promised_itself(
+    runner: asyncio.Runner, house: House, alter: str, read: str
+) -> None:
+    async def scenario() -> None:
+        await house.query("s", f"DROP TABLE IF EXISTS t CASCADE; CREATE TABLE t (k int) {HISTORY}")
+        await house.query("s", "CREATE VIEW v AS SELECT k FROM t; CREATE TABLE IF NOT EXISTS o ()")
+        await house.query("s", "INSERT INTO t VALUES (NULL), (1), (1)")
+        before = now(house)
+        truth = await house.query("s", f"{read} AS OF {before}")
+        await house.query("s", "DELETE FROM t; INSERT INTO t VALUES (1)")
+        await house.query("s", "BEGIN; SAVEPOINT a")
+        assert "ERROR" not in await house.query("s", alter)
+        await house.query("s", "SAVEPOINT b")
+        assert "ERROR" not in await house.query("s", read)
+        for as_of in (f"AS OF {before}", "AS OF AT LEAST 0", f"AS OF AT LEAST {before}"):
+            refused = await house.query("s", f"{read} {as_of}")
+            assert refused.startswith("ERROR 22023: "), refused
+            await house.query("s", "ROLLBACK TO b")
+        assert await house.query("s", "SELECT count(*) FROM o AS OF AT LEAST 0") == "0\nSELECT 1\nT"
+        await house.query("s", "ROLLBACK TO a")
+        assert await house.query("s", f"{read} AS OF {before}") == f"{truth}\nT"
+        await house.query("s", "ROLLBACK")
+
+    runner.run(scenario())
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_block_reads_at_no_time_before_what_it_has_promised_held(
+    runner: asyncio.Runner, house: House, changed: bool
+) -> None:
+    async def scenario() -> None:
+        await house.query("s", "DROP TABLE IF EXISTS t CASCADE; CREATE TABLE t (k int)")
+        await house.query("s", "DROP TABLE IF EXISTS o; CREATE TABLE o (k int)")
+        await house.query("s", f"INSERT INTO t VALUES ({'NULL' if changed else 1})")
+        await house.query("s", "BEGIN; SELECT count(*) FROM o")
+        await house.query("other", f"UPDATE {'t' if changed else 'o'} SET k = 1")
+        await asyncio.sleep(0.3)
+        alter = await house.query("s", "ALTER TABLE t ALTER k SET NOT NULL")
+        assert alter == "ALTER TABLE\nT"
+        read = await house.query("s", "SELECT count(*) FROM t WHERE k IS NULL")
+        if changed:
+            assert read.startswith("ERROR 40001: "), read
+            await house.query("s", "ROLLBACK")
+        else:
+            assert read == "0\nSELECT 1\nT"
+            assert await house.query("s", "COMMIT") == "COMMIT"
+
+    runner.run(scenario())
