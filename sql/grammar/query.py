@@ -71,6 +71,16 @@ class Parser(ExpressionParser):
             query.meta["at"] = token.start
         return query
 
+    def _parse_query_modifiers(self, this: Any) -> Any:
+        """Parse the clauses behind FROM; joins come right behind it, and nowhere else."""
+        if isinstance(this, exp.Select | exp.SetOperation | exp.Values):
+            token = self._curr
+            without = this.meta.get("modified") or not this.args.get("from_")
+            if without and self._parse_join() is not None:
+                self.fail(token)
+            this.meta["modified"] = True
+        return super()._parse_query_modifiers(this)
+
     def _parse_csv(self, parse_method: Any, *args: Any, **kwargs: Any) -> list[Any]:
         """Parse a list; behind a comma there must be an item."""
         items: list[Any] = []
