@@ -102,9 +102,8 @@ async def insert_on_conflict(
     if len(first) < len(new):
         raise _twice()
     places, replacing = _replaced(session, plan, conflict, proposed, there, existing, args)
+    _require_met_once(existing, there, places)
     old = existing.take(pa.array(there[places]))
-    if len(np.unique(hash_columns(old.columns, None, len(places)))) < len(places):
-        raise _twice()
     replacing = checked(session, id, replacing)
     replaced = as_stored(session, id, counted(old))
     inserted = as_stored(session, id, inserted)
@@ -179,6 +178,19 @@ def _replaced(
         schema=pa.schema([*(pa.field(f"c{i}", c.type) for i, c in enumerate(new)), DIFF_FIELD]),
     )
     return places.to_numpy(), replacing
+
+
+def _require_met_once(existing: pa.RecordBatch, there: Ints, places: Ints) -> None:
+    """Raise if a proposed row meets one that another before it, of `places`, has changed."""
+    meeting = np.flatnonzero(there != NONE)
+    met = existing.take(pa.array(there[meeting]))
+    hashes = hash_columns(met.columns, None, len(meeting))
+    last: dict[int, int] = dict(zip(hashes.tolist(), meeting.tolist(), strict=True))
+    changed = hashes[np.searchsorted(meeting, places)]
+    if any(
+        last[hash] > place for hash, place in zip(changed.tolist(), places.tolist(), strict=True)
+    ):
+        raise _twice()
 
 
 def _twice() -> CardinalityViolation:
