@@ -19,11 +19,21 @@ from foreshore.sequence import BOUNDS, Sequence
 from foreshore.sql import ast
 from foreshore.sql.bind.expression import ExpressionBinder, at_of, undefined_function
 from foreshore.sql.catalog_reader import ItemView
+from foreshore.sql.coerce import coerce
 from foreshore.sql.plan import AlterSequence, CreateSequence, Name
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.sql_functions import name_parts
 from foreshore.sql.type_names import type_of_name
-from foreshore.types import BOOL, INT8, REGCLASS, ColumnType, RelationDesc, SqlType, format_type
+from foreshore.types import (
+    BOOL,
+    INT8,
+    REGCLASS,
+    UNKNOWN,
+    ColumnType,
+    RelationDesc,
+    SqlType,
+    format_type,
+)
 
 SEQUENCE_DESC = RelationDesc(
     ("last_value", "log_cnt", "is_called"),
@@ -233,28 +243,26 @@ def bind_sequence_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scal
             "because each call has another value",
             position=expr.at + 1,
         )
+    text = sequence_constant(expr.args[0]) if expr.args else None
+    given = [binder.bind(each) for each in expr.args[text is not None :]]
+    if text is not None:
+        given.insert(0, Literal(None, UNKNOWN))
     args: list[Scalar] = []
-    if expr.args:
-        args.append(sequence_argument(binder, expr.args[0]))
-    if name == "setval":
-        args += binder.coerced([binder.bind(expr.args[1])], [INT8], [expr.at])
-        called = [binder.bind(each) for each in expr.args[2:]]
-        args += binder.coerced(called, [BOOL] * len(called), [expr.at] * len(called)) or [TRUE]
+    for scalar, target, arg in zip(given, (REGCLASS, INT8, BOOL), expr.args, strict=False):
+        taken: Scalar | None = scalar  # a name that is not yet known is looked up by the call
+        if target != REGCLASS or type_of(scalar).name not in ("text", "varchar"):
+            taken = coerce(planning, scalar, target, "implicit", at_of(arg))
+        if taken is None:
+            raise undefined_function(name, list(map(type_of, given)), expr.at)
+        args.append(taken)
+    if text is not None:
+        args[0] = _named_sequence(binder, text)
+    if name == "setval" and len(args) == 2:
+        args.append(TRUE)
     return Call(name, tuple(args), INT8, planning.new_call())
 
 
-def sequence_argument(binder: ExpressionBinder, expr: ast.Expression) -> Scalar:
-    """Return the oid of the sequence that an argument names; a text that is not yet known, itself.
-
-    The name in such a text is looked up when the call is made.
-    """
-    text = sequence_constant(expr)
-    if text is None:
-        scalar = binder.bind(expr)
-        if type_of(scalar).name in ("text", "varchar"):
-            return scalar
-        (oid,) = binder.coerced([scalar], [REGCLASS], [at_of(expr)])
-        return oid
+def _named_sequence(binder: ExpressionBinder, text: ast.String) -> Scalar:
     with located(text.at):
         item = binder.planning.catalog.resolve_item(name_parts(text.value))
     if item.kind != "sequence":
