@@ -49,7 +49,7 @@ def too_deep() -> StatementTooComplex:
 
 def first_word(token: Token) -> str:
     """Return the key word that a token is or (ORDER BY) starts with."""
-    return token.text.split()[0].lower()
+    return token.text.split()[0].lower() if token.text.strip() else ""
 
 
 def is_word(token: Token) -> bool:
@@ -139,14 +139,18 @@ class BaseParser(PostgresParser):
             items.append(self._need(0))
         return items
 
-    def _integers(self) -> list[int]:
+    def _integers(self, *, quoted: bool = False) -> list[int]:
+        """Parse integers in parentheses, which may be `quoted`."""
         self._match_l_paren()
         numbers = []
         while True:
             negative = self._match(TokenType.DASH)
-            if not (self._curr and self._curr.text.isdigit()):
-                self.fail(self._curr)
-            numbers.append(-int(self._curr.text) if negative else int(self._curr.text))
+            token = self._curr
+            if not (token and token.text.isdigit()):
+                self.fail(token)
+            if token.token_type in STRINGS and not quoted:
+                self.fail(token)
+            numbers.append(-int(token.text) if negative else int(token.text))
             self._advance()
             if not self._match(TokenType.COMMA):
                 break

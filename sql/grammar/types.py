@@ -59,6 +59,8 @@ class TypeParser(BaseParser):
         elif word in _TYPE_WORDS and token.token_type != TokenType.IDENTIFIER:
             if self._string_after_type():
                 spelling = self._spelling()
+                if not (self._curr and self._curr.token_type in STRINGS):
+                    self.fail(self._curr)
                 return located(exp.Cast(this=self._parse_primary(), to=spelling), token)
         elif (
             following
@@ -137,7 +139,7 @@ class TypeParser(BaseParser):
                 case "decimal" | "dec" | "numeric":
                     name = "numeric"
                     if self._curr and self._curr.text == "(":
-                        modifiers = self._integers()
+                        modifiers = self._integers(quoted=True)
                 case "timestamp" | "time":
                     if self._curr and self._curr.text == "(":
                         modifiers = self._integers()
