@@ -184,12 +184,10 @@ def _require_met_once(existing: pa.RecordBatch, there: Ints, places: Ints) -> No
     """Raise if a proposed row meets one that another before it, of `places`, has changed."""
     meeting = np.flatnonzero(there != NONE)
     met = existing.take(pa.array(there[meeting]))
-    hashes = hash_columns(met.columns, None, len(meeting))
-    last: dict[int, int] = dict(zip(hashes.tolist(), meeting.tolist(), strict=True))
-    changed = hashes[np.searchsorted(meeting, places)]
-    if any(
-        last[hash] > place for hash, place in zip(changed.tolist(), places.tolist(), strict=True)
-    ):
+    _, groups = np.unique(hash_columns(met.columns, None, len(meeting)), return_inverse=True)
+    last = np.zeros(len(meeting), np.int64)  # place at which the row of a group is met
+    np.maximum.at(last, groups, meeting)
+    if (last[groups[np.searchsorted(meeting, places)]] > places).any():
         raise _twice()
 
 
