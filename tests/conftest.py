@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 # Last, so that a checkout tests the package it was told to: the folder foreshore/ at the root is
 # only the vocabulary of it.
@@ -21,6 +22,10 @@ from tests.harness import (
     postgres,
     serving,
 )
+
+# A property holds or not, however slow the machine is that finds out.
+settings.register_profile("any", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any")
 
 # What Spark runs here is over before its compiling well would pay: a third less work for all.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")

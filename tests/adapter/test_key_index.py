@@ -56,7 +56,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(steps, st.booleans(), st.sampled_from([1, 3, 2048]))
 def test_it_knows_what_the_model_knows(
     steps: list[tuple[str, object]], nulls_distinct: bool, tail: int

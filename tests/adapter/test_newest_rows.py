@@ -35,7 +35,7 @@ commands = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(commands, st.sampled_from([1, 2, 7]), st.sampled_from([0, 900, 1 << 20]))
 def test_it_knows_the_newest_row_of_each_key(
     commands: list[tuple[str, object]], hashes: int, most: int
@@ -99,7 +99,7 @@ writes = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(writes, st.lists(st.integers(1, 4), min_size=12, max_size=12))
 def test_groups_of_rows_and_columns_are_told_their_duplicates(
     writes: list[tuple[list[tuple[int, bool]], bool]], sizes: list[int]

@@ -40,7 +40,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(STEPS)
 def test_times_never_go_back(steps: list[tuple[str, int]]) -> None:
     async def play() -> None:
@@ -72,7 +72,7 @@ def test_times_never_go_back(steps: list[tuple[str, int]]) -> None:
     asyncio.run(play())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data(), STEPS)
 def test_reads_are_at_the_frontier_of_the_events_that_are_complete(
     data: st.DataObject, steps: list[tuple[str, int]]

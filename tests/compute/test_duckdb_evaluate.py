@@ -40,7 +40,7 @@ def engine() -> Iterator[DuckDbEngine]:
     engine.close()
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(lowered_relations(size=5, failing=True), histories(1))
 def test_an_evaluation_is_what_the_plan_means(
     engine: DuckDbEngine, relation: Relation, history: list[Contents]

@@ -72,7 +72,7 @@ def test_an_evaluation_can_be_cancelled(engine: SparkEngine) -> None:
         engine.evaluate(endless, {}, START, cancellation)
 
 
-@settings(deadline=None, max_examples=6, phases=[Phase.generate], derandomize=True)
+@settings(max_examples=6, phases=[Phase.generate], derandomize=True)
 @given(lowered_relations(size=5), st.randoms(use_true_random=False))
 def test_a_random_plan_is_exact_at_every_time(
     engine: SparkEngine, relation: Relation, random: Random
@@ -80,7 +80,7 @@ def test_a_random_plan_is_exact_at_every_time(
     check_packed(engine, relation, random, CASES)
 
 
-@settings(deadline=None, max_examples=10, phases=[Phase.generate], derandomize=True)
+@settings(max_examples=10, phases=[Phase.generate], derandomize=True)
 @given(lowered_relations(size=4, failing=True), st.randoms(use_true_random=False))
 def test_an_evaluation_is_what_the_plan_means(
     engine: SparkEngine, relation: Relation, random: Random

@@ -15,7 +15,7 @@ A, B = Column(0, INT4), Column(1, INT4)
 QUOTIENT = Call("divide(int4,int4)", (A, B), INT4)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(lowered_relations(size=5, failing=True), contents())
 def test_rows_and_errors_are_those_of_the_plan(
     relation: Relation, tables: dict[GlobalId, Rows]

@@ -5,7 +5,7 @@ from decimal import Context, Decimal
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
@@ -33,7 +33,6 @@ def decimals(array: pa.Array, type: SqlType) -> list[Decimal]:
 
 
 @pytest.mark.parametrize("scale", [0, 7, 19, 20, 30])
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(EDGES) | st.integers(-MOST, MOST), min_size=5, unique=True))
 def test_parts_add_up(engine: DuckDbEngine, scale: int, units: list[int]) -> None:
     type, whole = numeric_of_scale(scale), numeric_of_scale(0)

@@ -155,7 +155,6 @@ def shown(array: pa.Array | pa.ChunkedArray, type: SqlType) -> list[str]:
 
 SETTINGS: Callable[..., Any] = settings(
     max_examples=100,
-    deadline=None,
     phases=(Phase.explicit, Phase.generate),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -247,7 +246,6 @@ DOCUMENTS = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(DOCUMENTS, DOCUMENTS)
 def test_documents_are_compared_as_their_bytes(one: Any, other: Any) -> None:
     texts = dumps(one), dumps(other)

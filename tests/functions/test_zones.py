@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from foreshore import calendar
@@ -15,7 +15,6 @@ from foreshore.expr.functions.zones import local_offsets, utc_offsets
 from tests.zones import CHANGES, EPOCH, local_of, micros_of, moment_of, moments, zones
 
 
-@settings(deadline=None)
 @given(zones, st.lists(moments, min_size=1, max_size=6))
 def test_offsets_of_columns_are_those_of_zoneinfo(name: str, ats: list[datetime]) -> None:
     zone, ours = ZoneInfo(name), calendar.zone_named(name)

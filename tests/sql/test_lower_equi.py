@@ -127,7 +127,7 @@ def correlated(draw: st.DrawFn) -> Relation:
             return Filter(base, (test,)) if draw(st.booleans()) else Map(base, (test,))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(correlated(), contents(5))
 def test_correlation_by_equality(relation: Relation, tables: dict[GlobalId, Rows]) -> None:
     expected = evaluate(relation, tables)

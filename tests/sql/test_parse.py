@@ -143,7 +143,7 @@ def test_strings_are_decoded(text: str, value: str) -> None:
     assert tree.value == value
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(alphabet="ab1 '\"$();,.:-+*/<>=\\\n%[]éE&xU", max_size=40))
 def test_any_text_is_statements_or_an_error(text: str) -> None:
     outcome: object = None

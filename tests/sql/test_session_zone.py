@@ -6,7 +6,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from foreshore import calendar
@@ -38,7 +38,6 @@ def plus(months: int, days: int) -> Callable[[datetime], datetime]:
     return later
 
 
-@settings(deadline=None)
 @given(zones, moments, st.integers(-14, 14), st.integers(-40, 40), st.integers(-50, 50))
 def test_what_a_session_asks_is_asked_of_its_zone(
     name: str, at: datetime, months: int, days: int, hours: int
@@ -82,7 +81,6 @@ def test_what_a_session_asks_is_asked_of_its_zone(
     )
 
 
-@settings(deadline=None)
 @given(zones, moments)
 def test_one_zone_is_the_other_ones_shift(name: str, at: datetime) -> None:
     """What depends on no zone but the session's agrees with AT TIME ZONE said outright."""

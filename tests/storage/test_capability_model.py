@@ -255,7 +255,7 @@ class Machine:
                 self.controller.heartbeat([gone])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(STEP, max_size=14))
 def test_capabilities_are_what_the_model_says(steps: list[tuple[str, int, int]]) -> None:
     async def main(directory: Path) -> None:

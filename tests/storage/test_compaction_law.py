@@ -28,7 +28,7 @@ def model(updates: Sequence[Update], since: int) -> PTvc[Row, int]:
     return tvc
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(UPDATES, st.integers(0, END))
 def test_consolidation_is_compaction(updates: list[Update], since: int) -> None:
     with tempfile.TemporaryDirectory() as scratch:
@@ -38,7 +38,7 @@ def test_consolidation_is_compaction(updates: list[Update], since: int) -> None:
     assert len(found) == len({(row, time) for row, time, _ in found})
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(UPDATES, st.integers(0, END - 1))
 def test_the_least_multiplicity_is_that_of_any_readable_time(
     updates: list[Update], since: int

@@ -150,7 +150,7 @@ STEPS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(STEPS)
 def test_the_collector_deletes_what_no_live_lease_holds(steps: list[tuple[object, ...]]) -> None:
     """The collector against a model of it: leases as (renewed, length, what it holds)."""

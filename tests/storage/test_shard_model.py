@@ -237,7 +237,7 @@ class Machine:
         assert {key for key, _ in self.controller._compacter._blob.list("")} - {NAME} == named
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(STEP, max_size=10))
 def test_a_shard_is_the_formalism(steps: list[tuple[str, object, object]]) -> None:
     async def main(directory: Path) -> None:

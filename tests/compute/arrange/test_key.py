@@ -1,7 +1,7 @@
 """Hashes: of one row as of many, of a datum as of a column."""
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from foreshore.compute.arrange.key import hash_columns, hash_words, key_words
@@ -21,7 +21,6 @@ rows = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(rows)
 def test_a_row_hashes_alone_as_among_others(rows: list[tuple[int, str, bytes]]) -> None:
     columns: list[pa.Array] = [

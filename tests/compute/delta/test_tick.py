@@ -51,7 +51,7 @@ def least_by_key() -> Reduce:
     return Reduce(T, (Column(0, INT4),), (Aggregate("min", (Column(1, INT8),), INT8),))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(lowered_relations(size=4), histories(4), st.sets(st.integers(2, 3)))
 def test_where_a_window_is_cut_changes_nothing(
     engine: DuckDbEngine, relation: object, history: object, cuts: set[int]

@@ -73,7 +73,7 @@ def duckdb() -> Engine:
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=range(len(PLANS)))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(one=windows, two=windows)
 def test_it_puts_out_what_the_bulk_engine_does(
     duckdb: Engine,

@@ -24,7 +24,7 @@ def bytes_of(message: Message, *tables: pa.Table) -> bytes:
     return b"".join(bytes(part) for part in encode_frame(message, tables))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 50)), min_size=1, max_size=5), st.data()
 )

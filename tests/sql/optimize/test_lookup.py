@@ -96,7 +96,7 @@ def test_constants_become_of_the_key_s_type() -> None:
     assert named.keys == ((Literal("x", VARCHAR),),)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(rows_of(T), st.permutations([0, 1, 2]), st.data())
 def test_keys_and_residual_are_the_query(rows: Rows, order: list[int], data: st.DataObject) -> None:
     column = st.sampled_from([A, B, C])

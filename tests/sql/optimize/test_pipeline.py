@@ -46,7 +46,7 @@ def optimized(relation: Relation) -> Relation:
     return result
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(lowered_relations(size=5), contents())
 def test_the_optimized_plan_gives_the_same_rows(
     relation: Relation, tables: dict[GlobalId, Rows]
@@ -54,7 +54,7 @@ def test_the_optimized_plan_gives_the_same_rows(
     assert evaluate(optimized(relation), tables) == evaluate(relation, tables)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(bound_relations(size=4), contents())
 def test_so_it_does_of_what_lowering_makes(
     relation: Relation, tables: dict[GlobalId, Rows]
@@ -63,7 +63,7 @@ def test_so_it_does_of_what_lowering_makes(
     assert evaluate(optimized(plan), tables) == evaluate(relation, tables)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(lowered_relations(size=5, failing=True), contents())
 def test_no_plan_fails_that_did_not(relation: Relation, tables: dict[GlobalId, Rows]) -> None:
     rows, errors = evaluate(relation, tables)
@@ -101,7 +101,7 @@ def test_what_is_taken_away_twice_is_not_given_back() -> None:
     assert evaluate(optimized(twice), HELD) == (Counter(), Counter())
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.integers(200, 500))
 def test_deep_plans_are_optimized(depth: int) -> None:
     plan: Relation = T

@@ -38,7 +38,7 @@ A, B = Column(0, INT4), Column(1, INT4)
 ONE = Literal(1, INT4)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(lowered_relations(size=5), contents(3))
 def test_nothing_said_is_untrue(relation: Relation, tables: dict[GlobalId, Rows]) -> None:
     rows, _ = evaluate(relation, tables)
