@@ -184,8 +184,8 @@ def _copied(data_dir: Path, place: Path, previous: dict[str, BackupFile]) -> Bac
             if states.names() <= look(data_dir).names():
                 raise
             continue
-        now = look(data_dir)
-        if now.epoch == states.epoch and not (states.changes_hands and now.log != states.log):
+        now = look(data_dir).log
+        if now.epoch == states.log.epoch and not (states.changes_hands and now != states.log):
             return backup
         # Another environment took over: it may have cut off what was read of the log's end.
 

@@ -58,9 +58,9 @@ class States:
 
     @property
     def changes_hands(self) -> bool:
-        """Whether a new owner has an epoch, and not yet said where the log before him ends."""
+        """Whether a new owner has claimed the log, and not yet said where that before him ends."""
         last = self.log.segments[-1:]
-        return any(each.sealed is None and each.epoch < self.epoch for each in last)
+        return any(each.sealed is None and each.epoch < self.log.epoch for each in last)
 
     def names(self) -> set[str]:
         """Return the paths, within the data directory, of all files that states name."""

@@ -13,6 +13,7 @@ from foreshore import failpoint
 from foreshore.errors import Fenced
 from foreshore.storage import backup
 from foreshore.storage.controller import StorageController
+from foreshore.storage.epoch import take_epoch
 from tests.harness import ROOT
 from tests.storage.harness import ROWS, U1, abandon, open_at, put, reader, run, write
 
@@ -128,3 +129,24 @@ def test_an_owner_that_died_while_it_took_over_keeps_nobody_from_reading(
 
     run(main)
     assert [row["k"] for row in read(data_dir)] == [1]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("read", [rows, restored])
+def test_an_owner_that_died_before_it_claimed_the_log_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Any
+) -> None:
+    for module, name in ((foreshore_files, "TAKEOVER_S"), (backup, "TAKEOVER_SECONDS")):
+        monkeypatch.setattr(module, name, 600.0)
+    data_dir = tmp_path / "data"
+    data_dir.mkdir()
+
+    async def main() -> None:
+        owner = await open_at(data_dir)
+        await owner.create(U1, ROWS)
+        await take_epoch(owner.consensus)
+        await put(owner, write(U1, 0, 1, ((1, "a"), 0, 1)))
+        assert [row["k"] for row in await asyncio.to_thread(read, data_dir)] == [1]
+        await owner.close()
+
+    run(main)
