@@ -123,12 +123,17 @@ def _tables_of(session: "Session", ids: Iterable[GlobalId]) -> set[GlobalId]:
 def _refuse_own_past(session: "Session", ids: Iterable[GlobalId]) -> None:
     """Raise if what is read AS OF a time comes from tables that the transaction has altered.
 
-    What these are now, and promise, they are from the commit on.
+    What these are now, and promise, they are from the commit on. A table that it has created is
+    of no concern where it is only named, as one to be written to.
     """
     transaction = session.begin()
     if transaction.catalog is None:
         return
+    state, ids = session.planner.state, tuple(ids)
+    base, read = transaction.catalog.base, tables_named(state, ids)
     for id in sorted(_tables_of(session, ids)):
+        if id not in read and base.item_with(state.item(id).oid) is None:
+            continue
         if transaction.made(id) or id in transaction.promised:
             raise InvalidParameterValue(
                 f'table "{_name_of(session, id)}" cannot be read as of a time in the transaction '

@@ -255,3 +255,23 @@ def test_a_block_reads_at_no_time_before_what_it_has_promised_held(
             assert await house.query("s", "COMMIT") == "COMMIT"
 
     runner.run(scenario())
+
+
+@pytest.mark.parametrize("more", ["", " ON CONFLICT (k) DO UPDATE SET k = excluded.k"])
+def test_a_block_fills_a_table_that_it_has_created_as_of_a_time(
+    runner: asyncio.Runner, house: House, more: str
+) -> None:
+    async def scenario() -> None:
+        await house.query("s", "DROP TABLE IF EXISTS t, o CASCADE; CREATE TABLE t (k int)")
+        await house.query("s", "INSERT INTO t VALUES (1), (2)")
+        await house.query("s", "BEGIN; CREATE TABLE o (k int PRIMARY KEY); SAVEPOINT a")
+        insert = f"INSERT INTO o SELECT k FROM {{}} AS OF AT LEAST 0{more}"
+        assert await house.query("s", insert.format("t")) == "INSERT 0 2\nT"
+        refused = await house.query("s", insert.format("o"))
+        assert refused.startswith("ERROR 22023: "), refused
+        await house.query("s", "ROLLBACK TO a")
+        assert await house.query("s", insert.format("t")) == "INSERT 0 2\nT"
+        assert await house.query("s", "COMMIT") == "COMMIT"
+        assert await house.query("s", "SELECT * FROM o ORDER BY k") == "1\n2\nSELECT 2"
+
+    runner.run(scenario())
