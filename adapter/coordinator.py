@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -24,6 +23,7 @@ from foreshore.adapter.oracle import TimestampOracle
 from foreshore.adapter.read_holds import ReadHolds
 from foreshore.adapter.sequences import Generation, Sequences
 from foreshore.adapter.subscriptions import Subscriptions
+from foreshore.adapter.succession import Succession
 from foreshore.adapter.tails import Tails
 from foreshore.adapter.timestamp_selection import Interval
 from foreshore.adapter.view_errors import ViewErrors
@@ -51,7 +51,6 @@ from foreshore.update import Timestamp
 logger = logging.getLogger(__name__)
 
 HOLDS_INTERVAL_S = 1.0
-AWAY_SECONDS = 30.0  # that replicas are given to be at work (again), where views wait for them
 PIECE_BYTES = 16 << 20  # of a table's first rows, in one record of the log
 
 
@@ -93,6 +92,7 @@ class Coordinator:
         self.group = GroupCommit(storage, oracle, guard)
         self.locks = Locks(self.group, lambda: self.state)
         self.tails = Tails(self)
+        self.succession = Succession(self)
         self.capabilities: dict[GlobalId, tuple[ReadCapability, WriteCapability]] = {}
         self.as_ofs: dict[GlobalId, Timestamp] = {}  # of dataflows: since when they are exact
         self._ddl = asyncio.Lock()
@@ -152,7 +152,7 @@ class Coordinator:
 
         Of some of them a plan may read nothing, for what they promise since.
         """
-        tables = tables_named(self.state, ids)
+        tables = self.state.tables_named(ids)
         return {id: time for id in tables if (time := self.altered(id)) is not None}
 
     def upper(self, id: GlobalId) -> Timestamp:
@@ -260,7 +260,7 @@ class Coordinator:
         dropped = [each for id, each in old.objects.items() if id not in new.objects]
         shards = [item for item in created if _has_shard(item)]
         promising = [item.id for item in new.all(Item) if item.promised == AT_COMMIT]
-        moved = self.moved(change.planned, new)
+        moved = self.succession.moved(change.planned, new)
         made: list[GlobalId] = []
         indexes = {id: dict(self.keys.of(id)) for id in change.indexes}
         try:
@@ -320,34 +320,6 @@ class Coordinator:
         reached("catalog.committed")
         await self._follow(time, created, dropped, moved)
         return time
-
-    def moved(self, planned: Mapping[GlobalId, Planned], state: State) -> list[Item]:
-        """Return the materialized views that are there and will be made of other collections.
-
-        They are `planned` anew, for the catalog to be `state`.
-        """
-        found = []
-        for id, each in planned.items():
-            now, item = self.catalog.planned.get(id), state.get(id)
-            if now is not None and isinstance(item, Item) and item.type == "materialized view":
-                assert now.definition is not None, item
-                assert each.definition is not None, item
-                if sources_of(now.definition) != sources_of(each.definition):
-                    found.append(item)
-        return found
-
-    async def ready_to_move(self, planned: Mapping[GlobalId, Planned], state: State) -> None:
-        """Wait until the views that will be made of other collections can go on over those.
-
-        These hold no past: a view that has come as far as they begin finds its next step there. It
-        is not waited for where nobody brings it there for now.
-        """
-        for item in self.moved(planned, state):
-            definition = planned[item.id].definition
-            assert definition is not None, item
-            items = map(state.get, sources_of(definition))
-            since = max((each.since for each in items if isinstance(each, Item)), default=0)
-            await self._come_to(item.id, since)
 
     async def _fill(self, table: Item, rows: pa.Table) -> None:
         """Write the first rows of a table that nobody knows yet, in pieces.
@@ -477,7 +449,7 @@ class Coordinator:
                     await self.downgrade(each.id, each.since or time)
                 await self.maintain(each, each.since or time)
         for item in moved:
-            await self._hand_over(item)
+            await self.succession.hand_over(item)
         for each in dropped:
             if isinstance(each, Item):
                 await self._forget(each)
@@ -510,73 +482,6 @@ class Coordinator:
                 as_of,
             ),
         )
-
-    async def _hand_over(self, item: Item) -> None:
-        """Let a materialized view go on over other collections, from where its shard ends.
-
-        Those that they take the place of have ended just before the change, and were the same since
-        the others begin: so the old dataflow has said nothing of the change, and what it has not
-        said before the next one says.
-        """
-        self.compute.drop_dataflow(item.id, goes_on=True)
-        begins = await self.go_on(item)
-        if begins.anew:
-            above = self._above(item.id)
-            self.tails.ended(dict.fromkeys(above, f'the past of "{item.name}" is lost'))
-            for id in above:
-                self.holds.forget_before(id, begins.as_of)
-        await self.maintain(item, begins.as_of)
-
-    async def _come_to(self, view: GlobalId, time: Timestamp) -> None:
-        """Wait until a materialized view is known at `time`, or nobody is there to say it."""
-        while (
-            view in self.state.objects
-            and self.storage.upper(view) <= time
-            and self.compute.can_come(view, time, AWAY_SECONDS)
-        ):
-            try:
-                async with asyncio.timeout(1):
-                    await self.compute.wait_upper(view, time, patient=False)
-            except TimeoutError:
-                continue
-            except DatabaseError as error:
-                logger.warning("a view stands still: %s", error, extra={"shard": view})
-                return
-
-    async def go_on(self, item: Item) -> "Beginning":
-        """Return as of when a materialized view can be maintained over what it is made of now.
-
-        That is where its shard ends, if its inputs are there at that time. Else what was in between
-        is lost, and the view is known anew from when they are; what the shard holds stands until
-        just before, where nobody reads it, to be corrected.
-        """
-        storage, inputs = self.storage, sources_of(self.relation_of(item))
-        since = max(map(self.holds.since, inputs), default=0)
-        now = self.oracle.read_ts()
-        readable = min((storage.upper(id) for id in inputs), default=now + 1) - 1
-        upper, known = storage.upper(item.id), storage.since(item.id)
-        if upper == 0:  # nothing has ever been written: it begins as of when it was made
-            as_of = max(since, known or item.since or readable)
-            await self.downgrade(item.id, max(as_of, known))
-            return Beginning(as_of, as_of > self.as_ofs.get(item.id, as_of))
-        as_of = max(since, min(upper - 1, readable))
-        if as_of < upper:
-            return Beginning(as_of)
-        as_of = max(as_of, known + 1)
-        storage.advance([item.id], as_of)
-        await self.downgrade(item.id, as_of - 1)
-        return Beginning(as_of, anew=True)
-
-    def _above(self, id: GlobalId) -> set[GlobalId]:
-        """Return the collections that are made of `id`, itself included."""
-        found: set[str] = set()
-        stack: list[str] = [id]
-        while stack:
-            each = stack.pop()
-            if each not in found:
-                found.add(each)
-                stack += self.state.dependents.get(each, ())
-        return self.holds.collections.keys() & found
 
     def capabilities_of(self, id: GlobalId) -> tuple[ReadCapability, WriteCapability]:
         """Return what is held of a collection; raises UndefinedObject if that has been dropped."""
@@ -656,14 +561,6 @@ class Coordinator:
         assert self.capabilities.keys() <= items | {CATALOG_SHARD}
 
 
-@dataclass(frozen=True, slots=True)
-class Beginning:
-    """As of when a view is maintained, and whether `anew`: what it was before is not known."""
-
-    as_of: Timestamp
-    anew: bool = False
-
-
 def generation_of(item: Item) -> Generation:
     """Return the generation at which a sequence is."""
     return Generation(item.id, item.generation or 0)
@@ -679,24 +576,6 @@ def _has_shard(each: Object) -> bool:
 
 def _subscriptions(objects: Iterable[Object]) -> list[GlobalId]:
     return [each.id for each in objects if isinstance(each, Item) and each.type == "subscription"]
-
-
-def tables_named(state: State, ids: Iterable[GlobalId]) -> set[GlobalId]:
-    """Return the tables that `ids` are, or are views of."""
-    found: set[GlobalId] = set()
-    seen: set[GlobalId] = set()
-    stack = list(ids)
-    while stack:
-        id = stack.pop()
-        item = state.get(id)
-        if id in seen or not isinstance(item, Item):
-            continue
-        seen.add(id)
-        if item.type == "view":
-            stack.extend(item.depends_on)
-        elif item.type == "table":
-            found.add(id)
-    return found
 
 
 def refuse_system_inputs(relation: Relation, what: str) -> None:

@@ -262,7 +262,7 @@ class Environment:
             since = max((coordinator.holds.since(id) for id in inputs), default=0)
             as_of = since_then = max(since, read_ts - (item.retain_ms or 0))
         else:
-            begins = await coordinator.go_on(item)
+            begins = await coordinator.succession.beginning(item)
             as_of = begins.as_of
             known = coordinator.storage.since(item.id)
             since_then = max(known, as_of) if begins.anew else known

@@ -6,7 +6,7 @@ or none. Names are found by dictionaries; ids come from the `allotted` counters,
 the state and so never go back.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeVar
@@ -191,6 +191,34 @@ class State:
             ),
             key=lambda item: number_of(item.id),
         )
+
+    def tables_named(self, ids: Iterable[GlobalId]) -> set[GlobalId]:
+        """Return the tables that `ids` are, or are views of."""
+        found: set[GlobalId] = set()
+        seen: set[GlobalId] = set()
+        stack = list(ids)
+        while stack:
+            id = stack.pop()
+            item = self.get(id)
+            if id in seen or not isinstance(item, Item):
+                continue
+            seen.add(id)
+            if item.type == "view":
+                stack.extend(item.depends_on)
+            elif item.type == "table":
+                found.add(id)
+        return found
+
+    def above(self, id: str) -> set[str]:
+        """Return what depends on the object `id` in the end, itself included."""
+        found: set[str] = set()
+        stack = [id]
+        while stack:
+            each = stack.pop()
+            if each not in found:
+                found.add(each)
+                stack += self.dependents.get(each, ())
+        return found
 
     def sequences_of(self, id: str) -> list[Item]:
         """Return the sequences that go with columns of table `id`."""

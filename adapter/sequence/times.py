@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from foreshore.adapter.coordinator import tables_named
 from foreshore.adapter.substitute import fill_scalar, filler
 from foreshore.adapter.timestamp_selection import (
     Interval,
@@ -117,7 +116,7 @@ def _tables_of(session: "Session", ids: Iterable[GlobalId]) -> set[GlobalId]:
     Tables that it has made are among them.
     """
     named = session.begin().named.named()
-    return tables_named(session.planner.state, (*ids, *named))
+    return session.planner.state.tables_named((*ids, *named))
 
 
 def _refuse_own_past(session: "Session", ids: Iterable[GlobalId]) -> None:
@@ -130,7 +129,7 @@ def _refuse_own_past(session: "Session", ids: Iterable[GlobalId]) -> None:
     if transaction.catalog is None:
         return
     state, ids = session.planner.state, tuple(ids)
-    base, read = transaction.catalog.base, tables_named(state, ids)
+    base, read = transaction.catalog.base, state.tables_named(ids)
     for id in sorted(_tables_of(session, ids)):
         if id not in read and base.item_with(state.item(id).oid) is None:
             continue

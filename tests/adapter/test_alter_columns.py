@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from foreshore.adapter import coordinator
+from foreshore.adapter import succession
 from foreshore.errors import MeaningChanged
 from foreshore.ids import is_user
 from tests.adapter.harness import House, in_house, until
@@ -354,7 +354,7 @@ def test_a_view_that_nobody_maintains_goes_on_when_somebody_does(tmp_path: Path)
 def test_a_replica_that_never_comes_is_waited_for_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(coordinator, "AWAY_SECONDS", 0.5)
+    monkeypatch.setattr(succession, "AWAY_SECONDS", 0.5)
 
     async def scenario(house: House) -> None:
         await house.query("s", "CREATE CLUSTER c (SIZE 'embedded', REPLICATION FACTOR 0)")
