@@ -65,10 +65,12 @@ async def advance(session: "Session", plan: Advance, args: Sequence[Datum]) -> C
         session.notice(notice)
     if plan.id is None:
         return Completed("ALTER SUBSCRIPTION")
+    name = session.planner.state.item(plan.id).name
     to = timestamp_of(session, plan.to, args, transaction.time)
     if to <= coordinator.clock.now():  # tables may be a moment behind the clock
         await coordinator.group.reached(to)
-    name = session.planner.state.item(plan.id).name
+        if session.planner.state.get(plan.id) is None:  # dropped meanwhile
+            raise UndefinedObject(f'subscription "{name}" does not exist')
     stands = position_of(session, plan.id)
     before = stands
     if plan.id in transaction.moves:

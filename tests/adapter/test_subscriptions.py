@@ -3,8 +3,10 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from foreshore.catalog.durable import CATALOG_SHARD
-from tests.adapter.harness import House
+from tests.adapter.harness import Gate, House
 from tests.adapter.test_durable import aged, killed, opened, position, ran, since
 from tests.adapter.test_subscribe import rows_of
 
@@ -215,5 +217,24 @@ def test_positions_and_changes_of_the_catalog_go_together(tmp_path: Path) -> Non
                 house.environment.coordinator.oracle.read_ts(),
             ).contents()
             assert "position" not in updates.column("collection").to_pylist()
+
+    asyncio.run(main())
+
+
+def test_who_moves_a_subscription_that_is_dropped_meanwhile_hears_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with opened(tmp_path) as house:
+            await ran(house, "w", SETUP)
+            to = await aged(house)
+            waits = Gate(monkeypatch, house.environment.coordinator.group, "reached")
+            moving = asyncio.create_task(
+                house.query("a", f"ALTER SUBSCRIPTION s ADVANCE TO {to}", alone=False)
+            )
+            await waits.reached.wait()
+            await ran(house, "w", "DROP SUBSCRIPTION s")
+            waits.open()
+            assert await moving == 'ERROR 42704: subscription "s" does not exist'
 
     asyncio.run(main())
