@@ -248,7 +248,8 @@ class Wal:
                     for done in asked:
                         _tell(done)
             try:
-                await self._end(opening())
+                if self._before is None:  # else nothing but its opening may be in it
+                    await self._end(opening())
             except DiskFull:  # it only states what is in the segment anyway
                 logger.warning("no room for the end of the log's segment")
         except DatabaseError as error:

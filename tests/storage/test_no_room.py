@@ -262,26 +262,34 @@ class FullConsensus(SqliteConsensus):
         return await super().compare_and_set(key, expected, new)
 
 
+async def full_before_the_next_segment_is_listed(
+    data_dir: Path, consensus: FullConsensus
+) -> tuple[StorageController, list[int]]:
+    """Open and write until consensus has no room for another segment; return what was written."""
+    controller = await StorageController.over(
+        data_dir,
+        FileBlob(data_dir / "blob"),
+        consensus,
+        SystemClock(),
+        StorageConfig(segment_records=3, compacting=False),
+    )
+    await controller.create(U1, SCHEMA)
+    consensus.full = True
+    written: list[int] = []
+    for time in range(10):
+        try:
+            await put(controller, write(U1, len(written), time + 1, at(time)))
+        except DiskFull:
+            break
+        written.append(time)
+    assert 0 < len(written) < 10
+    return controller, written
+
+
 def test_a_segment_that_the_log_s_state_does_not_list_is_not_written_to(tmp_path: Path) -> None:
     async def main() -> None:
         consensus = FullConsensus(tmp_path / "consensus.sqlite")
-        controller = await StorageController.over(
-            tmp_path,
-            FileBlob(tmp_path / "blob"),
-            consensus,
-            SystemClock(),
-            StorageConfig(segment_records=3, compacting=False),
-        )
-        await controller.create(U1, SCHEMA)
-        consensus.full = True
-        written: list[int] = []
-        for time in range(10):
-            try:
-                await put(controller, write(U1, len(written), time + 1, at(time)))
-            except DiskFull:
-                break
-            written.append(time)
-        assert 0 < len(written) < 10
+        controller, written = await full_before_the_next_segment_is_listed(tmp_path, consensus)
         upper = len(written)
         with pytest.raises(DiskFull):
             await put(controller, write(U1, upper, upper + 1, at(upper)))
@@ -292,6 +300,18 @@ def test_a_segment_that_the_log_s_state_does_not_list_is_not_written_to(tmp_path
         await abandon(controller)
         again = await open_at(tmp_path, compacting=False)
         assert await times(again, upper + 1) == [*written, upper]
+        await again.close()
+
+    run(main)
+
+
+def test_who_ends_before_a_segment_is_listed_leaves_what_can_be_opened(tmp_path: Path) -> None:
+    async def main() -> None:
+        consensus = FullConsensus(tmp_path / "consensus.sqlite")
+        controller, written = await full_before_the_next_segment_is_listed(tmp_path, consensus)
+        await controller.close()
+        again = await open_at(tmp_path, compacting=False)
+        assert await times(again, len(written)) == written
         await again.close()
 
     run(main)
