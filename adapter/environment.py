@@ -272,11 +272,11 @@ class Environment:
 
     async def close(self) -> None:
         """End all sessions, write what is pending, and let go of everything but storage."""
+        self.coordinator.storage.end_waiting()
         for session in list(self.sessions.values()):
             await session.close()
         self.loop_latency.close()
         self._sweeping.cancel()  # what is left is dropped at the next start
-        self.coordinator.storage.wait_for_room(False)
         await self.coordinator.settled()
         self.coordinator.tails.close()
         try:

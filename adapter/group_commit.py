@@ -344,7 +344,7 @@ class GroupCommit:
         except asyncio.CancelledError as error:
             self._stop(error)
             raise
-        except Fenced as error:  # as it is meant to be: there is no fault to look for
+        except (Fenced, AdminShutdown) as error:  # as it is meant to be: no fault to look for
             logger.warning("group commit has stopped: %s", error)
             self._stop(error)
             raise

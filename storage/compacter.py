@@ -212,8 +212,13 @@ class Compacter:
         return sum(segment.number > self._through for segment in self._wal.segments)
 
     async def progress(self) -> None:
-        """Wait until the next round is done, or stuck for want of room."""
+        """Wait until the next round is done, or stuck for want of room, or `tell`."""
         await self._round.wait()
+
+    def tell(self) -> None:
+        """Let those who wait for progress look again."""
+        self._round.set()
+        self._round.clear()
 
     def close(self) -> None:
         """Let `run` end after the step it is at."""
@@ -243,8 +248,7 @@ class Compacter:
             try:
                 await self._work()
                 self.full = None
-                self._round.set()
-                self._round.clear()
+                self.tell()
             except Fenced:
                 logger.warning("compaction ends, another environment owns the data")
                 return
@@ -277,8 +281,7 @@ class Compacter:
         if self.full is None:
             logger.error("no room for compaction, to be tried again: %s", full)
         self.full = full
-        self._round.set()
-        self._round.clear()
+        self.tell()
 
     async def _work(self) -> None:
         """Do what is due; single shards that fail are put off."""

@@ -28,6 +28,7 @@ import pyarrow as pa
 from foreshore import blocking
 from foreshore.clock import Clock
 from foreshore.errors import (
+    AdminShutdown,
     DatabaseError,
     DuplicateObject,
     UndefinedObject,
@@ -161,6 +162,7 @@ class StorageController(ShardReader):
         self._riders = Riders(shards, self._wal.wake, self._compacter.wake)
         self._expiry = Expiry(clock)
         self._expiry_timer: asyncio.TimerHandle | None = None
+        self._ending = False
 
     @classmethod
     async def open(
@@ -334,8 +336,9 @@ class StorageController(ShardReader):
         """Append to shards, durably and at once, if each write's lower is its shard's upper.
 
         Waits while compaction is far behind, so that neither log nor memory grows without bound.
-        Raises InvalidCapability if a write's token does not give the right to it, and DiskFull if
-        there is no room for it, or for compaction; nothing has happened then.
+        Raises InvalidCapability if a write's token does not give the right to it, DiskFull if
+        there is no room for it, or for compaction, and AdminShutdown if it would have to wait for
+        compaction and `end_waiting` was called; nothing has happened then.
         """
         await self._not_far_behind()
         uppers: dict[GlobalId, Timestamp] = {}
@@ -381,6 +384,8 @@ class StorageController(ShardReader):
         while self._compacter.behind > SEGMENTS_BEHIND and self._compacter.running:
             if self._compacter.full is not None:
                 raise DiskFull("more before what is there has been compacted")
+            if self._ending:
+                raise AdminShutdown
             await self._compacter.progress()
 
     def _appended(self, writes: list[tuple[Shard, ShardWrite]]) -> None:
@@ -456,6 +461,12 @@ class StorageController(ShardReader):
         whoever awaits it gets DiskFull: without what it said the environment cannot go on.
         """
         self._wal.waits_for_room = wait
+
+    def end_waiting(self) -> None:
+        """Let nobody wait for room any more, or for compaction to catch up: the end is near."""
+        self.wait_for_room(False)
+        self._ending = True
+        self._compacter.tell()
 
     async def _settled(self) -> None:
         """Wait for what is in flight, so that no answer tells of what is not yet durable."""

@@ -1,0 +1,46 @@
+"""An environment ends, also while what it has to wait for does not come."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from foreshore.storage import controller
+from foreshore.storage.blob import FileBlob
+from foreshore.storage.fault import Indeterminate
+from tests.adapter.harness import House
+
+
+def unavailable(self: FileBlob, key: str, file: Path) -> None:
+    """Answer as a blob store does that is out."""
+    raise Indeterminate(f"cannot store {key}: timed out")
+
+
+@pytest.mark.parametrize("statement", ["INSERT INTO t VALUES (1)", "CREATE TABLE u (a int)"])
+def test_nobody_waits_for_the_blob_store_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    monkeypatch.setattr(controller, "SEGMENTS_BEHIND", 1)
+
+    async def main() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("a", "CREATE TABLE t (a int)")
+        with monkeypatch.context() as patch:
+            patch.setattr(FileBlob, "put_file", unavailable)
+            compacter = house.storage._compacter
+            while compacter.behind <= 1:
+                await house.query("a", "INSERT INTO t VALUES (0)")
+                await house.storage._wal.seal()
+            waiting = asyncio.create_task(house.query("a", statement, alone=False))
+            assert not (await asyncio.wait([waiting], timeout=0.5))[0]
+            async with asyncio.timeout(20):
+                await house.environment.close()
+                assert "57P01" in await waiting
+                await house.storage.close()
+        house.sessions.clear()
+        await house.open()
+        assert await house.query("b", "SELECT DISTINCT a FROM t") == "0\nSELECT 1"
+        await house.close()
+
+    asyncio.run(main())
