@@ -7,8 +7,9 @@ The log is one order for all shards and the catalog, so a prefix of it is a cons
 what consensus held at its end: what a kill at that moment would have left. Everything acknowledged
 before the backup began is in it.
 Batches never change, so they are linked where source and destination share a file system, else
-copied, and a later backup to the same place takes only those that are new. `backup.json` is
-replaced at the very end: a backup that is interrupted leaves the one before it, or none.
+copied, and a later backup to the same place takes only those that are new, or no longer there as
+they were. `backup.json` is replaced at the very end: a backup that is interrupted leaves the one
+before it, or none.
 
 A restored database is another one: it has an identity of its own and a new epoch, goes on with
 times later than all in the backup, and gives out ids that neither the one that was backed up nor
@@ -167,7 +168,7 @@ def _previous(place: Path, states: States) -> dict[str, BackupFile]:
 
 def _copied(data_dir: Path, place: Path, previous: dict[str, BackupFile]) -> Backup:
     """Copy the files that the states name; again where the compacter took one away meanwhile."""
-    verified = dict(previous)
+    verified: dict[str, BackupFile] = {}
     deadline = time.monotonic() + TAKEOVER_SECONDS
     while True:
         states, end = _moment(data_dir)
@@ -179,7 +180,7 @@ def _copied(data_dir: Path, place: Path, previous: dict[str, BackupFile]) -> Bac
                 "the data directory has no identity yet", hint="Start the server over it once."
             )
         try:
-            backup = _copy_once(data_dir, place, states, end, verified)
+            backup = _copy_once(data_dir, place, states, end, previous, verified)
         except (DataCorrupted, FileNotFoundError):
             if states.names() <= look(data_dir).names():
                 raise
@@ -214,7 +215,12 @@ def _beside_the_log(heads: Mapping[str, Versioned]) -> dict[str, Versioned]:
 
 
 def _copy_once(
-    data_dir: Path, place: Path, states: States, end: int, verified: dict[str, BackupFile]
+    data_dir: Path,
+    place: Path,
+    states: States,
+    end: int,
+    previous: Mapping[str, BackupFile],
+    verified: dict[str, BackupFile],
 ) -> Backup:
     assert states.identity is not None
     files = []
@@ -231,9 +237,10 @@ def _copy_once(
         )
     for batch in states.batches:
         file = BackupFile(f"blob/{batch.key}", batch.bytes, batch.checksum)
-        if verified.get(file.path) != file or not (place / file.stored).exists():
-            _take(data_dir / file.path, place / file.stored)
-            _verify(place, file)
+        if verified.get(file.path) != file:
+            if previous.get(file.path) != file or not _is_intact(place, file):
+                _take(data_dir / file.path, place / file.stored)
+                _verify(place, file)
             verified[file.path] = file
         files.append(file)
     log = LogState(epoch=states.log.epoch, segments=tuple(segments))
@@ -286,6 +293,14 @@ def _write(path: Path, data: bytes) -> None:
 
 def _verify(place: Path, file: BackupFile) -> None:
     check_file(place / file.stored, f'"{file.stored}"', file.bytes, file.checksum)
+
+
+def _is_intact(place: Path, file: BackupFile) -> bool:
+    try:
+        _verify(place, file)
+    except DataCorrupted:
+        return False
+    return True
 
 
 # --- going back to one ---------------------------------------------------------------------

@@ -332,6 +332,21 @@ def test_a_second_backup_takes_only_new_files(tmp_path: Path) -> None:
     assert all(path.stat().st_mtime == 1 for path in batches)
 
 
+def test_a_second_backup_takes_anew_what_is_damaged_in_its_place(tmp_path: Path) -> None:
+    run(lambda: fill(tmp_path / "data"))
+    place = tmp_path / "backup"
+    back_up(tmp_path / "data", place)
+    for path in (place / "blob").rglob("*.parquet"):
+        whole = path.read_bytes()
+        for damaged in (whole[:-1], whole[:-1] + bytes([whole[-1] ^ 1])):
+            path.unlink()  # it is a link to the source's
+            path.write_bytes(damaged)
+            back_up(tmp_path / "data", place)
+            assert path.read_bytes() == whole
+    restore(place, tmp_path / "copy")
+    run(lambda: _equal(tmp_path / "data", tmp_path / "copy"))
+
+
 def test_a_file_of_a_backup_that_is_not_what_it_was_is_named(tmp_path: Path) -> None:
     run(lambda: fill(tmp_path / "data"))
     place = tmp_path / "backup"
