@@ -40,8 +40,10 @@ from foreshore.storage.consensus import SqliteConsensus, Versioned
 from foreshore.storage.directory import (
     CONSENSUS_FILE,
     RESTORED_FROM,
+    RESTORING,
     States,
     decode_states,
+    is_half_restored,
     look,
     read_heads,
     read_log,
@@ -55,6 +57,7 @@ from foreshore.storage.wal import LOG_KEY, LogState, SegmentInfo
 
 MANIFEST = "backup.json"
 VERSION = 1
+PARTS = ("blob", "log")  # the directories of a backup, and of a data directory that is new
 TAKEOVER_SECONDS = 10.0  # after which who began to take the data over, and has not, has died
 
 
@@ -130,7 +133,7 @@ def back_up(data_dir: Path, place: Path) -> Backup:
             _write(place / MANIFEST, msgspec.json.encode(manifest))
             named = {file.stored for file in backup.files}
         finally:  # also give back the room of a backup that came to nothing
-            for folder in ("blob", "log"):
+            for folder in PARTS:
                 for path in (place / folder).rglob("*"):
                     if path.is_file() and path.relative_to(place).as_posix() not in named:
                         path.unlink()
@@ -155,7 +158,7 @@ def _previous(place: Path, states: States) -> dict[str, BackupFile]:
     try:
         backup = read_backup(place)
     except UndefinedFile:
-        strangers = {path.name for path in place.iterdir()} - {"blob", "log", f"{MANIFEST}.new"}
+        strangers = {path.name for path in place.iterdir()} - {*PARTS, f"{MANIFEST}.new"}
         if strangers:
             raise DuplicateFile(
                 f'"{place}" is not empty and holds no backup', detail=", ".join(sorted(strangers))
@@ -309,13 +312,19 @@ def _is_intact(place: Path, file: BackupFile) -> bool:
 def restore(place: Path, data_dir: Path) -> Backup:
     """Make a data directory of the backup in `place`, all of it or nothing.
 
+    An empty directory, which may be where something is mounted, is filled and not replaced.
     Raises DuplicateFile if there is something at `data_dir`, DataCorrupted if a file of the backup
     is not what it was.
     """
     backup = read_backup(place)
+    if is_half_restored(data_dir):
+        _clear(data_dir)
     if data_dir.exists() and (not data_dir.is_dir() or any(data_dir.iterdir())):
         raise DuplicateFile(f'"{data_dir}" exists and is not empty')
-    partial = data_dir.with_name(f".{data_dir.name}.restoring")
+    if data_dir.exists():
+        _fill(data_dir, place, backup)
+        return backup
+    partial = data_dir.with_name(f".{data_dir.name}{RESTORING}")
     if partial.exists():
         shutil.rmtree(partial)  # of an attempt that was interrupted
     _make(partial)
@@ -329,6 +338,28 @@ def restore(place: Path, data_dir: Path) -> Backup:
     return backup
 
 
+def _fill(data_dir: Path, place: Path, backup: Backup) -> None:
+    partial = data_dir / RESTORING
+    _make(partial)
+    try:
+        _restore_to(partial, place, backup)
+        for name in PARTS:
+            (partial / name).replace(data_dir / name)
+        sync_directory(data_dir)
+        (partial / CONSENSUS_FILE).replace(data_dir / CONSENSUS_FILE)
+    except BaseException:
+        _clear(data_dir)
+        raise
+    shutil.rmtree(partial)  # with the journal of consensus, in which nothing is left
+    sync_directory(data_dir)
+
+
+def _clear(data_dir: Path) -> None:
+    """Remove what a restore has left in a directory that was empty before it."""
+    for name in (*PARTS, RESTORING):  # as long as the last is there, it is no data directory
+        shutil.rmtree(data_dir / name, ignore_errors=True)
+
+
 def _restore_to(data_dir: Path, place: Path, backup: Backup) -> None:
     for file in backup.files:
         _verify(place, file)
@@ -336,7 +367,7 @@ def _restore_to(data_dir: Path, place: Path, backup: Backup) -> None:
     states = decode_states({key: Versioned(1, data) for key, data in backup.states.items()})
     _write(data_dir / "log" / FENCE, fence_of(states.epoch))
     identity = secrets.token_hex(16).encode()
-    for part in ("blob", "log"):
+    for part in PARTS:
         _write(data_dir / part / NAME, identity)
     heads = {
         **backup.states,

@@ -46,6 +46,7 @@ from foreshore.storage.capability import (
 )
 from foreshore.storage.compacter import Compacter
 from foreshore.storage.consensus import Consensus, open_consensus
+from foreshore.storage.directory import check_restored
 from foreshore.storage.epoch import FENCE, check_epoch, take_epoch
 from foreshore.storage.expiry import TICK_SECONDS, Expiry
 from foreshore.storage.fault import DiskFull
@@ -179,11 +180,13 @@ class StorageController(ShardReader):
         `blob` and `consensus` are URIs; None is a directory and an SQLite database in `data_dir`.
         By `clock` leases expire.
         Raises DataCorrupted if something that concerns all shards is not as it was written (what
-        concerns one is in `damages`), DiskFull if there is no room to begin.
+        concerns one is in `damages`), DiskFull if there is no room to begin, and
+        ObjectNotInPrerequisiteState if a restore into `data_dir` was not completed.
         """
         # Engines compare paths with the directories that they may read.
         data_dir = Path(os.path.abspath(data_dir))  # noqa: ASYNC240 - looks at no file
         await blocking.run(None, partial(data_dir.mkdir, parents=True, exist_ok=True))
+        await blocking.run(None, check_restored, data_dir)
         return await cls.over(
             data_dir,
             await blocking.run(None, open_blob, blob, data_dir),

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from foreshore.errors import DataCorrupted, UndefinedFile
+from foreshore.errors import DataCorrupted, ObjectNotInPrerequisiteState, UndefinedFile
 from foreshore.ids import GlobalId
 from foreshore.storage.blob import FileBlob
 from foreshore.storage.consensus import Versioned, checked
@@ -31,6 +31,7 @@ from foreshore.storage.wal import LOG_KEY, LogState, SegmentInfo
 
 CONSENSUS_FILE = "consensus.sqlite"
 RESTORED_FROM = "restored_from"
+RESTORING = ".restoring"
 
 S = TypeVar("S", bound=State)
 
@@ -38,6 +39,19 @@ S = TypeVar("S", bound=State)
 def batch_files(data_dir: Path) -> LocalFiles:
     """Return the batches of a data directory, each checked before it is read."""
     return LocalFiles(FileBlob(data_dir / "blob"), data_dir / "fetched")
+
+
+def is_half_restored(data_dir: Path) -> bool:
+    """Whether a restore into this directory has begun and not come to its end."""
+    return (data_dir / RESTORING).is_dir() and not (data_dir / CONSENSUS_FILE).exists()
+
+
+def check_restored(data_dir: Path) -> None:
+    """Raise ObjectNotInPrerequisiteState if the directory is half restored."""
+    if is_half_restored(data_dir):
+        raise ObjectNotInPrerequisiteState(
+            f'a restore into "{data_dir}" was not completed', hint="Run the restore again."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +125,7 @@ def read_heads(data_dir: Path) -> dict[str, Versioned]:
 def _query(data_dir: Path, sql: str) -> list[tuple[Any, ...]]:
     path = data_dir.absolute() / CONSENSUS_FILE
     if not path.exists():
+        check_restored(data_dir)
         if (data_dir / "log").is_dir():
             raise DataCorrupted(f'"{path.name}" is missing')
         raise UndefinedFile(f'"{data_dir}" is not a data directory: there is no "{path.name}"')

@@ -20,11 +20,19 @@ import msgspec
 import psycopg
 import pytest
 
-from foreshore.errors import DatabaseError, DataCorrupted, DuplicateFile, UndefinedFile
+from foreshore.clock import SystemClock
+from foreshore.errors import (
+    DatabaseError,
+    DataCorrupted,
+    DuplicateFile,
+    ObjectNotInPrerequisiteState,
+    UndefinedFile,
+)
 from foreshore.ids import GlobalId, number_of
 from foreshore.storage import backup, directory
 from foreshore.storage.backup import back_up, read_backup, restore
 from foreshore.storage.consensus import Versioned
+from foreshore.storage.controller import StorageController
 from foreshore.storage.directory import look
 from foreshore.storage.epoch import Register, State
 from foreshore.storage.inspection import inspect
@@ -154,8 +162,13 @@ def killed_at(monkeypatch: pytest.MonkeyPatch, name: str, call: int) -> Iterator
             yield
 
 
-def steps(monkeypatch: pytest.MonkeyPatch, data_dir: Path, place: Path) -> list[tuple[str, int]]:
-    """Return all moments at which a backup can be interrupted."""
+def steps(
+    monkeypatch: pytest.MonkeyPatch,
+    work: Callable[[Path, Path], object],
+    source: Path,
+    target: Path,
+) -> list[tuple[str, int]]:
+    """Return all moments at which a backup, or a restore, can be interrupted."""
     calls: list[tuple[str, int]] = []
 
     def counting(name: str, real: Callable[..., Any], *arguments: Any) -> Any:
@@ -165,13 +178,13 @@ def steps(monkeypatch: pytest.MonkeyPatch, data_dir: Path, place: Path) -> list[
     with monkeypatch.context() as patch:
         for name in ("_take", "_write", "_verify", "sync_directory"):
             patch.setattr(backup, name, partial(counting, name, getattr(backup, name)))
-        back_up(data_dir, place)
+        work(source, target)
     return calls
 
 
 def test_an_interrupted_backup_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(lambda: fill(tmp_path / "data"))
-    moments = steps(monkeypatch, tmp_path / "data", tmp_path / "whole")
+    moments = steps(monkeypatch, back_up, tmp_path / "data", tmp_path / "whole")
     assert len(moments) > 8
     for i, (name, call) in enumerate(moments):
         place = tmp_path / f"backup{i}"
@@ -184,6 +197,48 @@ def test_an_interrupted_backup_is_none(tmp_path: Path, monkeypatch: pytest.Monke
         back_up(tmp_path / "data", place)  # takes up what is there
         restore(place, tmp_path / f"copy{i}")
     run(lambda: _equal(tmp_path / "data", tmp_path / "copy0"))
+
+
+def test_a_restore_fills_an_empty_directory_and_does_not_replace_it(tmp_path: Path) -> None:
+    run(lambda: fill(tmp_path / "data"))
+    back_up(tmp_path / "data", tmp_path / "backup")
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    mounted = copy.stat().st_ino
+    restore(tmp_path / "backup", copy)
+    assert copy.stat().st_ino == mounted
+    assert {path.name for path in copy.iterdir()} == {"blob", "log", "consensus.sqlite"}
+    run(lambda: _equal(tmp_path / "data", copy))
+
+
+def test_an_interrupted_restore_is_no_database_and_the_next_one_clears_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(lambda: fill(tmp_path / "data"))
+    place, whole = tmp_path / "backup", tmp_path / "whole"
+    back_up(tmp_path / "data", place)
+    whole.mkdir()
+    moments = steps(monkeypatch, restore, place, whole)
+    assert len(moments) > 8
+    for i, (name, call) in enumerate(moments[:-1]):  # the last syncs what is complete
+        copy = tmp_path / f"copy{i}"
+        copy.mkdir()
+        with monkeypatch.context() as patch, killed_at(patch, name, call):
+            patch.setattr(backup, "_clear", lambda _: None)
+            restore(place, copy)
+        if any(copy.iterdir()):
+            with pytest.raises(ObjectNotInPrerequisiteState, match="was not completed"):
+                run(partial(_open, copy))
+            with pytest.raises(ObjectNotInPrerequisiteState, match="was not completed"):
+                look(copy)
+        restore(place, copy)
+        assert not (copy / ".restoring").exists()
+    run(lambda: _equal(tmp_path / "data", tmp_path / "copy0"))
+
+
+async def _open(data_dir: Path) -> None:
+    clock = SystemClock()
+    await StorageController.open(data_dir=data_dir, blob=None, consensus=None, clock=clock)
 
 
 async def _equal(one: Path, other: Path) -> None:
@@ -204,7 +259,7 @@ def test_an_interrupted_backup_leaves_the_one_before(
     back_up(tmp_path / "data", tmp_path / "first")
     run(more)
     shutil.copytree(tmp_path / "first", tmp_path / "again")
-    moments = steps(monkeypatch, tmp_path / "data", tmp_path / "again")
+    moments = steps(monkeypatch, back_up, tmp_path / "data", tmp_path / "again")
     for i, (name, call) in enumerate(moments[:-2]):
         place = tmp_path / f"backup{i}"
         shutil.copytree(tmp_path / "first", place)
