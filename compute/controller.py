@@ -521,9 +521,18 @@ class ComputeController:
         await self._uppers.wait(id, beyond, patient=patient)
 
     def allow_compaction(self, id: GlobalId, since: Timestamp) -> None:
-        """Say that an index is not read before `since` any more."""
+        """Say that an index is not read before `since` any more.
+
+        Its followers hold it where another replica would go on for them.
+        """
         dataflow = self._exporters.get(id)
-        if dataflow is not None and dataflow.cluster.history.allow_compaction(id, since):
+        if dataflow is None:
+            return
+        follows = dataflow.cluster.history.follows
+        for follower, stream in dataflow.followed.items():
+            if follows[follower].index == id and not stream.failed:
+                since = min(since, stream.since)
+        if dataflow.cluster.history.allow_compaction(id, since):
             dataflow.cluster.send(AllowCompaction(id, since))
 
     def _compact_sinks(self) -> None:

@@ -473,12 +473,21 @@ class Running:
     def follow_due(self) -> bool:
         """Whether a follower can be told what there is."""
         return self._window is None and any(
-            _begin(follow) < self.frontier for follow in self._follows
+            self._begin(follow) < self.frontier for follow in self._follows
         )
+
+    def _begin(self, follow: Follow) -> Timestamp:
+        """Return the time as of which a follower is told what there is.
+
+        Where that is later than was asked for, as the index is readable only from then, it is told
+        the changes after it: another replica has said what was before, or the follower has failed.
+        """
+        index = self.indexes.get(follow.index)
+        return max(_asked(follow), index.rows.since if index is not None else 0)
 
     def begin_following(self) -> None:
         """Take the followers that can be told what there is; `beginnings` is for them."""
-        self._beginning = tuple(f for f in self._follows if _begin(f) < self.frontier)
+        self._beginning = tuple(f for f in self._follows if self._begin(f) < self.frontier)
 
     def beginnings(self) -> Sent:
         """On the worker: return what followers are to be told first."""
@@ -486,10 +495,10 @@ class Running:
         for follow in self._beginning:
             index = self.indexes.get(follow.index)
             if index is not None:
-                lower = follow.lower
+                begin = self._begin(follow)
+                lower = follow.lower if begin == _asked(follow) else begin + 1
                 tables = tuple(
-                    _from(arranged.updates(_begin(follow)), lower)
-                    for arranged in (index.rows, self.errors)
+                    _from(arranged.updates(begin), lower) for arranged in (index.rows, self.errors)
                 )
                 sent.append((SubscribeResponse(follow.id, lower, self.frontier), tables))
         return sent
@@ -576,8 +585,8 @@ def _at(updates: pa.Table, time: Timestamp) -> pa.Table:
     return updates.set_column(place, updates.schema[place], times)
 
 
-def _begin(follow: Follow) -> Timestamp:
-    """Return the time as of which a follower is told what there is."""
+def _asked(follow: Follow) -> Timestamp:
+    """Return the time as of which a follower asks to be told what there is."""
     return max(follow.as_of, follow.lower - 1)
 
 

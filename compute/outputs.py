@@ -18,7 +18,13 @@ import pyarrow.compute as pc
 from foreshore.compute.error_log import ErrorLog, Errors
 from foreshore.compute.inputs import conform, times_of
 from foreshore.compute.windows import new_part
-from foreshore.errors import DatabaseError, DataError, OutOfDisk, Unavailable
+from foreshore.errors import (
+    DatabaseError,
+    DataError,
+    ObjectNotInPrerequisiteState,
+    OutOfDisk,
+    Unavailable,
+)
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import (
     Appended,
@@ -186,7 +192,8 @@ class Subscription:
     """The updates of one dataflow on their way to one reader: `async for batch in subscription`.
 
     What the reader has not taken yet is one batch that grows; beyond a bound the subscription
-    fails. An error in the data is behind all that came before it.
+    fails. So it does where something is missing. An error in the data is behind all that came
+    before it.
     """
 
     def __init__(self, id: GlobalId, as_of: Timestamp) -> None:
@@ -202,13 +209,22 @@ class Subscription:
         self.closed = False
 
     @property
+    def failed(self) -> bool:
+        """Whether nothing is taken in any more."""
+        return self._failure is not None
+
+    @property
     def since(self) -> Timestamp:
-        """From when the inputs have to be readable for another replica to go on."""
+        """From when what it follows has to be readable for another replica to go on."""
         return max(self._as_of, self.upper - 1)
 
     def put(self, lower: Timestamp, upper: Timestamp, rows: pa.Table, errors: pa.Table) -> None:
         """Take the updates in [lower, upper) from some replica."""
         if self._failure is not None:
+            return
+        if lower > self.upper:
+            gap = f"what changed from {self.upper} to {lower} is not known any more"
+            self.fail(ObjectNotInPrerequisiteState(gap))
             return
         failed = self._first_error(lower, upper, errors)
         if failed is not None:

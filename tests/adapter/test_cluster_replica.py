@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.adapter.harness import House, until
+from tests.adapter.harness import House, in_house, until
 
 INDEXED = "SELECT n FROM v WHERE k = 1"  # from an arrangement
 BULK = "SELECT count(*) FROM t"  # by the engine
@@ -154,3 +154,37 @@ def test_what_a_replica_says_of_itself_is_that_of_the_one_that_is_set(tmp_path: 
             await house.close()
 
     asyncio.run(main())
+
+
+def test_a_replica_that_was_away_longer_than_the_past_is_kept_goes_on_under_a_subscription(
+    tmp_path: Path,
+) -> None:
+    async def scenario(house: House) -> None:
+        async def fetched() -> list[str]:
+            answer = await house.query("b", "FETCH ALL c WITH (TIMEOUT = '500ms')")
+            return [line.partition("|")[2] for line in answer.splitlines() if "|" in line]
+
+        await made(house)
+        await until(lambda: all(status_of(house, name)["uppers"] for name in ("r1", "r2")))
+        (index,) = status_of(house, "r1")["uppers"]
+        compute = house.environment.coordinator.compute
+        with stopped(house, "r2"):
+            await house.query("b", "SET cluster = two")
+            await house.query("b", "BEGIN; DECLARE c CURSOR FOR SUBSCRIBE v")
+            assert sorted(await fetched()) == ["1|1|2", "1|2|1"]
+            begun = compute.upper(index)
+            for k in range(3, 6):
+                await house.query("s", f"INSERT INTO t VALUES ({k})")
+            await until(lambda: compute.since(index) > begun)
+            changes = await fetched()
+        await house.query("s", "SET cluster_replica = r2")
+        async with asyncio.timeout(10):
+            assert await house.query("s", "SELECT count(*) FROM v") == "5\nSELECT 1"
+        await house.query("s", "RESET cluster_replica; DROP CLUSTER REPLICA two.r1")
+        await house.query("s", "INSERT INTO t VALUES (6)")
+        while len(changes) < 4:
+            changes += await fetched()
+        assert changes == [f"1|{k}|1" for k in range(3, 7)]
+        assert not status_of(house, "r2")["dataflows"][0]["failures"]
+
+    in_house(tmp_path, scenario, lag_ms=500)

@@ -98,6 +98,17 @@ def test_a_subscription_fails_with_an_error_that_came_and_went_within_a_window()
     asyncio.run(scenario(dropped=True))
 
 
+def test_a_subscription_fails_where_something_is_missing() -> None:
+    async def scenario() -> None:
+        subscription = Subscription(id_("t1"), 5)
+        subscription.put(0, 6, updates(5), NO_ERRORS)
+        subscription.put(7, 9, updates(8), NO_ERRORS)
+        with pytest.raises(DatabaseError, match="from 6 to 7 is not known any more"):
+            await anext(subscription)
+
+    asyncio.run(scenario())
+
+
 def test_a_reader_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outputs, "MAX_PENDING_BYTES", 1000)
 

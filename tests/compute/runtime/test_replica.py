@@ -234,6 +234,33 @@ def test_a_follower_ends_with_its_controller_even_before_it_has_begun(
     with_replica(scenario)
 
 
+def test_who_follows_from_before_the_index_can_be_read_is_told_what_comes_after(
+    tmp_path: Path, with_replica: WithReplica
+) -> None:
+    first, later, last = (with_times(rows((n, "a")), n) for n in (1, 3, 6))
+
+    async def scenario(replica: Replica) -> None:
+        controller = Controller(replica)
+        controller.begin(tmp_path, 2, first)
+        controller.tell(InitializationComplete())
+        await until(lambda: upper_of(replica) == 2)
+        controller.tell(Follow(id_("t1"), INDEX, 1, 0))
+        controller.tell(AllowCompaction(INDEX, 4))  # other replicas have said all before
+        controller.tell(Feed(((id_("u1"), 2, 5, True),)), later)
+        await until(lambda: upper_of(replica) == 5)
+        controller.tell(Feed(((id_("u1"), 5, 7, True),)), last)
+        await until(lambda: upper_of(replica) == 7)
+        (begun, *_), changes = (
+            [m for m, _ in controller.said if isinstance(m, SubscribeResponse)],
+            [row for row, _ in controller.responses("t1")],
+        )
+        assert begun.lower == 5
+        assert contents(pa.concat_tables(changes).select([0, 1])) == Counter({(6, "a"): 1})
+        assert not any(r.failures for r in replica._dataflows.values())
+
+    with_replica(scenario)
+
+
 def test_who_unfollows_while_the_beginning_is_read_is_told_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_replica: WithReplica
 ) -> None:

@@ -351,6 +351,8 @@ def test_an_index_is_followed_without_being_computed_again(tmp_path: Path) -> No
             env.compute.unfollow(id_("t1"))
             assert not env.compute.exports(id_("t1"))
             again = await env.compute.follow(id_("u7"), id_("t3"), last)
+            env.compute.allow_compaction(id_("u7"), last + 1000)
+            assert env.compute.since(id_("u7")) == again.since  # another replica begins there
             batch = await anext(again)
             assert batch.updates is not None
             assert batch.updates.num_rows == 1
