@@ -99,5 +99,6 @@ class EnvironmentValues(Mapping[str, Callable[[], Datum]]):
     def _of_sequence(self, id: str, column: str) -> Datum:
         """Return a column of the row that a sequence is to those who read it."""
         item = self._session.planner.reader().state.item(id)
-        position = self._session.coordinator.sequences.position(generation_of(item))
+        sequences = self._session.coordinator.sequences
+        position = sequences.position(generation_of(item), item.name)
         return {"last_value": position.last, "log_cnt": 0, "is_called": position.called}[column]

@@ -148,7 +148,8 @@ def world_of(session: "Session") -> World:
         return found
 
     def position_of(id: GlobalId) -> Position:
-        return coordinator.sequences.position(generation_of(state.item(id)))
+        item = state.item(id)
+        return coordinator.sequences.position(generation_of(item), item.name)
 
     def standing_of(id: GlobalId) -> tuple[int, int] | None:
         own = session.transaction.moves if session.transaction is not None else NO_MOVES

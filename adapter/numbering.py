@@ -51,7 +51,7 @@ async def value(session: "Session", function: str, args: Sequence[Datum]) -> Dat
             f'setval: value {to} is out of bounds for sequence "{item.name}" '
             f"({sequence.minimum}..{sequence.maximum})"
         )
-    await session.coordinator.sequences.set(generation_of(item), Position(to, called))
+    await session.coordinator.sequences.set(generation_of(item), Position(to, called), item.name)
     if called:
         session.numbers[item.id] = to
     return to

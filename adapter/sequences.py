@@ -13,6 +13,8 @@ process is killed is given to nobody. A proper end writes down how far it really
 
 Numbers are not part of transactions: who rolls back leaves a gap. But a sequence that a transaction
 has made or restarted belongs to it alone, as a generation that nobody else knows, until it commits.
+So no two of them begin the same one. Who names a generation that another has followed meanwhile,
+as his catalog is of an earlier time, means the one that is live.
 """
 
 import asyncio
@@ -63,6 +65,8 @@ class Sequences:
         self._ready: dict[Generation, tuple[Sequence, int]] = {}
         self._range: dict[Generation, int] = {}
         self._private: set[Generation] = set()  # of transactions that have not ended
+        self._live: dict[GlobalId, Generation] = {}  # what the catalog says
+        self._last = 0  # the greatest number of a generation
         self._writing = asyncio.Lock()
         self._under_way: set[asyncio.Task[None]] = set()
 
@@ -76,10 +80,12 @@ class Sequences:
                 raise DataCorrupted(f"where sequence {each.key} stands is not written down")
             self._reserved[each.key] = found
             self._positions[each] = Position(*found)
+            self._live[each.id] = each
+        self._last = max((int(key.partition("/")[2]) for key in state.reserved), default=0)
 
-    def position(self, of: Generation) -> Position:
-        """Return where a sequence stands."""
-        return self._positions[of]
+    def position(self, of: Generation, name: str) -> Position:
+        """Return where a sequence stands; raises UndefinedTable if it is dropped meanwhile."""
+        return self._positions[self._present(of, name)]
 
     # --- numbers
 
@@ -88,7 +94,9 @@ class Sequences:
 
         Raises 2200H if there are not so many, UndefinedTable if the sequence is dropped meanwhile.
         """
-        while of not in self._private and self._left(of, sequence) < count:
+        while (of := self._present(of, name)) not in self._private:
+            if self._left(of, sequence) >= count:
+                break
             await self._to_the_end(self._reserve(of, sequence, count, name))
         found, self._positions[of] = numbers(sequence, self._positions[of], count, name)
         if of not in self._private:
@@ -102,9 +110,9 @@ class Sequences:
 
     async def _reserve(self, of: Generation, sequence: Sequence, count: int, name: str) -> None:
         async with self._writing:
-            if self._left(of, sequence) >= count:
+            if self._left(of, sequence) >= count or of not in self._positions:
                 return
-            at = self._present(of, name)
+            at = self._positions[of]
             self._ready.pop(of, None)
             numbers(sequence, at, count, name)  # raises if there are not so many
             length = self._range[of] = min(2 * self._range.get(of, FIRST_RANGE // 2), LONGEST_RANGE)
@@ -113,24 +121,29 @@ class Sequences:
             _, end = numbers(sequence, at, count + length)
             await self._write({of: end})
             reached("sequence.reserved")
-            self._present(of, name)
-            self._ready[of] = sequence, count + length
+            if of in self._positions:
+                self._ready[of] = sequence, count + length
 
-    def _present(self, of: Generation, name: str) -> Position:
-        position = self._positions.get(of)
-        if position is None:
+    def _present(self, of: Generation, name: str) -> Generation:
+        """Return the generation that is meant by `of`: it, or the one that has followed it."""
+        found = of if of in self._positions else self._live.get(of.id)
+        if found is None:
             raise UndefinedTable(f'relation "{name}" does not exist')
-        return position
+        return found
 
-    async def set(self, of: Generation, to: Position) -> None:
-        """Let a sequence go on from a position, whatever it has given out."""
+    async def set(self, of: Generation, to: Position, name: str) -> None:
+        """Let a sequence go on from a position, whatever it has given out.
+
+        Raises UndefinedTable if it is dropped meanwhile.
+        """
         if of in self._private:
             self._positions[of] = to
         else:
-            await self._to_the_end(self._set(of, to))
+            await self._to_the_end(self._set(of, to, name))
 
-    async def _set(self, of: Generation, to: Position) -> None:
+    async def _set(self, of: Generation, to: Position, name: str) -> None:
         async with self._writing:
+            of = self._present(of, name)
             self._ready.pop(of, None)
             await self._write({of: to})
             self._positions[of] = to
@@ -144,8 +157,14 @@ class Sequences:
 
     # --- generations
 
+    def another(self, id: GlobalId) -> Generation:
+        """Return a generation of a sequence that nobody has begun."""
+        self._last += 1
+        return Generation(id, self._last)
+
     def begin(self, of: Generation, at: Position) -> None:
         """Begin a generation that only one transaction knows."""
+        assert of not in self._positions, of
         self._positions[of] = at
         self._private.add(of)
 
@@ -156,7 +175,9 @@ class Sequences:
 
     def published(self, generations: Iterable[Generation]) -> None:
         """Let generations be everybody's, whose positions are durable."""
-        self._private.difference_update(generations)
+        for each in generations:
+            self._private.discard(each)
+            self._live[each.id] = each
 
     def forget(self, generations: Iterable[Generation]) -> None:
         """Forget generations that came to nothing, or have been followed by another."""
@@ -165,6 +186,8 @@ class Sequences:
                 kept.pop(each, None)
             self._reserved.pop(each.key, None)  # durably so with the next write
             self._private.discard(each)
+            if self._live.get(each.id) == each:
+                del self._live[each.id]
 
     def forget_private(self, generations: Iterable[Generation]) -> None:
         """Forget those that only a transaction knew, which has ended without them."""

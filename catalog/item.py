@@ -168,7 +168,7 @@ class Item(Described, frozen=True):
     # more. Earlier is not to be read as what the table is now.
     promised: int | msgspec.UnsetType = msgspec.UNSET
 
-    # Of a sequence: how often it was restarted, and the column that it goes with.
+    # Of a sequence: the number that it got when it was restarted, and the column that it goes with.
     generation: int | msgspec.UnsetType = msgspec.UNSET
     owned_by: OwnedBy | msgspec.UnsetType = msgspec.UNSET
 

@@ -317,14 +317,17 @@ class Transaction:
         return self._put(msgspec.structs.replace(index, create_sql=create_sql))
 
     def alter_sequence(
-        self, sequence: Item, create_sql: str, *, restarts: bool, owned_by: OwnedBy | None
+        self, sequence: Item, create_sql: str, *, generation: int | None, owned_by: OwnedBy | None
     ) -> Item:
-        """Let `sequence` be what `create_sql` says, begin anew, and go with another column."""
+        """Let `sequence` be what `create_sql` says, and go with another column.
+
+        It begins anew as the `generation` that is given, if one is.
+        """
         return self._put(
             msgspec.structs.replace(
                 sequence,
                 create_sql=create_sql,
-                generation=(sequence.generation or 0) + restarts or msgspec.UNSET,
+                generation=generation or sequence.generation,
                 owned_by=owned_by or msgspec.UNSET,
             )
         )

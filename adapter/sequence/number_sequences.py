@@ -79,10 +79,13 @@ def change_sequence(
 ) -> None:
     """Let a sequence be another; it begins anew if `restart` says with which number."""
     if restart is None:
-        position = session.coordinator.sequences.position(generation_of(item))
+        position = session.coordinator.sequences.position(generation_of(item), item.name)
         within(sequence, position.last, "RESTART")
+        generation = None
+    else:
+        generation = session.coordinator.sequences.another(item.id).number
     changed = session.catalog_change().alter_sequence(
-        item, sql, restarts=restart is not None, owned_by=owner
+        item, sql, generation=generation, owned_by=owner
     )
     session.begin().planned[item.id] = Planned(SEQUENCE_DESC, sequence=sequence)
     if restart is not None:

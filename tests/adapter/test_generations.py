@@ -1,0 +1,205 @@
+"""Sequences that transactions restart at once: each begins a generation of its own."""
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from foreshore.adapter.sequences import Generation
+from tests.adapter.harness import Gate, House
+
+BEFORE = """CREATE SEQUENCE s; CREATE SEQUENCE r; SELECT nextval('s');
+    CREATE TABLE t (k serial, v int); INSERT INTO t (v) VALUES (0)"""
+BEGUN = [("2", "BEGIN", "BEGIN\nT"), ("2", "CREATE TABLE z (a int)", "CREATE TABLE\nT")]
+CONFLICT = "ERROR 40001: could not serialize access due to a concurrent change of the catalog"
+
+
+def restarting(block: str, number: int) -> list[tuple[str, str, str]]:
+    restart = f"ALTER SEQUENCE s RESTART WITH {number}"
+    return [(block, "BEGIN", "BEGIN\nT"), (block, restart, "ALTER SEQUENCE\nT")]
+
+
+def drawing(who: str, number: int, state: str = "") -> tuple[str, str, str]:
+    return who, "SELECT nextval('s')", f"{number}\nSELECT 1{state}"
+
+
+@pytest.mark.parametrize(
+    ("steps", "after"),
+    [
+        pytest.param(
+            [
+                *BEGUN,
+                ("1", "ALTER SEQUENCE s RESTART WITH 100", "ALTER SEQUENCE"),
+                drawing("3", 100),
+                ("2", "ALTER SEQUENCE s RESTART WITH 100", "ALTER SEQUENCE\nT"),
+                drawing("3", 101),
+                ("2", "ROLLBACK", "ROLLBACK"),
+                drawing("3", 102),
+                ("3", "SELECT nextval('r')", "1\nSELECT 1"),
+            ],
+            103,
+            id="after another, and rolled back",
+        ),
+        pytest.param(
+            [
+                *BEGUN,
+                ("1", "ALTER SEQUENCE s RESTART WITH 100", "ALTER SEQUENCE"),
+                drawing("3", 100),
+                ("2", "ALTER SEQUENCE s RESTART WITH 100", "ALTER SEQUENCE\nT"),
+                drawing("2", 100, "\nT"),
+                ("2", "COMMIT", CONFLICT),
+                drawing("3", 101),
+                ("3", "SELECT nextval('r')", "1\nSELECT 1"),
+            ],
+            102,
+            id="after another, and refused",
+        ),
+        pytest.param(
+            [
+                *restarting("1", 100),
+                *restarting("2", 500),
+                ("1", "COMMIT", "COMMIT"),
+                drawing("3", 100),
+                ("2", "ROLLBACK", "ROLLBACK"),
+                drawing("3", 101),
+            ],
+            102,
+            id="both, the first commits before",
+        ),
+        pytest.param(
+            [
+                *restarting("1", 100),
+                *restarting("2", 500),
+                ("2", "ROLLBACK", "ROLLBACK"),
+                drawing("1", 100, "\nT"),
+                ("1", "COMMIT", "COMMIT"),
+                drawing("3", 101),
+            ],
+            102,
+            id="both, the first commits after",
+        ),
+        pytest.param(
+            [
+                *restarting("1", 100),
+                ("1", "SAVEPOINT a", "SAVEPOINT\nT"),
+                ("1", "ALTER SEQUENCE s RESTART WITH 200", "ALTER SEQUENCE\nT"),
+                ("1", "ROLLBACK TO a", "ROLLBACK\nT"),
+                drawing("1", 100, "\nT"),
+                ("1", "ALTER SEQUENCE s RESTART WITH 300", "ALTER SEQUENCE\nT"),
+                drawing("3", 2),
+                ("1", "COMMIT", "COMMIT"),
+                drawing("3", 300),
+            ],
+            301,
+            id="again behind a savepoint",
+        ),
+    ],
+)
+def test_transactions_that_restart_a_sequence_at_once_do_not_meet(
+    tmp_path: Path, steps: list[tuple[str, str, str]], after: int
+) -> None:
+    async def scenario() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("0", BEFORE)
+        for who, sql, told in steps:
+            assert await house.query(who, sql, alone=False) == told, sql
+        for number in (after, after + 1):
+            await house.close()
+            house = House(tmp_path)
+            await house.open()
+            assert await house.query("0", "SELECT nextval('s')") == f"{number}\nSELECT 1"
+        await house.close()
+
+    asyncio.run(scenario())
+
+
+def test_tables_that_begin_anew_at_once_keep_their_sequences(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("0", BEFORE)
+        for who, sql, told in [
+            ("1", "BEGIN; TRUNCATE t RESTART IDENTITY", "BEGIN\nTRUNCATE TABLE\nT"),
+            *BEGUN,
+            ("1", "COMMIT", "COMMIT"),
+            ("3", "INSERT INTO t (v) VALUES (1) RETURNING k", "1\nINSERT 0 1"),
+            ("2", "TRUNCATE t RESTART IDENTITY", "TRUNCATE TABLE\nT"),
+            ("2", "ROLLBACK", "ROLLBACK"),
+            ("3", "INSERT INTO t (v) VALUES (2) RETURNING k", "2\nINSERT 0 1"),
+        ]:
+            assert await house.query(who, sql, alone=False) == told, sql
+        await house.close()
+        house = House(tmp_path)
+        await house.open()
+        insert = "INSERT INTO t (v) VALUES (3) RETURNING k"
+        assert await house.query("3", insert) == "3\nINSERT 0 1"
+        await house.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_block_draws_from_the_generation_that_is_live(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("0", BEFORE)
+        for who, sql, told in [
+            *BEGUN,
+            ("1", "ALTER SEQUENCE s RESTART WITH 100", "ALTER SEQUENCE"),
+            ("2", "SELECT last_value, is_called FROM s", "100|f\nSELECT 1\nT"),
+            ("2", "SELECT nextval('s')", "100\nSELECT 1\nT"),
+            ("2", "SELECT setval('s', 110)", "110\nSELECT 1\nT"),
+            (
+                "2",
+                "SELECT last_value FROM pg_sequences WHERE sequencename = 's'",
+                "110\nSELECT 1\nT",
+            ),
+            ("1", "SELECT nextval('s')", "111\nSELECT 1"),
+            ("1", "TRUNCATE t RESTART IDENTITY", "TRUNCATE TABLE"),
+            ("2", "INSERT INTO t (v) VALUES (1) RETURNING k", "1\nINSERT 0 1\nT"),
+            ("1", "SELECT nextval('r')", "1\nSELECT 1"),
+            ("1", "DROP SEQUENCE r", "DROP SEQUENCE"),
+            (
+                "2",
+                "SELECT setval('r', 120)",
+                'ERROR 40001: could not serialize access: sequence "r" was altered or dropped by'
+                " another session\nE",
+            ),
+            ("2", "ROLLBACK", "ROLLBACK"),
+        ]:
+            assert await house.query(who, sql, alone=False) == told, sql
+        await house.close()
+
+    asyncio.run(scenario())
+
+
+def test_who_waits_for_numbers_of_a_sequence_that_is_restarted_gets_new_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("0", BEFORE)
+        sequences = house.environment.coordinator.sequences
+        publish = sequences.publish
+        waiting: list[asyncio.Task[str]] = []
+
+        async def publish_first(generations: Iterable[Generation]) -> None:
+            await publish(generations)
+            gate = Gate(monkeypatch, house.storage.consensus, "compare_and_set")
+            nextval = house.query("2", "SELECT nextval('r')", alone=False)
+            waiting.append(asyncio.create_task(nextval))
+            await gate.reached.wait()
+            monkeypatch.undo()
+            asyncio.get_running_loop().call_later(0.5, gate.open)
+
+        monkeypatch.setattr(sequences, "publish", publish_first)
+        restart = "ALTER SEQUENCE r RESTART WITH 100"
+        assert await house.query("1", restart, alone=False) == "ALTER SEQUENCE"
+        assert not waiting[0].done()
+        assert await waiting[0] == "100\nSELECT 1"
+        await house.close()
+
+    asyncio.run(scenario())
