@@ -209,6 +209,8 @@ class Coordinator:
 
     async def wait_readable(self, id: GlobalId, time: Timestamp) -> None:
         """Wait until a shard or an index can be read at `time`; raises why it cannot."""
+        if id not in self.capabilities and id not in self.as_ofs:
+            raise UndefinedObject(f'collection "{id}" was dropped')
         if self.upper(id) > time:
             return
         await self.compute.wait_upper(id, time, patient=False)

@@ -10,7 +10,7 @@ from foreshore.adapter.sequence.times import timestamp_of
 from foreshore.compute.arrange.arrangement import consolidate
 from foreshore.compute.engine import output_schema, rows_schema
 from foreshore.compute.inputs import conform
-from foreshore.errors import InvalidParameterValue
+from foreshore.errors import InvalidParameterValue, UndefinedObject
 from foreshore.sql.plan import Changes
 from foreshore.types import ColumnType, Datum
 from foreshore.update import Timestamp
@@ -30,6 +30,8 @@ async def changes(
     await coordinator.wait_readable(plan.of, time)
     through = time if plan.through is None else timestamp_of(session, plan.through, args, time)
     await coordinator.compute.maintained.errors_known([plan.of], min(through, time))
+    if plan.of not in coordinator.holds.collections:
+        raise UndefinedObject(f'"{plan.name}" was dropped')
     since, altered = coordinator.since(plan.of), coordinator.altered(plan.of)
     if (promised := session.begin().promised.get(plan.of)) is not None:
         since = altered = max(since, promised)
@@ -46,7 +48,7 @@ async def changes(
     if after > through:
         raise InvalidParameterValue(f"CHANGES after {after} cannot end at {through}")
     await coordinator.compute.maintained.check_errors([plan.of], after, through)
-    read, _ = coordinator.capabilities[plan.of]
+    read, _ = coordinator.capabilities_of(plan.of)
     found = await coordinator.storage.changes(read, after, through)
     return await blocking.run(None, _rows, found, plan.columns)
 

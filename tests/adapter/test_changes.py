@@ -3,8 +3,12 @@
 import asyncio
 import random
 from collections import Counter
+from functools import reduce
+from typing import Any
 
-from tests.adapter.harness import House
+import pytest
+
+from tests.adapter.harness import Gate, House
 
 
 def rows(answer: str) -> list[tuple[str, ...]]:
@@ -112,5 +116,32 @@ def test_what_cannot_be_read_is_named(runner: asyncio.Runner, house: House) -> N
         await house.query("r", "BEGIN; INSERT INTO n VALUES (1)")
         assert "0A000: CHANGES after writes" in await house.query("r", "SELECT * FROM CHANGES(n)")
         await house.query("r", "ROLLBACK")
+
+    runner.run(play())
+
+
+@pytest.mark.parametrize(
+    "awaited", ["wait_readable", "compute.maintained.errors_known", "storage.changes"]
+)
+def test_what_is_dropped_meanwhile_has_no_changes(
+    runner: asyncio.Runner, house: House, monkeypatch: pytest.MonkeyPatch, awaited: str
+) -> None:
+    async def play() -> None:
+        coordinator = house.environment.coordinator
+        *path, name = awaited.split(".")
+        owner: Any = reduce(getattr, path, coordinator)
+        await house.query(
+            "w",
+            "CREATE TABLE brief (i int);"
+            " CREATE MATERIALIZED VIEW short AS SELECT count(*) FROM brief",
+        )
+        await house.query("w", "SELECT * FROM short")
+        waits = Gate(monkeypatch, owner, name)
+        asking = asyncio.create_task(house.query("r", "SELECT * FROM CHANGES(short)", alone=False))
+        await waits.reached.wait()
+        monkeypatch.undo()
+        await house.query("w", "DROP MATERIALIZED VIEW short; DROP TABLE brief", alone=False)
+        waits.open()
+        assert (await asking).startswith("ERROR 42704: ")
 
     runner.run(play())
