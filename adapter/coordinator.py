@@ -264,6 +264,7 @@ class Coordinator:
         promising = [item.id for item in new.all(Item) if item.promised == AT_COMMIT]
         moved = self.succession.moved(change.planned, new)
         made: list[GlobalId] = []
+        begun = _generations(new) - _generations(old)
         indexes = {id: dict(self.keys.of(id)) for id in change.indexes}
         try:
             for item in shards:
@@ -282,7 +283,6 @@ class Coordinator:
                 self.storage.keep_uppers()
             for id, found in change.indexes.items():
                 self.keys.replace(id, found)
-            begun = _generations(new) - _generations(old)
             if begun:
                 await self.sequences.publish(begun)
                 reached("sequence.begun")
@@ -318,6 +318,8 @@ class Coordinator:
                     self.group.remove(id)
                     del self.capabilities[id]
                     self._drop(id)
+                if not self.group.failed:  # otherwise the next start may find that it has happened
+                    self.sequences.forget(begun)
             raise
         reached("catalog.committed")
         await self._follow(time, created, dropped, moved)

@@ -245,6 +245,11 @@ class GroupCommit:
         return self._changed[id]
 
     @property
+    def failed(self) -> bool:
+        """Whether it has ended: what was asked for may then have happened, whatever is said."""
+        return self._failed is not None
+
+    @property
     def standstill(self) -> DatabaseError | None:
         """Why times do not go on, and so no table either; None: they do."""
         return self._no_room if self._failed is None else _stopped(self._failed)

@@ -169,14 +169,17 @@ class Sequences:
         self._private.add(of)
 
     async def publish(self, generations: Iterable[Generation]) -> None:
-        """Make durable where generations stand that are about to be known to all."""
+        """Make durable where generations stand that are about to be known to all.
+
+        They stay written down, as the catalog may name them, until they are forgotten.
+        """
         async with self._writing:
             await self._write({each: self._positions[each] for each in generations})
+            self._private.difference_update(generations)
 
     def published(self, generations: Iterable[Generation]) -> None:
         """Let generations be everybody's, whose positions are durable."""
         for each in generations:
-            self._private.discard(each)
             self._live[each.id] = each
 
     def forget(self, generations: Iterable[Generation]) -> None:
@@ -190,7 +193,7 @@ class Sequences:
                 del self._live[each.id]
 
     def forget_private(self, generations: Iterable[Generation]) -> None:
-        """Forget those that only a transaction knew, which has ended without them."""
+        """Forget those that a transaction, which has ended, has not published."""
         self.forget(self._private.intersection(generations))
 
     async def close(self) -> None:

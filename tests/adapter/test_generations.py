@@ -1,13 +1,17 @@
-"""Sequences that transactions restart at once: each begins a generation of its own."""
+"""Generations of sequences: of transactions that restart one at once, and that end in doubt."""
 
 import asyncio
-from collections.abc import Iterable
+import errno
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from foreshore.adapter.sequences import Generation
+from foreshore.adapter.sequences import KEY, Generation, Positions
+from foreshore.storage import segment
 from tests.adapter.harness import Gate, House
+from tests.storage.test_no_room import Disk
 
 BEFORE = """CREATE SEQUENCE s; CREATE SEQUENCE r; SELECT nextval('s');
     CREATE TABLE t (k serial, v int); INSERT INTO t (v) VALUES (0)"""
@@ -200,6 +204,75 @@ def test_who_waits_for_numbers_of_a_sequence_that_is_restarted_gets_new_ones(
         assert await house.query("1", restart, alone=False) == "ALTER SEQUENCE"
         assert not waiting[0].done()
         assert await waiting[0] == "100\nSELECT 1"
+        await house.close()
+
+    asyncio.run(scenario())
+
+
+def when_published(house: House, monkeypatch: pytest.MonkeyPatch, do: Callable[[], None]) -> None:
+    """Have `do` called between what is written of a generation and the catalog's record."""
+    sequences = house.environment.coordinator.sequences
+    publish = sequences.publish
+
+    async def published(generations: Iterable[Generation]) -> None:
+        await publish(generations)
+        do()
+
+    monkeypatch.setattr(sequences, "publish", published)
+
+
+@pytest.mark.parametrize(
+    ("statement", "then"),
+    [
+        ("CREATE SEQUENCE q", "SELECT nextval('q')"),
+        ("ALTER SEQUENCE s RESTART WITH 1", "SELECT nextval('s')"),
+        ("TRUNCATE t RESTART IDENTITY", "SELECT nextval('t_k_seq')"),
+        ("CREATE TABLE i (k int GENERATED ALWAYS AS IDENTITY)", "SELECT nextval('i_k_seq')"),
+    ],
+)
+def test_a_generation_of_which_it_is_not_known_whether_it_has_begun_stays_written_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str, then: str
+) -> None:
+    async def scenario() -> None:
+        disk = Disk()
+        monkeypatch.setattr(segment, "os", disk)
+        house = House(tmp_path)
+        await house.open()
+        await house.query("0", BEFORE)
+        when_published(house, monkeypatch, lambda: setattr(disk, "sync_fails", errno.EIO))
+        told = await house.query("1", statement, alone=False)
+        assert told == "ERROR 58030: could not write to the log: Input/output error"
+        await house.query("0", "SELECT nextval('r')", alone=False)
+        await house.environment.close()
+        await house.storage.close()
+        house = House(tmp_path)
+        await house.open()
+        assert await house.query("0", then) == "1\nSELECT 1"
+        await house.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_generation_that_is_known_not_to_have_begun_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        disk = Disk()
+        monkeypatch.setattr(segment, "os", disk)
+        house = House(tmp_path)
+        await house.open()
+        await house.query("0", BEFORE)
+        when_published(house, monkeypatch, lambda: setattr(disk, "room", 0))
+        for statement in ("CREATE SEQUENCE q", "ALTER SEQUENCE s RESTART"):
+            told = await house.query("1", statement, alone=False)
+            assert told.startswith("ERROR 53100"), told
+            disk.room = None
+        assert await house.query("0", "SELECT nextval('r')") == "1\nSELECT 1"
+        head = await house.storage.consensus.head(KEY)
+        assert head is not None
+        reserved = msgspec.json.decode(head.data, type=Positions).reserved
+        assert len(reserved) == 3, reserved
+        assert {key.partition("/")[2] for key in reserved} == {"0"}
         await house.close()
 
     asyncio.run(scenario())
