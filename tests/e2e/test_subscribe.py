@@ -248,6 +248,7 @@ def take_until(
     until(came, "the stream goes on")
 
 
+@pytest.mark.slow
 def test_on_spark_a_stream_is_as_exact(spark_server: Server) -> None:
     with spark_server.connect() as connection, spark_server.connect() as writer:
         writer.execute("CREATE TABLE sparks (k int, v int)")

@@ -16,7 +16,6 @@ TOO_LONG_FOR_SPARK = ("session_zone",)
 # tests/functions asks Spark as well, take up to two minutes each there: they are in the slow target.
 QUICK_ON_SPARK = (
     "errors",
-    "joins",
     "long_values",
     "queries_in_parentheses",
     "time_zones",
