@@ -63,7 +63,7 @@ from foreshore.storage.consensus import Consensus
 from foreshore.storage.controller import StorageController
 from foreshore.storage.epoch import Register
 from foreshore.storage.epoch import State as RegisterState
-from foreshore.storage.identity import first_id
+from foreshore.storage.identity import first_id, identity
 from foreshore.update import EMPTY, Timestamp
 
 logger = logging.getLogger(__name__)
@@ -164,7 +164,11 @@ class Environment:
         }
         errors = ViewErrors(lambda: coordinator)
         compute = ComputeController(
-            storage, lambda id: coordinator.capabilities_of(id), errors=errors, options=options
+            storage,
+            lambda id: coordinator.capabilities_of(id),
+            errors=errors,
+            options=options,
+            database=await identity(storage.consensus),
         )
         executor = ThreadPoolExecutor(THREADS, "query")
         engine = await blocking.run(

@@ -87,7 +87,8 @@ class ComputeController:
     `capabilities` gives the environment's own on a shard: of them those of dataflows are cloned,
     and by that to read snapshots are taken. `errors` keeps the errors that views have had.
     `maintained` says what keeps collections from being known, and which errors they have.
-    `options` go to every engine, those of a cluster before them.
+    `options` go to every engine, those of a cluster before them. Replicas that outlive the
+    environment keep what they have for an environment of the same `database`.
     """
 
     def __init__(
@@ -97,12 +98,14 @@ class ComputeController:
         *,
         errors: ErrorStore | None = None,
         options: Mapping[str, str] | None = None,
+        database: str = "",
         command: Sequence[str] = COMMAND,
     ) -> None:
         self._storage = storage
         self._capabilities = capabilities
         self._errors = errors or NothingKept()
         self._options = dict(options or {})
+        self._database = database
         self._command = command
         self._clusters: dict[str, Cluster] = {}
         self._dataflows: dict[GlobalId, Dataflow] = {}
@@ -144,7 +147,8 @@ class ComputeController:
         if id in self._clusters:
             raise DuplicateObject(f'cluster "{id}" already exists')
         engine, implied = engine_of(size)
-        instance = CreateInstance(engine, {**self._options, **implied, **(options or {})})
+        options = {**self._options, **implied, **(options or {})}
+        instance = CreateInstance(engine, options, self._database)
         self._clusters[id] = Cluster(id, instance, self._snapshots)
 
     async def drop_cluster(self, id: str) -> None:

@@ -92,6 +92,11 @@ class Instance:
         self._files = local_files(command.options)
         self.tick_seconds = command.tick_seconds
 
+    def move(self, command: CreateInstance) -> None:
+        """Work for another database with the same engine; no file that was read is one of it."""
+        self.command = command
+        self._files = local_files(command.options)
+
     async def start(self, executor: Executor, tried: Callable[[], None]) -> None:
         """Start the engine, however often it takes; `tried` hears how each attempt has ended."""
         command = self.command

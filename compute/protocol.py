@@ -76,10 +76,11 @@ class Hello(Message, frozen=True):
 
 
 class CreateInstance(Message, frozen=True):
-    """The first command: with which engine to work."""
+    """The first command: with which engine to work, and for which database."""
 
     engine: str
     options: dict[str, str]
+    database: str = ""
 
     @property
     def tick_seconds(self) -> float:

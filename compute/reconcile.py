@@ -4,7 +4,8 @@ The controller sends its whole history, up to `InitializationComplete`. A datafl
 kept if the history describes the same one, if what it exports is all in indexes, whose contents
 are here, and if it can be read from the history's `as_of` on; the snapshots that came with the new
 description then bring its imports up to date. Sinks and subscriptions are begun again, as nobody
-knows how much of what they sent has arrived. Everything else is dropped.
+knows how much of what they sent has arrived. Everything else is dropped, and of another database
+all: a restored one has the same ids and times, and may have other rows at them.
 """
 
 from collections.abc import Mapping

@@ -173,12 +173,18 @@ class Replica:
     # --- the instance
 
     def _create_instance(self, command: CreateInstance) -> None:
-        if self._instance.command is None:
+        before = self._instance.command
+        if before is None:
             self._instance.create(command)
             self._tasks.create_task(self._start_engine())
-        elif self._instance.command != command:
+        elif (before.engine, before.options) != (command.engine, command.options):
             logger.error("another instance is asked for; starting anew")
             os._exit(3)  # the engine cannot be exchanged while its threads run
+        elif before.database != command.database:
+            logger.warning("another database is worked for; nothing is kept")
+            self._instance.move(command)
+            for running in list(self._dataflows.values()):
+                self._drop(running)
 
     async def _start_engine(self) -> None:
         await self._instance.start(self._hydration, self._engine_tried)

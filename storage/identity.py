@@ -60,6 +60,12 @@ async def identify(consensus: Consensus, blob: Blob, log: Blob) -> None:
             )
 
 
+async def identity(consensus: Consensus) -> str:
+    """Return the database's id; "" if it has none yet."""
+    head = await consensus.head(NAME)
+    return "" if head is None else head.data.decode()
+
+
 async def first_id(consensus: Consensus) -> int:
     """Return the number from which on ids are this database's own."""
     head = await consensus.head(FIRST_ID)

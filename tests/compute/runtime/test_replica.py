@@ -62,10 +62,12 @@ class Controller:
     def tell(self, command: Any, *tables: pa.Table) -> None:
         self._replica.deliver(self._connection, command, tuple(tables))
 
-    def begin(self, directory: Path, upper: Timestamp, *updates: pa.Table) -> None:
+    def begin(
+        self, directory: Path, upper: Timestamp, *updates: pa.Table, database: str = ""
+    ) -> None:
         """Tell a history with one index over u1, which holds `updates` before `upper`."""
         self.tell(Hello("", "r"))
-        self.tell(CreateInstance("embedded", {"data_dir": str(directory)}))
+        self.tell(CreateInstance("embedded", {"data_dir": str(directory)}, database))
         description = DataflowDescription(
             id_("u2"), U1, (id_("u1"),), (index_on(INDEX, 0, of=U1),), 1
         )
@@ -147,6 +149,21 @@ def test_what_a_kept_dataflow_missed_is_read_beside_the_loop(
         index = kept.indexes[INDEX].rows
         assert contents(index.scan(4)) == Counter({(1, "a"): 1, (3, "a"): 1})
         assert contents(index.scan(5)) == Counter({(1, "a"): 1, (3, "a"): 1, (5, "a"): 1})
+
+    with_replica(scenario)
+
+
+def test_nothing_is_kept_for_another_database(tmp_path: Path, with_replica: WithReplica) -> None:
+    async def scenario(replica: Replica) -> None:
+        for database in ("one", "restored"):  # which has the same ids, and other rows
+            controller = Controller(replica)
+            written = with_times(rows((1, database)), 1)
+            controller.begin(tmp_path, 3, written, database=database)
+            controller.tell(InitializationComplete())
+            await until(lambda: replica._history is None and upper_of(replica) == 3)
+            (running,) = replica._dataflows.values()
+            found = running.indexes[INDEX].rows.scan(2)
+            assert contents(pa.Table.from_batches([found])) == Counter({(1, database): 1})
 
     with_replica(scenario)
 
