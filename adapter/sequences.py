@@ -204,9 +204,12 @@ class Sequences:
             )
 
     async def _write(self, changed: dict[Generation, Position]) -> None:
+        await self._register.settle()
+        held = self._register.value
+        assert held is not None
         new = {each.key: (at.last, at.called) for each, at in changed.items()}
         reserved = {**self._reserved, **new}
-        if reserved == self._reserved:
-            return
-        await self._register.change_with_patience(Positions(epoch=self._epoch, reserved=reserved))
+        if reserved != held.reserved:
+            state = Positions(epoch=self._epoch, reserved=reserved)
+            await self._register.change_with_patience(state)
         self._reserved.update(new)

@@ -8,7 +8,9 @@ import pytest
 
 from foreshore.adapter.sequences import KEY, Positions
 from foreshore.errors import QueryCanceled
+from foreshore.storage import epoch
 from foreshore.storage.consensus import Committed, Mismatch
+from foreshore.storage.fault import Determinate, Indeterminate
 from tests.adapter.harness import House, in_house, until
 
 
@@ -97,3 +99,48 @@ def test_who_waits_for_numbers_of_a_sequence_that_is_dropped_hears_of_it(
         assert await call == 'ERROR 42P01: relation "q" does not exist'
 
     in_house(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("happened", [True, False])
+def test_after_an_outage_of_consensus_there_are_numbers_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happened: bool
+) -> None:
+    async def scenario() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("s", "CREATE SEQUENCE q; CREATE SEQUENCE r MAXVALUE 32")
+        assert await house.query("s", "SELECT nextval('r')") == "1\nSELECT 1"  # all are reserved
+        consensus = house.storage.consensus
+        change, asked = consensus.compare_and_set, 0
+
+        async def out(key: str, expected: int | None, new: bytes) -> Committed | Mismatch:
+            nonlocal asked
+            if key != KEY:
+                return await change(key, expected, new)
+            asked += 1
+            if asked > 1:
+                raise Determinate("could not connect")
+            if happened:
+                await change(key, expected, new)
+            raise Indeterminate("no answer")
+
+        with monkeypatch.context() as outage:
+            outage.setattr(epoch, "PATIENCE_SECONDS", 0.1)
+            outage.setattr(consensus, "compare_and_set", out)
+            told = await house.query("s", "SELECT setval('r', 1)", alone=False)
+            assert told == "ERROR 58030: could not connect"
+            told = await house.query("s", "SELECT nextval('q')", alone=False)
+            assert told.startswith("ERROR 58030"), told
+        assert await house.query("s", "SELECT nextval('q')") == "1\nSELECT 1"
+        assert await house.query("s", "SELECT nextval('r')") == "2\nSELECT 1"
+        head = await consensus.head(KEY)
+        assert head is not None
+        reserved = msgspec.json.decode(head.data, type=Positions).reserved
+        assert all(last > 1 for last, _ in reserved.values()), reserved
+        await house.close()
+        house = House(tmp_path)
+        await house.open()
+        assert await house.query("s", "SELECT nextval('r')") == "3\nSELECT 1"
+        await house.close()
+
+    asyncio.run(scenario())
