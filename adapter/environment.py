@@ -50,6 +50,7 @@ from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.controller import ComputeController
 from foreshore.constraint import Unique
 from foreshore.errors import (
+    Fenced,
     InvalidAuthorization,
     InvalidCatalogName,
     OutOfDisk,
@@ -289,8 +290,10 @@ class Environment:
         self.coordinator.tails.close()
         try:
             await self.coordinator.sequences.close()
-        except OutOfDisk:
-            logger.warning("no room for where sequences stand, they will leave gaps")
+        except (OutOfDisk, Fenced) as error:
+            logger.warning("sequences will leave gaps: %s", error)
+        except Exception:
+            logger.exception("sequences will leave gaps")
         self.coordinator.group.close()
         for task in self._tasks[1:]:
             task.cancel()

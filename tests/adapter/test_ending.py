@@ -1,6 +1,7 @@
 """An environment ends, also while what it has to wait for does not come."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -44,3 +45,35 @@ def test_nobody_waits_for_the_blob_store_at_the_end(
         await house.close()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("fault", ["another has taken over", "consensus is out"])
+def test_all_is_closed_though_it_cannot_be_written_down_where_sequences_stand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    async def main() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("a", "CREATE SEQUENCE s")
+        await house.query("a", "SELECT nextval('s')")
+        other = House(tmp_path)
+        if fault == "another has taken over":
+            await other.open()
+        else:
+            sequences = house.environment.coordinator.sequences
+            monkeypatch.setattr(sequences, "close", partial(failing, Indeterminate("no answer")))
+        async with asyncio.timeout(20):
+            await house.environment.close()
+        assert all(task.done() for task in house.environment._tasks)
+        await house.storage.close()
+        if fault == "consensus is out":
+            await other.open()
+        await other.query("a", "SELECT nextval('s')")
+        await other.close()
+
+    asyncio.run(main())
+
+
+async def failing(error: Exception) -> None:
+    """Do nothing but fail."""
+    raise error
