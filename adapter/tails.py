@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from prometheus_client import Gauge
 
 from foreshore.adapter.read_holds import Hold
-from foreshore.adapter.tail import Cursor, Tail
+from foreshore.adapter.tail import Behind, Cursor, Tail
 from foreshore.compute.outputs import Subscription
 from foreshore.compute.protocol import DataflowDescription, SubscribeExport
 from foreshore.errors import (
@@ -85,7 +85,10 @@ class Tails:
         return self._opened(tail, id, frozenset({id}), listen.cancel)
 
     def index(self, index: GlobalId, as_of: Timestamp) -> tuple[Tail, bool]:
-        """Return the tail of an index, and whether it begins with the contents as of `as_of`."""
+        """Return the tail of an index, and whether it begins with the contents as of `as_of`.
+
+        Raises Behind if what comes after that has gone.
+        """
         compute = self._coordinator.compute
         number = self._id()
         return self._streamed(
@@ -183,10 +186,13 @@ class Tails:
         shared = self._shared.get(key)
         if shared is not None and shared.failure is None and shared.place(as_of) is not None:
             return shared, False
+        holds = self._coordinator.holds
+        if any(as_of < holds.since(id) for id in sources):
+            raise Behind
         first_error = partial(self._coordinator.compute.maintained.first_error, sources)
         tail = Tail(str(key), as_of + 1, first_error)
         tail.frontier = as_of  # the contents then are yet to be heard
-        hold = self._coordinator.holds.acquire(sources, as_of, "subscription")
+        hold = holds.acquire(sources, as_of, "subscription")
         work = self._pump(tail, sources, as_of, hold, begin)
         task = asyncio.get_running_loop().create_task(work)
 

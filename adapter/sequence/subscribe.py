@@ -377,8 +377,15 @@ class SubscribeSource:
 
     def _follow_anew(self) -> None:
         """Follow another tail: this one has ended for an error that was over before."""
-        after = self._upper - 1
-        tail, _ = self._followed.follow(after)  # contents that it begins with are not after that
+        after, followed = self._upper - 1, self._followed
+        if not followed.hold.ids <= self._coordinator.holds.collections.keys():
+            raise ObjectNotInPrerequisiteState(
+                "the subscription has ended because what it follows was dropped or altered"
+            )
+        try:
+            tail, _ = followed.follow(after)  # contents that it begins with are not after that
+        except Behind:
+            raise self._late() from None
         self._coordinator.tails.leave(self._tail, self)
         self._rendering = tail.rendering(self._rendering.relation, self._rendering.shape)
         if not self._join(tail, after):

@@ -10,7 +10,7 @@ import pytest
 
 from foreshore.adapter import tail as tails
 from foreshore.ids import GlobalId
-from tests.adapter.harness import House, until
+from tests.adapter.harness import House, in_house, until
 from tests.adapter.replay import Replay, Row
 
 State = Counter[Row]
@@ -420,6 +420,37 @@ def test_what_is_dropped_before_its_contents_are_read_ends_its_stream(
         await house.query("b", "ROLLBACK")
 
     runner.run(play())
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_who_goes_on_beyond_an_error_is_told_if_that_is_gone(tmp_path: Path, dropped: bool) -> None:
+    async def play(house: House) -> None:
+        coordinator = house.environment.coordinator
+        holds, oracle = coordinator.holds, coordinator.oracle
+        await house.query("w", "CREATE TABLE t (k int, v int); INSERT INTO t VALUES (1, 2)")
+        sums = "(SELECT k, sum(10 / v) FROM t GROUP BY k) WITH (SNAPSHOT = false)"
+        await declare(house, "first", sums)
+        (tail,) = coordinator.tails
+        now = oracle.read_ts()
+        await until(lambda: tail.frontier > now)  # so that an error is heard of soon
+        later = oracle.read_ts() + 4000
+        await declare(house, "second", f"{sums} AS OF {later}")
+        await house.query("w", "INSERT INTO t VALUES (1, 0)")
+        await until(lambda: not list(coordinator.tails))
+        await house.query("w", "DELETE FROM t WHERE v = 0")
+        assert oracle.read_ts() < later
+        (t,) = (each.id for each in coordinator.state.items() if each.name == "t")
+        await until(lambda: holds.since(t) > later)
+        if dropped:
+            await house.query("w", "DROP TABLE t")
+        answer = await house.query("second", "FETCH ALL c WITH (TIMEOUT = '60s')")
+        assert answer.splitlines()[0] == (
+            "ERROR 55000: the subscription has ended because what it follows was dropped or altered"
+            if dropped
+            else "ERROR 53400: the subscriber does not keep up"
+        )
+
+    in_house(tmp_path, play, lag_ms=50)
 
 
 @pytest.mark.parametrize(
