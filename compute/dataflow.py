@@ -57,7 +57,7 @@ logger = logging.getLogger(__name__)
 Sent = list[tuple[Message, tuple[pa.Table, ...]]]
 
 
-class _Part:
+class Part:
     """Updates of which none is earlier than `lower`."""
 
     def __init__(self, lower: Timestamp, updates: pa.Table) -> None:
@@ -65,6 +65,13 @@ class _Part:
         self.updates = updates
         self._times: np.ndarray | None = None  # of each update, once these are in their order
         self._distinct: np.ndarray | None = None
+
+    @classmethod
+    def ordered(cls, lower: Timestamp, updates: pa.Table) -> "Part":
+        """Return a part whose updates are in their order: on the worker, as they may be many."""
+        part = cls(lower, updates.combine_chunks())  # of many chunks each cut costs more
+        part.distinct()
+        return part
 
     def times(self) -> np.ndarray:
         """Return the times of the updates, which are in their order from now on."""
@@ -84,13 +91,13 @@ class _Part:
             self._distinct = times[np.flatnonzero(np.diff(times, prepend=times[:1] - 1))]
         return self._distinct
 
-    def cut(self, upper: Timestamp) -> tuple[pa.Table, "_Part | None"]:
+    def cut(self, upper: Timestamp) -> tuple[pa.Table, "Part | None"]:
         """Return the updates before `upper`, and the others as a part if there are any."""
         times, distinct = self.times(), self.distinct()
         place = int(np.searchsorted(times, upper))
         if place == self.updates.num_rows:
             return self.updates, None
-        later = _Part(upper, self.updates.slice(place))
+        later = Part(upper, self.updates.slice(place))
         later._times = times[place:]
         later._distinct = distinct[np.searchsorted(distinct, upper) :]
         return self.updates.slice(0, place), later
@@ -101,7 +108,7 @@ class ImportQueue:
 
     def __init__(self, upper: Timestamp) -> None:
         self.upper = upper
-        self._parts: deque[_Part] = deque()  # each before the next
+        self._parts: deque[Part] = deque()  # each before the next
 
     def feed(self, lower: Timestamp, upper: Timestamp, updates: pa.Table | None) -> None:
         """Take the updates in [lower, upper), of which those before `self.upper` are known."""
@@ -111,17 +118,15 @@ class ImportQueue:
         if updates is not None and lower < self.upper:
             updates = updates.filter(pc.greater_equal(times_of(updates), self.upper))
         if updates is not None and updates.num_rows:
-            self._parts.append(_Part(max(lower, self.upper), updates))
+            self._parts.append(Part(max(lower, self.upper), updates))
         self.upper = upper
 
     def changes_before(self, upper: Timestamp) -> bool:
         """Whether there may be updates before `upper`."""
         return bool(self._parts) and self._parts[0].lower < upper
 
-    def precede(self, lower: Timestamp, updates: pa.Table) -> None:
-        """On the worker: take updates at or beyond `lower`, before all that are there."""
-        part = _Part(lower, updates.combine_chunks())  # of many chunks each cut costs more
-        part.distinct()  # orders them here: there may be many
+    def precede(self, part: Part) -> None:
+        """On the worker: take updates before all that are there."""
         self._parts.appendleft(part)
 
     def times(self, upper: Timestamp, most: int) -> list[np.ndarray]:
@@ -272,9 +277,7 @@ class Running:
         sent = self._initial(output)
         self._insert(output, as_of + 1)
         self.frontier = as_of + 1
-        for id, tables in later.items():
-            if tables:
-                self.queues[id].precede(as_of + 1, pa.concat_tables(tables))
+        self._precede(as_of + 1, {id: pa.concat_tables(each) for id, each in later.items() if each})
         self._contents = {}
         self._persisted = {}
         self.times.hydration_ms = round(1000 * (time.monotonic() - started))
@@ -370,10 +373,18 @@ class Running:
 
     def _give_back(self, window: Window) -> None:
         """On the worker: take the window for one that has not been taken."""
-        for id, updates in window.deltas.items():
-            self.queues[id].precede(window.lower, updates)
+        self._precede(window.lower, window.deltas)
         self._window = None
         self.times.stepped_at = 0.0  # the next one waits for no tick
+
+    def _precede(self, lower: Timestamp, updates: Mapping[GlobalId, pa.Table]) -> None:
+        """On the worker: put updates at or beyond `lower` before what the queues have.
+
+        All or none of them: where memory is wanting it is tried again.
+        """
+        parts = {id: Part.ordered(lower, table) for id, table in updates.items()}
+        for id, part in parts.items():
+            self.queues[id].precede(part)
 
     def step(self) -> Sent | None:
         """On the worker: let the engine turn the window into output, return what is to be sent.

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
-from foreshore.compute.dataflow import ImportQueue, Running
+from foreshore.compute.dataflow import ImportQueue, Part, Running
 from foreshore.compute.engine import Dataflow, Output
 from foreshore.compute.inputs import Contents, with_times
 from foreshore.compute.linear import LinearDataflow, LinearFirst
@@ -170,13 +170,74 @@ def test_a_window_costs_what_is_in_it_however_much_waits() -> None:
     times = pa.array(range(1_000, count))
     many = with_times(pa.table([times.cast(pa.int32()), times.cast(pa.string())], KV_SCHEMA), 0)
     place = many.num_columns - 2
-    queue.precede(0, pa.concat_tables([*parts, many.set_column(place, many.schema[place], times)]))
+    waiting = pa.concat_tables([*parts, many.set_column(place, many.schema[place], times)])
+    queue.precede(Part.ordered(0, waiting))
     started = process_time()
     for lower in range(0, 1_000 * most, most):
         found = queue.times(count, most + 1)
         assert [t for each in found for t in each] == list(range(lower, lower + most + 1))
         assert [taken.num_rows for taken in queue.take(lower + most)] == [most]
     assert process_time() - started < 5
+
+
+@pytest.mark.parametrize("at", ["hydration", "a step"])
+def test_what_waits_of_several_imports_is_put_back_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    relation = Join(table("u1", "u2"), ())
+    ids = (id_("u1"), id_("u2"))
+    exports = (index_on("u3", 0, of=relation),)
+    schema = encode_schema(KV_SCHEMA)
+    files = LocalFiles(FileBlob(tmp_path), tmp_path)
+    imports = {
+        id: Contents(
+            InputSnapshot(id, 1, 4, (), 2, schema),
+            KV_SCHEMA,
+            (with_times(rows((n, "a")), 1), with_times(rows((n + 10, "b")), 3)),
+            files,
+        )
+        for n, id in enumerate(ids)
+    }
+    running = Running(DataflowDescription(id_("u4"), relation, ids, exports, 1), imports, {})
+    engine = LinearFirst(DuckDbEngine())
+
+    def failing_once(lower: int, updates: pa.Table) -> Part:
+        made.append(ordered(lower, updates))
+        if len(made) == 2:
+            raise MemoryError("no more memory")
+        return made[-1]
+
+    made: list[Part] = []
+    ordered = Part.ordered
+    if at == "hydration":
+        monkeypatch.setattr(Part, "ordered", failing_once)
+        with pytest.raises(MemoryError):
+            running.hydrate(engine)
+    running.hydrate(engine)
+    running.begin_step()
+    if at == "a step":
+        assert running._dataflow is not None
+        step = running._dataflow.step
+
+        def greedy(lower: int, upper: int, deltas: Mapping[GlobalId, pa.Table]) -> Output:
+            monkeypatch.setattr(running._dataflow, "step", step)
+            raise OutOfMemory("so many times")
+
+        monkeypatch.setattr(running._dataflow, "step", greedy)
+        monkeypatch.setattr(Part, "ordered", failing_once)
+        with pytest.raises(MemoryError):
+            running.step()
+        running.begin_step()
+    running.step()
+    index = running.indexes[id_("u3")].rows
+    wanted = Counter(
+        {(a, x, b, y): 1 for a, x in ((0, "a"), (10, "b")) for b, y in ((1, "a"), (11, "b"))}
+    )
+    assert running.frontier == 4
+    assert contents(index.scan(3)) == wanted
+    for queue in running.queues.values():
+        queue.feed(4, 5, None)
+    assert running.progress(5)  # nothing waits
 
 
 def test_a_window_for_which_memory_is_wanting_is_cut_in_two(
