@@ -22,7 +22,7 @@ import asyncpg
 from tests.history.checker import Anomaly, Appends, Key, Transaction, anomalies, versions_of
 
 # What says that a transaction did not happen, and may be tried again.
-REFUSED = ("40001", "40P01", "23505", "23514")
+REFUSED = ("40001", "40P01", "23505", "23514", "53100")
 GONE = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError)
 # What a connection says as the server goes down under it: nothing is known of what it was doing.
 GOING = ("57P01", "57P03", "58030", "08006", "08003")

@@ -3,16 +3,18 @@
 Real are the environment with its sessions, coordinator, oracle and catalog; storage with its log,
 compacter and capabilities; the compute controller and its replicas with their engines. Simulated
 are time and threads (`tests.simulation.loop`), the sockets between controller and replicas, and
-the services below: blob and consensus delay, fail, and leave open whether they did; the process
-ends at any fail point, and what the log had not synced is then lost in part.
+the services below: blob and consensus delay, fail, leave open whether they did, and find no room;
+the process ends at any fail point, or the machine, and what was not synced of the log is then lost
+in part. What was asked of consensus may still arrive after the end of who asked for it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import random
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -31,12 +33,14 @@ from foreshore.compute.replica import Replica
 from foreshore.compute.transport import SCRATCH_VARIABLE, Connection
 from foreshore.errors import DatabaseError
 from foreshore.expr.datum import from_array
-from foreshore.storage.blob import FileBlob
+from foreshore.storage import wal
+from foreshore.storage.blob import FileBlob, sync_file
 from foreshore.storage.consensus import Committed, Consensus, MemoryConsensus, Mismatch, Versioned
 from foreshore.storage.controller import StorageConfig, StorageController
 from foreshore.storage.fault import Determinate, Indeterminate
+from foreshore.storage.segment import HEADER, Kind, SegmentWriter
 from tests.simulation.loop import Crash, SimulatedLoop
-from tests.storage.faulty import Faults, FaultyBlob, FaultyConsensus, Rates
+from tests.storage.faulty import Change, Faults, FaultyBlob, FaultyConsensus, Rates
 
 SECRET = "the simulation's own secret"
 START_MS = 1_357_000_000_000
@@ -157,7 +161,9 @@ class World:
         self.points: list[str] = []  # at which it has crashed
         self._consensus = MemoryConsensus()
         self._replicas: list[tuple[Wire, asyncio.Task[None]]] = []
-        self._synced: tuple[str, int] = ("", 0)
+        self._late: list[Change] = []
+        self._full = 0.0  # how likely there is no room for a record of the log
+        self._synced: dict[str, int] = {}  # how much of each segment
 
     # --- a life ------------------------------------------------------------------------------
 
@@ -168,8 +174,6 @@ class World:
 
         def reached(point: str) -> None:
             nonlocal left
-            if point == "log.synced":
-                self._synced = self._log_end()
             left -= 1
             if not left:
                 self.points.append(point)
@@ -181,6 +185,9 @@ class World:
         try:
             with (
                 patch.object(ReplicaLink, "_run_process", self._run_replica()),
+                patch.object(SegmentWriter, "write", self._write()),
+                patch.object(SegmentWriter, "_write", self._write_parts()),
+                patch.object(wal, "sync_file", self._sync_file),
                 patch.object(asyncio, "to_thread", None),
                 patch.dict(os.environ, {SCRATCH_VARIABLE: str(self.data_dir / "replica")}),
             ):
@@ -206,18 +213,39 @@ class World:
         self._replicas.clear()
         asyncio.set_event_loop(None)
 
-    def _log_end(self) -> tuple[str, int]:
-        """Return the newest segment and its size."""
-        segments = sorted((self.data_dir / "log").glob("*.log"))
-        return (segments[-1].name, segments[-1].stat().st_size) if segments else ("", 0)
+    def _write(self) -> Callable[[SegmentWriter, Kind, Sequence[Any]], None]:
+        real = SegmentWriter.write
+
+        def write(writer: SegmentWriter, kind: Kind, payload: Sequence[Any]) -> None:
+            if writer.length == HEADER:
+                self._synced[writer.name] = 0  # there may have been another of this name
+            real(writer, kind, payload)
+            self._synced[writer.name] = writer.length
+
+        return write
+
+    def _write_parts(self) -> Callable[[SegmentWriter, list[Any]], None]:
+        real = SegmentWriter._write
+
+        def write(writer: SegmentWriter, parts: list[Any]) -> None:
+            if self.choose.random() < self._full:
+                os.write(writer._descriptor, b"".join(parts)[:7])
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            real(writer, parts)
+
+        return write
+
+    def _sync_file(self, path: Path) -> None:
+        sync_file(path)
+        self._synced[path.name] = path.stat().st_size
 
     def _lose_what_was_not_synced(self) -> None:
-        name, size = self._log_end()
-        synced = self._synced[1] if self._synced[0] == name else 0
-        if self.points[-1] == "log.written" and size > synced > 0:
-            path = self.data_dir / "log" / name
-            with path.open("r+b") as file:
-                file.truncate(self.choose.randrange(synced, size + 1))
+        if self.choose.randrange(2):
+            return  # only the process has ended
+        for path in sorted((self.data_dir / "log").glob("*.log")):
+            synced, size = self._synced.get(path.name, 0), path.stat().st_size
+            if size > synced:
+                os.truncate(path, self.choose.randrange(synced, size + 1))
 
     # --- its parts -----------------------------------------------------------------------------
 
@@ -232,13 +260,14 @@ class World:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimulatedLoop)
         self.clock = _Clock(loop, self.choose)
-        rates = Rates.even(faults)
-        consensus = FaultyConsensus(self._consensus, Faults(self.choose.randrange(1 << 30), rates))
+        rates = Rates.every(faults)
+        self._full = faults / 4
+        of_consensus, of_blob = (Faults(self.choose.randrange(1 << 30), rates) for _ in range(2))
+        consensus = FaultyConsensus(self._consensus, of_consensus, late=self._late)
+        blob = FaultyBlob(FileBlob(self.data_dir / "blob"), of_blob, sleep=lambda _: None)
         storage = await StorageController.over(
             self.data_dir,
-            FaultyBlob(
-                FileBlob(self.data_dir / "blob"), Faults(self.choose.randrange(1 << 30), rates)
-            ),
+            blob,
             SlowConsensus(consensus, loop.delay),
             self.clock,
             StorageConfig(segment_bytes=4096),

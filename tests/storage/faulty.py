@@ -19,7 +19,7 @@ from random import Random
 
 from foreshore.storage.blob import Blob
 from foreshore.storage.consensus import Committed, Consensus, Mismatch, Versioned
-from foreshore.storage.fault import Determinate, Indeterminate
+from foreshore.storage.fault import Determinate, DiskFull, Indeterminate
 
 
 class Fate(Enum):
@@ -29,6 +29,7 @@ class Fate(Enum):
     REFUSED = "refused"  # it fails for sure
     REQUEST_LOST = "request lost"  # it does not happen, and nobody says so
     ANSWER_LOST = "answer lost"  # it happens, and nobody says so
+    FULL = "full"  # it fails for sure, for want of room
     LATE = "late"  # it happens, if at all, after its sender has given up on it
 
 
@@ -36,21 +37,28 @@ class Fate(Enum):
 class Rates:
     """How likely each fate of a change but `DONE` is, and a pause of `seconds` at most.
 
-    Reads change nothing: they are refused, at a rate of their own.
+    Reads change nothing: they are refused, at a rate of their own. `full` is for changes.
     """
 
     refused: float = 0.0
     request_lost: float = 0.0
     answer_lost: float = 0.0
     late: float = 0.0
+    full: float = 0.0
     reads: float = 0.0
     delayed: float = 0.0
     seconds: float = 0.01
 
     @classmethod
     def even(cls, rate: float) -> "Rates":
-        """Return rates of which all fates but `DONE` together make `rate`."""
+        """Return rates of which all fates of changes together make `rate`, but DONE and FULL."""
         return cls(rate / 4, rate / 4, rate / 4, rate / 4)
+
+    @classmethod
+    def every(cls, rate: float) -> "Rates":
+        """Return rates of which all fates together make `rate`, but DONE, also of reads."""
+        each = rate / 5
+        return cls(each, each, each, each, each, reads=rate, delayed=rate)
 
 
 @dataclass(slots=True)
@@ -74,6 +82,7 @@ class Faults:
             (rates.request_lost, Fate.REQUEST_LOST),
             (rates.answer_lost, Fate.ANSWER_LOST),
             (rates.late, Fate.LATE),
+            (rates.full, Fate.FULL),
         )
         for rate, fate in of_changes if changes else ((rates.reads, Fate.REFUSED),):
             if drawn < rate:
@@ -102,23 +111,35 @@ def _refused(method: str, key: str) -> Determinate:
     return Determinate(f"{method} of {key} was refused")
 
 
+def _full(method: str, key: str) -> DiskFull:
+    return DiskFull(f"{method} of {key} found no room")
+
+
 def _unknown(method: str, key: str) -> Indeterminate:
     return Indeterminate(f"{method} of {key} had no answer")
 
 
+Change = tuple[str, int | None, bytes]
+
+
 class FaultyConsensus:
-    """A consensus service with faults before it."""
+    """A consensus service with faults before it.
+
+    `late` are requests that have not arrived; another that is given them goes on with them, as when
+    who has sent them has died.
+    """
 
     def __init__(
         self,
         inner: Consensus,
         faults: Faults,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        late: list[Change] | None = None,
     ) -> None:
         self.inner = inner
         self.faults = faults
+        self.late = [] if late is None else late
         self._sleep = sleep
-        self._late: list[tuple[str, int | None, bytes]] = []
 
     async def head(self, key: str) -> Versioned | None:
         await self._read("head", key)
@@ -133,8 +154,10 @@ class FaultyConsensus:
         match fate:
             case Fate.REFUSED:
                 raise _refused("compare_and_set", key)
+            case Fate.FULL:
+                raise _full("compare_and_set", key)
             case Fate.LATE:
-                self._late.append((key, expected, new))
+                self.late.append((key, expected, new))
             case Fate.DONE:
                 outcome = await self.inner.compare_and_set(key, expected, new)
                 await self._sleep(self.faults.pause())
@@ -168,12 +191,10 @@ class FaultyConsensus:
             raise _refused(method, key)
 
     async def _arrive(self) -> None:
-        late, self._late = self._late, []
-        for request in late:
-            if self.faults.arrives():
+        for request in self.late[:]:
+            if self.faults.arrives() and request in self.late:
+                self.late.remove(request)
                 await self.inner.compare_and_set(*request)
-            else:
-                self._late.append(request)
 
 
 class FaultyBlob:
@@ -227,6 +248,8 @@ class FaultyBlob:
         match fate:
             case Fate.REFUSED:
                 raise _refused(method, key)
+            case Fate.FULL:
+                raise _full(method, key)
             case Fate.LATE:
                 self._late.append(work)
             case Fate.DONE:

@@ -22,7 +22,7 @@ async def trace(seed: int) -> tuple[list[tuple[str, str, Fate]], list[bytes], li
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
 
-    rates = Rates.even(0.4)
+    rates = Rates.every(0.4)
     rates.delayed = 0.5
     rates.reads = 0.1
     inner = MemoryConsensus()
