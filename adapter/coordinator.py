@@ -514,16 +514,25 @@ class Coordinator:
         self.capabilities[id] = (lower, write)
 
     async def allow_compaction(self) -> None:
-        """Let storage and compute forget what nobody needs."""
+        """Let storage and compute forget what nobody needs.
+
+        Where that fails for one collection it is done for the others all the same, and raised then.
+        """
         # Nobody reads how the catalog was, and each change leaves updates of what was before.
         written = self.group.changed(CATALOG_SHARD)
         if self.capabilities[CATALOG_SHARD][0].frontier < written <= self.oracle.read_ts():
             await self.downgrade(CATALOG_SHARD, written)
+        failed: DatabaseError | None = None
         for id, since in self.holds.due().items():
             if id in self.capabilities:
-                await self.downgrade(id, since)
+                try:
+                    await self.downgrade(id, since)
+                except DatabaseError as error:
+                    failed = failed or error
             elif id in self.as_ofs:
                 self.compute.allow_compaction(id, since)
+        if failed is not None:
+            raise failed
 
     async def run_holds(self) -> None:
         """Allow compaction now and then, until cancelled."""

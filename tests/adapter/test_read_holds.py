@@ -1,7 +1,16 @@
 """What may be forgotten: never what somebody holds, and otherwise all that is older than the lag."""
 
+import asyncio
+from pathlib import Path
+
+import pytest
+
 from foreshore.adapter.read_holds import ReadHolds
+from foreshore.errors import UndefinedObject
 from foreshore.ids import GlobalId
+from foreshore.storage.controller import ReadCapability
+from foreshore.update import Timestamp
+from tests.adapter.harness import House, in_house
 
 T, V = GlobalId("u1"), GlobalId("u2")
 
@@ -49,3 +58,30 @@ def test_holds_of_what_was_dropped_hold_nothing() -> None:
     hold.release()
     holds.add(T, 0, lambda: 100)
     assert holds.due() == {T: 89}
+
+
+def test_what_fails_for_one_collection_keeps_no_other_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(house: House) -> None:
+        coordinator = house.environment.coordinator
+        downgrade = house.storage.downgrade_capability
+
+        async def failing(capability: ReadCapability, since: Timestamp) -> ReadCapability:
+            if capability.id == T:
+                raise UndefinedObject("not this one")
+            lower = await downgrade(capability, since)
+            assert isinstance(lower, ReadCapability)
+            return lower
+
+        monkeypatch.setattr(house.storage, "downgrade_capability", failing)
+        await house.query("a", "CREATE TABLE t (k int); CREATE TABLE s (k int)")
+        await asyncio.sleep(0.1)
+        await coordinator.group.advance()
+        with pytest.raises(UndefinedObject, match="not this one"):
+            await coordinator.allow_compaction()
+        moved = coordinator.holds.since(V)
+        assert moved == coordinator.holds.since(T) > house.storage.since(T)
+        assert house.storage.since(V) == moved
+
+    in_house(tmp_path, scenario, lag_ms=50)
