@@ -16,6 +16,7 @@ SCHEMA = "blocks"
 TABLES = (
     "CREATE TABLE t (id int PRIMARY KEY, v int, w int DEFAULT 1)",
     "CREATE TABLE u (id int PRIMARY KEY, v int UNIQUE)",
+    "CREATE SEQUENCE q",
     "CREATE VIEW by_v AS SELECT v, count(*) AS n FROM t GROUP BY v",
 )
 

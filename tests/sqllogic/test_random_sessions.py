@@ -19,7 +19,7 @@ from psycopg import pq
 from foreshore.storage.inspection import inspect
 from tests.harness import serving
 from tests.sqllogic.history import Order, Statement, Transaction
-from tests.sqllogic.random_script import Script, connected, prepare
+from tests.sqllogic.random_script import SCHEMA, Script, connected, prepare
 from tests.sqllogic.runner import Database, Failed, rows_of
 
 SEEDS = 3  # in make test
@@ -52,6 +52,20 @@ class Busy(Script):
                 )
             )
         return super().next(status)
+
+    def kinds(self) -> list[Callable[[], str]]:
+        """Return what makes a statement."""
+        return [*super().kinds(), *[self.sequence] * 3]
+
+    def sequence(self) -> str:
+        """Return a statement about a sequence; which numbers it gives is not as in any order."""
+        return self.choose.choice(
+            (
+                f"ALTER SEQUENCE q RESTART WITH {self._key()}",
+                "SELECT nextval('q') > 0",
+                f"SELECT setval('q', {self._key()}) > 0",
+            )
+        )
 
 
 class Speaker:
@@ -178,6 +192,9 @@ def run_seeds(data_dir: Path, postgres_url: str, seeds: range) -> None:
     try:
         with serving(data_dir) as server:
             committed = [compare(seed, server.url, postgres) for seed in seeds]
+            server.stop()
+            with server.start().connect() as after:
+                after.execute(f"SELECT nextval('{SCHEMA}.q')")
     finally:
         postgres.close()
     assert sum(committed) > STATEMENTS / 4 * len(seeds)
