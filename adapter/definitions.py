@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from foreshore.adapter.names import DefinitionCatalog, with_present_names
+from foreshore.adapter.names import DefinitionCatalog, present_names, with_present_names
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item
 from foreshore.catalog.state import State
@@ -63,10 +63,13 @@ def plan_item(state: State, planned: Mapping[GlobalId, Planned], item: Item) -> 
 
 def definition_text(state: State, planned: Mapping[GlobalId, Planned], item: Item) -> str:
     """Return an item's statement with the names that tables, and their columns, have now."""
-    if not item.known:
+    if not item.known and all(then == now for then, now in present_names(state, item).items()):
+        return item.create_sql
+    if item.type in ("table", "index", "sequence"):
         return with_present_names(state, item)
     (syntax,) = parse(item.create_sql)
-    plan = plan_statement(syntax, DefinitionCatalog(state, planned, item), defined=True)
+    catalog = DefinitionCatalog(state, planned, item, shown=True)
+    plan = plan_statement(syntax, catalog, defined=True)
     assert isinstance(plan, CreateView | CreateMaterializedView | CreateSubscription), item
     return plan.sql
 

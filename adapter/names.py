@@ -35,7 +35,8 @@ from foreshore.expr.ir import Get, Literal, Map, Project, Relation, sources_of
 from foreshore.expr.share import put_in, share
 from foreshore.ids import GlobalId, is_temporary
 from foreshore.sql.catalog_reader import ItemView
-from foreshore.sql.full_names import renamed
+from foreshore.sql.column_names import definition_without_qualifiers
+from foreshore.sql.full_names import FullName, renamed
 from foreshore.sql.keywords import quote_identifier
 from foreshore.sql.plan import Name
 from foreshore.types import ColumnType, RelationDesc, format_type
@@ -315,10 +316,21 @@ class SessionCatalog:
 
 
 class DefinitionCatalog(SessionCatalog):
-    """The catalog as an item's own statement sees it: its names mean what they meant at first."""
+    """The catalog as an item's own statement sees it: its names mean what they meant at first.
 
-    def __init__(self, state: State, planned: Mapping[GlobalId, Planned], item: Item) -> None:
-        database, schema, _ = state.full_name(item)
+    Its own one as well; if it is `shown`, that is what it is called now.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        planned: Mapping[GlobalId, Planned],
+        item: Item,
+        *,
+        shown: bool = False,
+    ) -> None:
+        database, schema, name = state.full_name(item)
+        self._shown = Name(database or None, schema, name) if shown else None
         super().__init__(state, planned, database, (*IMPLICIT_SCHEMAS, schema), temporary=schema)
         self._bound = dict(item.bound)
         self._known = item.known or {}
@@ -335,7 +347,9 @@ class DefinitionCatalog(SessionCatalog):
         return view if known is None else _as_known(view, known, self._known_keys.get(found.id))
 
     def resolve_new(self, parts: tuple[str, ...], *, temporary: bool = False) -> Name:
-        """Return the name as it was then; what counts is the item's own."""
+        """Return the name as it was then, or as it is shown."""
+        if self._shown is not None:
+            return self._shown
         padded = (*(None,) * (3 - len(parts)), *parts)
         return Name(padded[0], padded[1], parts[-1])
 
@@ -404,11 +418,16 @@ def _still_keys(
 
 
 def with_present_names(state: State, item: Item) -> str:
-    """Return the item's statement with the names that what it mentions has now."""
-    names = {then: state.full_name(state.item(id)) for then, id in item.bound}
+    """Return the statement of a table, an index or a sequence with names as they are now."""
+    names = present_names(state, item)
     if all(then == now for then, now in names.items()):
         return item.create_sql
-    return renamed(item.create_sql, names)
+    return definition_without_qualifiers(renamed(item.create_sql, names))
+
+
+def present_names(state: State, item: Item) -> dict[FullName, FullName]:
+    """Return what is called how by now of that which the item's statement mentions."""
+    return {then: state.full_name(state.item(id)) for then, id in item.bound}
 
 
 def effective_path(

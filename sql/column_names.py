@@ -4,11 +4,11 @@ Both are expressions over the row of one table, without subqueries. So a referen
 is the name of a column means that column, and renaming one is an edit of those words of the text.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from foreshore.sql import ast
 from foreshore.sql.keywords import quote_identifier
-from foreshore.sql.lexer import tokenize
+from foreshore.sql.lexer import Token, tokenize
 
 
 def column_refs(tree: object) -> Iterator[ast.ColumnRef]:
@@ -21,20 +21,37 @@ def with_column_renamed(text: str, text_at: int, tree: object, name: str, to: st
 
     `tree` is what was parsed of it, by offsets in a text in which it begins at `text_at`.
     """
-    wanted = {
-        ref.at - text_at: 2 * (len(ref.parts) - 1)
-        for ref in column_refs(tree)
-        if ref.parts[-1] == name
-    }
+    refs = [ref for ref in column_refs(tree) if ref.parts[-1] == name]
+    edited, position = "", 0
+    for _, token in _words(text, text_at, refs):
+        assert token.value == name, (text, token, name)
+        edited += text[position : token.start] + quote_identifier(to)
+        position = token.end
+    return edited + text[position:]
+
+
+def without_qualifiers(text: str, text_at: int, tree: object) -> str:
+    """Return `text` with each column by its name alone; `tree` is what was parsed of it.
+
+    So it stays true when the table gets another name.
+    """
+    refs = [ref for ref in column_refs(tree) if len(ref.parts) > 1]
+    edited, position = "", 0
+    for first, last in _words(text, text_at, refs):
+        edited += text[position : first.start]
+        position = last.start
+    return edited + text[position:]
+
+
+def _words(text: str, text_at: int, refs: Sequence[ast.ColumnRef]) -> Iterator[tuple[Token, Token]]:
+    """Yield the first and the last word of each of `refs`, in the order of the text."""
+    if not refs:
+        return
+    lengths = {ref.at - text_at: 2 * (len(ref.parts) - 1) for ref in refs}
     tokens, _ = tokenize(text)
-    parts, position = [], 0
     for place, first in enumerate(tokens):
-        if first.start in wanted:
-            token = tokens[place + wanted[first.start]]
-            assert token.value == name, (text, token, name)
-            parts += [text[position : token.start], quote_identifier(to)]
-            position = token.end
-    return "".join(parts) + text[position:]
+        if first.start in lengths:
+            yield first, tokens[place + lengths[first.start]]
 
 
 def index_with_column_renamed(create_sql: str, name: str, to: str) -> str:
@@ -44,3 +61,11 @@ def index_with_column_renamed(create_sql: str, name: str, to: str) -> str:
     (statement,) = parse(create_sql)
     assert isinstance(statement.ast, ast.CreateIndexStatement), create_sql
     return with_column_renamed(create_sql, 0, statement.ast.keys, name, to)
+
+
+def definition_without_qualifiers(create_sql: str) -> str:
+    """Return a CREATE TABLE or CREATE INDEX with each column by its name alone."""
+    from foreshore.sql.parse import parse
+
+    (statement,) = parse(create_sql)
+    return without_qualifiers(create_sql, 0, statement.ast)

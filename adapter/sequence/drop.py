@@ -18,6 +18,7 @@ from foreshore.catalog.transaction import Dropped
 from foreshore.catalog.transaction import Transaction as CatalogTransaction
 from foreshore.errors import (
     DatabaseError,
+    FeatureNotSupported,
     InsufficientPrivilege,
     InvalidCatalogName,
     InvalidSchemaName,
@@ -116,6 +117,8 @@ async def rename(session: "Session", plan: Rename) -> Completed:
             raise
         session.notice(f"{error.message}, skipping")
         return Completed(f"ALTER {plan.kind.upper()}")
+    if isinstance(found, Database) and found.name == session.database:
+        raise FeatureNotSupported("current database cannot be renamed")
     await take_to_alter(session, _tables((found,)))
     change.rename(found, plan.to)
     return Completed(f"ALTER {plan.kind.upper()}")

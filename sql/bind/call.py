@@ -42,12 +42,12 @@ from foreshore.sql.bind.expression import (
     Clause,
     ExpressionBinder,
     at_of,
+    resolve_qualifier,
     undefined_function,
 )
 from foreshore.sql.coerce import cast, coerce, to_known
 from foreshore.sql.planning import located
 from foreshore.sql.rewrite import map_scalar, uses_row
-from foreshore.sql.scope import resolve_table as resolve_qualifier
 from foreshore.types import (
     BOOL,
     DATE,
@@ -327,7 +327,7 @@ def _whole_row(binder: ExpressionBinder, name: str, arg: ast.Expression) -> Scal
         return None
     match arg:
         case ast.Star(qualifier=parts, at=at) if parts:
-            table, level, _ = resolve_qualifier(binder.scope, parts, at)
+            table, level, _ = resolve_qualifier(binder.planning, binder.scope, parts, at)
         case ast.ColumnRef(parts=(alias,)) if (
             not any(slot.name == alias for slot in binder.scope.visible)
             and (found := binder.scope.find_table(alias, None)) is not None

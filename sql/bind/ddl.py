@@ -24,11 +24,12 @@ from foreshore.expr.ir import (
 from foreshore.interval_text import parse_interval
 from foreshore.sql import ast
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
-from foreshore.sql.bind.from_clause import qualify, relation_of_item
+from foreshore.sql.bind.from_clause import alias_of, qualify, relation_of_item
 from foreshore.sql.bind.query import bind_query
 from foreshore.sql.bind.result import plain_query
 from foreshore.sql.bind.subquery import check_no_subquery
 from foreshore.sql.bind.time import bind_as_of
+from foreshore.sql.column_names import without_qualifiers
 from foreshore.sql.keywords import quote_identifier
 from foreshore.sql.plan import (
     Comment,
@@ -173,7 +174,7 @@ def bind_create_index(planning: Planning, statement: ast.CreateIndexStatement) -
     planning.in_view = planning.maintained = True
     columns = item.desc.columns
     slots = [Slot(column, i) for i, column in enumerate(item.desc.names)]
-    table = Table(item.name.item, item.name.schema, tuple(slots))
+    table = Table(*alias_of(statement.on, item), tuple(slots))
     scope = Scope(list(columns), [table], slots)
     key: tuple[Scalar, ...]
     if statement.default:
@@ -188,7 +189,8 @@ def bind_create_index(planning: Planning, statement: ast.CreateIndexStatement) -
             check_no_subquery(scalar, "index expression", at_of(expr))
             bound.append(scalar)
         key = tuple(bound)
-        keys = " " + planning.text[statement.keys_at : statement.keys_end]
+        written = planning.text[statement.keys_at : statement.keys_end]
+        keys = " " + without_qualifiers(written, statement.keys_at, statement.keys)
     sql = "CREATE DEFAULT INDEX" if statement.default else "CREATE INDEX"
     if statement.name is not None:
         sql += f" {quote_identifier(statement.name)}"

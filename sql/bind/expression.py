@@ -46,6 +46,7 @@ from foreshore.sql.coerce import (
     number,
     to_common,
 )
+from foreshore.sql.lexer import tokenize
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.scope import Scope, Table, resolve_column, resolve_table
 from foreshore.sql.type_names import type_of_name
@@ -192,14 +193,17 @@ class ExpressionBinder:
     def _column(self, expr: ast.ColumnRef) -> Scalar:
         parts = expr.parts
         if len(parts) > 3:
-            if parts[0] != self.planning.catalog.database:
+            if parts[0] != self.planning.catalog.database and not self.planning.defined:
                 raise FeatureNotSupported(
                     f"cross-database references are not implemented: {'.'.join(parts)}",
                     position=expr.at + 1,
                 )
             parts = parts[1:]
         try:
-            return resolve_column(self.scope, parts, expr.at)
+            found = resolve_column(self.scope, parts, expr.at)
+            if len(parts) > 2:
+                resolve_qualifier(self.planning, self.scope, expr.parts[:-1], expr.at)
+            return found
         except UndefinedColumn:
             table = self._whole_row(parts, expr.at) if len(parts) == 1 else None
             if table is not None and table.scalar:
@@ -578,6 +582,24 @@ class ExpressionBinder:
         return GroupingError(
             f"aggregate functions are not allowed in {self.clause.name}", position=at + 1
         )
+
+
+def resolve_qualifier(
+    planning: Planning, scope: Scope, qualifier: tuple[str, ...], at: int
+) -> tuple[Table, int, Scope]:
+    """Return the table that `qualifier` names, how many levels out it is, and its scope.
+
+    Where the text is kept its schema is left out, as that may get another name; but for the rare
+    one that is needed to tell tables apart.
+    """
+    found = resolve_table(scope, qualifier, at)
+    is_kept = planning.keeps_text and not planning.inlining
+    if is_kept and len(qualifier) > 1 and resolve_table(scope, qualifier[-1:], at)[0] is found[0]:
+        tokens, _ = tokenize(planning.text)
+        first = next(place for place, token in enumerate(tokens) if token.start == at)
+        table = tokens[first + 2 * (len(qualifier) - 1)]
+        planning.qualified.append((at, table.start, ""))
+    return found
 
 
 def at_of(expr: ast.Expression) -> int:

@@ -121,9 +121,18 @@ def bind_table(planning: Planning, item: ast.TableRef) -> Part:
         list(view.desc.columns),
         view.desc.names,
         item,
-        view.name.item,
-        view.name.schema,
+        *alias_of(item, view),
     )
+
+
+def alias_of(item: ast.TableRef, view: ItemView) -> tuple[str, str | None]:
+    """Return by what, and by what schema, the columns of a relation without an alias are qualified.
+
+    That is what is written: in a definition that is kept a name may be one of before.
+    """
+    if len(item.name) == 3:
+        return item.name[2], item.name[1]
+    return view.name.item, view.name.schema
 
 
 def qualify(planning: Planning, item: ast.TableRef, view: ItemView) -> None:
@@ -133,8 +142,8 @@ def qualify(planning: Planning, item: ast.TableRef, view: ItemView) -> None:
     text = ".".join(map(quote_identifier, parts))
     if view.select:
         text = f"(SELECT {view.select} FROM {text})"
-        if item.alias is None:
-            text += f" AS {quote_identifier(item.name[-1])}"
+    if item.alias is None and (view.select or item.name[-1] != name.item):
+        text += f" AS {quote_identifier(item.name[-1])}"
     planning.qualified.append((item.at, item.end, text))
 
 

@@ -32,7 +32,13 @@ from foreshore.sql.bind.bound_query import (
     output_index,
     project,
 )
-from foreshore.sql.bind.expression import Clause, ExpressionBinder, SetCall, at_of
+from foreshore.sql.bind.expression import (
+    Clause,
+    ExpressionBinder,
+    SetCall,
+    at_of,
+    resolve_qualifier,
+)
 from foreshore.sql.bind.from_clause import bind_from, flat_map, in_step
 from foreshore.sql.coerce import coerce, is_unknown, to_known
 from foreshore.sql.names import column_name
@@ -90,7 +96,9 @@ class SelectBinder:
 
     def _star(self, star: ast.Star) -> None:
         if star.qualifier:
-            table, level, scope = resolve_table(self.scope, star.qualifier, star.at)
+            table, level, scope = resolve_qualifier(
+                self.planning, self.scope, star.qualifier, star.at
+            )
             if level:
                 raise FeatureNotSupported(
                     "the columns of an outer query's table are not supported here",

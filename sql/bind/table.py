@@ -39,7 +39,7 @@ from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
 from foreshore.sql.bind.sequence import altered_sequence, identity_sequence
 from foreshore.sql.bind.subquery import check_no_subquery
 from foreshore.sql.catalog_reader import ItemView
-from foreshore.sql.column_names import column_refs, with_column_renamed
+from foreshore.sql.column_names import column_refs, with_column_renamed, without_qualifiers
 from foreshore.sql.keywords import quote_identifier
 from foreshore.sql.plan import AlterSequence, AlterTable, CreateTable, Maintain, Name, Truncate
 from foreshore.sql.planning import Planning, located
@@ -195,7 +195,8 @@ def _constraints(
             condition = _condition(planning, table, names, columns, each)
             used = sorted(columns_used(condition))
             middle = names[used[0]] if len(used) == 1 else ""
-            found.append(Check(named(each, middle, "check"), condition, each.text.strip()))
+            text = without_qualifiers(each.text, each.text_at, each.condition).strip()
+            found.append(Check(named(each, middle, "check"), condition, text))
             continue
         positions = _positions(names, each)
         primary = each.kind == "primary key"
