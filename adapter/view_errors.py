@@ -45,6 +45,7 @@ class ViewErrors:
         self._locks: defaultdict[GlobalId, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._damage: CollectionDamaged | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._storing: dict[GlobalId, asyncio.Task[None]] = {}
 
     async def open(self, time: Timestamp) -> None:
         """Read the table as of `time`, and take away what is of views that are no more."""
@@ -89,7 +90,14 @@ class ViewErrors:
         It goes through to its end, also when nobody waits any more: what the table holds is known.
         Raises OutOfDisk, and then nothing has been written.
         """
-        await asyncio.shield(self._spawn(self._store(id, times, steps)))
+        storing = self._storing[id] = self._spawn(self._store(id, times, steps))
+        storing.add_done_callback(lambda _: self._storing.pop(id, None))
+        await asyncio.shield(storing)
+
+    async def settled(self, id: GlobalId) -> None:
+        """Wait for what is still being stored for a dataflow of a view that has ended."""
+        if (storing := self._storing.get(id)) is not None:
+            await asyncio.wait([storing])
 
     async def _store(self, id: GlobalId, times: Iterable[Timestamp], steps: Steps) -> None:
         if self._is_gone(id):  # nobody would come to take its lock away

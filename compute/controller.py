@@ -267,6 +267,7 @@ class ComputeController:
                     )
             for export in description.exports:
                 if isinstance(export, SinkExport):
+                    await self._errors.settled(export.shard)
                     _, write = self._capabilities(export.shard)
                     # Else it is complete, and never written again.
                     if EMPTY not in (write.frontier, self._storage.upper(export.shard)):

@@ -50,6 +50,10 @@ class ErrorStore(Protocol):
         """
         ...
 
+    async def settled(self, id: GlobalId) -> None:
+        """Wait for what is still being stored for a dataflow of a view that has ended."""
+        ...
+
 
 class NothingKept:
     """Keeps nothing: the store of views that do not outlive their process."""
@@ -60,6 +64,9 @@ class NothingKept:
 
     async def store(self, id: GlobalId, times: Collection[Timestamp], steps: Steps) -> None:
         """Keep nothing."""
+
+    async def settled(self, id: GlobalId) -> None:
+        """Wait for nothing."""
 
 
 class Errors:

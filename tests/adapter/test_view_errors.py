@@ -196,6 +196,7 @@ def held_back(house: House, view: str) -> tuple[SinkWriter, asyncio.Event]:
 
     class Slow:
         load = inner.load
+        settled = inner.settled
 
         async def store(self, *args: Any) -> None:
             await gate.wait()
@@ -407,6 +408,39 @@ def test_what_a_dataflow_tells_behind_the_drop_of_its_view_is_not_written(house:
                 await asyncio.sleep(0.02)
         assert not coordinator.errors._stored
         assert view not in coordinator.errors._locks
+        await house.close()
+
+    asyncio.run(main())
+
+
+def test_who_takes_over_a_view_knows_what_was_being_stored(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, may_write = GroupCommit.write, asyncio.Event()
+
+    async def slowly(self: GroupCommit, each: Write) -> Timestamp:
+        if VIEW_ERRORS.id in each.rows:
+            await may_write.wait()
+        return await write(self, each)
+
+    async def main() -> None:
+        await house.open()
+        await ran(house, *SETUP)
+        await seen(house)
+        coordinator = house.environment.coordinator
+        view = coordinator.state.item(id_of(house, "m"))
+        monkeypatch.setattr(GroupCommit, "write", slowly)
+        storing = asyncio.create_task(
+            coordinator.errors.store(view.id, [5], {5: "22012 division by zero"})
+        )
+        await asyncio.sleep(0)
+        storing.cancel()  # its dataflow ends
+        taking_over = asyncio.create_task(coordinator.succession.hand_over(view))
+        await asyncio.sleep(0.2)
+        may_write.set()
+        await taking_over
+        errors = coordinator.compute._dataflows[view.id].writers[view.id].errors
+        assert errors.first(5, 6) == (5, "22012 division by zero")
         await house.close()
 
     asyncio.run(main())

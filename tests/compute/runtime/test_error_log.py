@@ -48,6 +48,9 @@ class Store:
             self.steps.pop(time, None)
         self.steps.update(steps)
 
+    async def settled(self, id: GlobalId) -> None:
+        assert id == VIEW
+
 
 def least(changes: Collection[Change], time: int) -> str | None:
     """Return the least error at a time: the model."""
