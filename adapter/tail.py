@@ -26,7 +26,7 @@ from foreshore.compute.linear import Rows, apply
 from foreshore.errors import DatabaseError
 from foreshore.expr.ir import Relation, columns_of
 from foreshore.ids import GlobalId
-from foreshore.update import Timestamp
+from foreshore.update import EMPTY, Timestamp
 
 LOG_BYTES = 64 << 20
 EVENT_BYTES = 4_096  # what an event takes beside its rows
@@ -197,6 +197,8 @@ class Tail:
             _wake(self._changed)
         self.frontier = max(self.frontier, upper)
         _wake(self._moved)
+        if self.frontier == EMPTY:  # that is the end
+            _wake(self._changed)
         if failed is not None:
             self.fail(error, at=upper)
 

@@ -52,7 +52,7 @@ from foreshore.sql.plan import AsOf, Subscribe
 from foreshore.storage.controller import ListenEvent
 from foreshore.storage.selection import ALL, Selection
 from foreshore.types import MZ_TIMESTAMP, Datum
-from foreshore.update import Timestamp
+from foreshore.update import EMPTY, Timestamp
 
 if TYPE_CHECKING:
     from foreshore.adapter.session import Session
@@ -91,20 +91,22 @@ async def subscribe(
         )
     relation, _, _ = filled(session, peek, args, as_of)
     shape = Shape.of(plan)
+    # To whoever goes on from a position, that is where it begins.
+    begins = as_of + (plan.subscription is not None and not snapshot)
     source: RowSource
     if not peek.shards and is_linear(relation):
-        source = _constant(relation, shape, as_of, until, snapshot=snapshot)
+        end = _end_of_constant(session.coordinator, as_of)
+        end = end if until is None else min(end, until)
+        source = _constant(relation, shape, as_of, begins, end, snapshot=snapshot)
     else:
         follow = _followed(session, peek, relation, shape, as_of)
-        # To whoever goes on from a position, that is where it begins.
-        goes_on = plan.subscription is not None and not snapshot
         source = SubscribeSource(
             session.coordinator,
             follow,
             as_of,
             until,
             snapshot=snapshot,
-            begins=as_of + goes_on,
+            begins=begins,
             rests_on=_rests_on(session, prepared, plan, peek),
         )
     return Selected(plan.desc, source, "SUBSCRIBE")
@@ -142,16 +144,28 @@ def _rests_on(
     return frozenset(id for id in found if state.item(id).type == "table")
 
 
+def _end_of_constant(coordinator: Coordinator, as_of: Timestamp) -> Timestamp:
+    """Return where the stream of what never changes ends: all that can be confirmed is before."""
+    return max(as_of, coordinator.oracle.read_ts()) + 1
+
+
 def _constant(
-    relation: Relation, shape: Shape, as_of: Timestamp, until: Timestamp | None, *, snapshot: bool
+    relation: Relation,
+    shape: Shape,
+    as_of: Timestamp,
+    begins: Timestamp,
+    end: Timestamp,
+    *,
+    snapshot: bool,
 ) -> "Ended":
     """Return what never changes: its contents, if they are asked for, and no more."""
     rendering = Rendering(None, shape)
-    pieces = list(rendering.mark(as_of))
+    pieces = list(rendering.mark(begins))
     rows = with_time(evaluate_linear(relation), as_of)
     if snapshot and rows.num_rows:
         pieces += rendering.rows(rows)
-    return Ended([] if as_of == until else pieces)
+    pieces += rendering.mark(end)
+    return Ended([] if as_of == end else pieces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,6 +366,8 @@ class SubscribeSource:
     async def _advance(self) -> None:
         """Take the next event, or wait for it."""
         tail = self._tail
+        if tail.frontier == EMPTY:
+            self._end_as_constant()
         try:
             event = tail.event(self.number)
         except Behind:
@@ -367,6 +383,8 @@ class SubscribeSource:
         if reached > self._upper:
             self._moved_to(reached)
             self._ready.extend(self._rendering.mark(reached))
+        elif reached == self._until:
+            return
         elif tail.failure is not None:
             if tail.failed_at is None or tail.failed_at >= self._upper - 1:
                 raise tail.failure
@@ -374,6 +392,12 @@ class SubscribeSource:
         else:
             idle = self._rendering.shape.progress or self._until is not None
             await tail.news(idle=idle)
+
+    def _end_as_constant(self) -> None:
+        """End, as at UP TO: what is followed will never change any more."""
+        end = max(self._upper, _end_of_constant(self._coordinator, self._as_of))
+        if self._until is None or end < self._until:
+            self._until, self._end = end, None
 
     def _follow_anew(self) -> None:
         """Follow another tail: this one has ended for an error that was over before."""
@@ -438,7 +462,8 @@ class SubscribeSource:
         """Return the contents as of the beginning, as the answer of a query."""
         assert self._followed.contents is not None
         rows = await self._followed.contents()
-        return await self._rendering.made_of(rows) if rows.num_rows else ()
+        pieces = await self._rendering.made_of(rows) if rows.num_rows else ()
+        return pieces + self._rendering.mark(self._upper)
 
     async def _shard(self, after: Timestamp, *, snapshot: bool) -> Pieces:
         """Return what the shard has later than `after`, and go on with the tail from there.
@@ -474,6 +499,8 @@ class SubscribeSource:
         finally:
             listen.cancel()
         event = first.result()
+        if event.upper == EMPTY:
+            self._end_as_constant()
         upper = event.upper if self._until is None else min(event.upper, self._until)
         last = max(after, upper - 1)
         await coordinator.compute.maintained.errors_known([followed.shard], last)

@@ -508,3 +508,26 @@ def test_where_the_past_was_lost_it_says_so_and_skips_nothing(tmp_path: Path) ->
             await ran(house, "w", "ALTER SUBSCRIPTION s ADVANCE TO mz_now()")
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("source", ["(SELECT 1 AS x)", "constant"])
+def test_the_end_of_what_never_changes_can_be_confirmed(tmp_path: Path, source: str) -> None:
+    async def main() -> None:
+        async with opened(tmp_path) as house:
+            await ran(house, "w", "CREATE MATERIALIZED VIEW constant AS SELECT 1 AS x")
+            await ran(house, "w", "SELECT * FROM constant")
+            await ran(house, "w", f"CREATE SUBSCRIPTION s FOR {source}")
+            for contents in ([1], []):
+                for _ in range(2):
+                    follow = "SUBSCRIBE TO SUBSCRIPTION s WITH (PROGRESS)"
+                    rows = rows_of(await ran(house, "r", follow))
+                    assert [row[3] for row in rows if not row[1]] == contents
+                    assert rows[0][0] == await position(house)
+                    assert rows[-1][1]
+                for row in rows:
+                    if row[1]:
+                        await ran(house, "w", f"ALTER SUBSCRIPTION s ADVANCE TO {row[0]}")
+                await aged(house)
+                await killed(house)
+
+    asyncio.run(main())

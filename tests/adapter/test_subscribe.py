@@ -224,10 +224,47 @@ def test_times_begin_and_end_a_stream(runner: asyncio.Runner, house: House) -> N
         unreadable = await house.query("r", "SUBSCRIBE timed AS OF 1")
         assert unreadable.startswith("ERROR 22023: cannot read as of 1")
         never = await house.query("r", "SUBSCRIBE (SELECT 1 AS a) WITH (PROGRESS)")
-        assert [line.split("|")[1:] for line in never.splitlines()[:2]] == [
-            ["t", "NULL", "NULL"], ["f", "1", "1"]
+        assert [line.split("|")[1:] for line in never.splitlines()] == [
+            ["t", "NULL", "NULL"], ["f", "1", "1"], ["t", "NULL", "NULL"], []
         ]  # fmt: skip
-        assert never.endswith("\nSUBSCRIBE 2")
+        assert not list(house.environment.coordinator.tails)
+
+    runner.run(play())
+
+
+def test_what_never_changes_ends_after_its_contents(runner: asyncio.Runner, house: House) -> None:
+    """For each that follows it: by itself, beside another, and since before it was known."""
+
+    async def play() -> None:
+        oracle = house.environment.coordinator.oracle
+        count = "(SELECT count(*) FROM (VALUES (1), (2)) AS v (x))"
+        await house.query("w", f"CREATE MATERIALIZED VIEW constant AS {count[1:-1]}")
+        first = await house.query("r", "SUBSCRIBE constant")
+        await house.query("w", "SELECT * FROM constant")
+        grouped = "(SELECT count, count(*) FROM constant GROUP BY 1)"
+        for n, source in enumerate(("constant", count, grouped)):
+            for i in range(2):  # the second finds what the first has opened
+                name = f"c{n}{i}"
+                await declare(house, name, f"{source} WITH (PROGRESS)")
+                answer = ""
+                rows: list[Row] = []
+                while answer != "FETCH 0\nT":
+                    answer = await house.query(name, "FETCH ALL c WITH (TIMEOUT = '20s')")
+                    rows += rows_of(answer)
+                told = [row[3] for row in rows if not row[1]]
+                assert (rows[0][1], told, rows[-1][1]) == (True, [2], True), source
+                assert rows[0][0] < rows[-1][0] <= oracle.read_ts() + 1
+            changes = f"SUBSCRIBE {source} WITH (SNAPSHOT = false)"
+            assert await house.query("r", changes) == "SUBSCRIBE 0"
+            soon = oracle.read_ts() + 60_000
+            later = await house.query("r", f"SUBSCRIBE {source} WITH (PROGRESS) AS OF {soon}")
+            assert [row[:2] for row in rows_of(later)] == [
+                (soon, True), (soon, False), (soon + 1, True)
+            ]  # fmt: skip
+        assert first.endswith("|1|2\nSUBSCRIBE 1")
+        for n in range(3):
+            for i in range(2):
+                await house.query(f"c{n}{i}", "ROLLBACK")
         assert not list(house.environment.coordinator.tails)
 
     runner.run(play())
