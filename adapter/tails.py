@@ -246,8 +246,8 @@ class Tails:
     ) -> Tail:
         self._open[tail] = _Open(tail, key, frozenset(sources), close, cluster)
         shared = self._shared.get(key)
-        if shared is None or shared.failure is not None:
-            self._shared[key] = tail
+        if shared is None or shared.failure is not None or tail.heard_from < shared.heard_from:
+            self._shared[key] = tail  # more of those who come find their place in it
         TAILS.set(len(self._open))
         return tail
 

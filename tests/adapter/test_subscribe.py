@@ -270,6 +270,27 @@ def test_what_never_changes_ends_after_its_contents(runner: asyncio.Runner, hous
     runner.run(play())
 
 
+def test_who_waits_for_a_time_to_come_does_not_keep_others_from_sharing(
+    runner: asyncio.Runner, house: House
+) -> None:
+    async def play() -> None:
+        coordinator = house.environment.coordinator
+        await house.query("w", "CREATE TABLE often (k int); INSERT INTO often VALUES (1)")
+        source = "(SELECT k, count(*) FROM often GROUP BY k)"
+        later = f"{source} AS OF {coordinator.oracle.read_ts() + 3600_000}"
+        await house.query("waits", f"BEGIN; DECLARE c CURSOR FOR SUBSCRIBE {later}")
+        names = [f"n{i}" for i in range(3)]
+        for name in names:
+            await declare(house, name, source)
+            assert "|1|1|1\n" in await house.query(name, "FETCH 1 c")
+        assert len(list(coordinator.tails)) == 2
+        for name in ("waits", *names):
+            await house.query(name, "ROLLBACK")
+        assert not list(coordinator.tails)
+
+    runner.run(play())
+
+
 def test_progress_begins_at_a_time_to_come_and_never_goes_back(
     runner: asyncio.Runner, house: House
 ) -> None:
