@@ -34,6 +34,7 @@ from foreshore.catalog.builtin.relation import (
 )
 from foreshore.catalog.item import Item, Replica
 from foreshore.constraint import Constraint
+from foreshore.errors import UndefinedTable
 from foreshore.expr.ir import Column, Literal, sources_of
 from foreshore.ids import GlobalId
 from foreshore.sequence import Generated, Position, Sequence
@@ -107,6 +108,9 @@ def world_of(session: "Session") -> World:
     reader = session.planner.reader()
     coordinator = session.coordinator
     state, planned = reader.state, reader.planned
+    transaction = session.transaction
+    if transaction is not None and transaction.catalog is not None:
+        planned = {**transaction.meant, **transaction.planned}  # others may have dropped some since
 
     def desc_of(id: GlobalId) -> RelationDesc:
         return planned[id].desc
@@ -149,7 +153,10 @@ def world_of(session: "Session") -> World:
 
     def position_of(id: GlobalId) -> Position:
         item = state.item(id)
-        return coordinator.sequences.position(generation_of(item), item.name)
+        try:
+            return coordinator.sequences.position(generation_of(item), item.name)
+        except UndefinedTable:  # others have dropped it since
+            return Position(1, called=False)
 
     def standing_of(id: GlobalId) -> tuple[int, int] | None:
         own = session.transaction.moves if session.transaction is not None else NO_MOVES

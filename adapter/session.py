@@ -205,6 +205,7 @@ class Session:
         transaction = self.begin()
         if transaction.catalog is None:
             transaction.catalog = self.coordinator.catalog.transaction()
+            transaction.meant = self.coordinator.catalog.planned
         return transaction.catalog
 
     async def commit(self) -> None:

@@ -7,7 +7,7 @@ nothing it has read has changed in between; otherwise nothing happens and the cl
 conflict.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -98,6 +98,7 @@ class Transaction:
     moves: dict[GlobalId, Move] = field(default_factory=dict)  # of subscriptions
     catalog: CatalogTransaction | None = None
     planned: dict[GlobalId, Planned] = field(default_factory=dict)
+    meant: Mapping[GlobalId, Planned] = field(default_factory=dict)  # what items did at its base
     locked: bool = False  # whether it holds write locks
     savepoints: list[Savepoint] = field(default_factory=list)
     generations: set[Generation] = field(default_factory=set)  # of sequences, begun here

@@ -5,6 +5,7 @@ A pool of asyncpg looks types up on each connection; the second look computes no
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ from foreshore.catalog.state import State
 from foreshore.expr.ir import Constant
 from foreshore.sql.plan import Block
 from foreshore.types import Datum
-from tests.adapter.harness import House, told
+from tests.adapter.harness import House, in_house, told
 
 NAMES = "SELECT relname FROM pg_class WHERE relname LIKE 'seen%' ORDER BY 1"
 
@@ -306,3 +307,25 @@ def test_who_waits_for_one_that_is_cancelled_computes_it() -> None:
         assert calls == ["evaluated"]
 
     asyncio.run(conversation())
+
+
+def test_a_block_with_ddl_knows_the_catalog_of_its_beginning(tmp_path: Path) -> None:
+    async def scenario(house: House) -> None:
+        await house.query("a", "CREATE TABLE t (k serial PRIMARY KEY, CHECK (k > 0))")
+        await house.query("a", "CREATE INDEX i ON t (k); CREATE VIEW v AS TABLE t")
+        await house.query("a", "BEGIN; CREATE TABLE z (a int)")
+        asked = (
+            "SELECT count(*) FROM pg_attribute WHERE attname = 'k'",
+            "SELECT count(*) FROM pg_constraint",
+            "SELECT count(indexdef) FROM pg_indexes",
+            "SELECT count(definition) FROM pg_views",
+            "SELECT count(column_default) FROM information_schema.columns",
+            "SELECT count(start_value) FROM pg_sequences",
+        )
+        before = [await house.query("a", each) for each in asked]
+        assert not any("ERROR" in each for each in before)
+        assert await house.query("b", "DROP TABLE t CASCADE") != ""
+        assert [await house.query("a", each) for each in asked] == before
+        await house.query("a", "ROLLBACK")
+
+    in_house(tmp_path, scenario)
