@@ -46,7 +46,7 @@ from foreshore.storage.capability import (
 )
 from foreshore.storage.compacter import Compacter
 from foreshore.storage.consensus import Consensus, open_consensus
-from foreshore.storage.directory import check_restored
+from foreshore.storage.directory import end_restore
 from foreshore.storage.epoch import FENCE, check_epoch, take_epoch
 from foreshore.storage.expiry import TICK_SECONDS, Expiry
 from foreshore.storage.fault import DiskFull
@@ -186,7 +186,7 @@ class StorageController(ShardReader):
         # Engines compare paths with the directories that they may read.
         data_dir = Path(os.path.abspath(data_dir))  # noqa: ASYNC240 - looks at no file
         await blocking.run(None, partial(data_dir.mkdir, parents=True, exist_ok=True))
-        await blocking.run(None, check_restored, data_dir)
+        await blocking.run(None, end_restore, data_dir)
         return await cls.over(
             data_dir,
             await blocking.run(None, open_blob, blob, data_dir),

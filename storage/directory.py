@@ -54,6 +54,12 @@ def check_restored(data_dir: Path) -> None:
         )
 
 
+def end_restore(data_dir: Path) -> None:
+    """Remove what a restore has left that came to its end; raise as `check_restored` does."""
+    check_restored(data_dir)
+    shutil.rmtree(data_dir / RESTORING, ignore_errors=True)
+
+
 @dataclass(frozen=True, slots=True)
 class States:
     """What consensus holds, all as of one moment."""

@@ -208,7 +208,9 @@ def test_a_restore_fills_an_empty_directory_and_does_not_replace_it(tmp_path: Pa
     restore(tmp_path / "backup", copy)
     assert copy.stat().st_ino == mounted
     assert {path.name for path in copy.iterdir()} == {"blob", "log", "consensus.sqlite"}
+    (copy / ".restoring").mkdir()  # as if it had been killed at its very end
     run(lambda: _equal(tmp_path / "data", copy))
+    assert not (copy / ".restoring").exists()
 
 
 def test_an_interrupted_restore_is_no_database_and_the_next_one_clears_it(
