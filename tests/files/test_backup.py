@@ -209,8 +209,9 @@ def test_a_restore_fills_an_empty_directory_and_does_not_replace_it(tmp_path: Pa
     assert copy.stat().st_ino == mounted
     assert {path.name for path in copy.iterdir()} == {"blob", "log", "consensus.sqlite"}
     (copy / ".restoring").mkdir()  # as if it had been killed at its very end
-    run(lambda: _equal(tmp_path / "data", copy))
+    run(partial(_open, copy))
     assert not (copy / ".restoring").exists()
+    run(lambda: _equal(tmp_path / "data", copy))
 
 
 def test_an_interrupted_restore_is_no_database_and_the_next_one_clears_it(
@@ -239,8 +240,10 @@ def test_an_interrupted_restore_is_no_database_and_the_next_one_clears_it(
 
 
 async def _open(data_dir: Path) -> None:
-    clock = SystemClock()
-    await StorageController.open(data_dir=data_dir, blob=None, consensus=None, clock=clock)
+    controller = await StorageController.open(
+        data_dir=data_dir, blob=None, consensus=None, clock=SystemClock()
+    )
+    await controller.close()
 
 
 async def _equal(one: Path, other: Path) -> None:
