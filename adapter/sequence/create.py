@@ -226,6 +226,8 @@ async def _beginning(session: "Session", ids: frozenset[GlobalId], as_of: AsOf) 
             detail="They have no history yet.",
         )
     await come(session, ids, wanted)
+    if not ids <= holds.collections.keys():
+        raise UndefinedObject("a relation that the view reads was dropped or altered meanwhile")
     chosen = choose(session, ids, wanted, ())
     time = chosen.time
     if wanted.at_least:

@@ -264,3 +264,16 @@ def test_what_never_changes_is_known_at_all_times(runner: asyncio.Runner, house:
         assert later.endswith("SELECT 1"), later
 
     runner.run(scenario())
+
+
+def test_a_view_of_what_is_dropped_meanwhile_is_not_created(
+    runner: asyncio.Runner, house: House
+) -> None:
+    async def scenario() -> None:
+        await house.query("w", "CREATE TABLE brief (k int)")
+        sql = f"CREATE MATERIALIZED VIEW kept AS SELECT k FROM brief AS OF {soon(house, 1000)}"
+        creating = await waiting(house, "r", sql)
+        assert await house.query("w", "DROP TABLE brief", alone=False) == "DROP TABLE"
+        assert (await creating).startswith("ERROR 42704: a relation that the view reads was ")
+
+    runner.run(scenario())
