@@ -17,6 +17,7 @@ from tests.simulation.world import SimulatedConnection, World
 
 CLIENTS = 6
 LIVES = 4
+FAULTS = 0.02  # of what the services are asked
 SEEDS = 1  # in make test, for each workload
 MORE_SEEDS = 100
 
@@ -29,7 +30,7 @@ def simulate(data_dir: Path, name: str, seed: int) -> tuple[World, Workload]:
 
     async def life(world: World, *, last: bool) -> None:
         nonlocal prepared
-        environment = await world.open(faults=0.0 if last else 0.02)
+        environment = await world.open(faults=FAULTS if prepared and not last else 0.0)
 
         async def connect() -> SimulatedConnection:
             return await SimulatedConnection.connect(environment)
@@ -37,6 +38,7 @@ def simulate(data_dir: Path, name: str, seed: int) -> tuple[World, Workload]:
         if not prepared:
             await workload.prepare(await connect())
             prepared = True
+            world.fail(FAULTS)
         enough = asyncio.Event()
         tasks = [asyncio.create_task(workload.client(connect, enough)) for _ in range(CLIENTS)]
         goal = workload.done + world.choose.randrange(20, 60)

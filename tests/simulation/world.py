@@ -162,6 +162,7 @@ class World:
         self._consensus = MemoryConsensus()
         self._replicas: list[tuple[Wire, asyncio.Task[None]]] = []
         self._late: list[Change] = []
+        self._faults: list[Faults] = []  # of this life's services
         self._full = 0.0  # how likely there is no room for a record of the log
         self._synced: dict[str, int] = {}  # how much of each segment
 
@@ -249,6 +250,12 @@ class World:
 
     # --- its parts -----------------------------------------------------------------------------
 
+    def fail(self, rate: float) -> None:
+        """Let the services fail at this rate from now on."""
+        self._full = rate / 4
+        for faults in self._faults:
+            faults.rates = Rates.every(rate)
+
     async def open(self, *, faults: float) -> Environment:
         """Open the environment over services that fail at the rate `faults`; raises NotStarted."""
         try:
@@ -261,8 +268,9 @@ class World:
         assert isinstance(loop, SimulatedLoop)
         self.clock = _Clock(loop, self.choose)
         rates = Rates.every(faults)
-        self._full = faults / 4
         of_consensus, of_blob = (Faults(self.choose.randrange(1 << 30), rates) for _ in range(2))
+        self._faults = [of_consensus, of_blob]
+        self.fail(faults)
         consensus = FaultyConsensus(self._consensus, of_consensus, late=self._late)
         blob = FaultyBlob(FileBlob(self.data_dir / "blob"), of_blob, sleep=lambda _: None)
         storage = await StorageController.over(
