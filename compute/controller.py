@@ -51,6 +51,7 @@ from foreshore.errors import (
     DatabaseError,
     DataCorrupted,
     DuplicateObject,
+    Fenced,
     ObjectNotInPrerequisiteState,
     UndefinedObject,
 )
@@ -343,6 +344,11 @@ class ComputeController:
             await writer.run()
         except AdminShutdown:  # nothing is written any more
             writer.stop()
+        except Fenced as error:
+            logger.warning("a sink has stopped: %s", error, extra={"shard": writer.id})
+            writer.fenced = error
+            writer.stop()
+            self._tell_who_waits()
         except Exception:
             logger.exception("a sink has stopped", extra={"shard": writer.id})
             writer.stop()

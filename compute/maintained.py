@@ -1,6 +1,7 @@
 """What a controller maintains: its dataflows, what they stand on, and why one does not go on.
 
-    writer stopped      a sink cannot be written any more: its shard stays as it is
+    writer stopped      a sink cannot be written any more: its shard stays as it is, or is
+                        another environment's to write
     shard damaged       a replica that starts a dataflow reads its inputs, and the shard of a sink
                         to correct it; where that cannot be read no replica can begin. One that has
                         begun before goes on: it has all that it needs.
@@ -126,6 +127,8 @@ class Maintained:
         """Return why the collections will be known at no later time; None: nothing says so."""
         ids = list(ids)
         for writer, _ in self.sinks_below(ids):
+            if writer.fenced is not None:
+                return writer.fenced.with_traceback(None)
             if writer.stopped:
                 return InternalError(
                     f'collection "{writer.id}" is not kept up to date any more',

@@ -21,6 +21,7 @@ from foreshore.compute.windows import new_part
 from foreshore.errors import (
     DatabaseError,
     DataError,
+    Fenced,
     ObjectNotInPrerequisiteState,
     OutOfDisk,
     Unavailable,
@@ -67,6 +68,7 @@ class SinkWriter:
         self.id = write.id
         self.behind = False
         self.stopped = False  # after a fault: nothing will be written any more
+        self.fenced: Fenced | None = None  # the fault, if the data is another's
         self.failure: str | None = None  # why nothing is written now
         self.errors = errors
         self._storage = storage

@@ -14,7 +14,7 @@ import pytest
 from foreshore.compute import outputs
 from foreshore.compute.peeks import PeekRequest
 from foreshore.compute.protocol import DataflowDescription, SinkExport, SubscribeExport
-from foreshore.errors import DatabaseError, InternalError, UndefinedObject
+from foreshore.errors import DatabaseError, UndefinedObject
 from foreshore.expr.ir import (
     Call,
     Column,
@@ -29,6 +29,7 @@ from foreshore.expr.ir import (
     columns_of,
 )
 from foreshore.storage.controller import ShardWrite
+from foreshore.storage.epoch import fenced
 from foreshore.types import INT4, INT8, TEXT, ColumnType
 from tests.compute.runtime.harness import (
     COUNT_SCHEMA,
@@ -97,8 +98,16 @@ def test_a_materialised_view_is_written_once_by_two_replicas(tmp_path: Path) -> 
     run(scenario)
 
 
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (OSError("the disk is gone"), '"u9" is not kept up to date'),
+        (fenced(), "another environment has taken over"),
+    ],
+    ids=["a fault", "fenced"],
+)
 def test_a_view_that_cannot_be_written_fails_those_who_wait_for_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception, told: str
 ) -> None:
     async def scenario() -> None:
         async with environment(tmp_path) as env:
@@ -109,15 +118,15 @@ def test_a_view_that_cannot_be_written_fails_those_who_wait_for_it(
 
             async def refusing(writes: Any) -> Any:
                 if writes[0].id == id_("u9"):
-                    raise OSError("the disk is gone")
+                    raise fault
                 return await append(writes)
 
             monkeypatch.setattr(env.storage, "append", refusing)
             waiting = asyncio.create_task(env.compute.wait_upper(id_("u10"), first + 1))
             later = await env.write({"u1": [((2, "b"), 1)]})
-            with pytest.raises(InternalError, match='"u9" is not kept up to date'):
+            with pytest.raises(DatabaseError, match=told):
                 await waiting
-            with pytest.raises(InternalError, match='"u9" is not kept up to date'):
+            with pytest.raises(DatabaseError, match=told):
                 await env.query("c", above, later)
             # what is known of it stays readable
             assert await env.query("c", above, first) == Counter({("a", 1): 1})
