@@ -38,7 +38,7 @@ from foreshore.compute.arrange.key import Words, hash_columns, hash_words, key_w
 from foreshore.compute.arrange.merge import Merge
 from foreshore.compute.arrange.run import Ints, Run, Updates, concat
 from foreshore.constraint import Unique, same
-from foreshore.errors import CollectionDamaged, DatabaseError
+from foreshore.errors import CollectionDamaged, DatabaseError, Fenced
 from foreshore.expr.datum import from_array
 from foreshore.ids import GlobalId
 from foreshore.storage.damage import Damages
@@ -397,7 +397,7 @@ class KeyIndexes:
 
         try:
             filled = await blocking.run(self.executor, prepared, await rows())
-        except CollectionDamaged as error:
+        except (CollectionDamaged, Fenced) as error:
             done.set_exception(error)
             done.exception()  # it is heard by those who need the keys
             return

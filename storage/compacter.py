@@ -174,7 +174,11 @@ class Compacter:
                 leftover.unlink(missing_ok=True)
         sizes = dict(self._blob.list(""))
         for state in states:
-            with contextlib.suppress(DataCorrupted), self.damages.noticing(state.id):
+            with (
+                contextlib.suppress(DataCorrupted),
+                self.damages.noticing(state.id),
+                self._files.while_ours(),
+            ):
                 check_sizes(state.batches, sizes)
         named = {batch.key for state in states for batch in state.batches}
         forms = {key: form for key in sizes if (form := _KEY.fullmatch(key)) and key not in named}

@@ -137,7 +137,7 @@ class StorageController(ShardReader):
         shards: dict[GlobalId, Shard] = {}
         self._creating: set[GlobalId] = set()
         self._dropped: set[GlobalId] = set()
-        self._files = LocalFiles(blob, data_dir / "cache")
+        self._files = LocalFiles(blob, data_dir / "cache", check_owned=self.check_owned)
         self._garbage = Garbage(data_dir, blob, self._files, clock)
         self._wal = Wal(
             data_dir / "log",

@@ -9,7 +9,8 @@ written, and since the next query wants another column.
 
 A file is checked the first time that it is used, and again if it looks as if it had been written
 to since. What the store has and is not as it was written, or is missing, is `DataCorrupted`; a
-fetched file that has suffered here is fetched again.
+fetched file that has suffered here is fetched again. An environment that has been taken over from
+misses what the next one has merged: that is no damage, but `Fenced`.
 """
 
 import errno
@@ -17,7 +18,7 @@ import os
 import threading
 import zlib
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -55,12 +56,20 @@ class StoredFile(Protocol):
 class LocalFiles:
     """The files of one process; `directory` is for what is fetched.
 
+    `check_owned` raises Fenced if the store has become another environment's.
     A process that takes over shares the directory with the one before, until that has ended.
     Its methods block, and may be called by several threads at once.
     """
 
-    def __init__(self, blob: Blob, directory: Path, kept_bytes: int = KEPT_BYTES) -> None:
+    def __init__(
+        self,
+        blob: Blob,
+        directory: Path,
+        kept_bytes: int = KEPT_BYTES,
+        check_owned: Callable[[], None] = lambda: None,
+    ) -> None:
         self._blob = blob
+        self._check_owned = check_owned
         self._directory = directory
         self._kept_bytes = kept_bytes
         self._lock = threading.Lock()
@@ -89,7 +98,9 @@ class LocalFiles:
         with self._lock:
             self._used.update(_name(file) for file in files)
         try:
-            yield [self._path(file) for file in files]
+            with self.while_ours():
+                paths = [self._path(file) for file in files]
+            yield paths
         finally:
             with self._lock:
                 self._used.subtract(_name(file) for file in files)
@@ -102,10 +113,20 @@ class LocalFiles:
         Raises as `of` does.
         """
         path = self._blob.local(file.key)
-        if path is not None:
-            self._check(file, path)
-        else:
-            self._fetch(file, self._directory / _name(file))
+        with self.while_ours():
+            if path is not None:
+                self._check(file, path)
+            else:
+                self._fetch(file, self._directory / _name(file))
+
+    @contextmanager
+    def while_ours(self) -> Iterator[None]:
+        """Let what is found to be amiss in a block be Fenced if the store is not ours any more."""
+        try:
+            yield
+        except DataCorrupted:
+            self._check_owned()
+            raise
 
     def adopt(self, key: str, file: Path) -> None:
         """Store a file as the blob `key`, and keep it as if it had been fetched."""

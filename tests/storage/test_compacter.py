@@ -293,6 +293,37 @@ def test_a_changed_batch_is_found_before_it_is_read_and_takes_nothing_else_out(
     run(main)
 
 
+def test_what_a_later_environment_has_deleted_is_no_damage(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        older = await open_at(tmp_path)
+        read, _ = await older.create(U1, ROWS)
+        await put(older, write(U1, 0, 1, ((1, "a"), 0, 1)))
+        await older.settle()
+        snapshot, shard = older.snapshot(read, 0), older._shards[U1]
+        newer = await open_at(tmp_path)
+        await newer.drop(U1)
+        await newer.settle()
+        await asyncio.gather(*newer._compacter._deleting)
+        assert not files(newer)
+        for asked in (snapshot.rows, lambda: older.changes(read, 0, 0)):
+            with pytest.raises(Fenced):
+                await asked()
+        with pytest.raises(Fenced), snapshot.paths():
+            pass
+        with pytest.raises(Fenced):
+            await older.examine([U1])
+        with pytest.raises(Fenced):
+            await older._compacter._merge(shard, shard.batches)
+        assert not older.damages
+        assert not [r for r in caplog.records if "damaged" in r.message]
+        await abandon(older)
+        await newer.close()
+
+    run(main)
+
+
 async def one_batch(directory: Path) -> tuple[Path, bytes]:
     """Leave two shards in batches; return the file of the first and what is in it."""
     controller = await open_at(directory)
