@@ -30,18 +30,20 @@ def simulate(data_dir: Path, name: str, seed: int) -> tuple[World, Workload]:
 
     async def life(world: World, *, last: bool) -> None:
         nonlocal prepared
-        environment = await world.open(faults=FAULTS if prepared and not last else 0.0)
+        serving = await world.open(faults=FAULTS if prepared and not last else 0.0)
 
         async def connect() -> SimulatedConnection:
-            return await SimulatedConnection.connect(environment)
+            return await SimulatedConnection.connect(serving)
 
         if not prepared:
             await workload.prepare(await connect())
+            await (await connect()).execute("CREATE TABLE late (i int)")
             prepared = True
             world.fail(FAULTS)
         enough = asyncio.Event()
         tasks = [asyncio.create_task(workload.client(connect, enough)) for _ in range(CLIENTS)]
         goal = workload.done + world.choose.randrange(20, 60)
+        takeover = workload.done + world.choose.randrange(60)  # in some lives beyond the goal
         while workload.done < goal:
             await asyncio.sleep(0.05)
             for task in tasks:
@@ -51,11 +53,16 @@ def simulate(data_dir: Path, name: str, seed: int) -> tuple[World, Workload]:
                 world.kill_a_replica()
             if world.choose.random() < 0.05:
                 world.clock.jump()
+            if takeover < workload.done < goal and not last:
+                takeover, before = goal, serving
+                serving = await world.take_over(before, faults=FAULTS)
+                await before.close()
         enough.set()
         await asyncio.gather(*tasks)
-        environment.coordinator.check_consistency()
+        serving.environment.coordinator.check_consistency()
         if last:
             await workload.finish(await connect())
+            assert await (await connect()).fetchval("SELECT count(*) FROM late") == 0
 
     for number in range(LIVES):
         last = number == LIVES - 1

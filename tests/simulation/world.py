@@ -5,7 +5,8 @@ compacter and capabilities; the compute controller and its replicas with their e
 are time and threads (`tests.simulation.loop`), the sockets between controller and replicas, and
 the services below: blob and consensus delay, fail, leave open whether they did, and find no room;
 the process ends at any fail point, or the machine, and what was not synced of the log is then lost
-in part. What was asked of consensus may still arrive after the end of who asked for it.
+in part. What was asked of consensus may still arrive after the end of who asked for it. In some
+lives another environment takes over from the one that serves.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import errno
 import os
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 import asyncpg
@@ -41,6 +43,8 @@ from foreshore.storage.fault import Determinate, Indeterminate
 from foreshore.storage.segment import HEADER, Kind, SegmentWriter
 from tests.simulation.loop import Crash, SimulatedLoop
 from tests.storage.faulty import Change, Faults, FaultyBlob, FaultyConsensus, Rates
+
+Answer = TypeVar("Answer")
 
 SECRET = "the simulation's own secret"
 START_MS = 1_357_000_000_000
@@ -212,6 +216,7 @@ class World:
         loop._ready.clear()  # type: ignore[attr-defined]
         loop._scheduled.clear()  # type: ignore[attr-defined]
         self._replicas.clear()
+        self._faults.clear()
         asyncio.set_event_loop(None)
 
     def _write(self) -> Callable[[SegmentWriter, Kind, Sequence[Any]], None]:
@@ -256,20 +261,39 @@ class World:
         for faults in self._faults:
             faults.rates = Rates.every(rate)
 
-    async def open(self, *, faults: float) -> Environment:
+    async def open(self, *, faults: float) -> Serving:
         """Open the environment over services that fail at the rate `faults`; raises NotStarted."""
         try:
-            return await self._open(faults)
+            return Serving(await self._open(faults))
         except (Determinate, Indeterminate) as error:
             raise NotStarted from error
+
+    async def take_over(self, before: Serving, *, faults: float) -> Serving:
+        """Let another environment take over from the one that serves, under its clients.
+
+        As servers do (server/turn.py), the newcomer answers nobody before the other has noticed:
+        until then that one may answer, but an INSERT of a witness's fails.
+        """
+        witness = await SimulatedConnection.connect(before)
+        new = await self.open(faults=faults)
+        await asyncio.sleep(self.choose.random())
+        try:
+            await witness.execute("INSERT INTO late VALUES (1)")
+        except asyncpg.PostgresError as error:
+            assert error.sqlstate == "57P01", error  # noqa: PT017
+        else:
+            raise AssertionError("who was taken over from has acknowledged a write")
+        before.cut()
+        return new
 
     async def _open(self, faults: float) -> Environment:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimulatedLoop)
         self.clock = _Clock(loop, self.choose)
-        rates = Rates.every(faults)
-        of_consensus, of_blob = (Faults(self.choose.randrange(1 << 30), rates) for _ in range(2))
-        self._faults = [of_consensus, of_blob]
+        of_consensus, of_blob = (
+            Faults(self.choose.randrange(1 << 30), Rates.every(faults)) for _ in range(2)
+        )
+        self._faults += of_consensus, of_blob
         self.fail(faults)
         consensus = FaultyConsensus(self._consensus, of_consensus, late=self._late)
         blob = FaultyBlob(FileBlob(self.data_dir / "blob"), of_blob, sleep=lambda _: None)
@@ -336,20 +360,55 @@ class _Clock(ManualClock):
         self.advance(self._choose.randrange(-2000, 2001))
 
 
+class Serving:
+    """An environment, and what it is being asked by its clients until their connections are cut."""
+
+    def __init__(self, environment: Environment) -> None:
+        self.environment = environment
+        self._is_cut = False
+        self._asked: list[asyncio.Task[Any]] = []
+
+    def cut(self) -> None:
+        """Answer nobody any more."""
+        self._is_cut = True
+        for task in self._asked:
+            task.cancel()
+
+    async def answer(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        """Return what `work` comes to, unless the connections are cut before."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._asked.append(task)
+        await asyncio.wait([task])
+        self._asked.remove(task)
+        if self._is_cut:
+            raise asyncpg.ConnectionDoesNotExistError("the server has ended")
+        return task.result()
+
+    async def close(self) -> None:
+        """End as a server does, which may fail."""
+        storage = self.environment.coordinator.storage
+        for part in (self.environment, storage):
+            with suppress(DatabaseError):
+                async with asyncio.timeout(600):
+                    await part.close()
+
+
 class SimulatedConnection:
     """A session with asyncpg's face, as far as the workloads look at it."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, serving: Serving, session: Session) -> None:
+        self._serving = serving
         self._session = session
-        self._prepared: set[str] = set()
 
     @classmethod
-    async def connect(cls, environment: Environment) -> SimulatedConnection:
+    async def connect(cls, serving: Serving) -> SimulatedConnection:
         """Begin a session."""
-        return cls(await environment.connect(Startup("foreshore", "foreshore", {})))
+        await asyncio.sleep(0.01)
+        work = serving.environment.connect(Startup("foreshore", "foreshore", {}))
+        return cls(serving, await serving.answer(work))
 
     async def fetch(self, query: str, *args: Any) -> list[tuple[Any, ...]]:
-        return (await self._run(query, args))[1]
+        return (await self._serving.answer(self._run(query, args)))[1]
 
     async def fetchrow(self, query: str, *args: Any) -> tuple[Any, ...] | None:
         rows = await self.fetch(query, *args)
@@ -360,7 +419,7 @@ class SimulatedConnection:
         return None if row is None else row[0]
 
     async def execute(self, query: str, *args: Any) -> str:
-        return (await self._run(query, args))[0]
+        return (await self._serving.answer(self._run(query, args)))[0]
 
     def terminate(self) -> None:
         """Leave without a word."""
