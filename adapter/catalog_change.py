@@ -13,7 +13,7 @@ from msgspec.structs import replace as replace_item
 from foreshore.adapter.key_index import KeyIndex
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item, Object
-from foreshore.catalog.state import State, name_key, with_allotted, with_objects
+from foreshore.catalog.state import State, name_key, wholes_of, with_allotted, with_objects
 from foreshore.catalog.transaction import Transaction
 from foreshore.errors import Conflict
 from foreshore.expr.ir import Relation, sources_of
@@ -55,6 +55,7 @@ def rebased(
     for space, number in transaction.state.allotted.items():
         number = max(number, now.allotted.get(space, 0))
         merged.state = with_allotted(merged.state, space, number)
+    _refuse_homeless(merged.state)
     _refuse_doubled(changes, merged.state)
     _refuse_stale(merged.state, change, planned, relation_of)
     return replace(change, transaction=merged)
@@ -137,6 +138,16 @@ def _is_redefined(then: Object | None, now: Object | None) -> bool:
         comment=then.comment,
         column_comments=then.column_comments,
     )
+
+
+def _refuse_homeless(state: State) -> None:
+    """Raise Conflict if in `state` something is part of what is no more.
+
+    One has dropped a schema, say, and another made something in it.
+    """
+    for each in state.objects.values():
+        if not all(whole in state.objects for whole in wholes_of(each)):
+            raise _conflict()
 
 
 def _refuse_doubled(changes: Mapping[str, Object | None], state: State) -> None:

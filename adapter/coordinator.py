@@ -254,6 +254,7 @@ class Coordinator:
     async def _change(self, write: Write, change: CatalogChange) -> Timestamp:
         async with self._ddl:
             change = rebased(change, self.state, self.catalog.planned, self.relation_of)
+            change.transaction.state.check()  # what is durable is shown, and read at every start
             return await self._commit_change(write, change)
 
     async def _commit_change(self, write: Write, change: CatalogChange) -> Timestamp:

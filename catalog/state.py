@@ -246,11 +246,8 @@ class State:
         for id, each in self.objects.items():
             assert each.id == id, (id, each)
             assert self.names[name_key(each)] == id, each
-            parent = parent_of(each)
-            assert parent is None or parent in self.objects, each
+            assert all(whole in self.objects for whole in wholes_of(each)), each
             if isinstance(each, Item):
-                assert not each.owned_by or each.owned_by.table in self.objects, each
-                assert each.cluster is None or each.cluster in self.objects, each
                 for need in each.depends_on:
                     if not need.startswith("s"):
                         assert need in self.objects, f"{id} depends on the missing {need}"
@@ -276,6 +273,14 @@ def parent_of(each: Object) -> str | None:
             return parent
         case _:
             return None
+
+
+def wholes_of(each: Object) -> list[str]:
+    """Return the ids of what `each` is a part of, and goes with."""
+    found = [parent_of(each)]
+    if isinstance(each, Item):
+        found += [each.cluster, each.owned_by.table if each.owned_by else None]
+    return [id for id in found if id is not None]
 
 
 def name_key(each: Object) -> tuple[str, str | None, str]:

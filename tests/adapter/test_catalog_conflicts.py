@@ -53,6 +53,38 @@ def test_a_name_is_given_once_by_two_transactions(
 
 
 @pytest.mark.parametrize(
+    ("own", "others"),
+    [
+        ("DROP SCHEMA s", "CREATE TABLE s.y (i int)"),
+        ("CREATE TABLE s.y (i int)", "DROP SCHEMA s"),
+        ("DROP DATABASE d", "CREATE SCHEMA d.s"),
+        ("CREATE SCHEMA d.s", "DROP DATABASE d"),
+        ("DROP CLUSTER c", "CREATE MATERIALIZED VIEW m IN CLUSTER c AS TABLE t"),
+        ("CREATE MATERIALIZED VIEW m IN CLUSTER c AS TABLE t", "DROP CLUSTER c"),
+        ("CREATE INDEX i IN CLUSTER c ON t (v)", "DROP CLUSTER c"),
+        ("CREATE CLUSTER REPLICA c.r7", "DROP CLUSTER c"),
+        ("DROP TABLE t", "CREATE SEQUENCE q OWNED BY t.v"),
+        ("CREATE SEQUENCE q OWNED BY t.v", "DROP TABLE t"),
+        ("ALTER SEQUENCE n OWNED BY t.v", "DROP TABLE t"),
+    ],
+)
+def test_nothing_is_made_in_what_is_dropped(
+    runner: asyncio.Runner, tmp_path: Path, own: str, others: str
+) -> None:
+    made = "CREATE SCHEMA s; CREATE DATABASE d; CREATE CLUSTER c; CREATE SEQUENCE n"
+    script = [("s", made), ("s", "BEGIN"), ("s", own), ("other", others), ("s", "COMMIT")]
+    answer = _commit(runner, tmp_path, script)
+    assert answer.startswith("ERROR 40001: could not serialize access")
+
+    async def again() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.close()
+
+    runner.run(again())
+
+
+@pytest.mark.parametrize(
     ("reads", "answer"),
     [
         ("SELECT count(*) FROM t", f"{CONFLICT}concurrent update"),
