@@ -332,6 +332,10 @@ class InvalidTableDefinition(UserError):
     sqlstate = "42P16"
 
 
+class InvalidObjectDefinition(UserError):
+    sqlstate = "42P17"
+
+
 class WrongObjectType(UserError):
     sqlstate = "42809"
 

@@ -35,9 +35,10 @@ def without_qualifiers(text: str, text_at: int, tree: object) -> str:
 
     So it stays true when the table gets another name.
     """
-    refs = [ref for ref in column_refs(tree) if len(ref.parts) > 1]
+    refs = {ref.at - text_at: ref for ref in column_refs(tree) if len(ref.parts) > 1}
     edited, position = "", 0
-    for first, last in _words(text, text_at, refs):
+    for first, last in _words(text, text_at, list(refs.values())):
+        assert last.value == refs[first.start].parts[-1], (text, first, last)
         edited += text[position : first.start]
         position = last.start
     return edited + text[position:]

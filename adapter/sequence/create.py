@@ -24,6 +24,7 @@ from foreshore.errors import (
     DuplicateTable,
     InvalidCatalogName,
     InvalidColumnDefinition,
+    InvalidObjectDefinition,
     InvalidSchemaName,
     ObjectNotInPrerequisiteState,
     UndefinedObject,
@@ -156,7 +157,7 @@ def create_view(session: "Session", plan: CreateView) -> Completed:
         session.notice(notice)
     change = session.catalog_change()
     schema = schema_of(session, plan.name)
-    old = _make_room(session, schema, plan.name.item, "view") if plan.or_replace else None
+    old = _make_room(session, schema, plan, "view") if plan.or_replace else None
     try:
         change.refuse_taken(schema, plan.name.item)
     except DuplicateTable as error:
@@ -180,11 +181,7 @@ async def create_materialized_view(session: "Session", plan: CreateMaterializedV
     schema = schema_of(session, plan.name)
     cluster = _cluster(session, plan.cluster)
     refuse_reserved(plan.query.desc.names)
-    old = (
-        _make_room(session, schema, plan.name.item, "materialized view")
-        if plan.or_replace
-        else None
-    )
+    old = _make_room(session, schema, plan, "materialized view") if plan.or_replace else None
     try:
         change.refuse_taken(schema, plan.name.item)
     except DuplicateTable as error:
@@ -355,9 +352,11 @@ class _Replaced:
     columns: tuple[str, ...]
 
 
-def _make_room(session: "Session", schema: Schema, name: str, kind: str) -> _Replaced | None:
+def _make_room(
+    session: "Session", schema: Schema, plan: CreateView | CreateMaterializedView, kind: str
+) -> _Replaced | None:
     """Drop and return what CREATE OR REPLACE replaces; what others depend on stays."""
-    change = session.catalog_change()
+    change, name = session.catalog_change(), plan.name.item
     old = change.state.item_in(schema.id, name)
     if old is None:
         return None
@@ -368,6 +367,8 @@ def _make_room(session: "Session", schema: Schema, name: str, kind: str) -> _Rep
         for id in change.state.dependents.get(old.id, frozenset())
         if change.state.item(id).on != old.id
     ]
+    if old.id in plan.depends_on:
+        raise InvalidObjectDefinition(f'infinite recursion detected in {kind} "{name}"')
     if others:
         raise DependentObjectsStillExist(
             f"cannot replace {kind} {name} because other objects depend on it",

@@ -47,6 +47,8 @@ from foreshore.sql.rewrite import map_scalar, push_down
 from foreshore.sql.scope import Scope, Slot, resolve_table
 from foreshore.types import INT8
 
+_TABLE = "TABLE"  # as a query: TABLE t
+
 
 class SelectBinder:
     """Binds one SELECT: FROM, WHERE, then all that sees groups if there are any."""
@@ -59,6 +61,7 @@ class SelectBinder:
                 "SELECT ... INTO is not allowed here", position=select.into.name.at + 1
             )
         self.relation, self.scope = bind_from(planning, select.from_, parent)
+        self._write_out()
         self.aggregates = Aggregates()
         self.sets: list[SetCall] = []
         self._where()
@@ -67,6 +70,13 @@ class SelectBinder:
         self.targets: list[Scalar] = []
         for target in select.targets:
             self._target(target)
+
+    def _write_out(self) -> None:
+        """Note that `TABLE t` is a SELECT where its text is kept: t may come to need an alias."""
+        planning, at = self.planning, self.select.at
+        word = planning.text[at : at + len(_TABLE)]
+        if planning.keeps_text and not planning.inlining and word.upper() == _TABLE:
+            planning.qualified.append((at, at + len(_TABLE), "SELECT * FROM"))
 
     def _binder(self, clause: str, *, aggregates: bool, sets: bool = False) -> ExpressionBinder:
         return ExpressionBinder(

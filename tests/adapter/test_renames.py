@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from foreshore.adapter.client import Startup
-from tests.adapter.harness import House
+from foreshore.sql.bind import table
+from tests.adapter.harness import House, in_house
 
 TABLES = """
     CREATE SCHEMA s;
@@ -27,6 +28,8 @@ QUERIES = {
     "beside an alias of the new name": "SELECT q.v FROM b AS q, a WHERE q.k = a.k",
     "under an alias": "SELECT x.v FROM a AS x",
     "under its own name": "SELECT a.v FROM a AS a",
+    "the table": "TABLE a",
+    "the table, and more": "(TABLE b) UNION ALL table  b",
     "counted": "SELECT count(a.*) AS n FROM a",
 }
 RENAMES = {
@@ -71,6 +74,40 @@ def test_a_view_is_what_it_was(tmp_path: Path, renames: str) -> None:
         await house.close()
 
     asyncio.run(main())
+
+
+def test_a_check_of_before_may_name_its_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        house = House(tmp_path)
+        await house.open()
+        with monkeypatch.context() as patch:  # as texts were kept once
+            patch.setattr(table, "without_qualifiers", lambda text, *_: text)
+            await house.query("a", "CREATE TABLE t (y int, z int, CHECK (t.y > 0 AND t.z > 0))")
+        assert "t.y" in await house.query("a", "SHOW CREATE TABLE t")
+        for change in ("RENAME TO u", "RENAME y TO yyyyy", "ADD COLUMN w int"):
+            name = "t" if change == "RENAME TO u" else "u"
+            assert "ERROR" not in await house.query("a", f"ALTER TABLE {name} {change}")
+        await house.close()
+        await house.open()
+        assert "(yyyyy > 0 AND z > 0)" in await house.query("a", "SHOW CREATE TABLE u")
+        assert "23514" in await house.query("a", "INSERT INTO u VALUES (1, 0)")
+        await house.close()
+
+    asyncio.run(main())
+
+
+def test_a_view_is_not_replaced_by_one_of_itself(tmp_path: Path) -> None:
+    async def scenario(house: House) -> None:
+        await house.query("a", "CREATE VIEW v AS SELECT 1 AS x")
+        await house.query("a", "CREATE MATERIALIZED VIEW m AS SELECT 1 AS x")
+        for kind, name in (("VIEW", "v"), ("MATERIALIZED VIEW", "m")):
+            sql = f"CREATE OR REPLACE {kind} {name} AS SELECT x FROM {name}"
+            assert "42P17" in await house.query("a", sql)
+            assert await house.query("a", f"TABLE {name}") == "1\nSELECT 1"
+
+    in_house(tmp_path, scenario)
 
 
 def test_a_database_is_renamed_from_another(tmp_path: Path) -> None:
