@@ -99,7 +99,7 @@ class Workload(ABC):
             connection.terminate()
 
 
-class _Attempt:
+class Attempt:
     """Whether a transaction may have happened: from when its end is sent until it is refused."""
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ class _Record:
 
     name: str
     tag: int
-    attempt: _Attempt
+    attempt: Attempt
     reads: dict[Key, int] = field(default_factory=dict)
     writes: dict[Key, tuple[int, int]] = field(default_factory=dict)
 
@@ -141,7 +141,7 @@ class _Versions(Workload):
 
     def record(self, name: str, tag: int = 0) -> _Record:
         """Begin to record a transaction; it counts if it turns out to be possible."""
-        found = _Record(name, tag, _Attempt())
+        found = _Record(name, tag, Attempt())
         self.records.append(found)
         return found
 
@@ -433,7 +433,7 @@ class ListAppend(Workload):
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self.attempts: list[
-            tuple[str, _Attempt, dict[Key, tuple[int, ...]], dict[Key, tuple[int, ...]]]
+            tuple[str, Attempt, dict[Key, tuple[int, ...]], dict[Key, tuple[int, ...]]]
         ] = []
         self.wrong: list[Anomaly] = []
         self._value = 0
@@ -449,7 +449,7 @@ class ListAppend(Workload):
 
     async def step(self, connection: asyncpg.Connection, number: int) -> None:
         """Read lists and append to lists, one to four times; own appends are seen."""
-        name, attempt = f"T{number}", _Attempt()
+        name, attempt = f"T{number}", Attempt()
         first = number // self.LASTING % self.TIMES * self.KEYS
         read: dict[Key, tuple[int, ...]] = {}
         appended: dict[Key, tuple[int, ...]] = {}
@@ -480,7 +480,7 @@ class ListAppend(Workload):
     async def finish(self, connection: asyncpg.Connection) -> None:
         """Read all lists in all ways."""
         for suffix in self.sources:
-            attempt = _Attempt()
+            attempt = Attempt()
             with attempt.sent():
                 rows = await connection.fetch(f"SELECT k, items FROM list{suffix}")
             read = {key: tuple(items) for key, items in rows}

@@ -12,9 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.history.workloads import WORKLOADS, Workload
+from tests.history import workloads
+from tests.history.workloads import Workload
+from tests.simulation.numbers import Numbers
 from tests.simulation.world import SimulatedConnection, World
 
+WORKLOADS: dict[str, type[Workload]] = {**workloads.WORKLOADS, "numbers": Numbers}
 CLIENTS = 6
 LIVES = 4
 FAULTS = 0.02  # of what the services are asked
