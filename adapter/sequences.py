@@ -146,7 +146,8 @@ class Sequences:
             of = self._present(of, name)
             self._ready.pop(of, None)
             await self._write({of: to})
-            self._positions[of] = to
+            if of in self._positions:
+                self._positions[of] = to
 
     async def _to_the_end(self, work: Coroutine[None, None, None]) -> None:
         """Await `work`, which goes on if that is cancelled."""

@@ -304,3 +304,28 @@ def test_a_row_that_comes_after_restart_identity_has_a_number_of_the_new_generat
         assert await waiting == "2\nINSERT 0 1"
 
     in_house(tmp_path, scenario)
+
+
+def test_a_generation_that_is_followed_while_it_is_set_does_not_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(house: House) -> None:
+        sequences = house.environment.coordinator.sequences
+        await house.query("1", BEFORE)
+        for _, sql, _ in BEGUN:
+            await house.query("2", sql)
+        group = Gate(monkeypatch, house.environment.coordinator.group, "write")
+        restarting = asyncio.create_task(
+            house.query("1", "ALTER SEQUENCE s RESTART WITH 100", alone=False)
+        )
+        await group.reached.wait()  # published, and not yet committed
+        writing = Gate(monkeypatch, sequences._register, "change_with_patience")
+        setting = asyncio.create_task(house.query("3", "SELECT setval('s', 50)", alone=False))
+        await writing.reached.wait()
+        group.open()
+        await restarting
+        writing.open()
+        await setting
+        assert await house.query("2", "SELECT nextval('s')") == "100\nSELECT 1\nT"
+
+    in_house(tmp_path, scenario)
