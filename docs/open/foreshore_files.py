@@ -92,15 +92,17 @@ def reading(
                     is_taken_over and after != before["log"]
                 ):
                     continue  # its next owner may have cut off what was read of the log's end
-                shard = shards.get(resolve(shards, name))
+                id = resolve(shards, name)
+                shard = shards.get(id)
                 if shard is None:
                     raise Unreadable(f"{name} has no shard")
-                if hold is not None:
-                    hold([Path(file).relative_to(data_dir).as_posix() for file in shard.files])
                 at = shard.upper - 1 if as_of is None else as_of
                 if not shard.since <= at < shard.upper:
                     bounds = f"from {shard.since} and before {shard.upper}"
                     raise Unreadable(f"{name} is readable {bounds}")
+                refuse_error(shards, id, name, at)
+                if hold is not None:
+                    hold([Path(file).relative_to(data_dir).as_posix() for file in shard.files])
                 shard.check()
                 with tempfile.TemporaryDirectory() as place:
                     return read([*shard.files, *tail_file(shard, Path(place))], at)
@@ -357,26 +359,47 @@ def resolve(shards: dict[str, Shard], name: str) -> str:
     wanted = [*("foreshore", "public")[: 3 - len(parts)], *parts]
     if system := SYSTEM_TABLES.get(".".join(wanted[-2:])):
         return system
-    catalog = shards["s1"]
-    catalog.check()
-    schema = pa.ipc.read_schema(pa.py_buffer(catalog.schema))
-    tables = [pq.read_table(file) for file in catalog.files]
-    tables += [
-        pa.Table.from_batches([pa.ipc.read_record_batch(pa.py_buffer(message), schema)])
-        for message in catalog.messages
-    ]
-    rows: Counter[tuple[str, ...]] = Counter()
-    for table in tables:
-        collection, id, value, _, diffs = (column.to_pylist() for column in table.columns)
-        for *row, diff in zip(collection, id, value, diffs, strict=True):
-            rows[tuple(row)] += diff
-    live = {id: json.loads(value) for (what, id, value), n in rows.items() if n and what in KINDS}
+    live = objects(shards["s1"])
     for item in live.values():
         if "create_sql" in item and item["type"] in ("table", "materialized view"):
             schema_of = live[item["schema"]]
             if [live[schema_of["database"]]["name"], schema_of["name"], item["name"]] == wanted:
                 return str(item["id"])
     raise Unreadable(f"there is no table or materialized view {'.'.join(wanted)}")
+
+
+def refuse_error(shards: dict[str, Shard], id: str, name: str, as_of: int) -> None:
+    """Raise Unreadable if the collection is a view that has an error at `as_of`."""
+    if not {"s1", "s3"} <= shards.keys() or not id.startswith("u"):
+        return
+    if objects(shards["s1"]).get(id, {}).get("type") != "materialized view":
+        return
+    steps = [(at, code, text) for of, code, text, at in rows(shards["s3"]) if of == id]
+    at, code, text = max((step for step in steps if step[0] <= as_of), default=(0, None, None))
+    if text is not None:
+        raise Unreadable(f"{name} has an error from {at} on: {code} {text}")
+
+
+def objects(catalog: Shard) -> dict[str, dict[str, Any]]:
+    """Return what the catalog has now, by id."""
+    return {id: json.loads(value) for kind, id, value in rows(catalog) if kind in KINDS}
+
+
+def rows(shard: Shard) -> Iterator[tuple[Any, ...]]:
+    """Yield the distinct rows of a small collection at its last time."""
+    shard.check()
+    schema = pa.ipc.read_schema(pa.py_buffer(shard.schema))
+    tables = [pq.read_table(file) for file in shard.files]
+    tables += [
+        pa.Table.from_batches([pa.ipc.read_record_batch(pa.py_buffer(message), schema)])
+        for message in shard.messages
+    ]
+    found: Counter[tuple[Any, ...]] = Counter()
+    for table in tables:
+        *columns, _, diffs = (column.to_pylist() for column in table.columns)
+        for *row, diff in zip(*columns, diffs, strict=True):
+            found[tuple(row)] += diff
+    return (row for row, times in found.items() if times)
 
 
 KINDS = ("database", "schema", "item")

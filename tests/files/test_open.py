@@ -24,7 +24,7 @@ from foreshore.storage.controller import ShardWrite
 from foreshore.types import arrow_type
 from foreshore.update import update_schema
 from tests.files.writing import TYPES, busy, create, written
-from tests.harness import ROOT, Server, file_sizes, java
+from tests.harness import ROOT, Server, file_sizes, java, serving, until
 from tests.storage.harness import U1, open_at, put, run
 
 OPEN = ROOT / "docs" / "open"
@@ -229,6 +229,44 @@ def test_a_path_is_that_of_one_file(tmp_path: Path, spark: Read) -> None:
         for value, name in enumerate(names):
             found = foreshore_files.reading(tmp_path / "k=7" / name, "u1", None, read)
             assert found.to_pylist() == [{"k": value, "__diff": 1}]
+
+
+def test_a_view_in_error_is_refused(data_dir: Path, spark: Read) -> None:
+    with serving(data_dir) as server, server.connect() as connection:
+        connection.execute("CREATE TABLE t (x int)")
+        connection.execute("CREATE MATERIALIZED VIEW v AS SELECT 1 / x AS q FROM t")
+        connection.execute("INSERT INTO t VALUES (2)")
+        times = [now(connection, data_dir)]
+        connection.execute("INSERT INTO t VALUES (0)")
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            connection.execute("TABLE v")
+        times.append(now(connection, data_dir))
+        connection.execute("DELETE FROM t WHERE x = 0")
+        assert connection.execute("TABLE v").fetchall() == [(0,)]
+        times.append(now(connection, data_dir))
+        before, during, after = times
+        for read in (read_duckdb.contents, read_pandas.table, spark):
+            for at in (before, after):
+                found = foreshore_files.reading(data_dir, "v", at, read)
+                assert found.to_pylist() == [{"q": 0, "__diff": 1}]
+            with pytest.raises(foreshore_files.Unreadable, match="22012 division by zero"):
+                foreshore_files.reading(data_dir, "v", during, read)
+            assert foreshore_files.reading(data_dir, "t", during, read).num_rows == 2
+
+
+def now(connection: psycopg.Connection[Any], data_dir: Path) -> int:
+    """Return the present time, as soon as the files say what is in view `v` then."""
+    row = connection.execute("SELECT mz_now() FROM t LIMIT 1").fetchone()
+    assert row is not None
+    time, shards = int(row[0]), {}
+
+    def is_known() -> bool:
+        nonlocal shards
+        shards = foreshore_files.log(data_dir, foreshore_files.states(data_dir))
+        return bool(shards[foreshore_files.resolve(shards, "v")].upper > time)
+
+    until(is_known, "the view is in the log")
+    return time
 
 
 @pytest.mark.timeout(600)
