@@ -74,7 +74,7 @@ class Subscriptions:
         return own[id].after if id in own else self._positions.get(id)
 
     def moved_after(self, id: GlobalId, time: Timestamp) -> bool:
-        """Whether a subscription was moved at a time later than `time`."""
+        """Whether a subscription was moved, or begun, at a time later than `time`."""
         return self._moved.get(id, 0) > time
 
     # --- what a group of writes does
@@ -125,6 +125,7 @@ class Subscriptions:
     def begin(self, id: GlobalId, time: Timestamp) -> None:
         """Hear that a subscription has begun at `time`, durably, together with its item."""
         self._stand(id, Position(time, time))
+        self._moved[id] = time
 
     def forget(self, id: GlobalId) -> None:
         """Hear that an item was dropped."""

@@ -28,6 +28,7 @@ from foreshore.catalog.transaction import Transaction as CatalogTransaction
 from foreshore.compute.arrange.run import Updates
 from foreshore.errors import InvalidSavepoint, ReadOnlySqlTransaction
 from foreshore.ids import GlobalId
+from foreshore.sql.full_names import FullName
 from foreshore.update import Timestamp
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ class Transaction:
     # The rows that its writes leave under the keys they touch, if it has written them one by one.
     own_rows: dict[tuple[GlobalId, str], dict[Row, Row | None]] = field(default_factory=dict)
     followed: dict[GlobalId, Position] = field(default_factory=dict)  # from where, subscriptions
+    followed_as: dict[FullName, GlobalId] = field(default_factory=dict)  # and by which names
     moves: dict[GlobalId, Move] = field(default_factory=dict)  # of subscriptions
     catalog: CatalogTransaction | None = None
     planned: dict[GlobalId, Planned] = field(default_factory=dict)
@@ -126,6 +128,8 @@ class Transaction:
             self.started,
             self.began if self.block else now,
             self.block,
+            followed=self.followed,
+            followed_as=self.followed_as,
             savepoints=self.savepoints,
             queried=self.queried,
             lock_timeout_ms=self.lock_timeout_ms,

@@ -65,7 +65,10 @@ async def advance(session: "Session", plan: Advance, args: Sequence[Datum]) -> C
         session.notice(notice)
     if plan.id is None:
         return Completed("ALTER SUBSCRIPTION")
-    name = session.planner.state.item(plan.id).name
+    item = session.planner.state.item(plan.id)
+    name, full_name = item.name, session.planner.state.full_name(item)
+    if transaction.followed_as.get(full_name, plan.id) != plan.id:
+        raise ConcurrentUpdate  # the one that it follows is called otherwise, or is no more
     to = timestamp_of(session, plan.to, args, transaction.time)
     if to <= coordinator.clock.now():  # tables may be a moment behind the clock
         await coordinator.group.reached(to)

@@ -79,6 +79,9 @@ async def subscribe(
     if plan.subscription is not None:
         position = position_of(session, plan.subscription)
         transaction.followed.setdefault(plan.subscription, position)
+        state = session.planner.state
+        name = state.full_name(state.item(plan.subscription))
+        transaction.followed_as.setdefault(name, plan.subscription)
         beginning = AsOf(Literal(position.as_of, MZ_TIMESTAMP))
         snapshot = not position.confirmed if snapshot is None else snapshot
     assert snapshot is not None, plan

@@ -531,3 +531,39 @@ def test_the_end_of_what_never_changes_can_be_confirmed(tmp_path: Path, source: 
                 await killed(house)
 
     asyncio.run(main())
+
+
+SWAPPED = "ALTER SUBSCRIPTION f RENAME TO f2; ALTER SUBSCRIPTION g RENAME TO f"
+
+
+@pytest.mark.parametrize(
+    ("others", "followed"),
+    [
+        ("ALTER SUBSCRIPTION f RENAME TO f2; CREATE SUBSCRIPTION f FOR u", True),
+        ("ALTER SUBSCRIPTION f RENAME TO f2; CREATE SUBSCRIPTION f FOR u", False),
+        ("DROP SUBSCRIPTION f; CREATE SUBSCRIPTION f FOR u", True),
+        ("DROP SUBSCRIPTION f; CREATE SUBSCRIPTION f FOR u", False),
+        (SWAPPED, True),
+    ],
+)
+def test_a_block_moves_what_it_has_followed_or_what_was_there(
+    tmp_path: Path, others: str, followed: bool
+) -> None:
+    async def main() -> None:
+        async with opened(tmp_path) as house:
+            await ran(house, "a", "CREATE TABLE t (x int); CREATE TABLE u (x int)")
+            await ran(house, "a", "CREATE SUBSCRIPTION f FOR t; CREATE SUBSCRIPTION g FOR u")
+            await ran(house, "a", "BEGIN")
+            if followed:
+                await ran(house, "a", "DECLARE c CURSOR FOR SUBSCRIBE TO SUBSCRIPTION f")
+                await ran(house, "a", "FETCH ALL c WITH (TIMEOUT = '0.1s')")
+            for statement in others.split("; "):
+                await ran(house, "b", statement)
+            await ran(house, "b", "INSERT INTO u VALUES (42)")
+            time = house.environment.coordinator.oracle.read_ts()
+            moved = await house.query("a", f"ALTER SUBSCRIPTION f ADVANCE TO {time}")
+            assert "40001" in moved
+            await ran(house, "a", "ROLLBACK")
+            await ran(house, "a", f"ALTER SUBSCRIPTION f ADVANCE TO {time}")
+
+    asyncio.run(main())
