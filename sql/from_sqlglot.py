@@ -448,11 +448,6 @@ class Converter:
                 return ast.Values(rows, self.at(node))
             case exp.Select():
                 return self._select_body(node)
-            case exp.Table():
-                star = ast.Target(ast.Star((), self.at(node)), None, self.at(node))
-                return ast.Select(
-                    None, (star,), (self.from_item(node),), None, (), None, self.at(node)
-                )
         return self.unexpected(node)
 
     def _set_operation(self, node: exp.SetOperation) -> ast.SetOperation:
@@ -511,6 +506,7 @@ class Converter:
             self.expression(having.this) if having is not None else None,
             self.at(node),
             self._into(node.args.get("into")),
+            is_table=_has_implied_star(node),
         )
 
     def _into(self, node: exp.Into | None) -> ast.IntoTable | None:
@@ -654,10 +650,13 @@ def _only_values(node: exp.Select) -> exp.Values | None:
     alias = from_.this.args.get("alias")
     if alias is not None and "at" in alias.meta:  # an alias that stands in the text
         return None
+    return from_.this if _has_implied_star(node) else None
+
+
+def _has_implied_star(node: exp.Select) -> bool:
+    """Whether the select list is a star that stands nowhere in the text: of VALUES or TABLE."""
     targets = node.expressions
-    if len(targets) == 1 and isinstance(targets[0], exp.Star) and "at" not in targets[0].meta:
-        return from_.this
-    return None
+    return len(targets) == 1 and isinstance(targets[0], exp.Star) and "at" not in targets[0].meta
 
 
 def _is_query(node: exp.Expr) -> bool:

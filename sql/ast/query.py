@@ -392,7 +392,10 @@ class IntoTable(Syntax):
 
 
 class Select(Syntax):
-    """One SELECT; `distinct` is None, True, or what DISTINCT ON names."""
+    """One SELECT; `distinct` is None, True, or what DISTINCT ON names.
+
+    `is_table` says that it is written as TABLE and the name of a relation.
+    """
 
     distinct: None | OneOf[True] | tuple[Expression, ...]
     targets: tuple[Target, ...]
@@ -402,6 +405,7 @@ class Select(Syntax):
     having: Expression | None
     at: int
     into: IntoTable | None = None
+    is_table: bool = False
 
 
 class Values(Syntax):

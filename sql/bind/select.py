@@ -47,8 +47,6 @@ from foreshore.sql.rewrite import map_scalar, push_down
 from foreshore.sql.scope import Scope, Slot, resolve_table
 from foreshore.types import INT8
 
-_TABLE = "TABLE"  # as a query: TABLE t
-
 
 class SelectBinder:
     """Binds one SELECT: FROM, WHERE, then all that sees groups if there are any."""
@@ -74,9 +72,8 @@ class SelectBinder:
     def _write_out(self) -> None:
         """Note that `TABLE t` is a SELECT where its text is kept: t may come to need an alias."""
         planning, at = self.planning, self.select.at
-        word = planning.text[at : at + len(_TABLE)]
-        if planning.keeps_text and not planning.inlining and word.upper() == _TABLE:
-            planning.qualified.append((at, at + len(_TABLE), "SELECT * FROM"))
+        if self.select.is_table and planning.keeps_text and not planning.inlining:
+            planning.qualified.append((at, at + len("TABLE"), "SELECT * FROM"))
 
     def _binder(self, clause: str, *, aggregates: bool, sets: bool = False) -> ExpressionBinder:
         return ExpressionBinder(

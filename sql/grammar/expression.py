@@ -149,13 +149,13 @@ class OperatorParser(TypeParser):
         )
 
     def _query_or_none(self) -> exp.Expr | None:
-        if self._word("select") or self._word("with") or self._word("values"):
+        if self._begins_query():
             return self._parse_select()
         if self._curr and self._curr.text == "(":
             index = self._index
             while self._curr and self._curr.text == "(":
                 self._advance()
-            is_query = self._word("select") or self._word("with") or self._word("values")
+            is_query = self._begins_query()
             self._retreat(index)
             if is_query:
                 query = self._parse_select(nested=True, parse_subquery_alias=False)
@@ -166,6 +166,9 @@ class OperatorParser(TypeParser):
                     return query
                 self._retreat(index)  # an expression that begins with a subquery
         return None
+
+    def _begins_query(self) -> bool:
+        return any(map(self._word, ("select", "with", "values", "table")))
 
     def _qualified_operator(self) -> str:
         self._advance(2)

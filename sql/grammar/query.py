@@ -62,6 +62,8 @@ class Parser(ExpressionParser):
 
     def _parse_select(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
         token = self._curr
+        if token and token.token_type == TokenType.FROM:  # DuckDB's queries may begin with it
+            return None
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise too_deep()

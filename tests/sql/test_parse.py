@@ -176,3 +176,23 @@ def test_escapes_that_are_no_characters_are_refused(written: str, sqlstate: str)
     with pytest.raises(DatabaseError) as refused:
         parse(f"SELECT {written}")
     assert refused.value.sqlstate == sqlstate
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "table t",
+        "(table t) union table u",
+        "select * from (table t order by 1) as x",
+        "select (table t), array(table t), 1 in (table t), exists (table t), 1 = any (table t)",
+        "with a as (table t) table a",
+    ],
+)
+def test_table_stands_where_a_query_may(text: str) -> None:
+    parse(text)
+
+
+@pytest.mark.parametrize("text", ["from t", "select * from (from t) as x", "select (from t)"])
+def test_a_query_does_not_begin_with_from(text: str) -> None:
+    with pytest.raises(SyntaxError_):
+        parse(text)
