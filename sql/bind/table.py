@@ -39,12 +39,7 @@ from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
 from foreshore.sql.bind.sequence import altered_sequence, identity_sequence
 from foreshore.sql.bind.subquery import check_no_subquery
 from foreshore.sql.catalog_reader import ItemView
-from foreshore.sql.column_names import (
-    column_refs,
-    definition_without_qualifiers,
-    with_column_renamed,
-    without_qualifiers,
-)
+from foreshore.sql.column_names import column_refs, with_column_renamed, without_qualifiers
 from foreshore.sql.keywords import quote_identifier
 from foreshore.sql.plan import AlterSequence, AlterTable, CreateTable, Maintain, Name, Truncate
 from foreshore.sql.planning import Planning, located
@@ -362,8 +357,10 @@ class _Edit:
     def __init__(self, planning: Planning, item: ItemView) -> None:
         from foreshore.sql.parse import parse
 
-        # In directories of before, CHECKs may name the table as it was called then.
-        (statement,) = parse(definition_without_qualifiers(item.create_sql))
+        (statement,) = parse(item.create_sql)
+        text = without_qualifiers(item.create_sql, 0, statement.ast)
+        if text != item.create_sql:  # in directories of before, CHECKs may name the table
+            (statement,) = parse(text)
         tree = statement.ast
         assert isinstance(tree, ast.CreateTableStatement), tree
         for column in tree.columns:
