@@ -114,6 +114,7 @@ class Replica:
         self._compactions = []
         self._follows = []
         self._backlog = None
+        self._moved = {}  # was for the former one; of what is kept it is noted again
         for running in self._dataflows.values():
             for id in running.following:
                 running.allow_compaction(id, None)

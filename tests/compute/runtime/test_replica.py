@@ -16,6 +16,7 @@ from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.engine import Output
 from foreshore.compute.inputs import Contents, with_times
 from foreshore.compute.linear import LinearDataflow, LinearFirst
+from foreshore.compute.outputs import Subscription
 from foreshore.compute.pace import Pace
 from foreshore.compute.protocol import (
     AllowCompaction,
@@ -25,6 +26,7 @@ from foreshore.compute.protocol import (
     DataflowDescription,
     Feed,
     Follow,
+    Frontiers,
     Hello,
     InitializationComplete,
     InputSnapshot,
@@ -247,6 +249,45 @@ def test_a_follower_ends_with_its_controller_even_before_it_has_begun(
         await until(lambda: bool(two.responses("t2")))
         assert not two.responses("t1")
         assert "t1" not in replica._exporters
+
+    with_replica(scenario)
+
+
+def test_a_frontier_noted_for_one_controller_is_not_said_to_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_replica: WithReplica
+) -> None:
+    """What the first was not sent any more would be missing where the second believed it."""
+    first, later = (with_times(rows((n, "a")), n) for n in (1, 3))
+
+    async def scenario(replica: Replica) -> None:
+        one, two = Controller(replica), Controller(replica)
+        one.begin(tmp_path, 2, first)
+        one.tell(InitializationComplete())
+        await until(lambda: upper_of(replica) == 2)
+        one.tell(Follow(id_("t1"), INDEX, 1, 0))
+        await until(lambda: bool(one.responses("t1")))
+
+        def connect_anew() -> None:
+            two.begin(tmp_path, 5, first, later)
+            two.tell(Follow(id_("t1"), INDEX, 1, 2))  # all before 2 has arrived
+            two.tell(InitializationComplete())
+
+        def lost(message: Message, tables: Sequence[pa.Table] = ()) -> None:
+            if isinstance(message, SubscribeResponse):  # the frontier is told a turn later
+                asyncio.get_running_loop().call_soon(connect_anew)
+
+        monkeypatch.setattr(one, "send", lost)
+        one.tell(Feed(((id_("u1"), 2, 5, True),)), later)
+        await until(lambda: bool(two.responses("t1")))
+        stream = Subscription(id_("t1"), 1)
+        for message, tables in (*one.said, *two.said):
+            if isinstance(message, SubscribeResponse):
+                stream.put(message.lower, message.upper, tables[0], tables[1])
+            elif isinstance(message, Frontiers) and "t1" in message.uppers:
+                stream.progress(message.uppers[id_("t1")])
+        batch = await anext(stream)
+        assert batch.updates is not None
+        assert contents(batch.updates.select([0, 1])) == Counter({(1, "a"): 1, (3, "a"): 1})
 
     with_replica(scenario)
 
