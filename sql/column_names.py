@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from foreshore.sql import ast
 from foreshore.sql.keywords import quote_identifier
 from foreshore.sql.lexer import Token, tokenize
+from foreshore.sql.splice import spliced
 
 
 def column_refs(tree: object) -> Iterator[ast.ColumnRef]:
@@ -22,12 +23,9 @@ def with_column_renamed(text: str, text_at: int, tree: object, name: str, to: st
     `tree` is what was parsed of it, by offsets in a text in which it begins at `text_at`.
     """
     refs = [ref for ref in column_refs(tree) if ref.parts[-1] == name]
-    edited, position = "", 0
-    for _, token in _words(text, text_at, refs):
-        assert token.value == name, (text, token, name)
-        edited += text[position : token.start] + quote_identifier(to)
-        position = token.end
-    return edited + text[position:]
+    words = [token for _, token in _words(text, text_at, refs)]
+    assert all(token.value == name for token in words), (text, words, name)
+    return spliced(text, [(token.start, token.end, quote_identifier(to)) for token in words])
 
 
 def without_qualifiers(text: str, text_at: int, tree: object) -> str:
@@ -36,12 +34,11 @@ def without_qualifiers(text: str, text_at: int, tree: object) -> str:
     So it stays true when the table gets another name.
     """
     refs = {ref.at - text_at: ref for ref in column_refs(tree) if len(ref.parts) > 1}
-    edited, position = "", 0
+    edits = []
     for first, last in _words(text, text_at, list(refs.values())):
         assert last.value == refs[first.start].parts[-1], (text, first, last)
-        edited += text[position : first.start]
-        position = last.start
-    return edited + text[position:]
+        edits.append((first.start, last.start, ""))
+    return spliced(text, edits)
 
 
 def _words(text: str, text_at: int, refs: Sequence[ast.ColumnRef]) -> Iterator[tuple[Token, Token]]:

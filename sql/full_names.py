@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from foreshore.sql.keywords import quote_identifier, quote_string
 from foreshore.sql.lexer import QUOTED, STRING, WORD, Token, tokenize
+from foreshore.sql.splice import spliced
 
 FullName = tuple[str, str, str]
 
@@ -24,18 +25,16 @@ def renamed(text: str, names: Mapping[FullName, FullName]) -> str:
     """Return `text` with other full names, all at once: one may get the name that another had."""
     tokens, _ = tokenize(text)
     constants = {dotted(then): quote_string(dotted(now)) for then, now in names.items()}
-    parts, position = [], 0
+    edits = []
     for place, token in enumerate(tokens):
         if token.kind == STRING and token.value in constants and is_regclass(tokens, place):
-            parts += [text[position : token.start], constants[token.value]]
-            position = token.end
+            edits.append((token.start, token.end, constants[token.value]))
         elif _begins_name(tokens, place):
             first, _, second, _, third = tokens[place : place + 5]
             now = names.get((first.value, second.value, third.value))
             if now is not None:
-                parts += [text[position : first.start], dotted(now)]
-                position = third.end
-    return "".join(parts) + text[position:]
+                edits.append((first.start, third.end, dotted(now)))
+    return spliced(text, edits)
 
 
 def is_regclass(tokens: Sequence[Token], place: int) -> bool:

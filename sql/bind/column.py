@@ -35,6 +35,7 @@ from foreshore.sql.lexer import STRING, tokenize
 from foreshore.sql.plan import Name, OwnSequence
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.scope import Scope
+from foreshore.sql.splice import spliced
 from foreshore.sql.sql_functions import name_parts
 from foreshore.sql.type_names import type_of_name
 from foreshore.types import INT2, INT4, INT8, SqlType
@@ -189,18 +190,18 @@ def _qualified_default(planning: Planning, column: ast.ColumnDefinition) -> str:
         and (constant := sequence_constant(call.args[0])) is not None
     }
     tokens, _ = tokenize(text)
-    parts, position = [], 0
+    edits = []
     for place, token in enumerate(tokens):
         if token.start in named:
             assert token.kind == STRING, (text, token)
             named.remove(token.start)
             item = planning.catalog.resolve_item(name_parts(token.value))
-            parts.append(text[position : token.start] + quote_string(item.name.dotted()))
+            name = quote_string(item.name.dotted())
             if not is_regclass(tokens, place):  # so that renaming finds it
-                parts.append("::regclass")
-            position = token.end
+                name += "::regclass"
+            edits.append((token.start, token.end, name))
     assert not named, (text, named)
-    return "".join(parts) + text[position:]
+    return spliced(text, edits)
 
 
 def object_name(table: str, middle: str, label: str) -> str:

@@ -49,6 +49,7 @@ from foreshore.sql.plan import (
 )
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.scope import Scope, Slot, Table
+from foreshore.sql.splice import spliced
 from foreshore.types import TEXT, ColumnType, RelationDesc
 
 _KINDS: dict[str, ObjectKind] = {
@@ -69,14 +70,9 @@ DEFAULT_SIZE = "embedded"
 TICK_INTERVAL = "tick_interval_ms"  # what an engine is told
 
 
-def spliced(planning: Planning, start: int, end: int) -> str:
+def kept_text(planning: Planning, start: int, end: int) -> str:
     """Return the text between two offsets with its relations' names qualified."""
-    text, position = "", start
-    for at, until, name in sorted(set(planning.qualified)):
-        if start <= at and until <= end:
-            text += planning.text[position:at] + name
-            position = until
-    return text + planning.text[position:end]
+    return spliced(planning.text, set(planning.qualified), start, end)
 
 
 # --- views ---------------------------------------------------------------------------------
@@ -120,7 +116,7 @@ def bind_create_view(
         sql += f" ({', '.join(map(quote_identifier, statement.columns))})"
     if statement.cluster is not None:
         sql += f" IN CLUSTER {quote_identifier(statement.cluster)}"
-    sql += f" AS {spliced(planning, statement.at, statement.end)}"
+    sql += f" AS {kept_text(planning, statement.at, statement.end)}"
     if statement.materialized:
         return CreateMaterializedView(
             name,

@@ -125,7 +125,7 @@ def bind_create_subscription(
     ):
         raise FeatureNotSupported("subscriptions must not use temporary tables or views")
     ddl.refuse_environment(query.relation, "a subscription")
-    text = ddl.spliced(planning, tree.at, tree.end)
+    text = ddl.kept_text(planning, tree.at, tree.end)
     if isinstance(tree.source, ast.TableRef):
         text = f"SELECT * FROM {text}"
     sql = f"CREATE SUBSCRIPTION {name.dotted()} FOR ({text})"

@@ -1,0 +1,50 @@
+"""A definition means the same when it has been read anew from the text that is kept of it."""
+
+import asyncio
+from pathlib import Path
+
+from tests.adapter.harness import House
+
+
+async def _same_when_reopened(house: House, statements: list[str], queries: list[str]) -> None:
+    for sql in statements:
+        assert "ERROR" not in await house.query("a", sql), sql
+    before = [await house.query("a", query) for query in queries]
+    assert not any("ERROR" in each and "23514" not in each for each in before), before
+    await house.close()
+    await house.open()
+    assert [await house.query("a", query) for query in queries] == before
+
+
+def test_a_name_without_its_quotes_does_not_join_the_word_beside_it(tmp_path: Path) -> None:
+    froms = [
+        'SELECT x.a FROM "t"AS x',
+        'SELECT*FROM"t"',
+        'TABLE"t"',
+        'SELECT s.t.b FROM"t"JOIN"s"."t"ON"public"."t".a=s.t.a',
+        'SELECT"public".t.a FROM t',
+        'SELECT a FROM"t"x',
+        'SELECT a FROM"t"WHERE 1="t".a AND"public"."t".a=1 AND"t"."a"IN(1)',
+        'SELECT a FROM alter_"x"',
+    ]
+    tables = [
+        "CREATE SCHEMA s; CREATE TABLE t (a int); INSERT INTO t VALUES (1)",
+        "CREATE TABLE s.t (a int, b int); INSERT INTO s.t VALUES (1, 2)",
+        "CREATE TABLE tas (a int); CREATE TABLE tx (a int); CREATE TABLE alter_ (a int)",
+        'CREATE TABLE c (a bool, "B" int, CHECK (NOT"c".a), CHECK (1=1 AND"B">0))',
+        'CREATE INDEX i ON c ((NOT"c".a),(a AND"B">0))',
+        'ALTER TABLE c RENAME"B"TO b',
+        "ALTER TABLE c RENAME TO c2",
+    ]
+    views = [f"CREATE VIEW v{i} AS {query}" for i, query in enumerate(froms)]
+    queries = [f"TABLE v{i}" for i in range(len(froms))]
+    writes = [f"INSERT INTO c2 VALUES ({row})" for row in ("true, 1", "false, 0")]
+
+    async def play() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await _same_when_reopened(house, tables + views, queries + writes)
+        assert "ERROR" not in await house.query("a", "INSERT INTO c2 VALUES (false, 1)")
+        await house.close()
+
+    asyncio.run(play())
