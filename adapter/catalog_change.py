@@ -56,6 +56,7 @@ def rebased(
         number = max(number, now.allotted.get(space, 0))
         merged.state = with_allotted(merged.state, space, number)
     _refuse_homeless(merged.state)
+    _refuse_disowned(transaction.base, now, merged.state)
     _refuse_doubled(changes, merged.state)
     _refuse_stale(merged.state, change, planned, relation_of)
     return replace(change, transaction=merged)
@@ -147,6 +148,25 @@ def _refuse_homeless(state: State) -> None:
     """
     for each in state.objects.values():
         if not all(whole in state.objects for whole in wholes_of(each)):
+            raise _conflict()
+
+
+def _refuse_disowned(base: State, now: State, state: State) -> None:
+    """Raise Conflict if a sequence got a column of a table that was redefined meanwhile.
+
+    Of sequence and table one was changed from `base` to `now`, the other from there to `state`.
+    The column may be called otherwise, or be no more.
+    """
+    for item in state.all(Item):
+        owner = item.owned_by
+        then = base.get(item.id)
+        if not owner or (isinstance(then, Item) and then.owned_by == owner):
+            continue
+        if item is now.get(item.id):
+            redefined = _is_redefined(now.get(owner.table), state.get(owner.table))
+        else:
+            redefined = _is_redefined(base.get(owner.table), now.get(owner.table))
+        if redefined:
             raise _conflict()
 
 

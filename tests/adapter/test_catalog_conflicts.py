@@ -84,6 +84,45 @@ def test_nothing_is_made_in_what_is_dropped(
     runner.run(again())
 
 
+@pytest.mark.parametrize("columns_first", [False, True])
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "ALTER TABLE t RENAME v TO w",
+        "ALTER TABLE t DROP v",
+        "ALTER TABLE t DROP v, ADD v int",
+    ],
+)
+@pytest.mark.parametrize(
+    "sequences", ["ALTER SEQUENCE n OWNED BY t.v", "CREATE SEQUENCE m OWNED BY t.v"]
+)
+def test_a_sequence_goes_with_no_column_that_has_changed(
+    runner: asyncio.Runner, tmp_path: Path, sequences: str, columns: str, columns_first: bool
+) -> None:
+    own, others = (columns, sequences) if columns_first else (sequences, columns)
+    script = [
+        ("s", "CREATE SEQUENCE n"),
+        ("s", "BEGIN"),
+        ("s", own),
+        ("other", others),
+        ("s", "COMMIT"),
+    ]
+    assert _commit(runner, tmp_path, script) == f"{CONFLICT}a concurrent change of the catalog"
+
+
+def test_a_sequence_that_has_its_column_is_not_concerned_by_others(
+    runner: asyncio.Runner, tmp_path: Path
+) -> None:
+    script = [
+        ("s", "CREATE SEQUENCE n OWNED BY t.v"),
+        ("s", "BEGIN"),
+        ("s", "ALTER SEQUENCE n RESTART 7"),
+        ("other", "ALTER TABLE t ADD UNIQUE (v)"),
+        ("s", "COMMIT"),
+    ]
+    assert _commit(runner, tmp_path, script) == "COMMIT"
+
+
 @pytest.mark.parametrize(
     ("reads", "answer"),
     [
