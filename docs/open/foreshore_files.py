@@ -32,6 +32,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 States = dict[str, dict[str, Any]]
+Objects = dict[str, dict[str, Any]]  # of the catalog, by id
 STATES = ("log", "shard")  # those that say where the data is
 LEASE_MS = 60_000
 TAKEOVER_S = 10.0  # after which who began to take the data over, and has not, has died
@@ -92,7 +93,8 @@ def reading(
                     is_taken_over and after != before["log"]
                 ):
                     continue  # its next owner may have cut off what was read of the log's end
-                id = resolve(shards, name)
+                catalog = objects(shards["s1"]) if "s1" in shards else {}
+                id = resolve(shards, catalog, name)
                 shard = shards.get(id)
                 if shard is None:
                     raise Unreadable(f"{name} has no shard")
@@ -100,7 +102,7 @@ def reading(
                 if not shard.since <= at < shard.upper:
                     bounds = f"from {shard.since} and before {shard.upper}"
                     raise Unreadable(f"{name} is readable {bounds}")
-                refuse_error(shards, id, name, at)
+                refuse_error(shards, catalog, id, name, at)
                 if hold is not None:
                     hold([Path(file).relative_to(data_dir).as_posix() for file in shard.files])
                 shard.check()
@@ -351,7 +353,7 @@ def tail_file(shard: Shard, place: Path) -> list[str]:
     return [str(place / "tail.parquet")]
 
 
-def resolve(shards: dict[str, Shard], name: str) -> str:
+def resolve(shards: dict[str, Shard], catalog: Objects, name: str) -> str:
     """Return the id of `[[database.]schema.]name`, or the id itself, as the catalog has it now."""
     if name in shards:
         return name
@@ -359,28 +361,44 @@ def resolve(shards: dict[str, Shard], name: str) -> str:
     wanted = [*("foreshore", "public")[: 3 - len(parts)], *parts]
     if system := SYSTEM_TABLES.get(".".join(wanted[-2:])):
         return system
-    live = objects(shards["s1"])
-    for item in live.values():
+    for item in catalog.values():
         if "create_sql" in item and item["type"] in ("table", "materialized view"):
-            schema_of = live[item["schema"]]
-            if [live[schema_of["database"]]["name"], schema_of["name"], item["name"]] == wanted:
+            schema_of = catalog[item["schema"]]
+            if [catalog[schema_of["database"]]["name"], schema_of["name"], item["name"]] == wanted:
                 return str(item["id"])
     raise Unreadable(f"there is no table or materialized view {'.'.join(wanted)}")
 
 
-def refuse_error(shards: dict[str, Shard], id: str, name: str, as_of: int) -> None:
-    """Raise Unreadable if the collection is a view that has an error at `as_of`."""
-    if not {"s1", "s3"} <= shards.keys() or not id.startswith("u"):
+def refuse_error(
+    shards: dict[str, Shard], catalog: Objects, id: str, name: str, as_of: int
+) -> None:
+    """Raise Unreadable if the collection is made of a view that has an error at `as_of`."""
+    views = views_below(catalog, id)
+    if not views or "s3" not in shards:
         return
-    if objects(shards["s1"]).get(id, {}).get("type") != "materialized view":
-        return
-    steps = [(at, code, text) for of, code, text, at in rows(shards["s3"]) if of == id]
-    at, code, text = max((step for step in steps if step[0] <= as_of), default=(0, None, None))
-    if text is not None:
-        raise Unreadable(f"{name} has an error from {at} on: {code} {text}")
+    last: dict[str, tuple[int, str | None, str | None]] = {}
+    for of, code, text, at in rows(shards["s3"]):
+        if of in views and last.get(of, (-1,))[0] < at <= as_of:
+            last[of] = (at, code, text)
+    for view, (at, code, text) in last.items():
+        if text is not None:
+            made_of = "" if view == id else f" is made of {view}, which"
+            raise Unreadable(f"{name}{made_of} has an error from {at} on: {code} {text}")
 
 
-def objects(catalog: Shard) -> dict[str, dict[str, Any]]:
+def views_below(catalog: Objects, id: str) -> set[str]:
+    """Return the views that the collection is, or is made of, by their ids."""
+    found: set[str] = set()
+    stack = [id]
+    while stack:
+        item = catalog.get(stack.pop(), {})
+        if item.get("type") in ("view", "materialized view") and item["id"] not in found:
+            found.add(item["id"])
+            stack += item["depends_on"]
+    return found
+
+
+def objects(catalog: Shard) -> Objects:
     """Return what the catalog has now, by id."""
     return {id: json.loads(value) for kind, id, value in rows(catalog) if kind in KINDS}
 

@@ -57,6 +57,10 @@ def rows_of(table: pa.Table, name: str) -> Rows:
     return rows
 
 
+def id_of(shards: dict[str, Any], name: str) -> Any:
+    return foreshore_files.resolve(shards, foreshore_files.objects(shards["s1"]), name)
+
+
 def text(cell: bytes | None) -> str | None:
     return None if cell is None else cell.decode()
 
@@ -87,7 +91,7 @@ def compare(server: Server, readers: dict[str, Read], pairs: int, spark_every: i
                 shards = foreshore_files.log(server.data_dir, states)
             except FileNotFoundError:
                 continue  # compaction has taken a segment; what follows reads by a lease
-            shard = shards[foreshore_files.resolve(shards, name)]
+            shard = shards[id_of(shards, name)]
             if shard.upper <= shard.since:
                 continue  # nothing of the view is in the log yet
             as_of = chosen.randrange(max(shard.since, shard.upper - 3_000), shard.upper)
@@ -263,7 +267,7 @@ def now(connection: psycopg.Connection[Any], data_dir: Path) -> int:
     def is_known() -> bool:
         nonlocal shards
         shards = foreshore_files.log(data_dir, foreshore_files.states(data_dir))
-        return bool(shards[foreshore_files.resolve(shards, "v")].upper > time)
+        return bool(shards[id_of(shards, "v")].upper > time)
 
     until(is_known, "the view is in the log")
     return time
