@@ -170,7 +170,10 @@ class Engine(Protocol):
         ...
 
     def check(self) -> None:
-        """Raise Unavailable if the engine has lost what it works with, for good."""
+        """Raise Unavailable if the engine has lost what it works with, for good.
+
+        It may wait for another process, so it is not for the loop.
+        """
         ...
 
     def describe(self, relation: Relation, name_of: NameOf) -> str:

@@ -98,6 +98,7 @@ class Replica:
                 self._tasks.create_task(self._step_dataflows())
                 self._tasks.create_task(self._hydrate_dataflows())
                 self._tasks.create_task(self._report())
+                self._tasks.create_task(self._watch_engine())
         finally:
             self._peeks.forget()
             for pool in (self._steps, self._hydration, self._queries):
@@ -474,9 +475,17 @@ class Replica:
     async def _report(self) -> None:
         while True:
             await asyncio.sleep(STATUS_SECONDS)
-            if self._instance.engine is not None:
-                self._instance.engine.check()  # what it raises ends the replica, to begin anew
             self._send_status()
+
+    async def _watch_engine(self) -> None:
+        while True:
+            await asyncio.sleep(STATUS_SECONDS)
+            await self._check_engine()
+
+    async def _check_engine(self) -> None:
+        """See whether the engine has what it works with; else the replica ends, to begin anew."""
+        if self._instance.engine is not None:
+            await blocking.run(None, self._instance.engine.check)
 
     def _send_status(self) -> None:
         dataflows = tuple(running.status() for running in self._dataflows.values())

