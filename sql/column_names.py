@@ -31,13 +31,14 @@ def with_column_renamed(text: str, text_at: int, tree: object, name: str, to: st
 def without_qualifiers(text: str, text_at: int, tree: object) -> str:
     """Return `text` with each column by its name alone; `tree` is what was parsed of it.
 
-    So it stays true when the table gets another name.
+    So it stays true when the table gets another name. Behind a dot any word is a name, alone it
+    may need quotes: `t.user` is the column `"user"`.
     """
     refs = {ref.at - text_at: ref for ref in column_refs(tree) if len(ref.parts) > 1}
     edits = []
     for first, last in _words(text, text_at, list(refs.values())):
         assert last.value == refs[first.start].parts[-1], (text, first, last)
-        edits.append((first.start, last.start, ""))
+        edits.append((first.start, last.end, quote_identifier(last.value)))
     return spliced(text, edits)
 
 

@@ -46,6 +46,7 @@ from foreshore.sql.coerce import (
     number,
     to_common,
 )
+from foreshore.sql.keywords import quote_identifier
 from foreshore.sql.lexer import tokenize
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.scope import Scope, Table, resolve_column, resolve_table
@@ -598,7 +599,7 @@ def resolve_qualifier(
         tokens, _ = tokenize(planning.text)
         first = next(place for place, token in enumerate(tokens) if token.start == at)
         table = tokens[first + 2 * (len(qualifier) - 1)]
-        planning.qualified.append((at, table.start, ""))
+        planning.qualified.append((at, table.end, quote_identifier(table.value)))
     return found
 
 

@@ -48,3 +48,28 @@ def test_a_name_without_its_quotes_does_not_join_the_word_beside_it(tmp_path: Pa
         await house.close()
 
     asyncio.run(play())
+
+
+def test_a_word_that_needs_quotes_without_its_qualifier_gets_them(tmp_path: Path) -> None:
+    tables = [
+        'CREATE TABLE "user" (name text); INSERT INTO "user" VALUES (\'x\')',
+        """CREATE TABLE c ("user" text, "order" int, "Mixed" int, "select" int,
+            CHECK (c.user <> 'bob'), CHECK (c.order > 0 AND public.c."Mixed" > 0))""",
+        "CREATE INDEX i ON c ((c.user = 'bob'), (c.order+1))",
+        "CREATE VIEW v AS SELECT public.user.name FROM public.user WHERE public.user.name = 'x'",
+        "CREATE VIEW w AS SELECT foreshore.public.user.* FROM public.user",
+        "ALTER TABLE c RENAME TO d",
+        'ALTER TABLE "user" RENAME TO "order"',
+        "ALTER TABLE d ADD COLUMN e int",
+        'ALTER TABLE d RENAME "order" TO "group"',
+    ]
+    writes = [f"INSERT INTO d VALUES ({row})" for row in ("'bob', 1, 1", "'a', 0, 1", "'a', 1, 0")]
+
+    async def play() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await _same_when_reopened(house, tables, ["TABLE v", "TABLE w", *writes])
+        assert "ERROR" not in await house.query("a", "INSERT INTO d VALUES ('a', 1, 1)")
+        await house.close()
+
+    asyncio.run(play())
