@@ -348,9 +348,11 @@ def _fill(data_dir: Path, place: Path, backup: Backup) -> None:
         sync_directory(data_dir)
         (partial / CONSENSUS_FILE).replace(data_dir / CONSENSUS_FILE)
     except BaseException:
-        _clear(data_dir)
+        if is_half_restored(data_dir):  # else it was interrupted behind the last step
+            _clear(data_dir)
         raise
-    shutil.rmtree(partial)  # with the journal of consensus, in which nothing is left
+    with contextlib.suppress(FileNotFoundError):  # a server has started, and does the same
+        shutil.rmtree(partial)  # with the journal of consensus, in which nothing is left
     sync_directory(data_dir)
 
 

@@ -239,6 +239,48 @@ def test_an_interrupted_restore_is_no_database_and_the_next_one_clears_it(
     run(lambda: _equal(tmp_path / "data", tmp_path / "copy0"))
 
 
+def test_a_restore_that_is_interrupted_behind_its_last_step_is_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(lambda: fill(tmp_path / "data"))
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    back_up(tmp_path / "data", tmp_path / "backup")
+    replace = Path.replace
+
+    def interrupted(path: Path, target: Path) -> None:
+        replace(path, target)
+        if target == copy / "consensus.sqlite":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        restore(tmp_path / "backup", copy)
+    monkeypatch.undo()
+    run(partial(_open, copy))
+    assert not (copy / ".restoring").exists()
+    run(lambda: _equal(tmp_path / "data", copy))
+
+
+def test_a_server_may_start_before_a_restore_has_cleaned_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(lambda: fill(tmp_path / "data"))
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    back_up(tmp_path / "data", tmp_path / "backup")
+    rmtree = shutil.rmtree
+
+    def late(path: Path) -> None:
+        rmtree(path)  # as the server does
+        rmtree(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", late)
+        restore(tmp_path / "backup", copy)
+    run(lambda: _equal(tmp_path / "data", copy))
+
+
 async def _open(data_dir: Path) -> None:
     controller = await StorageController.open(
         data_dir=data_dir, blob=None, consensus=None, clock=SystemClock()
