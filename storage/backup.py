@@ -158,7 +158,7 @@ def _previous(place: Path, states: States) -> dict[str, BackupFile]:
     try:
         backup = read_backup(place)
     except UndefinedFile:
-        strangers = {path.name for path in place.iterdir()} - {*PARTS, f"{MANIFEST}.new"}
+        strangers = _names(place) - {*PARTS, f"{MANIFEST}.new"}
         if strangers:
             raise DuplicateFile(
                 f'"{place}" is not empty and holds no backup', detail=", ".join(sorted(strangers))
@@ -167,6 +167,18 @@ def _previous(place: Path, states: States) -> dict[str, BackupFile]:
     if backup.identity != states.identity:
         raise DuplicateFile(f'"{place}" holds the backup of another database')
     return {file.path: file for file in backup.files}
+
+
+def _names(directory: Path) -> set[str]:
+    """Return the names of what is there, but for the `lost+found` that a new file system has."""
+    return {path.name for path in directory.iterdir() if not _is_new_lost_found(path)}
+
+
+def _is_new_lost_found(path: Path) -> bool:
+    try:
+        return path.name == "lost+found" and path.is_dir() and not any(path.iterdir())
+    except PermissionError:  # only root looks into it
+        return True
 
 
 def _copied(data_dir: Path, place: Path, previous: dict[str, BackupFile]) -> Backup:
@@ -319,7 +331,7 @@ def restore(place: Path, data_dir: Path) -> Backup:
     backup = read_backup(place)
     if is_half_restored(data_dir):
         _clear(data_dir)
-    if data_dir.exists() and (not data_dir.is_dir() or any(data_dir.iterdir())):
+    if data_dir.exists() and (not data_dir.is_dir() or _names(data_dir)):
         raise DuplicateFile(f'"{data_dir}" exists and is not empty')
     if data_dir.exists():
         _fill(data_dir, place, backup)

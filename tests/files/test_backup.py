@@ -281,6 +281,21 @@ def test_a_server_may_start_before_a_restore_has_cleaned_up(
     run(lambda: _equal(tmp_path / "data", copy))
 
 
+def test_a_new_file_system_counts_as_empty(tmp_path: Path) -> None:
+    run(lambda: fill(tmp_path / "data"))
+    place, copy = tmp_path / "backup", tmp_path / "copy"
+    for mounted in (place, copy):
+        (mounted / "lost+found").mkdir(parents=True)
+    back_up(tmp_path / "data", place)
+    (copy / "lost+found" / "#12").write_text("found")
+    with pytest.raises(DuplicateFile, match="not empty"):
+        restore(place, copy)
+    (copy / "lost+found" / "#12").unlink()
+    restore(place, copy)
+    assert (copy / "lost+found").is_dir()
+    run(lambda: _equal(tmp_path / "data", copy))
+
+
 async def _open(data_dir: Path) -> None:
     controller = await StorageController.open(
         data_dir=data_dir, blob=None, consensus=None, clock=SystemClock()
