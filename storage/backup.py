@@ -120,7 +120,7 @@ def back_up(data_dir: Path, place: Path) -> Backup:
     """Store in `place` all that the data directory holds now, and return what that is.
 
     The server may run. Raises DuplicateFile if the place holds something else, or the backup of
-    another database.
+    another database, or of another history of this one.
     """
     states = look(data_dir)
     with _locked(place):
@@ -182,7 +182,10 @@ def _is_new_lost_found(path: Path) -> bool:
 
 
 def _copied(data_dir: Path, place: Path, previous: dict[str, BackupFile]) -> Backup:
-    """Copy the files that the states name; again where the compacter took one away meanwhile."""
+    """Copy the files that the states name; again where the compacter took one away meanwhile.
+
+    Raises DuplicateFile if the last backup has another file of the same name.
+    """
     verified: dict[str, BackupFile] = {}
     deadline = time.monotonic() + TAKEOVER_SECONDS
     while True:
@@ -245,6 +248,7 @@ def _copy_once(
         path = segment_path(data_dir, segment)
         with path.open("rb") as source:  # the read of the log has just found it
             file = BackupFile(f"log/{path.name}", contents.length, contents.checksum)
+            _check_history(place, previous.get(file.path), file)
             _write(place / file.stored, source.read(contents.length))
         files.append(file)
         segments.append(
@@ -252,6 +256,7 @@ def _copy_once(
         )
     for batch in states.batches:
         file = BackupFile(f"blob/{batch.key}", batch.bytes, batch.checksum)
+        _check_history(place, previous.get(file.path), file)
         if verified.get(file.path) != file:
             if previous.get(file.path) != file or not _is_intact(place, file):
                 _take(data_dir / file.path, place / file.stored)
@@ -262,6 +267,19 @@ def _copy_once(
     heads = {key: head.data for key, head in states.heads.items()}
     heads[LOG_KEY] = msgspec.json.encode(log)
     return Backup(VERSION, states.identity, heads, tuple(files))
+
+
+def _check_history(place: Path, before: BackupFile | None, file: BackupFile) -> None:
+    """Raise DuplicateFile if `file` would take the place of another file of the last backup.
+
+    The data directory was put back to what it was before that, say, and has gone on otherwise.
+    """
+    if before is not None and before.stored == file.stored and before != file:
+        raise DuplicateFile(
+            f'"{place}" holds the backup of another history of this database',
+            detail=f'"{file.stored}" is another file there.',
+            hint="Back up to another place.",
+        )
 
 
 def _make(directory: Path) -> None:

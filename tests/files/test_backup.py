@@ -511,3 +511,33 @@ def test_a_backup_keeps_to_its_own_place(tmp_path: Path) -> None:
     assert refused.returncode == 1
     assert "no complete backup" in refused.stderr
     assert "Traceback" not in refused.stderr
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_another_history_of_a_database_leaves_the_backup_of_the_first(
+    tmp_path: Path, compacted: bool
+) -> None:
+    data, place = tmp_path / "data", tmp_path / "backup"
+
+    async def grow(value: str) -> None:
+        controller = await open_at(data, segment_records=1 if compacted else 1000)
+        lower = controller.upper(U1)
+        await put(controller, write(U1, lower, lower + 1, ((lower, value), lower, 1)))
+        if compacted:
+            await controller.settle()
+        await controller.close()
+
+    run(lambda: fill(data))
+    shutil.copytree(data, tmp_path / "old")
+    run(lambda: grow("y"))
+    first = back_up(data, place)
+    kept = {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
+    shutil.rmtree(data)
+    shutil.copytree(tmp_path / "old", data)  # which has no identity of its own
+    run(lambda: grow("z"))
+    with pytest.raises(DuplicateFile, match="another history"):
+        back_up(data, place)
+    assert {path: path.read_bytes() for path in place.rglob("*") if path.is_file()} == kept
+    restore(place, tmp_path / "copy")
+    second = back_up(data, tmp_path / "elsewhere")
+    assert {file.stored for file in first.files} & {file.stored for file in second.files}
