@@ -115,3 +115,12 @@ class Instance:
             tried()
             if self.engine is None:
                 await asyncio.sleep(RESTART_SECONDS)
+
+    async def check(self) -> None:
+        """Raise Unavailable if the engine has lost what it works with.
+
+        The replica ends by that, to begin anew. What has failed is reported only after this: by
+        an engine that was lost it has not been done, and the others or the next replica do it.
+        """
+        if self.engine is not None:
+            await blocking.run(None, self.engine.check)

@@ -32,7 +32,8 @@ from foreshore.ids import GlobalId
 class PendingPeeks:
     """The peeks of one replica, by number; belongs to the loop.
 
-    `exporters` are the replica's dataflows by what they export, and `threads` evaluate.
+    `exporters` are the replica's dataflows by what they export, and `threads` evaluate. A fault in
+    `tasks` ends the replica.
     """
 
     def __init__(
@@ -40,15 +41,16 @@ class PendingPeeks:
         instance: Instance,
         exporters: Mapping[GlobalId, Running],
         threads: Executor,
+        tasks: asyncio.TaskGroup,
         answer: Callable[[PeekResponse, Tables], None],
     ) -> None:
         self._instance = instance
         self._exporters = exporters
         self._threads = threads
+        self._tasks = tasks
         self._answer = answer
         self._waiting: dict[int, tuple[Peek, Tables]] = {}
         self._evaluations: dict[int, Cancellation] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
 
     def ask(self, peek: Peek, tables: Tables) -> None:
         """Answer a peek as soon as what it reads has passed its time."""
@@ -108,10 +110,7 @@ class PendingPeeks:
             except Exception as error:
                 self._failed(number, error)
                 return
-        work = self._evaluate(peek, tables, indexes)
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.create_task(self._evaluate(peek, tables, indexes))
 
     async def _evaluate(
         self, peek: Peek, tables: Tables, indexes: Mapping[GlobalId, LocalIndex]
@@ -135,6 +134,7 @@ class PendingPeeks:
                 )
             table = await blocking.run(self._threads, work)
         except Exception as error:
+            await self._instance.check()
             if self._is_over(number, cancellation):
                 self._failed(number, error)
         else:

@@ -86,10 +86,12 @@ class Replica:
         self._step_slots = asyncio.Semaphore(STEP_THREADS)
         self._hydration = ThreadPoolExecutor(1, "hydration")
         self._queries = ThreadPoolExecutor(QUERY_THREADS, "queries")
-        self._peeks = PendingPeeks(self._instance, self._exporters, self._queries, self._send)
         self._work = asyncio.Event()
         self._hydrations = asyncio.Event()
         self._tasks = asyncio.TaskGroup()
+        self._peeks = PendingPeeks(
+            self._instance, self._exporters, self._queries, self._tasks, self._send
+        )
 
     async def run(self) -> None:
         """Work until cancelled, or until something fails that should not: deaf it is no use."""
@@ -343,6 +345,7 @@ class Replica:
                 try:
                     sent = await blocking.run(self._hydration, running.hydrate, engine)
                 except Exception as error:
+                    await self._instance.check()
                     self._failed(running, error, "pending")
                 else:
                     self._went_well(running, sent)
@@ -400,6 +403,7 @@ class Replica:
         try:
             sent = await blocking.run(self._steps, work)
         except Exception as error:
+            await self._instance.check()
             self._failed(running, error, "running")
         else:
             if sent is not None:
@@ -480,12 +484,7 @@ class Replica:
     async def _watch_engine(self) -> None:
         while True:
             await asyncio.sleep(STATUS_SECONDS)
-            await self._check_engine()
-
-    async def _check_engine(self) -> None:
-        """See whether the engine has what it works with; else the replica ends, to begin anew."""
-        if self._instance.engine is not None:
-            await blocking.run(None, self._instance.engine.check)
+            await self._instance.check()
 
     def _send_status(self) -> None:
         dataflows = tuple(running.status() for running in self._dataflows.values())

@@ -65,7 +65,8 @@ class SparkEngine(BulkEngine):
     @contextmanager
     def _session(self, number: int, cancellation: Cancellation) -> Iterator[Session]:
         """Give a session whose jobs `cancellation` stops."""
-        session = SparkSqlSession(_new_session(self._spark))
+        with _faults(cancellation):
+            session = SparkSqlSession(_new_session(self._spark))
         context = self._spark.sparkContext
         group = f"evaluation{number}"
         context.setJobGroup(group, group, interruptOnCancel=True)

@@ -38,7 +38,7 @@ from foreshore.compute.protocol import (
 )
 from foreshore.compute.replica import Replica
 from foreshore.compute.transport import SCRATCH_VARIABLE, Connection
-from foreshore.errors import OutOfMemory
+from foreshore.errors import OutOfMemory, Unavailable
 from foreshore.ids import GlobalId
 from foreshore.update import Timestamp, encode_schema
 from tests.compute.runtime.harness import KV_SCHEMA, contents, id_, index_on, rows, run, table
@@ -417,5 +417,54 @@ def test_it_ends_where_it_would_go_on_deaf(tmp_path: Path, monkeypatch: pytest.M
 
     def broken(_: object) -> None:
         raise RuntimeError("broken")
+
+    run(main)
+
+
+@pytest.mark.parametrize("lost_in", ["hydration", "a step", "an evaluation"])
+def test_what_fails_as_the_engine_is_lost_ends_the_replica_and_is_not_told(
+    lost_in: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SCRATCH_VARIABLE, str(tmp_path))
+    engine = LinearFirst(DuckDbEngine())
+    lost = threading.Event()
+
+    def fails(*_: object) -> Output:
+        lost.set()
+        raise ConnectionRefusedError
+
+    def check() -> None:
+        assert threading.current_thread() is not threading.main_thread()
+        if lost.is_set():
+            raise Unavailable("the engine has ended")
+
+    monkeypatch.setattr(engine, "check", check)
+    if lost_in == "hydration":
+        monkeypatch.setattr(LinearDataflow, "hydrate", fails)
+    elif lost_in == "a step":
+        monkeypatch.setattr(LinearDataflow, "step", fails)
+    else:
+        monkeypatch.setattr("foreshore.compute.pending_peeks.answer_by_engine", fails)
+
+    async def main() -> None:
+        replica = Replica({"embedded": lambda _: engine})
+        running = asyncio.create_task(replica.run())
+        await asyncio.sleep(0)
+        controller = Controller(replica)
+        controller.begin(tmp_path, 2, with_times(rows((1, "a")), 1))
+        controller.tell(InitializationComplete())
+        if lost_in != "hydration":
+            await until(lambda: upper_of(replica) == 2)
+        if lost_in == "a step":
+            controller.tell(Feed(((id_("u1"), 2, 4, True),)), with_times(rows((3, "a")), 3))
+        elif lost_in == "an evaluation":
+            controller.tell(Peek(1, 1, U1, None, None, None, (), {}))
+        async with asyncio.timeout(10):
+            with pytest.raises(ExceptionGroup) as raised:
+                await running
+        assert raised.group_contains(Unavailable, match="the engine has ended")
+        statuses = [message for message, _ in controller.said if isinstance(message, Status)]
+        assert not any(each.failures for status in statuses for each in status.dataflows)
+        assert not any(isinstance(message, PeekResponse) for message, _ in controller.said)
 
     run(main)
