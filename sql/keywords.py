@@ -4,7 +4,7 @@ RESERVED     only as the label after AS
 TYPE_FUNC    as the name of a type or function, but not of a column or table
 COL_NAME     as a column or table, but not as a function or type called by that name
 NEEDS_AS     as the label of a column only after AS
-All other words are free.
+All other words are free in PostgreSQL; our own parser does not take all of them (MISREAD).
 """
 
 RESERVED = frozenset(
@@ -202,6 +202,31 @@ NEEDS_AS = frozenset(
         "year",
     ]
 )
+# Free in PostgreSQL, and refused by our parser, or read as something else, in some places.
+MISREAD = frozenset(
+    [
+        "alter",
+        "by",
+        "cube",
+        "describe",
+        "drop",
+        "exclude",
+        "glob",
+        "insert",
+        "lock",
+        "of",
+        "partitioned_by",
+        "qualify",
+        "regexp",
+        "revoke",
+        "rlike",
+        "rollback",
+        "rollup",
+        "uncache",
+        "xor",
+    ]
+)
+_QUOTED = RESERVED | TYPE_FUNC | COL_NAME | MISREAD
 NOT_COLUMN = RESERVED | TYPE_FUNC
 NOT_FUNCTION = RESERVED | COL_NAME
 
@@ -214,7 +239,7 @@ def quote_identifier(name: str) -> str:
         and (name[0].islower() or name[0] == "_")
         and all(c.islower() or c.isdigit() or c in "_$" for c in name)
     )
-    if plain and name not in RESERVED and name not in TYPE_FUNC and name not in COL_NAME:
+    if plain and name not in _QUOTED:
         return name
     return '"' + name.replace('"', '""') + '"'
 

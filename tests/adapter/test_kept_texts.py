@@ -73,3 +73,24 @@ def test_a_word_that_needs_quotes_without_its_qualifier_gets_them(tmp_path: Path
         await house.close()
 
     asyncio.run(play())
+
+
+def test_a_word_that_our_parser_would_misread_is_quoted(tmp_path: Path) -> None:
+    words = ("alter", "qualify", "exclude", "of", "xor")
+
+    async def play() -> None:
+        house = House(tmp_path)
+        await house.open()
+        made = [
+            sql
+            for word in words
+            for sql in (
+                f'CREATE TABLE "{word}" ("{word}" int, b int); INSERT INTO "{word}" VALUES (1, 2)',
+                f'CREATE VIEW v_{word} AS SELECT "{word}".* FROM "{word}"',
+                f'ALTER TABLE "{word}" RENAME b TO c',
+            )
+        ]
+        await _same_when_reopened(house, made, [f"TABLE v_{word}" for word in words])
+        await house.close()
+
+    asyncio.run(play())
