@@ -6,6 +6,7 @@ all others do. Feeds are gathered over one turn of the loop and encoded once for
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -35,6 +36,13 @@ from foreshore.update import Timestamp
 
 logger = logging.getLogger(__name__)
 
+# What Spark takes for a master; another would fail at each of its starts.
+_MASTER = re.compile(
+    r"local|local\[([1-9][0-9]*|\*)(\s*,\s*[0-9]+)?\]"
+    r"|local-cluster\[\s*[0-9]+\s*,\s*[0-9]+\s*,\s*[0-9]+\s*\]"
+    r"|(spark|k8s)://.+|yarn"
+)
+
 Prepared = tuple[tuple[Snapshot, ...], tuple[InputSnapshot, ...], list[pa.Table]]
 
 
@@ -54,6 +62,17 @@ def engine_of(size: str) -> tuple[str, dict[str, str]]:
             raise InvalidParameterValue(
                 f"unknown cluster replica size {size}", hint="Valid sizes are: embedded, spark"
             )
+
+
+def check_size(size: str) -> None:
+    """Raise InvalidParameterValue for a size that is none, or names what is no Spark master."""
+    engine, options = engine_of(size)
+    master = options.get("master", "local")
+    if engine == "spark" and _MASTER.fullmatch(master) is None:
+        raise InvalidParameterValue(
+            f'invalid Spark master "{master}"',
+            hint="Valid masters are such as local[2], local[*] and spark://HOST:PORT.",
+        )
 
 
 @dataclass(slots=True)
@@ -220,4 +239,13 @@ def prepare(snapshots: Sequence[Snapshot]) -> Prepared:
     return tuple(snapshots), tuple(message for message, _ in described), tables
 
 
-__all__ = ["Asked", "Cluster", "Prepared", "Replica", "Tables", "engine_of", "prepare"]
+__all__ = [
+    "Asked",
+    "Cluster",
+    "Prepared",
+    "Replica",
+    "Tables",
+    "check_size",
+    "engine_of",
+    "prepare",
+]

@@ -14,7 +14,7 @@ from foreshore.adapter.sequence.number_sequences import add_sequence
 from foreshore.adapter.sequence.times import asked, choose, come, timestamp_of
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Cluster, Item, OwnedBy, Schema
-from foreshore.compute.cluster import engine_of
+from foreshore.compute.cluster import check_size
 from foreshore.constraint import Unique
 from foreshore.errors import (
     DependentObjectsStillExist,
@@ -288,7 +288,7 @@ def create_cluster(session: "Session", plan: CreateCluster) -> Completed:
     if replicas is None:
         replicas = tuple((f"r{i + 1}", plan.size) for i in range(plan.replication_factor))
     for size in {plan.size, *(size for _, size in replicas)}:
-        engine_of(size)
+        check_size(size)
     try:
         session.catalog_change().create_cluster(
             plan.name, session.role.id, plan.size, dict(plan.options), replicas, managed=managed
@@ -304,7 +304,7 @@ def create_cluster_replica(session: "Session", plan: CreateClusterReplica) -> Co
     cluster = change.state.cluster(plan.cluster)
     if cluster is None:
         raise UndefinedObject(f'unknown cluster "{plan.cluster}"')
-    engine_of(plan.size)
+    check_size(plan.size)
     change.create_replica(cluster, plan.name, session.role.id, plan.size, dict(plan.options))
     return Completed("CREATE CLUSTER REPLICA")
 

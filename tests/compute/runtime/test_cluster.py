@@ -1,0 +1,36 @@
+"""A cluster's size says what it runs on."""
+
+import pytest
+
+from foreshore.compute.cluster import check_size
+from foreshore.errors import InvalidParameterValue
+
+
+@pytest.mark.parametrize(
+    "master",
+    [
+        "local",
+        "local[2]",
+        "local[*]",
+        "local[*, 3]",
+        "local-cluster[2, 1, 1024]",
+        "spark://one:7077,two:7077",
+        "k8s://https://host:443",
+        "yarn",
+    ],
+)
+def test_spark_may_have_any_of_its_masters(master: str) -> None:
+    check_size(f"spark:{master}")
+
+
+@pytest.mark.parametrize("master", ["local[abc]", "local[0]", "local[]", "spark://", "there"])
+def test_what_is_no_master_is_refused(master: str) -> None:
+    with pytest.raises(InvalidParameterValue, match="invalid Spark master"):
+        check_size(f"spark:{master}")
+
+
+def test_sizes_without_a_master_are_as_they_were() -> None:
+    for size in ("embedded", "spark"):
+        check_size(size)
+    with pytest.raises(InvalidParameterValue, match="unknown cluster replica size"):
+        check_size("enormous")
