@@ -35,6 +35,7 @@ States = dict[str, dict[str, Any]]
 Objects = dict[str, dict[str, Any]]  # of the catalog, by id
 STATES = ("log", "shard")  # those that say where the data is
 LEASE_MS = 60_000
+EMPTY = 2**63 - 1  # the frontier at or beyond which there is no time
 TAKEOVER_S = 10.0  # after which who began to take the data over, and has not, has died
 
 
@@ -52,11 +53,42 @@ class Shard:
     schema: bytes = b""  # Arrow's, of updates, in IPC form
     checksums: dict[str, int] = field(default_factory=dict)  # of the files
     messages: list[memoryview] = field(default_factory=list)  # Arrow record batches without schema
+    holds: dict[str, tuple[int, bool]] = field(default_factory=dict)  # who reads: see `grant`
 
     @property
     def files(self) -> list[str]:
         """The Parquet files, in the order of their times."""
         return list(self.checksums)
+
+    def grant(self, grants: list[list[Any]], *, taking_over: bool = False) -> None:
+        """Let capabilities live: by the token of each to read, its frontier and if it is a lease.
+
+        Who takes over ends those of earlier epochs, but for leases and what was given up for ever.
+        """
+        for token, mode, frontier, *lease in grants:
+            if taking_over:
+                self.holds = {
+                    other: (held, leased)
+                    for other, (held, leased) in self.holds.items()
+                    if leased or held == EMPTY or epoch_of(other) >= epoch_of(token)
+                }
+            if mode == "read":
+                self.holds.setdefault(token, (frontier, any(lease)))
+        self.update_since()
+
+    def downgrade(self, token: str, frontier: int | None) -> None:
+        """Let a capability hold less; None: nothing, and the last holder takes since to the end."""
+        if token in self.holds:
+            held, leased = self.holds.pop(token)
+            if frontier is not None:
+                self.holds[token] = (max(held, frontier), leased)
+            elif not self.holds:
+                self.holds[token] = (EMPTY, False)
+            self.update_since()
+
+    def update_since(self) -> None:
+        """Let since be where the first of its holders is, but never go back."""
+        self.since = max(self.since, min((held for held, _ in self.holds.values()), default=0))
 
     def check(self) -> None:
         """Raise Unreadable for a file that is not as it was written."""
@@ -99,8 +131,10 @@ def reading(
                 if shard is None:
                     raise Unreadable(f"{name} has no shard")
                 at = shard.upper - 1 if as_of is None else as_of
-                if not shard.since <= at < shard.upper:
-                    bounds = f"from {shard.since} and before {shard.upper}"
+                item = catalog.get(id, {})  # as an item is now, it is not to be read from the first
+                since = max(shard.since, item.get("since", 0), item.get("promised", 0))
+                if not since <= at < shard.upper:
+                    bounds = f"from {since} and before {shard.upper}"
                     raise Unreadable(f"{name} is readable {bounds}")
                 refuse_error(shards, catalog, id, name, at)
                 if hold is not None:
@@ -238,9 +272,12 @@ def log(data_dir: Path, found: States) -> dict[str, Shard]:
         for kind, payload in records(segment_path(data_dir, segment), segment):
             if kind == 1:
                 (_, entries, _), _ = unpack(payload)
-                for id, schema, _, upper, _, _ in entries:
+                for id, schema, since, upper, _, grants in entries:
                     shard = shards.setdefault(id, Shard(schema=schema))
+                    shard.since = max(shard.since, since)
                     shard.upper = max(shard.upper, upper)
+                    shard.holds = {}
+                    shard.grant(grants)
             elif kind == 2:
                 replay(shards, payload)
     return shards
@@ -254,12 +291,26 @@ def replay(shards: dict[str, Shard], payload: memoryview) -> None:
     for kind, *said in events:
         if kind == "Created":
             shards[said[0]] = Shard(schema=said[1])
+            shards[said[0]].grant(said[2])
         elif kind == "Dropped":
             shards.pop(said[0], None)
         elif kind == "Advanced":
             for id, upper in said[0]:
                 if id in shards:
                     shards[id].upper = max(shards[id].upper, upper)
+        elif kind == "Granted":
+            for id, grant in said[0]:
+                if id in shards:
+                    shards[id].grant([grant], taking_over=said[1])
+        elif kind == "Downgraded":
+            for id, token, frontier in said[0]:
+                if id in shards:
+                    shards[id].downgrade(token, frontier)
+        elif kind == "Expired":
+            for id, token in said[0]:
+                if id in shards:
+                    shards[id].holds.pop(token, None)
+                    shards[id].update_since()
         elif kind == "Appended":
             for id, _, upper, lengths in said[0]:
                 shard = shards.get(id, Shard())
@@ -268,6 +319,11 @@ def replay(shards: dict[str, Shard], payload: memoryview) -> None:
                         shard.messages.append(messages[:length])
                     messages = messages[length:]
                 shard.upper = max(shard.upper, upper)
+
+
+def epoch_of(token: str) -> int:
+    """Return the epoch in which the capability was given out."""
+    return int(token.partition("-")[0])
 
 
 def records(path: Path, segment: dict[str, Any]) -> Iterator[tuple[int, memoryview]]:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+import tempfile
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from foreshore.storage.inspection import inspect
 from tests.adapter.harness import House, in_house
 from tests.harness import ROOT
+from tests.storage.harness import U1, abandon
+from tests.storage.test_capability_model import STEP, Machine
 
 sys.path.append(str(ROOT / "docs" / "open"))
 import foreshore_files
@@ -71,3 +78,106 @@ def test_what_is_made_of_a_view_in_error_is_refused(data_dir: Path) -> None:
             found(data_dir, name, during)
     for name in others:
         assert found(data_dir, name, during) == {"0": 1, "1": 1}
+
+
+@settings(max_examples=25)
+@given(st.lists(STEP, max_size=14), st.booleans())
+def test_since_is_where_the_capabilities_let_it_be(
+    steps: list[tuple[str, int, int]], cleanly: bool
+) -> None:
+    async def main(directory: Path) -> None:
+        machine = Machine(directory)
+        await machine.start()
+        for step in steps:
+            await machine.step(*step)
+            machine.move()
+        await (machine.controller.close() if cleanly else abandon(machine.controller))
+        states = foreshore_files.states(directory)
+        (report,) = inspect(directory).shards
+        assert foreshore_files.log(directory, states)[U1].since == report.since
+
+    with tempfile.TemporaryDirectory() as directory:
+        asyncio.run(main(Path(directory)))
+
+
+def refused(data_dir: Path, name: str, as_of: int) -> str:
+    with pytest.raises(foreshore_files.Unreadable) as raised:
+        found(data_dir, name, as_of)
+    return str(raised.value)
+
+
+def test_a_table_is_not_read_before_it_had_its_columns(data_dir: Path) -> None:
+    before = after = promised = 0
+
+    async def main(house: House) -> None:
+        nonlocal before, after, promised
+        before = await tell(house, "CREATE TABLE t (x int)", "INSERT INTO t VALUES (1)")
+        after = await tell(house, "ALTER TABLE t ADD COLUMN y int DEFAULT 7")
+        await tell(house, "INSERT INTO t VALUES (2, 8)")
+        promised = await tell(house, "ALTER TABLE t ALTER COLUMN x SET NOT NULL")
+        assert "can be read from" in await answer(house, "t", before)
+        assert "can be read from" in await answer(house, "t", after)
+        assert await answer(house, "t", promised) == "1|7\n2|8"
+
+    in_house(data_dir, main)
+    assert "t is readable from" in refused(data_dir, "t", before)
+    assert "t is readable from" in refused(data_dir, "t", after)
+    assert found(data_dir, "t", promised) == {"1|7": 1, "2|8": 1}
+
+
+def test_a_view_is_not_read_before_it_was(data_dir: Path) -> None:
+    before = after = 0
+
+    async def main(house: House) -> None:
+        nonlocal before, after
+        before = await tell(house, "CREATE TABLE t (x int)", "INSERT INTO t VALUES (1)")
+        make = "CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM t"
+        after = await tell(house, make, "INSERT INTO t VALUES (2)", "TABLE v")
+        assert "can be read from" in await answer(house, "v", before)
+
+    in_house(data_dir, main)
+    assert "v is readable from" in refused(data_dir, "v", before)
+    assert found(data_dir, "v", after) == {"2": 1}
+
+
+def test_a_view_is_not_read_where_its_past_was_lost(data_dir: Path) -> None:
+    lost = after = 0
+
+    async def main(house: House) -> None:
+        nonlocal lost, after
+        await tell(
+            house,
+            "CREATE CLUSTER c REPLICAS (r1 (SIZE 'embedded'))",
+            "CREATE TABLE t (x int)",
+            "CREATE MATERIALIZED VIEW v IN CLUSTER c AS SELECT count(*) AS n FROM t",
+            "TABLE v",
+            "DROP CLUSTER REPLICA c.r1",
+        )
+        lost = await tell(house, "INSERT INTO t VALUES (1)")
+        await tell(house, "INSERT INTO t VALUES (2)", "ALTER TABLE t ADD COLUMN y int")
+        make = "CREATE CLUSTER REPLICA c.r2 SIZE 'embedded'"
+        after = await tell(house, make, "INSERT INTO t VALUES (3)", "TABLE v")
+        assert "can be read from" in await answer(house, "v", lost)
+
+    in_house(data_dir, main)
+    assert "v is readable from" in refused(data_dir, "v", lost)
+    assert found(data_dir, "v", after) == {"3": 1}
+
+
+def test_a_view_is_not_read_where_its_errors_are_forgotten(data_dir: Path) -> None:
+    during = 0
+
+    async def main(house: House) -> None:
+        nonlocal during
+        make = "CREATE MATERIALIZED VIEW v AS SELECT 1 / x AS q FROM t"
+        during = await tell(house, "CREATE TABLE t (x int)", make, "INSERT INTO t VALUES (0)")
+        assert await answer(house, "v", during) == "ERROR 22012: division by zero"
+        await tell(house, "DELETE FROM t")
+        for _ in range(70):  # steps
+            await house.query("s", "INSERT INTO t VALUES (0)")
+            await house.query("s", "TABLE v")
+            await tell(house, "DELETE FROM t", "TABLE v")
+        assert "can be read from" in await answer(house, "v", during)
+
+    in_house(data_dir, main, lag_ms=1)
+    assert "v is readable from" in refused(data_dir, "v", during)
