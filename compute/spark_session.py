@@ -169,11 +169,12 @@ def start_spark(options: SparkOptions) -> Any:
 
 
 def _reason(error: Exception) -> str:
+    """Return why a start has failed: what Java says first, without where it was."""
     from py4j.protocol import Py4JJavaError
 
     if isinstance(error, Py4JJavaError):
         with suppress(Exception):  # the JVM has ended meanwhile
-            return str(error.java_exception.getMessage())
+            return str(error.java_exception.getMessage()).partition("\n")[0]
     return repr(error)
 
 
