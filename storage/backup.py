@@ -45,8 +45,8 @@ from foreshore.storage.directory import (
     decode_states,
     is_half_restored,
     look,
-    read_heads,
     read_log,
+    read_registers,
     segment_path,
 )
 from foreshore.storage.epoch import FENCE, fence_of
@@ -214,18 +214,20 @@ def _moment(data_dir: Path) -> tuple[States, int]:
 
     What else is in consensus, as where sequences stand, is said by no record of the log, but rows
     and the catalog's entries in it rely on it. So the log ends where it did between two looks that
-    found all of that the same.
+    found all of that the same. The states of shards are read once, which may take long: they go
+    with the log as long as it has the segments that it had then.
     """
-    heads = read_heads(data_dir)
     while True:
-        states = decode_states(heads)
-        end = 0
-        for segment in states.log.segments[-1:]:
-            with contextlib.suppress(FileNotFoundError):  # whoever reads it finds out
-                end = segment_path(data_dir, segment).stat().st_size
-        heads = read_heads(data_dir)
-        if _beside_the_log(heads) == _beside_the_log(states.heads):
-            return states, end
+        states = look(data_dir)
+        registers: Mapping[str, Versioned] = states.heads
+        while registers.get(LOG_KEY) == states.heads[LOG_KEY]:
+            end = 0
+            for segment in states.log.segments[-1:]:
+                with contextlib.suppress(FileNotFoundError):  # whoever reads it finds out
+                    end = segment_path(data_dir, segment).stat().st_size
+            before, registers = registers, read_registers(data_dir)
+            if _beside_the_log(before) == _beside_the_log(registers):
+                return decode_states({**states.heads, **before}), end
 
 
 def _beside_the_log(heads: Mapping[str, Versioned]) -> dict[str, Versioned]:

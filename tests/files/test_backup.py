@@ -8,10 +8,12 @@ import errno
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,7 +33,7 @@ from foreshore.errors import (
 from foreshore.ids import GlobalId, number_of
 from foreshore.storage import backup, directory
 from foreshore.storage.backup import back_up, read_backup, restore
-from foreshore.storage.consensus import Versioned
+from foreshore.storage.consensus import Versioned, checksum_of
 from foreshore.storage.controller import StorageController
 from foreshore.storage.directory import look
 from foreshore.storage.epoch import Register, State
@@ -343,15 +345,15 @@ class Last(State, frozen=True, kw_only=True):
     last: int
 
 
-@pytest.mark.parametrize("at", range(1, 5))
+@pytest.mark.parametrize("segment_records", [1, 1000])
+@pytest.mark.parametrize("at", range(1, 6))
 def test_what_consensus_has_beside_the_log_is_of_the_same_moment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int, segment_records: int
 ) -> None:
-    read_heads = directory.read_heads
     looks = 0
 
     async def main() -> None:
-        controller = await open_at(tmp_path / "data")
+        controller = await open_at(tmp_path / "data", segment_records=segment_records)
         await controller.create(U1, ROWS)
         register = Register(controller.consensus, "numbers", Last)
         await register.claim(controller.epoch, Last(epoch=controller.epoch, last=-1))
@@ -364,16 +366,16 @@ def test_what_consensus_has_beside_the_log_is_of_the_same_moment(
 
         loop = asyncio.get_running_loop()
 
-        def disturbed(data_dir: Path) -> dict[str, Versioned]:
+        def disturbed(read: Callable[[Path], object], data_dir: Path) -> object:
             nonlocal looks
             looks += 1
-            heads = read_heads(data_dir)
+            found = read(data_dir)
             if looks == at:
                 asyncio.run_coroutine_threadsafe(give_out(), loop).result()
-            return heads
+            return found
 
-        for module in (directory, backup):
-            monkeypatch.setattr(module, "read_heads", disturbed, raising=False)
+        monkeypatch.setattr(directory, "read_heads", partial(disturbed, directory.read_heads))
+        monkeypatch.setattr(backup, "read_registers", partial(disturbed, directory.read_registers))
         await give_out()
         taken = await asyncio.to_thread(back_up, tmp_path / "data", tmp_path / "backup")
         await controller.close()
@@ -386,6 +388,35 @@ def test_what_consensus_has_beside_the_log_is_of_the_same_moment(
 
     asyncio.run(main())
     assert looks >= 3
+
+
+@pytest.mark.parametrize(("log_changes", "expected"), [(False, 3), (True, 4)])
+def test_a_backup_ends_although_times_are_reserved_while_all_shards_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log_changes: bool, expected: int
+) -> None:
+    run(lambda: fill(tmp_path / "data"))
+    read_heads = directory.read_heads
+    looks = 0
+
+    def slow(data_dir: Path) -> dict[str, Versioned]:
+        """Stand for a look at very many shards: consensus goes on meanwhile."""
+        nonlocal looks
+        looks += 1
+        assert looks <= expected, "the backup does not end"
+        heads = read_heads(data_dir)
+        changes = {"oracle": Versioned(looks, str(looks).encode())}
+        if log_changes and looks == 2:  # then shards must be read again: these go with its segments
+            changes["log"] = Versioned(heads["log"].seqno + 1, heads["log"].data)
+        with closing(sqlite3.connect(data_dir / "consensus.sqlite")) as connection, connection:
+            for key, new in changes.items():
+                row = (key, new.seqno, new.data, checksum_of(key, new.seqno, new.data))
+                connection.execute("INSERT INTO version VALUES (?, ?, ?, ?)", row)
+        return heads
+
+    monkeypatch.setattr(directory, "read_heads", slow)
+    taken = back_up(tmp_path / "data", tmp_path / "backup")
+    assert looks == expected
+    assert int(taken.states["oracle"]) == looks - 1  # the last look is behind the copy
 
 
 @pytest.mark.parametrize("step", ["read_log", "link"])
