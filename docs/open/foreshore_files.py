@@ -114,6 +114,8 @@ def reading(
     while True:
         with leased(data_dir) if lease else nullcontext() as hold:
             before = states(data_dir)  # the lease comes first
+            if "log" not in before:
+                raise Unreadable(f"there is no database in {data_dir} yet")
             is_taken_over = changes_hands(before["log"])
             if is_taken_over and time.monotonic() < deadline:
                 time.sleep(0.1)
@@ -411,18 +413,20 @@ def tail_file(shard: Shard, place: Path) -> list[str]:
 
 def resolve(shards: dict[str, Shard], catalog: Objects, name: str) -> str:
     """Return the id of `[[database.]schema.]name`, or the id itself, as the catalog has it now."""
-    if name in shards:
-        return name
     parts = name.split(".")
     wanted = [*("foreshore", "public")[: 3 - len(parts)], *parts]
-    if system := SYSTEM_TABLES.get(".".join(wanted[-2:])):
-        return system
+    found = SYSTEM_TABLES.get(".".join(wanted[-2:]))
     for item in catalog.values():
         if "create_sql" in item and item["type"] in ("table", "materialized view"):
             schema_of = catalog[item["schema"]]
             if [catalog[schema_of["database"]]["name"], schema_of["name"], item["name"]] == wanted:
-                return str(item["id"])
-    raise Unreadable(f"there is no table or materialized view {'.'.join(wanted)}")
+                found = item["id"]
+    if name in shards and found not in (None, name):
+        full = ".".join(wanted)
+        raise Unreadable(f"{name} is an id, and {full} is another one: give the name with a schema")
+    if name not in shards and found is None:
+        raise Unreadable(f"there is no table or materialized view {'.'.join(wanted)}")
+    return found or name
 
 
 def refuse_error(
@@ -487,7 +491,9 @@ def main(read: Callable[[list[str], int], pa.Table]) -> None:
     """Run a reader from the command line: print the rows, or write them to a Parquet file."""
     parser = argparse.ArgumentParser(description="Read a collection as of a time.")
     parser.add_argument("data_dir", type=Path)
-    parser.add_argument("name", help="[[database.]schema.]name, or an id such as u7")
+    parser.add_argument(
+        "name", help="[[database.]schema.]name, or an id such as u7, if no table is called so"
+    )
     parser.add_argument("--as-of", type=int, help="milliseconds since 1970")
     parser.add_argument("--output", type=Path, help="a Parquet file to write")
     parser.add_argument("--no-lease", action="store_true", help="write nothing into DATA_DIR")

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from foreshore import failpoint
 from foreshore.storage.inspection import inspect
 from tests.adapter.harness import House, in_house
 from tests.harness import ROOT
@@ -181,3 +182,38 @@ def test_a_view_is_not_read_where_its_errors_are_forgotten(data_dir: Path) -> No
 
     in_house(data_dir, main, lag_ms=1)
     assert "v is readable from" in refused(data_dir, "v", during)
+
+
+def test_a_first_start_that_is_under_way_has_nothing_to_read(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(foreshore_files, "TAKEOVER_S", 0.0)
+    seen: list[tuple[str, str]] = []
+
+    def look(point: str) -> None:
+        seen.append((point, refused(data_dir, "t", 0)))
+
+    async def main(house: House) -> None:
+        failpoint.arm(None)
+
+    failpoint.arm(look)
+    try:
+        in_house(data_dir, main)
+    finally:
+        failpoint.arm(None)
+    assert len(seen) > 3, seen
+
+
+def test_a_name_that_is_the_id_of_another_collection_is_refused(data_dir: Path) -> None:
+    async def main(house: House) -> None:
+        make = "CREATE TABLE {name} (x int); INSERT INTO {name} VALUES ({x})"
+        for x, name in enumerate(("t", "u1", "u3")):
+            await tell(house, make.format(name=name, x=x))
+        ids = [item.id for item in house.environment.coordinator.state.objects.values()]
+        assert {"u1", "u2", "u3"} <= {*ids}
+
+    in_house(data_dir, main)
+    for name, rows in {"t": "0", "public.u1": "1", "u2": "1", "u3": "2", "public.u3": "2"}.items():
+        assert found(data_dir, name) == {rows: 1}
+    with pytest.raises(foreshore_files.Unreadable, match="public.u1"):
+        found(data_dir, "u1")
