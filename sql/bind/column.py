@@ -168,7 +168,7 @@ def bind_default(planning: Planning, expr: ast.Expression, column: str, type: Sq
     scalar = binder.bind(expr)
     check_no_subquery(scalar, "DEFAULT expression", at_of(expr))
     try:
-        return assign(planning, scalar, type, column, at_of(expr))
+        assigned = assign(planning, scalar, type, column, at_of(expr))
     except DatatypeMismatch:
         raise DatatypeMismatch(
             f'column "{column}" is of type {type} but default expression is of type '
@@ -176,6 +176,8 @@ def bind_default(planning: Planning, expr: ast.Expression, column: str, type: Sq
             hint="You will need to rewrite or cast the expression.",
             position=at_of(expr) + 1,
         ) from None
+    check_no_subquery(assigned, "DEFAULT expression", at_of(expr))  # it may look up a name
+    return assigned
 
 
 def _qualified_default(planning: Planning, column: ast.ColumnDefinition) -> str:

@@ -150,3 +150,22 @@ def test_the_sequence_of_an_identity_column_is_in_the_schema_of_its_table(
         assert "ERROR" not in dropped
 
     runner.run(play())
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "CREATE TABLE r2 (a regclass DEFAULT 'r')",
+        "ALTER TABLE r ALTER a SET DEFAULT 'r'",
+        "ALTER TABLE r ADD COLUMN b regtype DEFAULT 'int4'",
+    ],
+)
+def test_a_default_that_looks_up_a_name_is_refused(
+    runner: asyncio.Runner, house: House, sql: str
+) -> None:
+    async def play() -> None:
+        await house.query("a", "CREATE TABLE IF NOT EXISTS r (a regclass)")
+        refused = "ERROR 0A000: cannot use subquery in DEFAULT expression"
+        assert await house.query("a", sql) == refused
+
+    runner.run(play())
