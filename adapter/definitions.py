@@ -3,7 +3,7 @@
 That is not durable: it is made anew at every start, and when a table below was altered.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
@@ -40,10 +40,19 @@ def plan_items(state: State) -> dict[GlobalId, Planned]:
     return planned
 
 
-def plan_item(state: State, planned: Mapping[GlobalId, Planned], item: Item) -> Planned:
-    """Return what planning makes of an item's statement."""
+def plan_item(
+    state: State,
+    planned: Mapping[GlobalId, Planned],
+    item: Item,
+    own: Callable[[GlobalId], bool] | None = None,
+) -> Planned:
+    """Return what planning makes of an item's statement.
+
+    In a transaction that sees its `own` relations otherwise than others do, it is made of those.
+    """
     (syntax,) = parse(item.create_sql)
-    plan = plan_statement(syntax, DefinitionCatalog(state, planned, item), defined=True)
+    catalog = DefinitionCatalog(state, planned, item, own=own)
+    plan = plan_statement(syntax, catalog, defined=True)
     match plan:
         case CreateTable():
             return planned_table(plan, item.stored_names or ())
@@ -59,6 +68,40 @@ def plan_item(state: State, planned: Mapping[GlobalId, Planned], item: Item) -> 
             return Planned(planned[on].desc, key=key)
         case _:
             raise InternalError(f"{item.id} is not defined by {item.create_sql}")
+
+
+def refuse_unkept(
+    before: State,
+    state: State,
+    planned: Mapping[GlobalId, Planned],
+    own: Callable[[GlobalId], bool],
+) -> None:
+    """Raise InternalError if an item would be something else when it is planned from its statement.
+
+    That is how the next start has it. Those count whose definition is another than `before`;
+    `planned` is what all items of `state` are, in a transaction that has written to its `own`.
+    """
+    for item in state.all(Item):
+        then = before.get(item.id)
+        if then is item or (isinstance(then, Item) and _reads(then) == _reads(item)):
+            continue
+        try:
+            is_kept = any(
+                plan_item(state, planned, item, o) == planned[item.id] for o in (None, own)
+            )
+            why = "it would be something else"
+        except DatabaseError as error:
+            is_kept, why = False, error.message
+        if not is_kept:
+            raise InternalError(
+                f"{item.kind} {item.name} cannot be kept as its statement: {why}",
+                detail=item.create_sql,
+            )
+
+
+def _reads(item: Item) -> object:
+    """Return what of an item its planning reads."""
+    return item.create_sql, item.bound, item.known, item.known_keys, item.stored_names, item.schema
 
 
 def definition_text(state: State, planned: Mapping[GlobalId, Planned], item: Item) -> str:

@@ -328,10 +328,12 @@ class DefinitionCatalog(SessionCatalog):
         item: Item,
         *,
         shown: bool = False,
+        own: Callable[[GlobalId], bool] | None = None,
     ) -> None:
         database, schema, name = state.full_name(item)
         self._shown = Name(database or None, schema, name) if shown else None
-        super().__init__(state, planned, database, (*IMPLICIT_SCHEMAS, schema), temporary=schema)
+        path = (*IMPLICIT_SCHEMAS, schema)
+        super().__init__(state, planned, database, path, own=own, temporary=schema)
         self._bound = dict(item.bound)
         self._known = item.known or {}
         self._known_keys = item.known_keys or {}

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from foreshore.adapter.coordinator import Coordinator
+from foreshore.adapter.definitions import refuse_unkept
 from foreshore.adapter.effects import calls_in
 from foreshore.adapter.meanings import Lookups, Meanings
 from foreshore.adapter.names import SessionCatalog, absent_schemas, effective_path
@@ -134,6 +135,11 @@ class SessionPlanner:
         if transaction is not None and transaction.changes_data:
             return Basis(seen, version, _NOTHING, frozenset(transaction.writes))
         return Basis(seen, version, self._coordinator.arranged(self._session.cluster))
+
+    def refuse_unkept(self, before: State) -> None:
+        """Raise if what the transaction has defined since `before` is not what its text says."""
+        reader = self.reader()
+        refuse_unkept(before, reader.state, reader.planned, self._is_own)
 
     def _is_own(self, id: GlobalId) -> bool:
         """Whether the running transaction has written to `id`, or made it."""

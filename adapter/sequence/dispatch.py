@@ -97,6 +97,17 @@ async def run(
     if not isinstance(plan, NO_QUERY):
         transaction.queried = True
         session.planner.rely_on(prepared.meanings)
+    before = None if transaction.catalog is None else transaction.catalog.state
+    outcome = await _carry_out(session, prepared, plan, args, alone=alone)
+    change = transaction.catalog
+    if change is not None and change.state is not before and not isinstance(plan, NO_QUERY):
+        session.planner.refuse_unkept(before or change.base)
+    return outcome
+
+
+async def _carry_out(
+    session: "Session", prepared: "Prepared", plan: Plan, args: Sequence[Datum], *, alone: bool
+) -> Outcome:
     match plan:
         case Select():
             return await select(session, prepared, plan, args)

@@ -3,7 +3,10 @@
 import asyncio
 from pathlib import Path
 
-from tests.adapter.harness import House
+import pytest
+
+from foreshore.sql.bind import ddl, table
+from tests.adapter.harness import House, in_house
 
 
 async def _same_when_reopened(house: House, statements: list[str], queries: list[str]) -> None:
@@ -94,3 +97,28 @@ def test_a_word_that_our_parser_would_misread_is_quoted(tmp_path: Path) -> None:
         await house.close()
 
     asyncio.run(play())
+
+
+@pytest.mark.parametrize("kept", ["SELECT b FROM", "SELECT b AS a FROM foreshore.public.t"])
+def test_what_would_not_be_read_as_it_was_meant_is_not_written_down(
+    tmp_path: Path, kept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def play(house: House) -> None:
+        await house.query("a", "CREATE TABLE t (a int, b int); INSERT INTO t VALUES (1, 2)")
+        with monkeypatch.context() as patch:
+            patch.setattr(ddl, "kept_text", lambda *_: kept)
+            patch.setattr(ddl, "without_qualifiers", lambda *_: "(b)")
+            patch.setattr(table, "without_qualifiers", lambda *_: "b > 0")
+            for sql in (
+                "CREATE VIEW v AS SELECT a FROM t",
+                "CREATE MATERIALIZED VIEW m AS SELECT a FROM t",
+                "CREATE INDEX i ON t (a)",
+                "CREATE TABLE u (a int, b int, CHECK (a > 0))",
+            ):
+                assert "ERROR XX000" in await house.query("a", sql), sql
+        assert (
+            await house.query("a", "SELECT count(*) FROM pg_class WHERE oid > 16383")
+            == "1\nSELECT 1"
+        )
+
+    in_house(tmp_path, play)
