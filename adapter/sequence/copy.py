@@ -9,6 +9,7 @@ from foreshore.adapter.client import CopyIn, CopyOut
 from foreshore.adapter.effects import carried_out_by_row
 from foreshore.adapter.result import Selected, Taking
 from foreshore.adapter.sequence.tables import (
+    before_numbers,
     beside_alter,
     checked,
     planned_table,
@@ -54,7 +55,7 @@ class _Target:
         self._alone = alone
         self._came: list[pa.Table] = []  # rows as they were given
         self._table = _Table(session, prepared, given)
-        self._rows: list[pa.Table] = []  # the same as rows of the table
+        self._rows: list[pa.Table] = []  # the same as rows of the table, not yet all of them
 
     async def write(self, batch: pa.RecordBatch) -> None:
         """Take more rows."""
@@ -63,9 +64,11 @@ class _Target:
         came = pa.Table.from_arrays(
             [*batch.columns, ones], schema=pa.schema([*batch.schema, DIFF_FIELD])
         )
-        await self._follow_table()
+        self._follow_table()
         self._came.append(came)
-        self._rows.append(await self._table.rows(came))
+        transaction = self._session.begin()
+        if not self._session.coordinator.locks.is_taken(self._table.plan.table, transaction):
+            await self._make_rows()
 
     async def finish(self, *, last: bool) -> str:
         """Complete the statement; `last` says that nothing follows in its implicit transaction."""
@@ -76,21 +79,30 @@ class _Target:
     async def _write(self, alone: bool) -> None:
         """Let the transaction write the rows, in the columns that the table has now."""
         session = self._session
-        await self._follow_table()
-        await beside_alter(session, self._table.plan.table)
+        self._follow_table()
+        table = self._table
+        await beside_alter(session, table.plan.table)
+        if len(self._rows) < len(self._came):
+            await before_numbers(session, table.plan.table, table.planned)
+            await self._make_rows()
         session.planner.rely_on(self._prepared.meanings)
         if self._rows:
-            table = self._table
             await write_rows(session, table.plan.table, table.planned, pa.concat_tables(self._rows))
         if alone:
             await session.commit_implicit()
 
-    async def _follow_table(self) -> None:
-        """Make anew what rests on the table as it was, if it has been altered since."""
-        while not self._table.is_present():
+    def _follow_table(self) -> None:
+        """Forget what rests on the table as it was, if it has been altered since."""
+        if not self._table.is_present():
             self._session.planner.prepare(self._prepared)
             self._table = _Table(self._session, self._prepared, self._given)
-            self._rows = [await self._table.rows(came) for came in self._came]
+            self._rows = []
+
+    async def _make_rows(self) -> None:
+        """Make rows of the table of those that came and are none yet."""
+        table, rows = self._table, self._rows
+        for came in self._came[len(rows) :]:
+            rows.append(await table.rows(came))
 
     def abort(self) -> None:
         """Forget all rows."""

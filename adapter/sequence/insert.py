@@ -31,6 +31,7 @@ from foreshore.adapter.sequence.peek import (
 from foreshore.adapter.sequence.point import changed_by_key, insert_rows
 from foreshore.adapter.sequence.tables import (
     as_stored,
+    before_numbers,
     beside_alter,
     checked,
     count,
@@ -70,11 +71,17 @@ async def insert(
     require_writable(session, "INSERT", plan.table)
     planned = planned_table(session, plan.table)
     await beside_alter(session, plan.table)
+    peek = prepared.peek
+    if peek is not None and peek.reads_nothing and peek.acts:
+        await before_numbers(session, plan.table, planned)
     few = None if prepared.template is None else await _rows_of(session, prepared.template, args)
     if few is None:
         found = await found_by_init_plans(session, prepared, args)
         rows = await written_rows(session, prepared, args, (plan.table,), found, as_of=as_of)
-        rows = await with_numbers(session, rows, plan.over, args)
+        if plan.over:
+            whole = plan.on_conflict is not None and count(rows) > MANY
+            await before_numbers(session, plan.table, planned, whole=whole)
+            rows = await with_numbers(session, rows, plan.over, args)
     else:
         rules = prepared.rules
         desc = table_desc(session, plan.table) if rules is None else rules.planned.desc
@@ -122,7 +129,9 @@ async def update(
         if changed is not None:
             return await _written(session, "UPDATE", plan.returning, changed[1], args)
     both = await changing_rows(session, prepared, plan, args)
-    both = await with_numbers(session, both, plan.over, args)
+    if plan.over:
+        await before_numbers(session, plan.table, planned)
+        both = await with_numbers(session, both, plan.over, args)
     columns, diffs = split_diffs(both)
     width = len(table_desc(session, plan.table).names)
     old = as_stored(session, plan.table, rows_with(columns[:width], diffs))

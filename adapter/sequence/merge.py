@@ -17,6 +17,7 @@ from foreshore.adapter.result import Outcome
 from foreshore.adapter.sequence.insert import changing_rows, returned_rows, rows_with, with_numbers
 from foreshore.adapter.sequence.tables import (
     as_stored,
+    before_numbers,
     checked,
     planned_table,
     require_writable,
@@ -39,7 +40,9 @@ async def merge(
     require_writable(session, "MERGE", plan.table)
     planned = planned_table(session, plan.table)
     both = await changing_rows(session, prepared, plan, args)
-    both = await with_numbers(session, both, plan.over, args)
+    if plan.over:
+        await before_numbers(session, plan.table, planned)
+        both = await with_numbers(session, both, plan.over, args)
     (action, count, *columns), diffs = split_diffs(both)
     width = len(planned.desc.names)
     old, new, source = columns[:width], columns[width : 2 * width], columns[2 * width :]

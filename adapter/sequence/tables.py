@@ -107,6 +107,24 @@ async def beside_alter(session: "Session", id: GlobalId) -> None:
         require_unaltered(session, id, known)
 
 
+async def before_numbers(
+    session: "Session", id: GlobalId, known: Planned, *, whole: bool = False
+) -> None:
+    """Wait for who has all of table `id`, for whose rows numbers are about to be drawn.
+
+    Whoever has it may begin the sequence anew. Outside of a block it is taken, beside others or as
+    a `whole`, so that nobody comes between. Raises TableAltered if it is not what was `known`.
+    """
+    transaction, locks = session.begin(), session.coordinator.locks
+    if id not in session.coordinator.state.objects:
+        return
+    if transaction.block and not locks.is_taken(id, transaction):
+        return
+    transaction.locked = True
+    await (locks.acquire((id,), transaction) if whole else locks.acquire_beside(id, transaction))
+    require_unaltered(session, id, known)
+
+
 def require_unaltered(session: "Session", id: GlobalId, known: Planned) -> None:
     """Raise TableAltered if table `id` is no longer what it was `known` to be.
 

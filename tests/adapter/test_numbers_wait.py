@@ -1,0 +1,116 @@
+"""Numbers for a table's rows are drawn when nobody else has the table, who may begin them anew."""
+
+import asyncio
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from foreshore.adapter.client import CopyIn
+from tests.adapter.harness import House, in_house, until
+
+SETUP = """CREATE TABLE t (k serial PRIMARY KEY, v int); CREATE TABLE u (v int);
+    INSERT INTO u VALUES (7); INSERT INTO t (v) SELECT 1 FROM generate_series(1, 5)"""
+MANY = "SELECT 7 FROM generate_series(1, 5000)"
+
+
+async def waiting(house: House, count: int = 1) -> None:
+    locks = house.environment.coordinator.locks
+    await until(lambda: len(locks._waiting) == count)
+
+
+RESTART = "ALTER SEQUENCE t_k_seq RESTART"
+INSERT = "INSERT INTO t (v) VALUES (7)"
+MERGE = "MERGE INTO t USING u ON t.v = u.v WHEN NOT MATCHED THEN INSERT (v) VALUES (u.v)"
+
+
+@pytest.mark.parametrize(
+    ("write", "in_block", "restart"),
+    [
+        (INSERT, False, RESTART),
+        (INSERT, True, RESTART),
+        (INSERT, False, "SELECT setval('t_k_seq', 1, false)"),
+        ("INSERT INTO t VALUES (nextval('t_k_seq'), 7)", False, RESTART),
+        ("INSERT INTO t (v) SELECT v FROM u", False, RESTART),
+        ("INSERT INTO t (v) SELECT v FROM u", True, RESTART),
+        (f"{INSERT} ON CONFLICT (k) DO UPDATE SET v = excluded.v", False, RESTART),
+        (MERGE, False, RESTART),
+    ],
+)
+def test_who_waits_for_a_table_draws_numbers_then(
+    tmp_path: Path, write: str, in_block: bool, restart: str
+) -> None:
+    async def scenario(house: House) -> None:
+        await house.query("s", SETUP)
+        if in_block:
+            await house.query("w", "BEGIN")
+        await house.query("s", "BEGIN; LOCK TABLE t")
+        writing = asyncio.create_task(house.query("w", write, alone=False))
+        await waiting(house)
+        await house.query("s", f"DELETE FROM t; {restart}; COMMIT", alone=False)
+        assert "ERROR" not in await writing
+        if in_block:
+            assert await house.query("w", "COMMIT") == "COMMIT"
+        assert await house.query("s", "SELECT k FROM t") == "1\nSELECT 1"
+
+    in_house(tmp_path, scenario)
+
+
+def test_a_copy_that_waits_for_a_table_draws_numbers_then(tmp_path: Path) -> None:
+    async def scenario(house: House) -> None:
+        await house.query("s", SETUP)
+        await house.query("s", "BEGIN; LOCK TABLE t")
+        session = await house.session("w")
+        batch = pa.RecordBatch.from_arrays([pa.array([7], pa.int32())], names=["c0"])
+
+        async def copy() -> str:
+            async for execution in session.simple("COPY t (v) FROM STDIN"):
+                assert isinstance(execution, CopyIn), execution
+                for _ in range(2):
+                    await execution.target.write(batch)
+                return await execution.target.finish(last=True)
+            raise AssertionError
+
+        copying = asyncio.create_task(copy())
+        await waiting(house)
+        await house.query("s", "DELETE FROM t; ALTER SEQUENCE t_k_seq RESTART; COMMIT", alone=False)
+        assert await copying == "COPY 2"
+        assert await house.query("s", "SELECT k FROM t ORDER BY k") == "1\n2\nSELECT 2"
+
+    in_house(tmp_path, scenario)
+
+
+def test_nobody_takes_a_table_between_the_numbers_of_a_statement_and_its_end(
+    tmp_path: Path,
+) -> None:
+    async def scenario(house: House) -> None:
+        await house.query("s", SETUP)
+        writing = asyncio.create_task(house.query("w", f"INSERT INTO t (v) {MANY}", alone=False))
+        position = house.environment.coordinator.sequences._positions
+        known = dict(position)
+        await until(lambda: position != known)
+        told = await house.query(
+            "s",
+            "BEGIN; LOCK TABLE t; DELETE FROM t; ALTER SEQUENCE t_k_seq RESTART; COMMIT",
+            alone=False,
+        )
+        assert "DELETE 5005" in told
+        assert await writing == "INSERT 0 5000"
+        assert await house.query("s", "SELECT * FROM t") == "SELECT 0"
+
+    in_house(tmp_path, scenario)
+
+
+def test_many_rows_that_may_be_there_do_not_wait_for_each_other_in_a_circle(
+    tmp_path: Path,
+) -> None:
+    async def scenario(house: House) -> None:
+        await house.query("s", SETUP)
+        upsert = f"INSERT INTO t (v) {MANY} ON CONFLICT (k) DO UPDATE SET v = excluded.v"
+        names = ["1", "2", "3"]
+        for told in await asyncio.gather(
+            *(house.query(name, upsert, alone=False) for name in names)
+        ):
+            assert told == "INSERT 0 5000"
+
+    in_house(tmp_path, scenario)
