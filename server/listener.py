@@ -2,6 +2,7 @@
 
 A connection has `login_timeout` seconds to become a session, and at most `max_connections` may be
 sessions; who comes beyond is told so (53300). Requests to cancel are not connections in this sense.
+Beyond `max_connections` and LOGGING_IN, what has come is closed before it has said anything.
 """
 
 import asyncio
@@ -25,6 +26,8 @@ from foreshore.server.lease import Lease
 from foreshore.server.wire import Gone, Wire
 
 logger = logging.getLogger(__name__)
+
+LOGGING_IN = 50  # connections that are not yet sessions, or want to cancel what one does
 
 
 @dataclass
@@ -83,6 +86,8 @@ class Listener:
             wire.cancel()
 
         try:
+            if len(self._tasks) > self.max_connections + LOGGING_IN:
+                raise _too_many()
             async with asyncio.timeout(self.login_timeout):
                 session = await self._open(wire)
             if session is not None:
@@ -123,7 +128,7 @@ class Listener:
         if startup.parameters.get("replication", "false") not in ("false", "off", "no", "0"):
             raise FeatureNotSupported("replication connections are not supported")
         if self._sessions >= self.max_connections or self._closing:
-            raise TooManyConnections("sorry, too many clients already")
+            raise _too_many()
         self._sessions += 1
         metrics.SESSIONS.set(self._sessions)
         try:
@@ -172,3 +177,7 @@ class Listener:
                     asked.add(type(opening))
                     wire.put(message.REFUSE_ENCRYPTION)
                     wire.flush()
+
+
+def _too_many() -> DatabaseError:
+    return TooManyConnections("sorry, too many clients already")

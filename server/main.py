@@ -37,6 +37,7 @@ from foreshore.compute.scratch import remove_abandoned
 from foreshore.errors import DatabaseError, Fenced, Unavailable, UndefinedFile, is_disk_full
 from foreshore.lifeline import standard_input_ends
 from foreshore.server.auth import Authenticator
+from foreshore.server.descriptors import connections_that_fit
 from foreshore.server.http.app import HttpServer
 from foreshore.server.lease import Lease
 from foreshore.server.listener import Listener
@@ -91,6 +92,7 @@ async def serve(options: ServeOptions) -> None:
     if options.lifeline:
         parent = loop.create_task(standard_input_ends())
         parent.add_done_callback(lambda _: stop.set())
+    max_connections = connections_that_fit(options.max_connections)
     ready = False
     http = HttpServer(lambda: ready, lambda: environment.coordinator.check_settled())
     ports = await bind(*address(options.pg_listen), "--pg-listen")
@@ -120,7 +122,7 @@ async def serve(options: ServeOptions) -> None:
                 if stop.is_set():
                     return
                 async with Lease(storage.check_owned) as lease:
-                    listener = Listener(environment, authenticator, lease, options.max_connections)
+                    listener = Listener(environment, authenticator, lease, max_connections)
                     port = await listener.listen(ports)
                     # What has been loaded stays: to look through it for garbage takes 0.15 s of
                     # the loop. Fewer collections of what is new find less that is on its way.

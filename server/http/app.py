@@ -1,6 +1,9 @@
 """The HTTP application: `/health` for whoever restarts us, `/metrics` for Prometheus.
 
 `/check` is for operators: whether the server's state is consistent with itself.
+
+There are at most MAX_CONNECTIONS at once, each for LIFE_S at most, whether the client sends and
+reads or not.
 """
 
 import asyncio
@@ -15,8 +18,12 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 logger = logging.getLogger(__name__)
+
+MAX_CONNECTIONS = 50
+LIFE_S = 60
 
 
 def application(
@@ -51,6 +58,27 @@ def application(
     )
 
 
+class _Connection(H11Protocol):
+    """Uvicorn's connection, of which there are not too many, and none lasts for ever."""
+
+    _end: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin the connection, or end it at once."""
+        if len(self.connections) >= MAX_CONNECTIONS:
+            self.transport = transport
+            transport.abort()
+            return
+        super().connection_made(transport)
+        self._end = self.loop.call_later(LIFE_S, transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        if self._end is not None:
+            self._end.cancel()
+        super().connection_lost(exc)
+
+
 class _Server(uvicorn.Server):
     """Uvicorn's server, which leaves the signals to the process."""
 
@@ -71,6 +99,7 @@ class HttpServer:
             log_level="warning",
             lifespan="off",
             access_log=False,
+            http=_Connection,
         )
         self._server = _Server(config)
         self._task: asyncio.Task[None] | None = None

@@ -4,6 +4,9 @@ import asyncio
 import urllib.error
 import urllib.request
 
+import pytest
+
+from foreshore.server.http import app
 from foreshore.server.http.app import HttpServer
 from foreshore.server.ports import bind
 
@@ -66,3 +69,34 @@ def test_check_tells_what_does_not_hold() -> None:
     assert good == (200, '{"consistent":true}')
     assert bad[0] == 500
     assert "nobody holds u7" in bad[1]
+
+
+def test_connections_beyond_the_bound_are_closed_and_idle_ones_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(app, "MAX_CONNECTIONS", 2)
+    monkeypatch.setattr(app, "LIFE_S", 0.5)
+
+    async def go() -> None:
+        server = HttpServer(lambda: True, consistent)
+        port = await server.listen(await bind("127.0.0.1", 0, "--http-listen"))
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        assert await ended(reader)
+        for each in silent:
+            assert await ended(each[0])
+        assert await asyncio.to_thread(get, port, "/health") == (200, '{"status":"ready"}')
+        await server.close()
+        for _, each_writer in [*silent, (reader, writer)]:
+            each_writer.close()
+
+    asyncio.run(go())
+
+
+async def ended(reader: asyncio.StreamReader) -> bool:
+    """Whether the other side ends a connection, within 10 s, without a word."""
+    async with asyncio.timeout(10):
+        try:
+            return await reader.read() == b""
+        except ConnectionResetError:
+            return True

@@ -1,17 +1,21 @@
-"""The end of a server while its clients are at work."""
+"""The end of a server while its clients are at work; and who comes when there are too many."""
 
 import asyncio
+import contextlib
+import socket
 from pathlib import Path
 
 import asyncpg
+import psycopg
 import pytest
 
+from foreshore.server import listener
 from foreshore.server.auth import Authenticator
 from foreshore.server.lease import Lease
 from foreshore.server.listener import Listener
 from foreshore.server.ports import bind
 from tests.adapter.harness import Gate, House, in_house
-from tests.server.serving import standing
+from tests.server.serving import serve, standing
 
 
 def test_whose_commit_is_on_its_way_at_the_end_is_told_of_it(
@@ -22,14 +26,14 @@ def test_whose_commit_is_on_its_way_at_the_end_is_told_of_it(
         gate = Gate(monkeypatch, house.storage, "append")
         lease = Lease(lambda: None, standing)
         await lease.renew()
-        listener = Listener(house.environment, Authenticator.of("foreshore", None), lease)
-        port = await listener.listen(await bind("127.0.0.1", 0, "--pg-listen"))
+        listening = Listener(house.environment, Authenticator.of("foreshore", None), lease)
+        port = await listening.listen(await bind("127.0.0.1", 0, "--pg-listen"))
         url = f"postgres://foreshore@127.0.0.1:{port}/foreshore"
         writer, reader = await asyncpg.connect(url), await asyncpg.connect(url)
         write = asyncio.create_task(writer.execute("INSERT INTO t VALUES (1) RETURNING a"))
         sleep = asyncio.create_task(reader.execute("SELECT pg_sleep(1000)"))
         await gate.reached.wait()
-        closing = asyncio.create_task(listener.close())
+        closing = asyncio.create_task(listening.close())
         async with asyncio.timeout(30):
             ended = "terminating connection due to administrator command"
             with pytest.raises(asyncpg.ConnectionDoesNotExistError, match=ended):
@@ -42,3 +46,19 @@ def test_whose_commit_is_on_its_way_at_the_end_is_told_of_it(
         assert await house.query("s", "SELECT * FROM t") == "1\nSELECT 1"
 
     in_house(tmp_path, scenario)
+
+
+def test_what_comes_beyond_those_who_may_log_in_is_closed_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listener, "LOGGING_IN", 1)
+    with contextlib.contextmanager(serve)(max_connections=1) as served:
+        silent = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(2)]
+        served.eventually(lambda: len(served.listener._tasks) == 2)
+        with socket.create_connection(("127.0.0.1", served.port), timeout=10) as third:
+            assert b"C53300\0" in third.makefile("rb").read()
+        silent.pop().close()
+        served.eventually(lambda: len(served.listener._tasks) == 1)
+        with psycopg.connect(served.dsn()):
+            pass
+        silent.pop().close()
