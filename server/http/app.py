@@ -3,7 +3,7 @@
 `/check` is for operators: whether the server's state is consistent with itself.
 
 There are at most MAX_CONNECTIONS at once, each for LIFE_S at most, whether the client sends and
-reads or not.
+reads or not; the end of the server waits for none longer than ENDING_S.
 """
 
 import asyncio
@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 50
 LIFE_S = 60
+ENDING_S = 3
 
 
 def application(
@@ -100,6 +101,7 @@ class HttpServer:
             lifespan="off",
             access_log=False,
             http=_Connection,
+            timeout_graceful_shutdown=ENDING_S,
         )
         self._server = _Server(config)
         self._task: asyncio.Task[None] | None = None
@@ -117,3 +119,5 @@ class HttpServer:
         self._server.should_exit = True
         if self._task is not None:
             await self._task
+        for connection in list(self._server.server_state.connections):
+            connection.transport.abort()

@@ -1,6 +1,8 @@
 """The HTTP port."""
 
 import asyncio
+import contextlib
+import socket
 import urllib.error
 import urllib.request
 
@@ -100,3 +102,22 @@ async def ended(reader: asyncio.StreamReader) -> bool:
             return await reader.read() == b""
         except ConnectionResetError:
             return True
+
+
+def test_the_end_does_not_wait_for_who_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "ENDING_S", 1)
+
+    async def go() -> None:
+        server = HttpServer(lambda: True, consistent)
+        port = await server.listen(await bind("127.0.0.1", 0, "--http-listen"))
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                for _ in range(3000):
+                    client.send(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+            await asyncio.sleep(1)
+            async with asyncio.timeout(8):
+                await server.close()
+
+    asyncio.run(go())
