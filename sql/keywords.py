@@ -206,7 +206,6 @@ NEEDS_AS = frozenset(
 MISREAD = frozenset(
     [
         "alter",
-        "by",
         "cube",
         "describe",
         "drop",

@@ -117,7 +117,7 @@ class Parser(ExpressionParser):
 
     def _parse_group(self, *args: Any, **kwargs: Any) -> exp.Group | None:
         group = super()._parse_group(*args, **kwargs)
-        if group is not None and first_word(self._prev) in ("group", "by"):
+        if group is not None and self._prev.token_type is TokenType.GROUP_BY:
             self.fail(self._curr)
         return group
 

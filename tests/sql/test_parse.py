@@ -196,3 +196,12 @@ def test_table_stands_where_a_query_may(text: str) -> None:
 def test_a_query_does_not_begin_with_from(text: str) -> None:
     with pytest.raises(SyntaxError_):
         parse(text)
+
+
+@pytest.mark.parametrize("column", ['"group"', 't."group"', '"by"', "by"])
+def test_rows_are_grouped_by_a_column_that_is_called_like_the_clause(column: str) -> None:
+    (statement,) = parse(f"SELECT 1 FROM t GROUP BY {column}")
+    assert isinstance(statement.ast, ast.SelectStatement)
+    for text in ("SELECT 1 FROM t GROUP BY", "SELECT 1 FROM t GROUP BY HAVING true"):
+        with pytest.raises(SyntaxError_):
+            parse(text)
