@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from foreshore.errors import FeatureNotSupported
+from foreshore.errors import FeatureNotSupported, UndefinedTable
 from foreshore.expr.functions.registry import resolve_cast
 from foreshore.expr.ir import (
     AnySubquery,
@@ -519,14 +519,24 @@ def reg_constant(planning: Planning, text: str, target: SqlType, at: int) -> Sca
         if target.name != "regclass":
             return _looked_up(planning, Literal(text, TEXT), target)
         parts = name_parts(text)
-        item = planning.catalog.resolve_item(parts)
-        if planning.keeps_text and not planning.inlining and item.kind != "builtin":
+        kept = planning.keeps_text and not planning.inlining
+        try:
+            item = planning.catalog.resolve_item(parts)
+        except UndefinedTable:
+            if kept or planning.catalog.find_key(parts) is None:
+                raise
+            return _relation_named(planning, parts)
+        if kept and item.kind != "builtin":
             planning.depends_on.add(item.id)
             _qualify_text(planning, at, item.name)
             return Literal(item.oid, REGCLASS)
-        schema = Literal(parts[-2] if len(parts) > 1 else None, TEXT)
-        (function,) = _FUNCTIONS["_relation_in"]
-        return inline(planning, function, (schema, Literal(parts[-1], TEXT)))
+        return _relation_named(planning, parts)
+
+
+def _relation_named(planning: Planning, parts: tuple[str, ...]) -> Scalar:
+    schema = Literal(parts[-2] if len(parts) > 1 else None, TEXT)
+    (function,) = _FUNCTIONS["_relation_in"]
+    return inline(planning, function, (schema, Literal(parts[-1], TEXT)))
 
 
 def _qualify_text(planning: Planning, at: int, name: Name) -> None:

@@ -6,6 +6,7 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.sequence.drop import ARTICLES, find
 from foreshore.catalog.item import Item
 from foreshore.errors import (
+    FeatureNotSupported,
     InsufficientPrivilege,
     InvalidCatalogName,
     InvalidSchemaName,
@@ -29,6 +30,8 @@ def comment(session: "Session", plan: Comment) -> Completed:
             position = _position(session, item, plan.column)
             change.comment_column(item, position, plan.text)
         case "table" | "view" | "materialized view" | "index":
+            if plan.kind == "index" and _is_of_key(session, plan.name):
+                raise FeatureNotSupported("COMMENT ON the index of a key is not supported")
             item = _item(session, plan.name)
             if item.type != plan.kind:
                 article = ARTICLES.get(plan.kind, f"a {plan.kind}")
@@ -50,14 +53,21 @@ def comment(session: "Session", plan: Comment) -> Completed:
     return Completed("COMMENT")
 
 
+def _parts(name: Name) -> tuple[str, ...]:
+    return tuple(part for part in (name.database, name.schema, name.item) if part is not None)
+
+
+def _is_of_key(session: "Session", name: Name) -> bool:
+    return session.planner.reader().find_key(_parts(name)) is not None
+
+
 def _item(session: "Session", name: Name) -> Item:
     reader = session.planner.reader()
     if name.schema is not None and not reader.schema(
         name.database or session.database, name.schema
     ):
         raise InvalidSchemaName(f'schema "{name.schema}" does not exist')
-    parts = tuple(part for part in (name.database, name.schema, name.item) if part is not None)
-    found = reader.resolve_item(parts)
+    found = reader.resolve_item(_parts(name))
     if found.kind == "builtin":
         raise InsufficientPrivilege(f'permission denied: "{found.name.item}" is a system catalog')
     return session.catalog_change().state.item(found.id)

@@ -72,3 +72,13 @@ def test_a_key_that_is_there_is_told_as_the_new_row_has_it(
         assert said == refused("30 days, -0")
 
     runner.run(play())
+
+
+def test_nothing_is_said_of_the_index_of_a_key(runner: asyncio.Runner, house: House) -> None:
+    async def main() -> None:
+        await house.query("s", "CREATE TABLE ky (a int PRIMARY KEY)")
+        assert await house.query("s", "COMMENT ON INDEX ky_pkey IS 'x'") == (
+            "ERROR 0A000: COMMENT ON the index of a key is not supported"
+        )
+
+    runner.run(main())
