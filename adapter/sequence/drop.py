@@ -111,7 +111,7 @@ async def rename(session: "Session", plan: Rename) -> Completed:
     """Run ALTER ... RENAME TO; what depends on the object is bound to it and not to its name."""
     change = session.catalog_change()
     try:
-        found = find(session, plan.kind, plan.name)
+        found = find(session, plan.kind, plan.name, altered=True)
     except DatabaseError as error:
         if not plan.if_exists or isinstance(error, WrongObjectType):
             raise
@@ -128,7 +128,7 @@ def retain(session: "Session", plan: Retain) -> Completed:
     """Run ALTER ... SET (RETAIN HISTORY FOR ...)."""
     change = session.catalog_change()
     try:
-        found = find(session, plan.kind, plan.name)
+        found = find(session, plan.kind, plan.name, altered=True)
     except DatabaseError as error:
         if not plan.if_exists or isinstance(error, WrongObjectType):
             raise
@@ -139,8 +139,11 @@ def retain(session: "Session", plan: Retain) -> Completed:
     return Completed(f"ALTER {plan.kind.upper()}")
 
 
-def find(session: "Session", kind: ObjectKind, name: Name) -> Object:
-    """Return the object of `kind` that `name` names; raises what PostgreSQL would."""
+def find(session: "Session", kind: ObjectKind, name: Name, *, altered: bool = False) -> Object:
+    """Return the object of `kind` that `name` names, which may be to be `altered`.
+
+    Raises what PostgreSQL would.
+    """
     change: CatalogTransaction = session.catalog_change()
     state = change.state
     found: Object | None
@@ -170,15 +173,17 @@ def find(session: "Session", kind: ObjectKind, name: Name) -> Object:
                 raise UndefinedObject(f'unknown cluster replica "{name.schema}.{name.item}"')
             return found
         case _:
-            return _find_item(session, kind, name)
+            return _find_item(session, kind, name, altered=altered)
 
 
-def _find_item(session: "Session", kind: ObjectKind, name: Name) -> Item:
+def _find_item(session: "Session", kind: ObjectKind, name: Name, *, altered: bool) -> Item:
     parts = tuple(part for part in (name.database, name.schema, name.item) if part is not None)
     lookups = session.planner.lookups()
     found = session.planner.reader(lookups=lookups).find(parts)
     session.planner.rely_on(lookups.meanings())
     if found is None:
+        if altered and kind != "subscription":
+            raise UndefinedTable(f'relation "{name.item}" does not exist')
         if kind == "table":
             raise UndefinedTable(f'table "{name.item}" does not exist')
         code = "42704" if kind in ("index", "subscription") else "42P01"
