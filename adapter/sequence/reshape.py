@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec.structs import replace
 
 from foreshore import blocking
@@ -40,7 +41,7 @@ from foreshore.ids import GlobalId
 from foreshore.sql.optimize.projection import narrow
 from foreshore.sql.plan import AlterTable, CreateTable
 from foreshore.types import ColumnType, RelationDesc
-from foreshore.update import DIFF_FIELD, Timestamp
+from foreshore.update import DIFF, DIFF_FIELD, Timestamp
 
 if TYPE_CHECKING:
     from foreshore.adapter.session import Session
@@ -260,7 +261,13 @@ async def _move_rows(
     own = [part.rows for part in transaction.writes.get(old_id, ())]
     transaction.unwrite(old_id)
     transaction.contents.pop(old_id, None)
-    if own:
+    if own and all(pc.min(part.column(DIFF)).as_py() > 0 for part in own):
+        contents = await _in_columns(session, committed, plan.columns, definition)
+        parts = [await _in_columns(session, part, plan.columns, definition) for part in own]
+        for part in parts:
+            transaction.write(id, Written(part, {}))
+        rows = pa.concat_tables([contents, *parts])
+    elif own:
         mixed = await blocking.run(executor, together, committed, own, old.desc)
         rows = await _in_columns(session, mixed, plan.columns, definition)
         contents = await _in_columns(session, committed, plan.columns, definition)
