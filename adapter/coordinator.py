@@ -23,7 +23,7 @@ from foreshore.adapter.oracle import TimestampOracle
 from foreshore.adapter.read_holds import ReadHolds
 from foreshore.adapter.sequences import Generation, Sequences
 from foreshore.adapter.subscriptions import Subscriptions
-from foreshore.adapter.succession import Succession
+from foreshore.adapter.succession import Beginning, Succession
 from foreshore.adapter.tails import Tails
 from foreshore.adapter.timestamp_selection import Interval
 from foreshore.adapter.view_errors import ViewErrors
@@ -452,7 +452,7 @@ class Coordinator:
             if isinstance(each, Item):
                 if each.type == "materialized view":
                     await self.downgrade(each.id, each.since or time)
-                await self.maintain(each, each.since or time)
+                await self.maintain(each, Beginning(each.since or time))
         for item in moved:
             await self.succession.hand_over(item)
         for each in dropped:
@@ -465,12 +465,12 @@ class Coordinator:
             if isinstance(each, Cluster):
                 await self.compute.drop_cluster(each.id)
 
-    async def maintain(self, item: Item, as_of: Timestamp) -> None:
+    async def maintain(self, item: Item, begins: Beginning) -> None:
         """Create the dataflow of a materialized view or an index."""
         if item.type not in ("materialized view", "index"):
             return
         assert item.cluster is not None, item
-        self.as_ofs[item.id] = as_of
+        self.as_ofs[item.id] = begins.as_of
         relation = self.relation_of(item)
         export = (
             IndexExport(item.id, self.catalog.planned[item.id].key)
@@ -484,8 +484,9 @@ class Coordinator:
                 relation,
                 tuple(sorted(sources_of(relation))),
                 (export,),
-                as_of,
+                begins.as_of,
             ),
+            lost=begins.lost,
         )
 
     def capabilities_of(self, id: GlobalId) -> tuple[ReadCapability, WriteCapability]:

@@ -30,6 +30,7 @@ from foreshore.adapter.plan_cache import PlanCache
 from foreshore.adapter.read_holds import DEFAULT_LAG_MS, ReadHolds
 from foreshore.adapter.sequences import Sequences
 from foreshore.adapter.session import Session
+from foreshore.adapter.succession import Beginning
 from foreshore.adapter.temporary import TemporarySchemas
 from foreshore.adapter.variables import Variables
 from foreshore.adapter.view_errors import ViewErrors
@@ -269,15 +270,15 @@ class Environment:
         if item.type == "index":
             inputs = sources_of(coordinator.relation_of(item))
             since = max((coordinator.holds.since(id) for id in inputs), default=0)
-            as_of = since_then = max(since, read_ts - (item.retain_ms or 0))
+            begins = Beginning(max(since, read_ts - (item.retain_ms or 0)))
+            known = begins.as_of
         else:
             begins = await coordinator.succession.beginning(item)
-            as_of = begins.as_of
             known = coordinator.storage.since(item.id)
-            since_then = max(known, as_of) if begins.anew else known
-        coordinator.as_ofs[item.id] = as_of
+        coordinator.as_ofs[item.id] = begins.as_of
+        since_then = known if begins.lost is None else max(known, begins.as_of)
         coordinator.look_after(item, since_then)
-        await coordinator.maintain(item, as_of)
+        await coordinator.maintain(item, begins)
 
     async def close(self) -> None:
         """End all sessions, write what is pending, and let go of everything but storage."""

@@ -30,10 +30,10 @@ AWAY_SECONDS = 30.0  # that replicas are given to be at work (again), where view
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """As of when a view is maintained, and whether `anew`: what it was before is not known."""
+    """As of when a view is maintained, and from when on it is `lost` what it was until then."""
 
     as_of: Timestamp
-    anew: bool = False
+    lost: Timestamp | None = None  # None: nothing is
 
 
 class Succession:
@@ -80,19 +80,18 @@ class Succession:
         coordinator = self._coordinator
         coordinator.compute.drop_dataflow(item.id, goes_on=True)
         begins = await self.beginning(item)
-        if begins.anew:
+        if begins.lost is not None:
             above = coordinator.holds.collections.keys() & coordinator.state.above(item.id)
             coordinator.tails.ended(dict.fromkeys(above, f'the past of "{item.name}" is lost'))
             for id in above:
                 coordinator.holds.forget_before(id, begins.as_of)
-        await coordinator.maintain(item, begins.as_of)
+        await coordinator.maintain(item, begins)
 
     async def beginning(self, item: Item) -> Beginning:
         """Return as of when a materialized view can be maintained over what it is made of now.
 
         That is where its shard ends, if its inputs are there at that time. Else what was in between
-        is lost, and the view is known anew from when they are; what the shard holds stands until
-        just before, where nobody reads it, to be corrected.
+        is lost, and the view is known anew from when they are.
         """
         coordinator = self._coordinator
         storage, inputs = coordinator.storage, sources_of(coordinator.relation_of(item))
@@ -103,14 +102,10 @@ class Succession:
         if upper == 0:  # nothing has ever been written: it begins as of when it was made
             as_of = max(since, known or item.since or readable)
             await coordinator.downgrade(item.id, max(as_of, known))
-            return Beginning(as_of, as_of > coordinator.as_ofs.get(item.id, as_of))
+            began = coordinator.as_ofs.get(item.id, as_of)
+            return Beginning(as_of, began if began < as_of else None)
         as_of = max(since, min(upper - 1, readable))
-        if as_of < upper:
-            return Beginning(as_of)
-        as_of = max(as_of, known + 1)
-        storage.advance([item.id], as_of)
-        await coordinator.downgrade(item.id, as_of - 1)
-        return Beginning(as_of, anew=True)
+        return Beginning(as_of, upper if upper < as_of else None)
 
     async def _come_to(self, view: GlobalId, time: Timestamp) -> None:
         """Wait until a materialized view is known at `time`, or nobody is there to say it."""

@@ -244,9 +244,12 @@ class ComputeController:
 
     # --- dataflows
 
-    async def create_dataflow(self, cluster: str, description: DataflowDescription) -> None:
+    async def create_dataflow(
+        self, cluster: str, description: DataflowDescription, *, lost: Timestamp | None = None
+    ) -> None:
         """Maintain a plan from `as_of` on; on return its inputs are held readable.
 
+        From `lost` on, if that is given, it is not known until then what its sinks were.
         Hydration begins when all imports have passed `as_of` and a replica is there.
         Raises UndefinedObject if there is no such cluster, or it is dropped meanwhile.
         """
@@ -291,8 +294,11 @@ class ComputeController:
                     errors = ErrorLog(shard, description.as_of, self._errors)
                     if (before := self._giving_way.pop(shard, None)) is not None:
                         errors.follow(before.writers[shard].errors)
+                    if lost is not None:
+                        errors.lose(lost)
                     pressed = partial(self._press, owner)
-                    writer = SinkWriter(writes[shard], errors, self._storage, pressed)
+                    readable = partial(self._readable, shard)
+                    writer = SinkWriter(writes[shard], errors, self._storage, readable, pressed)
                     dataflow.writers[shard] = writer
                     dataflow.tasks.append(self._spawn(self._run_writer(writer)))
                 case SubscribeExport(id=id):
@@ -337,6 +343,15 @@ class ComputeController:
         if not dataflow.created.done():
             dataflow.created.set_exception(error)
             dataflow.created.exception()  # perhaps nobody waits
+
+    def _readable(self, shard: GlobalId) -> Timestamp:
+        """Return from when on a sink's shard, or anything that is made of it, can be read."""
+        found = [self._storage.since(shard)]
+        for dataflow in self._dataflows.values():
+            if any(id == shard for id, _ in self.maintained.below(dataflow.description.imports)):
+                sinks = filter(self._storage.exists, dataflow.writers)
+                found += [dataflow.entry.since, *map(self._storage.since, sinks)]
+        return min(found)
 
     async def _run_writer(self, writer: SinkWriter) -> None:
         """Write a sink's shard; if that fails, what is in it stays readable and all else fails."""

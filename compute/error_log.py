@@ -13,7 +13,7 @@ same but where an end came between the two: then the shard has not come as far a
 import asyncio
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import groupby
 from operator import itemgetter
@@ -29,6 +29,7 @@ from foreshore.update import Timestamp
 
 COMPACTED_STEPS = 64
 MAX_STEPS = 4_096
+LOST = "22023 what a view was at this time is not known: nobody maintained it"
 
 Steps = Mapping[Timestamp, str | None]  # the least error from each time on; None: no error
 
@@ -134,6 +135,11 @@ class ErrorLog:
     def is_full(self) -> bool:
         """Whether there is more that waits to be stored than is kept."""
         return len(self._unstored) > MAX_STEPS
+
+    def lose(self, lower: Timestamp) -> None:
+        """Let there be an error from `lower` on until the dataflow begins: nobody has said more."""
+        if lower < self._as_of:
+            self._replace(lower, self._as_of + 1, [(lower, LOST), (self._as_of, None)])
 
     # --- what the dataflow says
 
@@ -242,14 +248,15 @@ class ErrorLog:
         self._unstored -= times
         reached("view.errors")
 
-    def compact(self, since: Timestamp) -> None:
-        """Forget what happened before `since`, if there is much.
+    def compact(self, readable: Callable[[], Timestamp]) -> None:
+        """Forget what happened before the view, and what is made of it, is readable, if it is much.
 
         Of more than `MAX_STEPS` later ones the older half becomes one, the least error in it: a
         view that comes and goes so often is rather not read then than read wrongly.
         """
         if len(self._times) < self._compacted:
             return
+        since = readable()
         holds = bisect_right(self._times, since) - 1  # the step that does so at `since`
         if holds >= 0:
             text = self._texts[holds]

@@ -52,7 +52,8 @@ class _Item:
 class SinkWriter:
     """Writes one materialised view's shard, alone, by the write capability `write`.
 
-    The shard comes as far as a time when `errors`, the view's, are durable up to there.
+    The shard comes as far as a time when `errors`, the view's, are durable up to there. They are
+    kept from when on the view, or what is made of it, is `readable`.
     What waits for it is kept once, whichever replica has said it. Where that is much, as storage
     holds appends back, the writer is `behind`, and `pressed` is called when it becomes so or is so
     no more: it is on the caller to take no more from the replicas meanwhile.
@@ -63,6 +64,7 @@ class SinkWriter:
         write: WriteCapability,
         errors: ErrorLog,
         storage: StorageController,
+        readable: Callable[[], Timestamp],
         pressed: Callable[[], None],
     ) -> None:
         self.id = write.id
@@ -74,6 +76,7 @@ class SinkWriter:
         self._storage = storage
         self._token = write.token
         self._found = storage.upper(self.id)
+        self._readable = readable
         self._pressed = pressed
         self._items: list[_Item] = []
         self._bytes = 0  # of what waits and of what is being written
@@ -178,7 +181,7 @@ class SinkWriter:
                     break
                 case UpperMismatch(upper=upper):
                     logger.warning("sink upper mismatch", extra={"shard": self.id, "upper": upper})
-        self.errors.compact(self._storage.since(self.id))
+        self.errors.compact(self._readable)
 
 
 @dataclass(frozen=True, slots=True)

@@ -351,6 +351,50 @@ def test_a_view_that_nobody_maintains_goes_on_when_somebody_does(tmp_path: Path)
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("starts", [0, 1])
+def test_what_a_view_was_while_nobody_maintained_it_is_never_shown(
+    tmp_path: Path, starts: int
+) -> None:
+    async def scenario() -> None:
+        house = House(tmp_path)
+        await house.open()
+
+        async def start_again() -> None:
+            await house.close()
+            await house.open()
+            await house.query("s", "SET cluster = c")
+
+        await house.query("s", "CREATE CLUSTER c (SIZE 'embedded'); SET cluster = c")
+        await house.query("s", "CREATE TABLE t (a int)")
+        await house.query(
+            "s",
+            "CREATE MATERIALIZED VIEW m WITH (RETAIN HISTORY FOR '1 h') AS"
+            " SELECT count(*) AS n FROM t",
+        )
+        await house.query(
+            "s",
+            "CREATE MATERIALIZED VIEW above WITH (RETAIN HISTORY FOR '1 h') AS SELECT * FROM m",
+        )
+        await house.query("s", "SELECT * FROM above")
+        await house.query("s", "DROP CLUSTER REPLICA c.r1; INSERT INTO t VALUES (1)")
+        after = house.environment.coordinator.oracle.read_ts()
+        await house.query("s", "CREATE TABLE other (a int)")
+        await house.query("s", "ALTER TABLE t ADD b int")
+        for _ in range(starts):
+            await start_again()
+        await house.query("s", "CREATE CLUSTER REPLICA c.r2 (SIZE 'embedded')")
+        await _answers(house, [("SELECT * FROM above", "1\nSELECT 1")])
+        for _ in range(3):
+            for view in ("m", "above"):
+                for time in range(after, after + 20):
+                    answer = await house.query("s", f"SELECT * FROM {view} AS OF {time}")
+                    assert answer == "1\nSELECT 1" or answer.startswith("ERROR 22023"), view
+            await start_again()
+        await house.close()
+
+    asyncio.run(scenario())
+
+
 def test_a_replica_that_never_comes_is_waited_for_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

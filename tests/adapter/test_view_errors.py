@@ -470,6 +470,29 @@ def test_the_history_follows_what_can_be_read(
     asyncio.run(main())
 
 
+def test_what_is_read_longer_knows_the_errors_below_it_as_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(error_log, "COMPACTED_STEPS", 6)
+
+    async def main() -> None:
+        house = House(tmp_path, lag_ms=300)
+        await house.open()
+        await ran(house, *SETUP)
+        await ran(house, "ALTER MATERIALIZED VIEW above SET (RETAIN HISTORY FOR '1 h')")
+        _, during, *_ = await toggled(house, 10)
+        m, storage = id_of(house, "m"), house.environment.coordinator.storage
+        await until(lambda: storage.since(m) > during)
+        await toggled(house, 20)
+        for _ in range(2):
+            assert await says(house, f"SELECT * FROM above AS OF {during}") == [DIVISION]
+            await house.close()
+            await house.open()
+        await house.close()
+
+    asyncio.run(main())
+
+
 def test_a_full_disk_lets_the_view_wait(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outputs, "RETRY_SECONDS", 0.05)
     full = True

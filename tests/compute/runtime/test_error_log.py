@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -98,7 +99,7 @@ def test_errors_are_known_at_each_time() -> None:
     assert log.first(4, 20) == (4, "22003 a")
     for n in range(100):
         log.add(8 + n, 9 + n, errors(("22012 y", 8 + n, 1 if n % 2 == 0 else -1)), initial=False)
-    log.compact(100)
+    log.compact(lambda: 100)
     assert [at(log, t) for t in (106, 107)] == ["22012 y", None]
     assert len(log._times) < 20
 
@@ -170,7 +171,7 @@ def test_the_errors_outlive_their_dataflows(
                 if behind := life.compacts[number - 1]:
                     since = max(since, told - behind)
                     log._compacted = 0
-                    log.compact(since)
+                    log.compact(partial(int, since))
                 for lower in range(since, told):
                     for upper in range(lower + 1, told + 1):
                         assert log.first(lower, upper) == first(changes, lower, upper)
@@ -217,7 +218,7 @@ def test_errors_that_come_and_go_for_ever_take_bounded_room(
         for n in range(1, 1001):
             log.add(n, n + 1, errors(("22012 x", n, 1 if n % 2 else -1)), initial=False)
             await log.store(n + 1)
-            log.compact(0)
+            log.compact(lambda: 0)
             most = max(most, len(store.steps), len(log._times))
         assert most <= 33
         for n in range(1, 1001):

@@ -167,6 +167,7 @@ def test_what_waits_to_be_written_is_kept_once_and_has_a_bound(
             WriteCapability("1-1", id_("u1"), 0),
             ErrorLog(id_("u1"), 0, NothingKept()),
             cast(StorageController, storage),
+            lambda: 0,
             lambda: pressed.append(writer.behind),
         )
         running = asyncio.create_task(writer.run())
@@ -205,6 +206,7 @@ def test_errors_that_cannot_be_stored_hold_the_replicas_back_until_the_writer_st
         WriteCapability("1-1", id_("u1"), 0),
         log,
         cast(StorageController, Storage()),
+        lambda: 0,
         lambda: pressed.append(writer.behind),
     )
     log.add(1, 1, NO_ERRORS, initial=True)
