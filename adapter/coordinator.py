@@ -450,7 +450,7 @@ class Coordinator:
                 self.compute.create_replica(each.cluster, each.id, each.options.get("address"))
         for each in created:
             if isinstance(each, Item):
-                if each.type == "materialized view":
+                if _has_shard(each):
                     await self.downgrade(each.id, each.since or time)
                 await self.maintain(each, Beginning(each.since or time))
         for item in moved:
