@@ -102,7 +102,7 @@ class Succession:
         if upper == 0:  # nothing has ever been written: it begins as of when it was made
             as_of = max(since, known or item.since or readable)
             await coordinator.downgrade(item.id, max(as_of, known))
-            began = coordinator.as_ofs.get(item.id, as_of)
+            began = min(coordinator.as_ofs.get(item.id, as_of), known or as_of)
             return Beginning(as_of, began if began < as_of else None)
         as_of = max(since, min(upper - 1, readable))
         return Beginning(as_of, upper if upper < as_of else None)

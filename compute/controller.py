@@ -347,10 +347,10 @@ class ComputeController:
     def _readable(self, shard: GlobalId) -> Timestamp:
         """Return from when on a sink's shard, or anything that is made of it, can be read."""
         found = [self._storage.since(shard)]
-        for dataflow in self._dataflows.values():
+        for dataflow in (*self._dataflows.values(), *self._giving_way.values()):
             if any(id == shard for id, _ in self.maintained.below(dataflow.description.imports)):
                 sinks = filter(self._storage.exists, dataflow.writers)
-                found += [dataflow.entry.since, *map(self._storage.since, sinks)]
+                found += [*dataflow.entry.sinces.values(), *map(self._storage.since, sinks)]
         return min(found)
 
     async def _run_writer(self, writer: SinkWriter) -> None:

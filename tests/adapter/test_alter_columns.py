@@ -395,6 +395,37 @@ def test_what_a_view_was_while_nobody_maintained_it_is_never_shown(
     asyncio.run(scenario())
 
 
+def test_what_a_view_was_before_anybody_maintained_it_is_never_shown(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        house = House(tmp_path)
+        await house.open()
+        await house.query("s", "CREATE CLUSTER c (SIZE 'embedded', REPLICATION FACTOR 0)")
+        await house.query("s", "CREATE CLUSTER d (SIZE 'embedded')")
+        await house.query("s", "CREATE TABLE t (a int)")
+        kept = "WITH (RETAIN HISTORY FOR '1 h')"
+        await house.query(
+            "s", f"CREATE MATERIALIZED VIEW m IN CLUSTER c {kept} AS SELECT count(*) AS n FROM t"
+        )
+        await house.query("s", f"CREATE MATERIALIZED VIEW above IN CLUSTER d {kept} AS TABLE m")
+        await house.query("s", "INSERT INTO t VALUES (1)")
+        after = house.environment.coordinator.oracle.read_ts()
+        for column in "xyz":
+            await house.query("s", "CREATE TABLE IF NOT EXISTS other (a int)")
+            await house.query("s", f"ALTER TABLE t ADD {column} int")
+        await house.query("s", "SET cluster = d; CREATE CLUSTER REPLICA c.r1 (SIZE 'embedded')")
+        await _answers(house, [("SELECT * FROM above", "1\nSELECT 1")])
+        for _ in range(2):
+            for view in ("m", "above"):
+                answer = await house.query("s", f"SELECT * FROM {view} AS OF {after}")
+                assert answer.startswith("ERROR 22023"), answer
+            await house.close()
+            await house.open()
+            await house.query("s", "SET cluster = d")
+        await house.close()
+
+    asyncio.run(scenario())
+
+
 def test_a_replica_that_never_comes_is_waited_for_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
