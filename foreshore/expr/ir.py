@@ -35,9 +35,18 @@ class Node(msgspec.Struct, frozen=True, tag=True, tag_field="node", cache_hash=T
     """A node of an expression; equal to any other that says the same."""
 
 
-def _tuples(value: Any) -> Any:
-    """Return `value` with lists made tuples: decoding leaves them lists where a type says Any."""
-    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
+def _is_plain(datum: Any) -> bool:
+    return not isinstance(datum, list | tuple) and datum == datum
+
+
+def _plain(value: Any) -> Any:
+    """Return `value` with lists made tuples, as decoding leaves lists where a type says Any.
+
+    And with one NaN, which only so is equal to itself.
+    """
+    if isinstance(value, list | tuple):
+        return tuple(map(_plain, value))
+    return value if value == value else math.nan
 
 
 def _same_zeros(a: Any, b: Any) -> bool:
@@ -65,8 +74,8 @@ class Literal(Node, frozen=True, cache_hash=True):
     type: SqlType
 
     def __post_init__(self) -> None:
-        if isinstance(self.value, list):
-            msgspec.structs.force_setattr(self, "value", _tuples(self.value))
+        if not _is_plain(self.value):
+            msgspec.structs.force_setattr(self, "value", _plain(self.value))
 
     def __eq__(self, other: object) -> bool:
         """Whether `other` is the same constant: 0.0 is another one than -0.0."""
@@ -231,8 +240,8 @@ class Constant(Node, frozen=True, cache_hash=True):
     columns: tuple[ColumnType, ...]
 
     def __post_init__(self) -> None:
-        if any(isinstance(datum, list) for row, _ in self.rows for datum in row):
-            msgspec.structs.force_setattr(self, "rows", _tuples(self.rows))
+        if not all(_is_plain(datum) for row, _ in self.rows for datum in row):
+            msgspec.structs.force_setattr(self, "rows", _plain(self.rows))
 
     def __eq__(self, other: object) -> bool:
         """Whether `other` has the same rows, to the sign of a zero."""

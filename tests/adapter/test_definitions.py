@@ -169,3 +169,25 @@ def test_a_default_that_looks_up_a_name_is_refused(
         assert await house.query("a", sql) == refused
 
     runner.run(play())
+
+
+def test_a_definition_may_speak_of_nan(tmp_path: Path) -> None:
+    async def play() -> None:
+        house = House(tmp_path)
+        await house.open()
+        for sql in (
+            "CREATE TABLE t (x float8 DEFAULT 'NaN' CHECK (x <> '-Infinity' OR x = 'NaN'), y int)",
+            "CREATE MATERIALIZED VIEW m AS SELECT x, '{NaN,1}'::float8[] AS z FROM t"
+            " WHERE x IN (VALUES ('NaN'::float8))",
+            "ALTER TABLE t RENAME y TO v",
+            "ALTER TABLE t ADD COLUMN w int",
+            "INSERT INTO t (v) VALUES (1)",
+        ):
+            assert "ERROR" not in await house.query("a", sql), sql
+        for _ in range(2):
+            assert await house.query("a", "SELECT * FROM m") == "NaN|{NaN,1}\nSELECT 1"
+            await house.close()
+            await house.open()
+        await house.close()
+
+    asyncio.run(play())
