@@ -38,6 +38,7 @@ from foreshore.sql.catalog_reader import ItemView
 from foreshore.sql.column_names import definition_without_qualifiers
 from foreshore.sql.full_names import FullName, renamed
 from foreshore.sql.keywords import quote_identifier
+from foreshore.sql.lexer import cut
 from foreshore.sql.plan import Name
 from foreshore.types import ColumnType, RelationDesc, format_type
 
@@ -334,7 +335,8 @@ class DefinitionCatalog(SessionCatalog):
         self._shown = Name(database or None, schema, name) if shown else None
         path = (*IMPLICIT_SCHEMAS, schema)
         super().__init__(state, planned, database, path, own=own, temporary=schema)
-        self._bound = dict(item.bound)
+        # In directories of before names may be longer than what is read of them now.
+        self._bound = {tuple(map(cut, then)): id for then, id in item.bound}
         self._known = item.known or {}
         self._known_keys = item.known_keys or {}
 

@@ -13,6 +13,7 @@ from foreshore.errors import FeatureNotSupported, SyntaxError_
 from foreshore.sql import ast
 from foreshore.sql.grammar import nodes
 from foreshore.sql.keywords import NOT_COLUMN
+from foreshore.sql.lexer import cut, fold
 from foreshore.sql.string_constants import decode_escapes, decode_unicode, escaped_pieces
 
 _TOKEN = re.compile(r"""\w+|"[^"]*"|'[^']*'|\S""")
@@ -58,14 +59,7 @@ class Converter:
     def name(self, identifier: exp.Expr) -> str:
         """Return a name, folded unless quoted, and cut to the bytes that PostgreSQL keeps."""
         name = str(identifier.this)
-        if not identifier.args.get("quoted"):
-            name = (
-                name.lower()
-                if name.isascii()
-                else "".join(c.lower() if c.isascii() else c for c in name)
-            )
-        data = name.encode()
-        return name if len(data) <= 63 else data[:63].decode(errors="ignore")
+        return cut(name) if identifier.args.get("quoted") else fold(name)
 
     # --- expressions
 

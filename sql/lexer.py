@@ -26,6 +26,8 @@ PUNCTUATION: Final = "punctuation"
 BITS: Final = "bits"
 END: Final = "end"
 
+MAX_NAME_BYTES = 63
+
 
 class Token(NamedTuple):
     """A token: what it is, what it says, and the characters [start, end) that it stands in."""
@@ -80,7 +82,7 @@ def tokenize(text: str) -> tuple[list[Token], list[SqlglotToken]]:
                 'zero-length delimited identifier at or near """"', position=start + 1
             )
         if kind is not None:
-            tokens.append(Token(kind, value, start, end))
+            tokens.append(Token(kind, cut(value) if kind == QUOTED else value, start, end))
         elif value[0].isalpha() or value[0] == "_" or not value[0].isascii():
             for word in _WORDS.finditer(text, start, end):  # ORDER BY is one token of sqlglot's
                 tokens.append(Token(WORD, fold(word.group()), word.start(), word.end()))
@@ -106,9 +108,15 @@ def _check_number(text: str, number: Token, kind: str | None, value: str, end: i
 def fold(word: str) -> str:
     """Return an unquoted name as PostgreSQL reads it: only ASCII letters fold; 63 bytes count."""
     if not word.isascii():
-        word = "".join(c.lower() if c.isascii() else c for c in word)
-        return word.encode()[:63].decode(errors="ignore")
+        return cut("".join(c.lower() if c.isascii() else c for c in word))
     return word.lower()[:63]
+
+
+def cut(name: str) -> str:
+    """Return as much of a name as PostgreSQL keeps: whole characters of its first 63 bytes."""
+    if len(name) <= MAX_NAME_BYTES // 4:
+        return name
+    return name.encode()[:MAX_NAME_BYTES].decode(errors="ignore")
 
 
 def _unterminated(text: str) -> SyntaxError_:

@@ -191,3 +191,32 @@ def test_a_definition_may_speak_of_nan(tmp_path: Path) -> None:
         await house.close()
 
     asyncio.run(play())
+
+
+@pytest.mark.parametrize("letter", ["a", "A", "ä", "Ω"])
+def test_of_a_long_name_the_first_63_bytes_count_everywhere(tmp_path: Path, letter: str) -> None:
+    long = f'"{letter * 70}"'
+    kept = '"' + (letter * 70).encode()[:63].decode(errors="ignore") + '"'
+
+    async def play() -> None:
+        house = House(tmp_path)
+        await house.open()
+        for sql in (
+            f"CREATE SCHEMA {long}; CREATE SEQUENCE s; ALTER SEQUENCE s RENAME TO {long}",
+            f"CREATE TABLE {long}.t (a int PRIMARY KEY, b int DEFAULT nextval('{long}'))",
+            f"ALTER TABLE {long}.t RENAME a TO {long}",
+            f"ALTER TABLE {long}.t ADD CHECK ({long}.t.{long} > 0)",
+            f"ALTER TABLE {long}.t RENAME TO {long}",
+            f"ALTER TABLE {long}.{long} ADD c int",
+            f"CREATE MATERIALIZED VIEW m AS SELECT {long}.{long} FROM {long}.{kept}",
+            f"INSERT INTO {long}.{long} VALUES (1)",
+        ):
+            assert "ERROR" not in await house.query("a", sql), sql
+        for _ in range(2):
+            assert await house.query("a", f"SELECT {long}, b FROM {kept}.{long}") == "1|1\nSELECT 1"
+            assert await house.query("a", "SELECT * FROM m") == "1\nSELECT 1"
+            await house.close()
+            await house.open()
+        await house.close()
+
+    asyncio.run(play())
