@@ -121,7 +121,10 @@ async def before_numbers(
     if transaction.block and not locks.is_taken(id, transaction):
         return
     transaction.locked = True
-    await (locks.acquire((id,), transaction) if whole else locks.acquire_beside(id, transaction))
+    if whole:
+        await locks.acquire((id,), transaction)
+    else:  # a block's table may be renamed meanwhile
+        await locks.acquire_beside(id, transaction, by_name=not transaction.block)
     require_unaltered(session, id, known)
 
 
