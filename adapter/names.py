@@ -40,7 +40,7 @@ from foreshore.sql.full_names import FullName, renamed
 from foreshore.sql.keywords import quote_identifier
 from foreshore.sql.lexer import cut
 from foreshore.sql.plan import Name
-from foreshore.types import ColumnType, RelationDesc, format_type
+from foreshore.types import ColumnType, RelationDesc, written_type
 
 IMPLICIT_SCHEMAS = ("mz_catalog", "pg_catalog")
 TEMPORARY = "pg_temp"  # what each session may call its own temporary schema
@@ -387,7 +387,7 @@ def _as_known(
         if each.now is None:
             assert each.type is not None, each
             places.append(len(table.names) + sum(p >= len(table.names) for p in places))
-            shown.append(f"NULL::{format_type(each.type)} AS {name}")
+            shown.append(f"NULL::{written_type(each.type)} AS {name}")
         else:
             places.append(table.names.index(each.now))
             now = quote_identifier(each.now)

@@ -241,6 +241,13 @@ def format_type(type: SqlType) -> str:
             return f"{display}({type.length})"
 
 
+def written_type(type: SqlType) -> str:
+    """Return the name with modifiers as it is read again: `character` alone is of one letter."""
+    if type.element is not None:
+        return f"{written_type(type.element)}[]"
+    return "bpchar" if type == BPCHAR else format_type(type)
+
+
 class ColumnType(msgspec.Struct, frozen=True):
     """The type of a column and whether it may hold NULL."""
 

@@ -45,7 +45,7 @@ from foreshore.sql.plan import AlterSequence, AlterTable, CreateTable, Maintain,
 from foreshore.sql.planning import Planning, located
 from foreshore.sql.scope import Scope, Slot, Table
 from foreshore.sql.type_names import type_of_name
-from foreshore.types import ColumnType, RelationDesc, format_type
+from foreshore.types import ColumnType, RelationDesc, written_type
 
 _NOT_STORED = frozenset(("record", "void", "unknown", "int2vector", "oidvector", "char"))
 
@@ -102,7 +102,7 @@ def _define(
         default, text = defining.default(len(parts), column, type)
         defaults.append(default)
         null = " NOT NULL" if column.name in required else ""
-        parts.append(f"{quote_identifier(column.name)} {format_type(type)}{null}{text}")
+        parts.append(f"{quote_identifier(column.name)} {written_type(type)}{null}{text}")
     if not name.temporary and any(
         planning.catalog.item(each).name.temporary for each in planning.depends_on
     ):

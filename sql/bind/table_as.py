@@ -17,7 +17,7 @@ from foreshore.sql.bind.time import bind_as_of
 from foreshore.sql.keywords import quote_identifier
 from foreshore.sql.plan import CreateTableAs
 from foreshore.sql.planning import Planning, located
-from foreshore.types import format_type
+from foreshore.types import written_type
 
 
 def bind_create_table_as(
@@ -39,7 +39,7 @@ def bind_create_table_as(
     relation = plain_relation(bound)
     source, over = split_calls(relation) or (relation, ())
     columns = ", ".join(
-        f"{quote_identifier(column)} {format_type(each.type)}"
+        f"{quote_identifier(column)} {written_type(each.type)}"
         for column, each in zip(names, columns_of(relation), strict=True)
     )
     text = f"CREATE TABLE {name.dotted()} ({columns})"

@@ -220,3 +220,21 @@ def test_of_a_long_name_the_first_63_bytes_count_everywhere(tmp_path: Path, lett
         await house.close()
 
     asyncio.run(play())
+
+
+def test_text_of_any_length_that_is_padded_stays_of_any_length(tmp_path: Path) -> None:
+    async def play() -> None:
+        house = House(tmp_path)
+        await house.open()
+        for sql in (
+            "CREATE TABLE t (k bpchar PRIMARY KEY, a bpchar[])",
+            "CREATE TABLE u AS SELECT k FROM t",
+        ):
+            assert "ERROR" not in await house.query("a", sql), sql
+        await house.close()
+        await house.open()
+        for sql in ("INSERT INTO t VALUES ('long', '{longer}')", "INSERT INTO u VALUES ('long')"):
+            assert await house.query("a", sql) == "INSERT 0 1"
+        await house.close()
+
+    asyncio.run(play())
