@@ -62,6 +62,11 @@ def calls_in(relation: Relation) -> list[Call]:
     return calls_of(scalar for node in walk_relations(relation) for scalar in scalars_of(node))
 
 
+def draws(calls: Iterable[Call]) -> bool:
+    """Whether one of `calls` draws numbers from a sequence."""
+    return any(call.function == "nextval" for call in calls)
+
+
 def calls_of(scalars: Iterable[Scalar]) -> list[Call]:
     """Return the calls in `scalars` that act on the session, each once, in order."""
     found = {

@@ -14,9 +14,10 @@ What is left to do at each execution is to put arguments in.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal as OneOf
 
-from foreshore.adapter.effects import calls_in
+from foreshore.adapter.effects import calls_in, draws
 from foreshore.adapter.local import is_linear
 from foreshore.adapter.recursion import collections_of, filled_block
 from foreshore.adapter.substitute import Replace, environment_names, is_open
@@ -71,6 +72,7 @@ class PeekPlan:
     open: bool  # whether arguments or the environment go in
     is_timed: bool  # whether the answer depends on the time of the read
     acts: bool  # whether it calls functions that act on the session
+    draws: bool  # whether one of them draws numbers
     lookup: IndexLookup | None = None
     key: KeyLookup | None = None
 
@@ -126,7 +128,8 @@ def plan_peek(
     sources = read - changes - {each.id for each in query.init_plans}
     environment = frozenset().union(*map(environment_names, block.relations()))
     lookup = key = None
-    acts = any(map(calls_in, block.relations()))
+    calls = list(chain.from_iterable(map(calls_in, block.relations())))
+    acts = bool(calls)
     way: Way
     if query.recursions:
         way = "local"
@@ -151,6 +154,7 @@ def plan_peek(
         any(map(is_open, block.relations())) or query.limit is not None or query.offset is not None,
         bool(shards) or bool(query.changes) or "mz_now" in environment,
         acts,
+        draws(calls),
         lookup,
         key,
     )

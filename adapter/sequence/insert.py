@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from foreshore.adapter.client import Completed
-from foreshore.adapter.effects import calls_in, carried_out, carried_out_by_row
+from foreshore.adapter.effects import (
+    calls_in,
+    calls_of,
+    carried_out,
+    carried_out_by_row,
+    draws,
+)
 from foreshore.adapter.key_index import MANY
 from foreshore.adapter.local import counted, evaluate_linear, is_linear, negated, split_diffs
 from foreshore.adapter.peek_plan import PeekPlan
@@ -72,15 +78,16 @@ async def insert(
     planned = planned_table(session, plan.table)
     await beside_alter(session, plan.table)
     peek = prepared.peek
-    if peek is not None and peek.reads_nothing and peek.acts:
+    if peek is not None and peek.reads_nothing and peek.draws:
         await before_numbers(session, plan.table, planned)
     few = None if prepared.template is None else await _rows_of(session, prepared.template, args)
     if few is None:
         found = await found_by_init_plans(session, prepared, args)
         rows = await written_rows(session, prepared, args, (plan.table,), found, as_of=as_of)
-        if plan.over:
+        if draws(calls_of(plan.over)):
             whole = plan.on_conflict is not None and count(rows) > MANY
             await before_numbers(session, plan.table, planned, whole=whole)
+        if plan.over:
             rows = await with_numbers(session, rows, plan.over, args)
     else:
         rules = prepared.rules
@@ -129,8 +136,9 @@ async def update(
         if changed is not None:
             return await _written(session, "UPDATE", plan.returning, changed[1], args)
     both = await changing_rows(session, prepared, plan, args)
-    if plan.over:
+    if draws(calls_of(plan.over)):
         await before_numbers(session, plan.table, planned)
+    if plan.over:
         both = await with_numbers(session, both, plan.over, args)
     columns, diffs = split_diffs(both)
     width = len(table_desc(session, plan.table).names)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.adapter.client import Completed
+from foreshore.adapter.effects import calls_of, draws
 from foreshore.adapter.local import negated, split_diffs
 from foreshore.adapter.result import Outcome
 from foreshore.adapter.sequence.insert import changing_rows, returned_rows, rows_with, with_numbers
@@ -40,8 +41,9 @@ async def merge(
     require_writable(session, "MERGE", plan.table)
     planned = planned_table(session, plan.table)
     both = await changing_rows(session, prepared, plan, args)
-    if plan.over:
+    if draws(calls_of(plan.over)):
         await before_numbers(session, plan.table, planned)
+    if plan.over:
         both = await with_numbers(session, both, plan.over, args)
     (action, count, *columns), diffs = split_diffs(both)
     width = len(planned.desc.names)
