@@ -33,7 +33,7 @@ from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import ColumnOf, Item, KnownColumn
 from foreshore.catalog.state import State
 from foreshore.errors import DatabaseError, DataError, FeatureNotSupported
-from foreshore.expr.datum import to_array
+from foreshore.expr.datum import repeat
 from foreshore.expr.evaluate import constant
 from foreshore.expr.ir import Call, Scalar, sources_of, walk_scalars
 from foreshore.expr.split import columns_used
@@ -307,8 +307,10 @@ async def _in_columns(
             value = constant(fill_scalar(default, replace))
             if isinstance(value, str):
                 raise DataError.parse(value)
-            (one,) = to_array([value.value], definition.desc.columns[place].type)
-            given[place] = await blocking.run(coordinator.executor, pa.repeat, one, rows.num_rows)
+            type = definition.desc.columns[place].type
+            given[place] = await blocking.run(
+                coordinator.executor, repeat, value.value, type, rows.num_rows
+            )
     kept = [given[place] if was is None else rows.column(was) for place, was in enumerate(columns)]
     schema = definition.desc.stored_schema().append(DIFF_FIELD)
     return pa.Table.from_arrays([*kept, rows.column(rows.num_columns - 1)], schema=schema)
