@@ -62,6 +62,10 @@ class House:
         await self.storage.close()
         self.sessions.clear()
 
+    async def reopen(self) -> None:
+        await self.close()
+        await self.open()
+
     async def session(self, name: str) -> Session:
         if name not in self.sessions:
             self.sessions[name] = await self.environment.connect(
@@ -89,6 +93,14 @@ class House:
         if alone:
             self.environment.coordinator.check_consistency()
         return "\n".join(lines)
+
+    async def ran(self, name: str, *statements: str) -> str:
+        """Run statements, of which none fails, one by one; return what the last gives."""
+        answer = ""
+        for sql in statements:
+            answer = await self.query(name, sql)
+            assert "ERROR" not in answer, (sql, answer)
+        return answer
 
 
 def in_house(

@@ -8,7 +8,6 @@ from foreshore.adapter import advisory
 from foreshore.adapter.attempts import Acted
 from foreshore.errors import QueryCanceled
 from tests.adapter.harness import House, until
-from tests.adapter.test_durable import ran
 
 NOT_OWNED = "WARNING: you don't own a lock of type ExclusiveLock"
 
@@ -22,7 +21,7 @@ async def free(house: House) -> None:
 
 async def one(house: House, session: str, call: str) -> str:
     """Return what a call gives to a session."""
-    return (await ran(house, session, f"SELECT {call}")).splitlines()[0]
+    return (await house.ran(session, f"SELECT {call}")).splitlines()[0]
 
 
 async def waiting(house: House, session: str, call: str) -> asyncio.Task[str]:
@@ -53,9 +52,7 @@ def test_one_has_it_or_several_share_it(runner: asyncio.Runner, house: House) ->
         assert not third.done()
         assert await one(house, "c", "pg_advisory_unlock(1)") == "t"
         await third
-        refused = await ran(
-            house, "a", "SELECT pg_advisory_unlock(1), pg_advisory_unlock_shared(7)"
-        )
+        refused = await house.ran("a", "SELECT pg_advisory_unlock(1), pg_advisory_unlock_shared(7)")
         assert refused.splitlines() == [
             "f|f", "SELECT 1", NOT_OWNED, "WARNING: you don't own a lock of type ShareLock",
         ]  # fmt: skip
@@ -81,9 +78,9 @@ def test_a_lock_is_given_back_as_often_as_it_was_taken(
         assert await one(house, "a", "pg_advisory_unlock(1)") == "t"
         assert await one(house, "b", "pg_try_advisory_lock(1)") == "t"
         # A column of calls: one for each row.
-        await ran(house, "a", "SELECT pg_advisory_lock(i) FROM generate_series(10, 12) AS i")
+        await house.ran("a", "SELECT pg_advisory_lock(i) FROM generate_series(10, 12) AS i")
         assert await one(house, "b", "pg_try_advisory_lock(12)") == "f"
-        await ran(house, "a", "SELECT pg_advisory_unlock_all()")
+        await house.ran("a", "SELECT pg_advisory_unlock_all()")
         assert await one(house, "b", "pg_try_advisory_lock(12)") == "t"
 
     runner.run(play())
@@ -95,10 +92,10 @@ def test_what_is_taken_for_a_transaction_ends_with_it(
 ) -> None:
     async def play() -> None:
         await free(house)
-        await ran(house, "a", "SELECT pg_advisory_xact_lock(1)")
+        await house.ran("a", "SELECT pg_advisory_xact_lock(1)")
         assert await one(house, "b", "pg_try_advisory_xact_lock(1)") == "t"
-        await ran(house, "a", "BEGIN; SELECT pg_advisory_xact_lock(1); SELECT pg_advisory_lock(2)")
-        answer = await ran(house, "a", "SELECT pg_advisory_unlock(1)")
+        await house.ran("a", "BEGIN; SELECT pg_advisory_xact_lock(1); SELECT pg_advisory_lock(2)")
+        answer = await house.ran("a", "SELECT pg_advisory_unlock(1)")
         assert answer.splitlines() == ["f", "SELECT 1", NOT_OWNED, "T"]
         waits = await waiting(house, "b", "pg_advisory_lock(1)")
         await house.query("a", end)
@@ -112,11 +109,11 @@ def test_what_is_taken_for_a_transaction_ends_with_it(
 def test_an_ended_session_gives_all_back(runner: asyncio.Runner, house: House) -> None:
     async def play() -> None:
         await free(house)
-        await ran(house, "gone", "SELECT pg_advisory_lock(1)")
+        await house.ran("gone", "SELECT pg_advisory_lock(1)")
         waits = await waiting(house, "b", "pg_advisory_lock(1)")
         await house.sessions.pop("gone").close()
         assert await waits == "\nSELECT 1"
-        await ran(house, "b", "DISCARD ALL")
+        await house.ran("b", "DISCARD ALL")
         assert await one(house, "a", "pg_try_advisory_lock(1)") == "t"
 
     runner.run(play())
@@ -125,11 +122,11 @@ def test_an_ended_session_gives_all_back(runner: asyncio.Runner, house: House) -
 def test_who_waits_too_long_or_in_a_circle(runner: asyncio.Runner, house: House) -> None:
     async def play() -> None:
         await free(house)
-        await ran(house, "a", "SELECT pg_advisory_lock(1)")
-        await ran(house, "b", "SELECT pg_advisory_lock(2); SET lock_timeout = '30ms'")
+        await house.ran("a", "SELECT pg_advisory_lock(1)")
+        await house.ran("b", "SELECT pg_advisory_lock(2); SET lock_timeout = '30ms'")
         late = await house.query("b", "SELECT pg_advisory_lock(1)")
         assert late == "ERROR 55P03: canceling statement due to lock timeout"
-        await ran(house, "b", "RESET lock_timeout")
+        await house.ran("b", "RESET lock_timeout")
         waits = await waiting(house, "a", "pg_advisory_lock(2)")
         circle = await house.query("b", "SELECT pg_advisory_xact_lock(1)")
         assert circle.startswith("ERROR 40P01: deadlock detected")
@@ -145,10 +142,9 @@ def test_who_waits_too_long_or_in_a_circle(runner: asyncio.Runner, house: House)
 def test_pg_locks_says_who_has_what(runner: asyncio.Runner, house: House) -> None:
     async def play() -> None:
         await free(house)
-        await ran(house, "a", "SELECT pg_advisory_lock(4294967298), pg_advisory_lock_shared(7, 8)")
+        await house.ran("a", "SELECT pg_advisory_lock(4294967298), pg_advisory_lock_shared(7, 8)")
         waits = await waiting(house, "b", "pg_advisory_lock(7, 8)")
-        answer = await ran(
-            house,
+        answer = await house.ran(
             "c",
             "SELECT classid, objid, objsubid, mode, granted, datname FROM pg_locks"
             " JOIN pg_database d ON d.oid = database WHERE locktype = 'advisory' ORDER BY 1, 5 DESC",
@@ -158,7 +154,7 @@ def test_pg_locks_says_who_has_what(runner: asyncio.Runner, house: House) -> Non
             "7|8|2|ShareLock|t|foreshore",
             "7|8|2|ExclusiveLock|f|foreshore",
         ]
-        await ran(house, "a", "SELECT pg_advisory_unlock_all()")
+        await house.ran("a", "SELECT pg_advisory_unlock_all()")
         await waits
 
     runner.run(play())
@@ -184,15 +180,14 @@ async def tried_again(house: House, sql: str) -> str:
     task = asyncio.create_task(house.query("a", sql, alone=False))
     await until(lambda: task.done() or bool(locks._waiting))
     assert not task.done(), task.result()
-    await ran(house, "b", "ALTER TABLE w ADD COLUMN more int")
+    await house.ran("b", "ALTER TABLE w ADD COLUMN more int")
     await one(house, "b", "pg_advisory_unlock(-1)")
     return await task
 
 
 async def begun_tables(house: House) -> None:
     await free(house)
-    await ran(
-        house,
+    await house.ran(
         "b",
         "DROP TABLE IF EXISTS w, r; DROP SEQUENCE IF EXISTS s; CREATE SEQUENCE s;"
         "CREATE TABLE w (k int, v text); CREATE TABLE r (k int); INSERT INTO r VALUES (1), (2)",
@@ -228,7 +223,7 @@ def test_what_is_for_the_transaction_is_taken_again(runner: asyncio.Runner, hous
         told = await tried_again(house, f"BEGIN; INSERT INTO w SELECT k, {calls} FROM r")
         assert "ERROR" not in told, told
         assert await one(house, "b", "pg_try_advisory_lock(1)") == "f"
-        await ran(house, "a", "ROLLBACK")
+        await house.ran("a", "ROLLBACK")
         assert await one(house, "b", "pg_try_advisory_lock(1)") == "t"
         await free(house)
 
@@ -268,7 +263,7 @@ def test_setval_is_not_done_again_over_what_others_have_drawn(
         task = asyncio.create_task(house.query("a", sql, alone=False))
         await until(lambda: task.done() or bool(house.environment.advisory._waiting))
         assert await one(house, "b", "nextval('s')") == "101"
-        await ran(house, "b", "ALTER TABLE w ADD COLUMN more int")
+        await house.ran("b", "ALTER TABLE w ADD COLUMN more int")
         await one(house, "b", "pg_advisory_unlock(-1)")
         assert (await task).startswith("INSERT 0 1")
         assert await one(house, "b", "nextval('s')") == "102"

@@ -69,8 +69,7 @@ def test_what_knows_a_renamed_column_goes_on(tmp_path: Path) -> None:
         assert await house.query("s", "COMMIT") == "COMMIT"
         assert await house.query("s", 'ALTER TABLE t RENAME COLUMN b TO "The b"') == "ALTER TABLE"
         await _answers(house, RENAMED)
-        await house.close()
-        await house.open()
+        await house.reopen()
         await _answers(house, RENAMED)
         await house.close()
 
@@ -169,15 +168,13 @@ def test_what_is_over_a_table_goes_on_when_columns_come_and_go(tmp_path: Path) -
         added = "ALTER TABLE t ADD id serial UNIQUE, ADD COLUMN d int DEFAULT 3 + 4"
         assert await house.query("s", added) == "ALTER TABLE"
         await _answers(house, ADDED + REFUSED)
-        await house.close()
-        await house.open()
+        await house.reopen()
         await _answers(house, ADDED + REFUSED)
         dropped = "ALTER TABLE t DROP b CASCADE, DROP id"
         notice = "ALTER TABLE\nNOTICE: drop cascades to view star"
         assert await house.query("s", dropped) == notice
         await _answers(house, DROPPED)
-        await house.close()
-        await house.open()
+        await house.reopen()
         await _answers(house, DROPPED)
         await house.query("s", "INSERT INTO t VALUES (3, 4, 5)")
         await _answers(house, [("SELECT * FROM above", "13\nSELECT 1")])
@@ -304,7 +301,7 @@ def test_views_of_views_made_meanwhile_are_of_the_new_table(tmp_path: Path) -> N
         assert await house.query("d", "COMMIT") == "COMMIT"
         await house.query("s", "BEGIN; ALTER TABLE t DROP d")
         made = "CREATE VIEW w AS SELECT * FROM v; CREATE MATERIALIZED VIEW mw AS SELECT * FROM v"
-        assert "ERROR" not in await house.query("b", made)
+        await house.ran("b", made)
         assert await house.query("s", "COMMIT") == refused
         await house.query("s", "BEGIN; ALTER TABLE t DROP d")
         assert await house.query("b", "CREATE INDEX v_d ON v (c)") == "CREATE INDEX"
@@ -336,8 +333,7 @@ def test_a_view_that_nobody_maintains_goes_on_when_somebody_does(tmp_path: Path)
         await house.query("s", "INSERT INTO t VALUES (2)")
         await house.query("s", "ALTER TABLE t DROP b")
         await house.query("s", "INSERT INTO t VALUES (3)")
-        await house.close()
-        await house.open()
+        await house.reopen()
         await house.query("s", "SET cluster = c; ALTER TABLE t ADD c int")
         await house.query("s", "CREATE CLUSTER REPLICA c.r2 (SIZE 'embedded')")
         await _answers(house, [("SELECT m.n, above.n FROM m, above", "3|4\nSELECT 1")])
@@ -360,8 +356,7 @@ def test_what_a_view_was_while_nobody_maintained_it_is_never_shown(
         await house.open()
 
         async def start_again() -> None:
-            await house.close()
-            await house.open()
+            await house.reopen()
             await house.query("s", "SET cluster = c")
 
         await house.query("s", "CREATE CLUSTER c (SIZE 'embedded'); SET cluster = c")
@@ -418,8 +413,7 @@ def test_what_a_view_was_before_anybody_maintained_it_is_never_shown(tmp_path: P
             for view in ("m", "above"):
                 answer = await house.query("s", f"SELECT * FROM {view} AS OF {after}")
                 assert answer.startswith("ERROR 22023"), answer
-            await house.close()
-            await house.open()
+            await house.reopen()
             await house.query("s", "SET cluster = d")
         await house.close()
 

@@ -6,7 +6,6 @@ import pytest
 
 from foreshore.adapter.sequence import insert
 from tests.adapter.harness import House, until
-from tests.adapter.test_durable import ran
 
 TABLE = """
 DROP TABLE IF EXISTS t, other;
@@ -50,7 +49,7 @@ BY_TABLE = {
 
 
 async def state(house: House) -> list[str]:
-    return (await ran(house, "r", "SELECT k, u, n FROM t ORDER BY k")).splitlines()[:-1]
+    return (await house.ran("r", "SELECT k, u, n FROM t ORDER BY k")).splitlines()[:-1]
 
 
 async def both(house: House, sql: str) -> tuple[list[str], list[str]]:
@@ -58,10 +57,10 @@ async def both(house: House, sql: str) -> tuple[list[str], list[str]]:
 
     The rows are those that are left, then those that one of the statements after the other leaves.
     """
-    await ran(house, "w", TABLE)
+    await house.ran("w", TABLE)
     for session, key in (("a", 1), ("b", 2)):
-        await ran(house, session, "BEGIN")
-        await ran(house, session, sql.format(key))
+        await house.ran(session, "BEGIN")
+        await house.ran(session, sql.format(key))
     return [await house.query(each, "COMMIT") for each in "ab"], await state(house)
 
 
@@ -72,10 +71,10 @@ def test_of_different_keys_both_are_committed(
     async def main() -> None:
         said, left = await both(house, BY_KEY[case])
         assert said == ["COMMIT"] * 2
-        await ran(house, "w", TABLE)
+        await house.ran("w", TABLE)
         before = await state(house)
         for key in (1, 2):
-            await ran(house, "w", BY_KEY[case].format(key))
+            await house.ran("w", BY_KEY[case].format(key))
         assert left == await state(house) != before
 
     runner.run(main())
@@ -97,7 +96,7 @@ def test_a_subquery_of_several_rows_is_an_error_by_key_too(
     runner: asyncio.Runner, house: House
 ) -> None:
     async def main() -> None:
-        await ran(house, "w", TABLE)
+        await house.ran("w", TABLE)
         said = await house.query(
             "w", "DELETE FROM t WHERE k = (SELECT i FROM generate_series(1, 2) AS i)"
         )
@@ -118,15 +117,15 @@ def test_what_moves_while_keys_are_waited_for_is_looked_at_once(
     runner: asyncio.Runner, house: House
 ) -> None:
     async def main() -> None:
-        await ran(house, "w", TABLE)
-        await ran(house, "w", "DROP SEQUENCE IF EXISTS s; CREATE SEQUENCE s; SELECT nextval('s')")
-        await ran(house, "a", "BEGIN; UPDATE t SET n = 5 WHERE k = 1")
+        await house.ran("w", TABLE)
+        await house.ran("w", "DROP SEQUENCE IF EXISTS s; CREATE SEQUENCE s; SELECT nextval('s')")
+        await house.ran("a", "BEGIN; UPDATE t SET n = 5 WHERE k = 1")
         delete = "DELETE FROM t WHERE k IN (SELECT last_value FROM s) RETURNING k"
         waiting = asyncio.create_task(house.query("b", delete, alone=False))
         locks = house.environment.coordinator.locks
         await until(lambda: waiting.done() or bool(locks._waiting))
-        await ran(house, "c", "SELECT nextval('s')")
-        await ran(house, "a", "COMMIT")
+        await house.ran("c", "SELECT nextval('s')")
+        await house.ran("a", "COMMIT")
         assert (await waiting).splitlines() == ["2", "DELETE 1"]
 
     runner.run(main())
@@ -165,15 +164,15 @@ def test_rows_under_keys_are_those_that_a_join_finds(
     async def main() -> None:
         answers = []
         for known in (False, True):
-            await ran(house, "w", TABLE)
-            await ran(house, "w", f"BEGIN; {before}")
+            await house.ran("w", TABLE)
+            await house.ran("w", f"BEGIN; {before}")
             with monkeypatch.context() as patched:
                 if not known:
                     patched.setattr(insert, "_rows_by_key", _nothing)
                 elif sql in WITHOUT_JOIN:
                     patched.setattr(insert, "evaluate_here", _refused)
-                said = (await ran(house, "w", sql)).splitlines()
-            await ran(house, "w", "COMMIT")
+                said = (await house.ran("w", sql)).splitlines()
+            await house.ran("w", "COMMIT")
             answers.append((sorted(said), await state(house)))
         assert answers[0] == answers[1]
 

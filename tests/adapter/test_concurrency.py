@@ -226,8 +226,7 @@ def test_an_id_that_was_bound_in_vain_is_not_allotted_again(tmp_path: Path) -> N
         assert await house.query("s", "CREATE TABLE kept (i int)") == "CREATE TABLE"
         # as if the process had ended between the shard and the catalog's record of it
         await house.storage.create(GlobalId("u17"), pa.schema([pa.field("i", pa.int32())]))
-        await house.close()
-        await house.open()
+        await house.reopen()
         assert not house.storage.exists(GlobalId("u17"))
         assert await house.query("s", "CREATE TABLE more (i int)") == "CREATE TABLE"
         assert house.environment.coordinator.state.allotted["u"] == 19
@@ -260,12 +259,12 @@ def test_who_waits_for_what_is_far_behind_is_told(
     runner: asyncio.Runner, house: House, monkeypatch: pytest.MonkeyPatch, query: str
 ) -> None:
     async def play() -> None:
-        for sql in (
+        await house.ran(
+            "s0",
             "CREATE CLUSTER IF NOT EXISTS nobody (SIZE 'embedded', REPLICATION FACTOR 0)",
             "CREATE TABLE IF NOT EXISTS some_rows (i int)",
             "CREATE MATERIALIZED VIEW IF NOT EXISTS unfilled IN CLUSTER nobody AS TABLE some_rows",
-        ):
-            assert "ERROR" not in await house.query("s0", sql)
+        )
         session = await house.session("s0")
         told = asyncio.Event()
         session.when_noticed(told.set)
@@ -295,8 +294,7 @@ def test_a_view_that_was_never_hydrated_begins_anew(tmp_path: Path) -> None:
         await house.query(
             "s", "CREATE MATERIALIZED VIEW m IN CLUSTER idle AS SELECT count(*) AS n FROM t"
         )
-        await house.close()
-        await house.open()
+        await house.reopen()
         before = house.environment.coordinator.oracle.read_ts() - 60_000
         await house.query("s", "INSERT INTO t VALUES (2)")
         await house.query("s", "CREATE CLUSTER REPLICA idle.r1 (SIZE 'embedded')")

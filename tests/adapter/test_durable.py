@@ -50,17 +50,6 @@ async def killed(house: House) -> None:
             await closing
 
 
-async def reopened(house: House) -> None:
-    await house.close()
-    await house.open()
-
-
-async def ran(house: House, session: str, sql: str) -> str:
-    answer = await house.query(session, sql)
-    assert "ERROR" not in answer, answer
-    return answer
-
-
 class Consumer:
     """A client that keeps what it got together with the time before which it has all."""
 
@@ -77,11 +66,10 @@ class Consumer:
         """Go on from what is saved, which may be more than was confirmed."""
         rows, frontier = self.saved
         if frontier:
-            await ran(house, self.name, f"ALTER SUBSCRIPTION {self.name} ADVANCE TO {frontier}")
+            await house.ran(self.name, f"ALTER SUBSCRIPTION {self.name} ADVANCE TO {frontier}")
         self.replay = Replay(None, self.width)
         self.replay.rows, self.replay.frontier = rows.copy(), frontier
-        await ran(
-            house,
+        await house.ran(
             self.name,
             f"BEGIN; DECLARE c CURSOR FOR SUBSCRIBE TO SUBSCRIPTION {self.name} WITH (PROGRESS)",
         )
@@ -90,7 +78,7 @@ class Consumer:
 
     async def take(self, house: House, are: Callable[[int], list[State]]) -> None:
         """Take what is there; at each frontier it has to be the collection."""
-        answer = await ran(house, self.name, "FETCH ALL c WITH (TIMEOUT = '30ms')")
+        answer = await house.ran(self.name, "FETCH ALL c WITH (TIMEOUT = '30ms')")
         for row in rows_of(answer):
             self.replay.take([row])
             if row[1] and self.replay.began:
@@ -104,12 +92,12 @@ class Consumer:
 
     async def confirm(self, house: House) -> None:
         if self.saved[1]:
-            await ran(
-                house, "confirming", f"ALTER SUBSCRIPTION {self.name} ADVANCE TO {self.saved[1]}"
+            await house.ran(
+                "confirming", f"ALTER SUBSCRIPTION {self.name} ADVANCE TO {self.saved[1]}"
             )
 
     async def disconnect(self, house: House) -> None:
-        await ran(house, self.name, "ROLLBACK")
+        await house.ran(self.name, "ROLLBACK")
         self.connected = False
 
 
@@ -118,7 +106,7 @@ def test_over_disconnects_and_restarts_each_change_comes_once(tmp_path: Path) ->
 
     async def main() -> None:
         async with opened(tmp_path) as house:
-            await ran(house, "w", TABLE)
+            await house.ran("w", TABLE)
             state: dict[int, str] = {}
             states: list[tuple[int, int, State]] = [(0, 0, Counter())]
 
@@ -136,7 +124,7 @@ def test_over_disconnects_and_restarts_each_change_comes_once(tmp_path: Path) ->
                         sql.append(f"UPDATE h SET v = '{v}' WHERE k = {k}")
                         state[k] = v
                 before = house.environment.coordinator.oracle.read_ts()
-                await ran(house, "w", "; ".join(sql))
+                await house.ran("w", "; ".join(sql))
                 after = house.environment.coordinator.oracle.read_ts()
                 states.append((before, after, Counter(state.items())))
 
@@ -149,13 +137,13 @@ def test_over_disconnects_and_restarts_each_change_comes_once(tmp_path: Path) ->
             await write()
             consumers = []
             for source, (text, *_) in SOURCES.items():
-                await ran(house, "w", f"CREATE SUBSCRIPTION {source}_s FOR {text}")
+                await house.ran("w", f"CREATE SUBSCRIPTION {source}_s FOR {text}")
                 consumers.append(Consumer(f"{source}_s", source))
                 await write()
             turns = ["go on"] * 6 + ["reopen", "go on", "kill", "go on", "go on"]
             for turn in turns:
                 if turn != "go on":
-                    await (reopened if turn == "reopen" else killed)(house)
+                    await (House.reopen if turn == "reopen" else killed)(house)
                     for consumer in consumers:
                         consumer.connected = False
                 for consumer in consumers:
@@ -195,8 +183,8 @@ async def since(house: House, id: GlobalId = T) -> int:
 
 
 async def position(house: House, name: str = "s") -> int:
-    answer = await ran(
-        house, "p", f"SELECT position FROM mz_catalog.mz_subscriptions WHERE name = '{name}'"
+    answer = await house.ran(
+        "p", f"SELECT position FROM mz_catalog.mz_subscriptions WHERE name = '{name}'"
     )
     return int(answer.splitlines()[0])
 
@@ -212,45 +200,44 @@ async def aged(house: House) -> int:
 def test_history_is_held_from_the_position_on_and_no_longer(tmp_path: Path) -> None:
     async def main() -> None:
         async with opened(tmp_path) as house:
-            await ran(house, "w", "CREATE TABLE t (i int)")
-            await ran(house, "w", "CREATE SUBSCRIPTION s FOR t")
+            await house.ran("w", "CREATE TABLE t (i int)")
+            await house.ran("w", "CREATE SUBSCRIPTION s FOR t")
             began = await position(house)
             held = f"durable subscription|{began}|u2|NULL"
-            for leave in (None, reopened, killed):
+            for leave in (None, House.reopen, killed):
                 if leave is not None:
                     await leave(house)
                 await aged(house)
-                await ran(house, "w", "INSERT INTO t VALUES (1)")
+                await house.ran("w", "INSERT INTO t VALUES (1)")
                 assert await since(house) == began
-                answer = await ran(
-                    house,
+                answer = await house.ran(
                     "r",
                     "SELECT kind, time, subscription_id, connection_id FROM mz_internal.mz_read_holds"
                     " WHERE object_name = 't' AND kind LIKE '%subscription'",
                 )
                 assert answer.splitlines()[0] == held
-            behind = await ran(
-                house, "r", "SELECT name, behind_ms >= 300 FROM mz_catalog.mz_subscriptions"
+            behind = await house.ran(
+                "r", "SELECT name, behind_ms >= 300 FROM mz_catalog.mz_subscriptions"
             )
             assert behind.splitlines()[0] == "s|t"
 
             to = await aged(house)
-            await ran(house, "w", f"ALTER SUBSCRIPTION s ADVANCE TO {to}")
+            await house.ran("w", f"ALTER SUBSCRIPTION s ADVANCE TO {to}")
             assert await position(house) == to
-            shown = (await ran(house, "r", "SHOW SUBSCRIPTIONS LIKE 's'")).splitlines()[0]
+            shown = (await house.ran("r", "SHOW SUBSCRIPTIONS LIKE 's'")).splitlines()[0]
             assert shown.startswith(f"s|{to}|")
             await aged(house)
             assert await since(house) == to - 1
-            for leave in (killed, reopened):
+            for leave in (killed, House.reopen):
                 await leave(house)
                 await aged(house)
                 assert await position(house) == to
                 assert await since(house) == to - 1
-            await ran(house, "w", "DROP SUBSCRIPTION s")
+            await house.ran("w", "DROP SUBSCRIPTION s")
             gone = await aged(house)
             assert await since(house) > gone
 
-            await ran(house, "w", "CREATE SUBSCRIPTION s FOR t; DROP TABLE t CASCADE")
+            await house.ran("w", "CREATE SUBSCRIPTION s FOR t; DROP TABLE t CASCADE")
             shown = await house.query("r", "SELECT count(*) FROM mz_catalog.mz_subscriptions")
             assert shown.splitlines()[0] == "0"
 
@@ -261,13 +248,13 @@ def test_a_position_goes_forward_to_what_is_known_and_makes_no_version(tmp_path:
     async def main() -> None:
         async with opened(tmp_path) as house:
             coordinator = house.environment.coordinator
-            await ran(house, "w", "CREATE TABLE t (i int); CREATE SUBSCRIPTION s FOR t")
+            await house.ran("w", "CREATE TABLE t (i int); CREATE SUBSCRIPTION s FOR t")
             began = await position(house)
             back = await house.query("w", f"ALTER SUBSCRIPTION s ADVANCE TO {began - 1}")
             assert back.splitlines()[0] == (
                 f'ERROR 22023: cannot move subscription "s" back to {began - 1}'
             )
-            await ran(house, "w", f"ALTER SUBSCRIPTION s ADVANCE TO {began}")
+            await house.ran("w", f"ALTER SUBSCRIPTION s ADVANCE TO {began}")
             far = coordinator.clock.now() + 60_000
             beyond = await house.query("w", f"ALTER SUBSCRIPTION s ADVANCE TO {far}")
             assert beyond.startswith(f'ERROR 22023: cannot move subscription "s" to {far}\nDETAIL')
@@ -275,7 +262,7 @@ def test_a_position_goes_forward_to_what_is_known_and_makes_no_version(tmp_path:
 
             version, basis = coordinator.state, (await house.session("w")).planner.basis()
             for _ in range(20):
-                await ran(house, "w", "ALTER SUBSCRIPTION s ADVANCE TO mz_now()")
+                await house.ran("w", "ALTER SUBSCRIPTION s ADVANCE TO mz_now()")
                 await since(house)
             assert coordinator.state is version
             assert (await house.session("w")).planner.basis() == basis
@@ -292,16 +279,16 @@ def test_what_comes_first_depends_on_the_position_and_may_be_said(
     async def main() -> None:
         async with opened(tmp_path) as house:
             oracle = house.environment.coordinator.oracle
-            await ran(house, "w", "CREATE TABLE t (i int); INSERT INTO t VALUES (1)")
-            await ran(house, "w", f"CREATE SUBSCRIPTION s FOR ({query})")
+            await house.ran("w", "CREATE TABLE t (i int); INSERT INTO t VALUES (1)")
+            await house.ran("w", f"CREATE SUBSCRIPTION s FOR ({query})")
             began = await position(house)
-            await ran(house, "w", "INSERT INTO t VALUES (2)")
-            await ran(house, "w", "DELETE FROM t WHERE i = 1")
+            await house.ran("w", "INSERT INTO t VALUES (2)")
+            await house.ran("w", "DELETE FROM t WHERE i = 1")
             end = oracle.read_ts() + 1
 
             async def told(options: str = "") -> list[str]:
                 stream = f"SUBSCRIBE TO SUBSCRIPTION s {options} UP TO {end}"
-                *rows, tag = (await ran(house, "r", stream)).splitlines()
+                *rows, tag = (await house.ran("r", stream)).splitlines()
                 assert tag == f"SUBSCRIBE {len(rows)}"
                 return rows
 
@@ -312,18 +299,18 @@ def test_what_comes_first_depends_on_the_position_and_may_be_said(
             assert await told() == contents + changes, "nothing was confirmed"
             progress = await told("WITH (PROGRESS)")
             assert progress[0] == f"{began}|t|NULL|NULL"
-            await ran(house, "w", f"ALTER SUBSCRIPTION s ADVANCE TO {began}")
+            await house.ran("w", f"ALTER SUBSCRIPTION s ADVANCE TO {began}")
             assert await told() == contents + changes, "of nothing nothing is confirmed"
 
-            await ran(house, "w", f"ALTER SUBSCRIPTION s ADVANCE TO {began + 1}")
+            await house.ran("w", f"ALTER SUBSCRIPTION s ADVANCE TO {began + 1}")
             assert await told() == changes
             progress = await told("WITH (PROGRESS)")
             assert progress[0] == f"{began + 1}|t|NULL|NULL", "it can be confirmed again"
             assert await told("WITH (SNAPSHOT)") == contents + changes
             second = int(changes[0].split("|")[0])
-            await ran(house, "w", f"ALTER SUBSCRIPTION s ADVANCE TO {second}")
+            await house.ran("w", f"ALTER SUBSCRIPTION s ADVANCE TO {second}")
             assert await told() == changes, "what happens at the position comes"
-            await ran(house, "w", f"ALTER SUBSCRIPTION s ADVANCE TO {second + 1}")
+            await house.ran("w", f"ALTER SUBSCRIPTION s ADVANCE TO {second + 1}")
             assert await told() == changes[1:]
             upsert = await told("ENVELOPE UPSERT (KEY (i))")
             assert [row.split("|")[1:] for row in upsert] == [["delete", "1"]]
@@ -349,8 +336,7 @@ def test_a_table_that_would_lose_its_history_is_not_altered(
     runner: asyncio.Runner, house: House, alteration: str
 ) -> None:
     async def main() -> None:
-        await ran(
-            house,
+        await house.ran(
             "w",
             "CREATE TABLE t (a int, c int, b int); CREATE VIEW v AS SELECT a FROM t;"
             " CREATE MATERIALIZED VIEW m AS SELECT a FROM t; CREATE SUBSCRIPTION above FOR m",
@@ -359,26 +345,26 @@ def test_a_table_that_would_lose_its_history_is_not_altered(
         views = [item for item in coordinator.state.items() if item.name == "m"]
         await until(lambda: coordinator.is_hydrated(views[0].id))
         if alteration.startswith("ADD COLUMN"):
-            await ran(house, "w", "ALTER TABLE t DROP COLUMN b")
-        await ran(house, "w", "CREATE SUBSCRIPTION s FOR v")
+            await house.ran("w", "ALTER TABLE t DROP COLUMN b")
+        await house.ran("w", "CREATE SUBSCRIPTION s FOR v")
         assert (await house.query("w", f"ALTER TABLE t {alteration}")).splitlines() == [
             "ERROR 2BP01: cannot alter table t because other objects depend on it",
             "DETAIL: subscription s depends on table t",
             "HINT: Its history ends with this change: drop the subscription first, "
             "and create it anew.",
         ]
-        await ran(house, "w", "INSERT INTO t (a) VALUES (1)")
-        await ran(house, "w", "DROP SUBSCRIPTION s")
+        await house.ran("w", "INSERT INTO t (a) VALUES (1)")
+        await house.ran("w", "DROP SUBSCRIPTION s")
         if not alteration.startswith(("ADD PRIMARY", "ALTER COLUMN")):  # those need m dropped
-            await ran(house, "w", f"ALTER TABLE t {alteration}")
-            await ran(house, "w", "INSERT INTO t (a) VALUES (2)")
+            await house.ran("w", f"ALTER TABLE t {alteration}")
+            await house.ran("w", "INSERT INTO t (a) VALUES (2)")
             end = coordinator.oracle.read_ts() + 1
-            told = await ran(house, "w", f"SUBSCRIBE TO SUBSCRIPTION above UP TO {end}")
+            told = await house.ran("w", f"SUBSCRIBE TO SUBSCRIPTION above UP TO {end}")
             assert [row.split("|")[1:] for row in told.splitlines()[:-1]] == [
                 ["1", "1"],
                 ["1", "2"],
             ]
-        await ran(house, "w", "DROP TABLE t CASCADE")
+        await house.ran("w", "DROP TABLE t CASCADE")
 
     runner.run(main())
 
@@ -386,19 +372,19 @@ def test_a_table_that_would_lose_its_history_is_not_altered(
 def test_a_renamed_column_keeps_its_name_for_the_subscription(tmp_path: Path) -> None:
     async def main() -> None:
         async with opened(tmp_path) as house:
-            await ran(house, "w", "CREATE TABLE t (a int); CREATE SUBSCRIPTION s FOR t")
-            await ran(house, "w", "INSERT INTO t VALUES (1)")
-            await ran(house, "w", "ALTER TABLE t RENAME COLUMN a TO b; ALTER TABLE t RENAME TO u")
-            await ran(house, "w", "INSERT INTO u (b) VALUES (2)")
-            await reopened(house)
-            shown = await ran(house, "w", "SHOW CREATE SUBSCRIPTION s")
+            await house.ran("w", "CREATE TABLE t (a int); CREATE SUBSCRIPTION s FOR t")
+            await house.ran("w", "INSERT INTO t VALUES (1)")
+            await house.ran("w", "ALTER TABLE t RENAME COLUMN a TO b; ALTER TABLE t RENAME TO u")
+            await house.ran("w", "INSERT INTO u (b) VALUES (2)")
+            await house.reopen()
+            shown = await house.ran("w", "SHOW CREATE SUBSCRIPTION s")
             assert shown.splitlines()[0] == (
                 "foreshore.public.s|CREATE SUBSCRIPTION foreshore.public.s FOR "
                 "(SELECT * FROM (SELECT b AS a FROM foreshore.public.u) AS t)"
             )
             end = house.environment.coordinator.oracle.read_ts() + 1
-            told = await ran(
-                house, "w", f"SUBSCRIBE SUBSCRIPTION s ENVELOPE UPSERT (KEY (a)) UP TO {end}"
+            told = await house.ran(
+                "w", f"SUBSCRIBE SUBSCRIPTION s ENVELOPE UPSERT (KEY (a)) UP TO {end}"
             )
             assert [row.split("|")[1:] for row in told.splitlines()[:-1]] == [
                 ["upsert", "1"],
@@ -411,10 +397,9 @@ def test_a_renamed_column_keeps_its_name_for_the_subscription(tmp_path: Path) ->
 def test_it_begins_with_the_transaction_that_makes_it(tmp_path: Path) -> None:
     async def main() -> None:
         async with opened(tmp_path) as house:
-            await ran(house, "w", "CREATE TABLE t (a int)")
-            await ran(house, "w", "CREATE MATERIALIZED VIEW m AS SELECT a FROM t")
-            await ran(
-                house,
+            await house.ran("w", "CREATE TABLE t (a int)")
+            await house.ran("w", "CREATE MATERIALIZED VIEW m AS SELECT a FROM t")
+            await house.ran(
                 "w",
                 "BEGIN; INSERT INTO t VALUES (1); CREATE TABLE n (a int);"
                 " INSERT INTO n VALUES (7); CREATE SUBSCRIPTION on_n FOR n;"
@@ -422,7 +407,7 @@ def test_it_begins_with_the_transaction_that_makes_it(tmp_path: Path) -> None:
             )
             unknown = await house.query("r", "SUBSCRIBE TO SUBSCRIPTION on_n")
             assert unknown.startswith('ERROR 42704: subscription "on_n" does not exist')
-            await ran(house, "w", "COMMIT")
+            await house.ran("w", "COMMIT")
             assert await position(house, "on_n") == await position(house, "on_m")
             await aged(house)
             await since(house)
@@ -433,9 +418,9 @@ def test_it_begins_with_the_transaction_that_makes_it(tmp_path: Path) -> None:
             assert await since(house, view) == await position(house, "on_m")
             end = house.environment.coordinator.oracle.read_ts() + 1
             for name, value in (("on_n", "7"), ("on_m", "1")):
-                told = await ran(house, "r", f"SUBSCRIBE TO SUBSCRIPTION {name} UP TO {end}")
+                told = await house.ran("r", f"SUBSCRIBE TO SUBSCRIPTION {name} UP TO {end}")
                 assert told.splitlines()[0].split("|")[1:] == ["1", value]
-            await ran(house, "w", "BEGIN; CREATE SUBSCRIPTION never FOR t; ROLLBACK")
+            await house.ran("w", "BEGIN; CREATE SUBSCRIPTION never FOR t; ROLLBACK")
             assert "42704" in await house.query("w", "DROP SUBSCRIPTION never")
 
     asyncio.run(main())
@@ -458,23 +443,23 @@ def test_a_backup_has_positions_that_its_history_reaches(
     async def main() -> None:
         place, restored = tmp_path / "backup", tmp_path / "restored"
         async with opened(tmp_path / "data") as house:
-            await ran(house, "w", "CREATE TABLE t (i int); CREATE SUBSCRIPTION s FOR t")
-            await ran(house, "w", "INSERT INTO t VALUES (1)")
+            await house.ran("w", "CREATE TABLE t (i int); CREATE SUBSCRIPTION s FOR t")
+            await house.ran("w", "INSERT INTO t VALUES (1)")
             first = await position(house)
             copying = asyncio.create_task(asyncio.to_thread(backup.back_up, house.data_dir, place))
             await until(looked.is_set)
             to = await aged(house) + 1
-            await ran(house, "w", f"ALTER SUBSCRIPTION s ADVANCE TO {to}")
+            await house.ran("w", f"ALTER SUBSCRIPTION s ADVANCE TO {to}")
             await aged(house)
             assert await since(house) == to - 1 > first
-            await ran(house, "w", "INSERT INTO t VALUES (2)")
+            await house.ran("w", "INSERT INTO t VALUES (2)")
             moved.set()
             await copying
         await asyncio.to_thread(backup.restore, place, restored)
         async with opened(restored) as house:
             assert await position(house) == first
             end = house.environment.coordinator.oracle.read_ts() + 1
-            told = await ran(house, "r", f"SUBSCRIBE TO SUBSCRIPTION s UP TO {end}")
+            told = await house.ran("r", f"SUBSCRIBE TO SUBSCRIPTION s UP TO {end}")
             assert [row.split("|")[1:] for row in told.splitlines()[:-1]] == [["1", "1"]]
 
     asyncio.run(main())
@@ -483,17 +468,16 @@ def test_a_backup_has_positions_that_its_history_reaches(
 def test_where_the_past_was_lost_it_says_so_and_skips_nothing(tmp_path: Path) -> None:
     async def main() -> None:
         async with opened(tmp_path) as house:
-            await ran(house, "w", "CREATE CLUSTER idle (SIZE = 'embedded', REPLICATION FACTOR = 0)")
-            await ran(
-                house,
+            await house.ran("w", "CREATE CLUSTER idle (SIZE = 'embedded', REPLICATION FACTOR = 0)")
+            await house.ran(
                 "w",
                 "CREATE TABLE t (a int); CREATE MATERIALIZED VIEW m IN CLUSTER idle AS SELECT a FROM t;"
                 " CREATE SUBSCRIPTION s FOR m",
             )
             at = await position(house)
-            await ran(house, "w", "INSERT INTO t VALUES (1)")  # at which the view will not be known
-            await ran(house, "w", "ALTER TABLE t ADD COLUMN b int")
-            for leave in (None, reopened):
+            await house.ran("w", "INSERT INTO t VALUES (1)")  # at which the view will not be known
+            await house.ran("w", "ALTER TABLE t ADD COLUMN b int")
+            for leave in (None, House.reopen):
                 if leave is not None:
                     await leave(house)
                 for sql in (
@@ -504,8 +488,8 @@ def test_where_the_past_was_lost_it_says_so_and_skips_nothing(tmp_path: Path) ->
                     assert error == 'ERROR 55000: subscription "s" cannot go on from its position'
                     assert detail.startswith(f"DETAIL: It is at {at}; ")
                     assert hint == "HINT: Drop the subscription and create it anew."
-            await ran(house, "w", "DROP SUBSCRIPTION s; CREATE SUBSCRIPTION s FOR m")
-            await ran(house, "w", "ALTER SUBSCRIPTION s ADVANCE TO mz_now()")
+            await house.ran("w", "DROP SUBSCRIPTION s; CREATE SUBSCRIPTION s FOR m")
+            await house.ran("w", "ALTER SUBSCRIPTION s ADVANCE TO mz_now()")
 
     asyncio.run(main())
 
@@ -514,19 +498,19 @@ def test_where_the_past_was_lost_it_says_so_and_skips_nothing(tmp_path: Path) ->
 def test_the_end_of_what_never_changes_can_be_confirmed(tmp_path: Path, source: str) -> None:
     async def main() -> None:
         async with opened(tmp_path) as house:
-            await ran(house, "w", "CREATE MATERIALIZED VIEW constant AS SELECT 1 AS x")
-            await ran(house, "w", "SELECT * FROM constant")
-            await ran(house, "w", f"CREATE SUBSCRIPTION s FOR {source}")
+            await house.ran("w", "CREATE MATERIALIZED VIEW constant AS SELECT 1 AS x")
+            await house.ran("w", "SELECT * FROM constant")
+            await house.ran("w", f"CREATE SUBSCRIPTION s FOR {source}")
             for contents in ([1], []):
                 for _ in range(2):
                     follow = "SUBSCRIBE TO SUBSCRIPTION s WITH (PROGRESS)"
-                    rows = rows_of(await ran(house, "r", follow))
+                    rows = rows_of(await house.ran("r", follow))
                     assert [row[3] for row in rows if not row[1]] == contents
                     assert rows[0][0] == await position(house)
                     assert rows[-1][1]
                 for row in rows:
                     if row[1]:
-                        await ran(house, "w", f"ALTER SUBSCRIPTION s ADVANCE TO {row[0]}")
+                        await house.ran("w", f"ALTER SUBSCRIPTION s ADVANCE TO {row[0]}")
                 await aged(house)
                 await killed(house)
 
@@ -551,19 +535,19 @@ def test_a_block_moves_what_it_has_followed_or_what_was_there(
 ) -> None:
     async def main() -> None:
         async with opened(tmp_path) as house:
-            await ran(house, "a", "CREATE TABLE t (x int); CREATE TABLE u (x int)")
-            await ran(house, "a", "CREATE SUBSCRIPTION f FOR t; CREATE SUBSCRIPTION g FOR u")
-            await ran(house, "a", "BEGIN")
+            await house.ran("a", "CREATE TABLE t (x int); CREATE TABLE u (x int)")
+            await house.ran("a", "CREATE SUBSCRIPTION f FOR t; CREATE SUBSCRIPTION g FOR u")
+            await house.ran("a", "BEGIN")
             if followed:
-                await ran(house, "a", "DECLARE c CURSOR FOR SUBSCRIBE TO SUBSCRIPTION f")
-                await ran(house, "a", "FETCH ALL c WITH (TIMEOUT = '0.1s')")
+                await house.ran("a", "DECLARE c CURSOR FOR SUBSCRIBE TO SUBSCRIPTION f")
+                await house.ran("a", "FETCH ALL c WITH (TIMEOUT = '0.1s')")
             for statement in others.split("; "):
-                await ran(house, "b", statement)
-            await ran(house, "b", "INSERT INTO u VALUES (42)")
+                await house.ran("b", statement)
+            await house.ran("b", "INSERT INTO u VALUES (42)")
             time = house.environment.coordinator.oracle.read_ts()
             moved = await house.query("a", f"ALTER SUBSCRIPTION f ADVANCE TO {time}")
             assert "40001" in moved
-            await ran(house, "a", "ROLLBACK")
-            await ran(house, "a", f"ALTER SUBSCRIPTION f ADVANCE TO {time}")
+            await house.ran("a", "ROLLBACK")
+            await house.ran("a", f"ALTER SUBSCRIPTION f ADVANCE TO {time}")
 
     asyncio.run(main())

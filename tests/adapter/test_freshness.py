@@ -33,15 +33,10 @@ def run(runner: asyncio.Runner, house: House) -> Run:
             await test(house)
         finally:
             await house.query("a", "ROLLBACK")
-            await made(house, "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
-            await made(house, *(f"DROP CLUSTER IF EXISTS {name}" for name in ("c", '"Idle"')))
+            await house.ran("a", "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
+            await house.ran("a", *(f"DROP CLUSTER IF EXISTS {name}" for name in ("c", '"Idle"')))
 
     return lambda test: runner.run(ran(test))
-
-
-async def made(house: House, *statements: str) -> None:
-    for sql in statements:
-        assert "ERROR" not in (answer := await house.query("a", sql)), answer
 
 
 async def explained(house: House, of: str, session: str = "b") -> list[Row]:
@@ -77,8 +72,8 @@ def culprits(rows: dict[str, Row]) -> dict[str, str]:
 
 def test_where_all_is_fresh_there_is_no_culprit(run: Run) -> None:
     async def test(house: House) -> None:
-        await made(
-            house,
+        await house.ran(
+            "a",
             "CREATE TABLE t (k int)",
             "CREATE MATERIALIZED VIEW m AS SELECT k, count(*) AS n FROM t GROUP BY k",
             "CREATE VIEW v AS SELECT sum(n) AS s FROM m",
@@ -112,8 +107,8 @@ def test_where_all_is_fresh_there_is_no_culprit(run: Run) -> None:
 
 def test_a_cluster_without_a_replica_is_named(run: Run) -> None:
     async def test(house: House) -> None:
-        await made(
-            house,
+        await house.ran(
+            "a",
             "CREATE TABLE t (k int)",
             "CREATE CLUSTER \"Idle\" (SIZE 'embedded')",
             'CREATE MATERIALIZED VIEW "Lower" IN CLUSTER "Idle" AS TABLE t',
@@ -134,8 +129,8 @@ def test_a_cluster_without_a_replica_is_named(run: Run) -> None:
         assert rows["upper"]["own_lag"] < "00:00:01" <= rows["upper"]["oracle_lag"]
         assert rows["t"]["oracle_lag"] == "00:00:00"
         # what is made of it now is not filled before, and has no replica either
-        await made(
-            house,
+        await house.ran(
+            "a",
             'CREATE MATERIALIZED VIEW late IN CLUSTER "Idle" AS TABLE t',
             "CREATE MATERIALIZED VIEW over_late AS SELECT count(*) FROM late",
         )
@@ -144,7 +139,7 @@ def test_a_cluster_without_a_replica_is_named(run: Run) -> None:
         assert {rows["late"][lag] for lag in ("upper", "wallclock_lag", "own_lag")} == {"NULL"}
         assert rows["over_late"]["state"] == "waiting"
         assert rows["over_late"]["reason"] == "waits for foreshore.public.late"
-        await made(house, "CREATE CLUSTER REPLICA \"Idle\".r2 (SIZE 'embedded')")
+        await house.ran("a", "CREATE CLUSTER REPLICA \"Idle\".r2 (SIZE 'embedded')")
         await when(house, "SELECT * FROM upper, over_late", lambda rows: not culprits(rows))
 
     run(test)
@@ -153,8 +148,8 @@ def test_a_cluster_without_a_replica_is_named(run: Run) -> None:
 def test_a_view_that_is_being_filled_is_named(run: Run) -> None:
     async def test(house: House) -> None:
         (house.data_dir / "hold").touch()
-        await made(
-            house,
+        await house.ran(
+            "a",
             *M_IN_C,
             "CREATE MATERIALIZED VIEW next IN CLUSTER c AS SELECT k + 1 FROM t",
         )
@@ -173,13 +168,13 @@ def test_a_view_that_is_being_filled_is_named(run: Run) -> None:
 
 def test_a_dataflow_that_failed_is_named_with_its_error(run: Run) -> None:
     async def test(house: House) -> None:
-        await made(
-            house,
+        await house.ran(
+            "a",
             *M_IN_C,
             "SELECT * FROM m",
         )
         (house.data_dir / "fail").touch()
-        await made(house, "INSERT INTO t VALUES (1)")
+        await house.ran("a", "INSERT INTO t VALUES (1)")
         rows = await when(house, "TABLE m", culprits)
         assert rows["m"]["state"] == "failed"
         assert culprits(rows) == {
@@ -197,14 +192,14 @@ def test_a_dataflow_that_failed_is_named_with_its_error(run: Run) -> None:
 
 def test_who_reads_what_fails_again_and_again_hears_why(run: Run) -> None:
     async def test(house: House) -> None:
-        await made(
-            house,
+        await house.ran(
+            "a",
             *M_IN_C,
             "CREATE MATERIALIZED VIEW above IN CLUSTER quickstart AS SELECT count(*) AS n FROM m",
         )
         time = await house.query("b", "SELECT mz_now() FROM above")
         (house.data_dir / "fail").touch()
-        await made(house, "INSERT INTO t VALUES (1)")
+        await house.ran("a", "INSERT INTO t VALUES (1)")
         async with asyncio.timeout(30):
             for view in ("above", "m", "above"):  # the first waits already
                 told = await house.query("b", f"SELECT * FROM {view}", alone=False)
@@ -224,11 +219,11 @@ def test_who_reads_what_fails_again_and_again_hears_why(run: Run) -> None:
 
 def test_what_fails_again_and_again_keeps_no_table_from_being_altered(run: Run) -> None:
     async def test(house: House) -> None:
-        await made(house, *M_IN_C, "INSERT INTO t VALUES (1)", "SELECT * FROM m")
+        await house.ran("a", *M_IN_C, "INSERT INTO t VALUES (1)", "SELECT * FROM m")
         (house.data_dir / "fail").touch()
-        await made(house, "INSERT INTO t VALUES (2)")
+        await house.ran("a", "INSERT INTO t VALUES (2)")
         async with asyncio.timeout(30):
-            await made(house, "ALTER TABLE t ADD c int", "INSERT INTO t VALUES (3)")
+            await house.ran("a", "ALTER TABLE t ADD c int", "INSERT INTO t VALUES (3)")
         (house.data_dir / "fail").unlink()
         async with asyncio.timeout(60):
             while (told := await house.query("b", "SELECT sum(k) FROM m")) != "6\nSELECT 1":
@@ -241,8 +236,8 @@ def test_what_fails_again_and_again_keeps_no_table_from_being_altered(run: Run) 
 def test_a_replica_that_does_not_come_up_is_named(run: Run) -> None:
     async def test(house: House) -> None:
         house.environment.coordinator.compute._command = (sys.executable, "-c", "raise SystemExit")
-        await made(
-            house,
+        await house.ran(
+            "a",
             *M_IN_C,
         )
         rows = await when(house, "TABLE m", lambda rows: "nothing" in culprits(rows).get("m", ""))
@@ -254,7 +249,7 @@ def test_a_replica_that_does_not_come_up_is_named(run: Run) -> None:
 
 def test_a_disk_that_is_full_holds_up_the_tables(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(house: House) -> None:
-        await made(house, "CREATE TABLE t (k int)")
+        await house.ran("a", "CREATE TABLE t (k int)")
 
         async def no_room() -> int:
             raise OutOfDisk("the log")
@@ -275,8 +270,8 @@ def test_a_block_sees_its_own_objects_and_reads_at_its_own_time_nevertheless(
     run: Run,
 ) -> None:
     async def test(house: House) -> None:
-        await made(
-            house,
+        await house.ran(
+            "a",
             *M_IN_C,
             "SELECT * FROM m",
             "DROP CLUSTER REPLICA c.r1",
@@ -287,8 +282,8 @@ def test_a_block_sees_its_own_objects_and_reads_at_its_own_time_nevertheless(
         # it has not chosen the time of the block, for which m would have to be waited for
         await house.query("b", "INSERT INTO t VALUES (1)")
         assert "1\nSELECT 1" in await house.query("a", "SELECT * FROM t")
-        await made(house, "COMMIT", "BEGIN", "CREATE TABLE own (k int)")
-        await made(house, "CREATE MATERIALIZED VIEW mine AS TABLE own")
+        await house.ran("a", "COMMIT", "BEGIN", "CREATE TABLE own (k int)")
+        await house.ran("a", "CREATE MATERIALIZED VIEW mine AS TABLE own")
         (row,) = await explained(house, "MATERIALIZED VIEW mine", "a")
         assert (row["object"], row["state"], row["culprit"], row["upper"]) == (
             "foreshore.public.mine",
@@ -300,14 +295,14 @@ def test_a_block_sees_its_own_objects_and_reads_at_its_own_time_nevertheless(
             "uncommitted",
             "running",
         ]
-        await made(house, "ROLLBACK")
+        await house.ran("a", "ROLLBACK")
 
     run(test)
 
 
 def test_what_cannot_be_explained_is_refused(run: Run) -> None:
     async def test(house: House) -> None:
-        await made(house, "CREATE TABLE t (k int)", "CREATE VIEW v AS TABLE t")
+        await house.ran("a", "CREATE TABLE t (k int)", "CREATE VIEW v AS TABLE t")
         for of, error in (
             ("MATERIALIZED VIEW nope", '42P01: materialized view "nope" does not exist'),
             ("VIEW nope", '42P01: view "nope" does not exist'),
@@ -332,7 +327,7 @@ def test_what_cannot_be_explained_is_refused(run: Run) -> None:
 
 def test_a_prepared_statement_says_its_columns_before_it_is_run(run: Run) -> None:
     async def test(house: House) -> None:
-        await made(house, "CREATE TABLE t (k int)")
+        await house.ran("a", "CREATE TABLE t (k int)")
         session = await house.session("p")
         sql = "EXPLAIN FRESHNESS FOR SELECT * FROM t WHERE k = $1"
         statement = await session.parse("p", sql, [])
@@ -340,7 +335,7 @@ def test_a_prepared_statement_says_its_columns_before_it_is_run(run: Run) -> Non
         assert [str(type) for type in statement.parameters] == ["integer"]
         # made anew with the catalog, of the same columns
         for view in (None, "CREATE MATERIALIZED VIEW m AS TABLE t", "CREATE INDEX i ON t (k)"):
-            await made(house, *([view] if view else []))
+            await house.ran("a", *([view] if view else []))
             await session.bind("", "p", (1,), ())
             lines = await told(await session.execute("", 0))
             await session.sync()

@@ -184,8 +184,7 @@ def test_of_colliding_inserts_exactly_one_wins(tmp_path: Path) -> None:
                 ]
                 * 15
             )
-        await house.close()
-        await house.open()
+        await house.reopen()
         assert "ERROR 23505" in await house.query("s", "INSERT INTO t VALUES (3, 1)")
         assert await house.query("s", "SELECT count(*) FROM t") == "5\nSELECT 1"
         await house.close()

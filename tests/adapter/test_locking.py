@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from tests.adapter.harness import House, until
-from tests.adapter.test_durable import ran
 
 CONFLICT = "ERROR 40001: could not serialize access due to concurrent update"
 ON_ROW = 'ERROR 55P03: could not obtain lock on row in relation "t"'
@@ -16,8 +15,7 @@ async def begun(house: House, *, rows: int = 4) -> None:
     """Make the tables anew, and let everybody be outside of a transaction."""
     for name in list(house.sessions):
         await house.query(name, "ROLLBACK")
-    await ran(
-        house,
+    await house.ran(
         "w",
         "DROP TABLE IF EXISTS t, plain, other CASCADE;"
         "CREATE TABLE t (k int PRIMARY KEY, u text UNIQUE, n int);"
@@ -44,20 +42,20 @@ def test_who_locks_a_row_goes_before_who_wants_it(
     async def play() -> None:
         await begun(house)
         one = f"SELECT k, n FROM t WHERE k = 1 FOR {strength}"
-        await ran(house, "a", f"BEGIN; {one}")
-        await ran(house, "b", "BEGIN")
+        await house.ran("a", f"BEGIN; {one}")
+        await house.ran("b", "BEGIN")
         assert await house.query("b", one + " NOWAIT") == ON_ROW + "\nE"
-        await ran(house, "b", "ROLLBACK; BEGIN")
+        await house.ran("b", "ROLLBACK; BEGIN")
         assert await house.query("b", one + " SKIP LOCKED") == "SELECT 0\nT"
         assert (await house.query("b", one.replace("k = 1", "k = 2"))).startswith("2|0")
         assert (await house.query("c", "SELECT n FROM t WHERE k = 1")).startswith("0")
         second = await waiting(house, "b", one)
-        await ran(house, "a", "UPDATE t SET n = n + 1 WHERE k = 1; COMMIT")
+        await house.ran("a", "UPDATE t SET n = n + 1 WHERE k = 1; COMMIT")
         assert await second == "1|1\nSELECT 1\nT", "the newest row, though it began before"
         third = await waiting(house, "c", "UPDATE t SET n = n + 1 WHERE u = 'u1'")
-        await ran(house, "b", "UPDATE t SET n = n + 1 WHERE k = 1; COMMIT")
+        await house.ran("b", "UPDATE t SET n = n + 1 WHERE k = 1; COMMIT")
         assert await third == "UPDATE 1"
-        assert (await ran(house, "c", "SELECT n FROM t WHERE k = 1")).startswith("3")
+        assert (await house.ran("c", "SELECT n FROM t WHERE k = 1")).startswith("3")
 
     runner.run(play())
 
@@ -66,7 +64,7 @@ def test_who_locks_a_row_goes_before_who_wants_it(
 def test_read_modify_write_loses_no_update(runner: asyncio.Runner, house: House, read: str) -> None:
     async def client(name: str) -> None:
         for _ in range(6):
-            await ran(house, name, "BEGIN")
+            await house.ran(name, "BEGIN")
             where = read.replace("AND n = 0", "")
             answer = await house.query(
                 name, f"SELECT n FROM t WHERE {where} ORDER BY k FOR UPDATE", alone=False
@@ -80,7 +78,7 @@ def test_read_modify_write_loses_no_update(runner: asyncio.Runner, house: House,
     async def play() -> None:
         await begun(house)
         await asyncio.gather(*(client(name) for name in "abcd"))
-        assert (await ran(house, "w", "SELECT n FROM t WHERE k = 1")).startswith("24")
+        assert (await house.ran("w", "SELECT n FROM t WHERE k = 1")).startswith("24")
 
     runner.run(play())
 
@@ -95,16 +93,16 @@ def test_who_has_read_before_the_row_was_changed_hears_of_a_conflict(
 
     async def play() -> None:
         await begun(house)
-        await ran(house, "a", "BEGIN; SELECT count(*) FROM other")
-        await ran(house, "b", "UPDATE t SET n = 5 WHERE k = 1")
+        await house.ran("a", "BEGIN; SELECT count(*) FROM other")
+        await house.ran("b", "UPDATE t SET n = 5 WHERE k = 1")
         assert await house.query("a", sql) == CONFLICT + "\nE"
-        await ran(house, "a", "ROLLBACK; BEGIN; SELECT n FROM other WHERE k = 2")
-        await ran(house, "b", "UPDATE t SET n = 6 WHERE k = 1")
+        await house.ran("a", "ROLLBACK; BEGIN; SELECT n FROM other WHERE k = 2")
+        await house.ran("b", "UPDATE t SET n = 6 WHERE k = 1")
         # What it has read by key is not locked, so its time stays.
         assert await house.query("a", sql) == CONFLICT + "\nE"
-        await ran(house, "a", "ROLLBACK; BEGIN; SELECT 1 FROM other WHERE k = 2 FOR UPDATE")
-        await ran(house, "b", "UPDATE t SET n = 7 WHERE k = 1")
-        found = await ran(house, "a", sql)
+        await house.ran("a", "ROLLBACK; BEGIN; SELECT 1 FROM other WHERE k = 2 FOR UPDATE")
+        await house.ran("b", "UPDATE t SET n = 7 WHERE k = 1")
+        found = await house.ran("a", sql)
         assert found.startswith("7")
 
     runner.run(play())
@@ -117,7 +115,7 @@ def test_workers_share_a_queue_by_skip_locked(runner: asyncio.Runner, house: Hou
 
     async def worker(name: str) -> None:
         while True:
-            await ran(house, name, "BEGIN")
+            await house.ran(name, "BEGIN")
             answer = await house.query(
                 name,
                 "SELECT k, u FROM t WHERE n = 0 ORDER BY k DESC LIMIT 2 FOR UPDATE SKIP LOCKED",
@@ -138,7 +136,7 @@ def test_workers_share_a_queue_by_skip_locked(runner: asyncio.Runner, house: Hou
         await asyncio.gather(*(worker(f"w{i}") for i in range(5)))
         assert len(done) >= jobs - 10, "who finds all locked stops"
         assert len(set(done)) == len(done), "a job is done twice"
-        found = await ran(house, "w", "SELECT count(*) FROM t WHERE n = 1")
+        found = await house.ran("w", "SELECT count(*) FROM t WHERE n = 1")
         assert found.startswith(str(len(done)))
 
     runner.run(play())
@@ -149,23 +147,23 @@ def test_skip_locked_counts_limit_and_offset_over_what_it_locks(
 ) -> None:
     async def play() -> None:
         await begun(house)
-        await ran(house, "a", "BEGIN; SELECT 1 FROM t WHERE k = 2 FOR UPDATE")
+        await house.ran("a", "BEGIN; SELECT 1 FROM t WHERE k = 2 FOR UPDATE")
         sql = "SELECT k FROM t ORDER BY k LIMIT 2 OFFSET 1 FOR UPDATE SKIP LOCKED"
-        assert await ran(house, "b", f"BEGIN; {sql}") == "BEGIN\n3\n4\nSELECT 2\nT"
+        assert await house.ran("b", f"BEGIN; {sql}") == "BEGIN\n3\n4\nSELECT 2\nT"
         rest = "SELECT u AS v, k + 1 FROM t AS x FOR SHARE OF x SKIP LOCKED"
-        assert await ran(house, "c", f"BEGIN; {rest}") == "BEGIN\nSELECT 0\nT"
-        await ran(house, "a", "COMMIT")
-        assert await ran(house, "c", rest) == "u2|3\nSELECT 1\nT"
-        await ran(house, "c", "UPDATE t SET n = 1 WHERE k = 2")
-        await ran(house, "w", "INSERT INTO t VALUES (9, 'u9', 0)")
-        assert await ran(house, "c", "COMMIT") == "COMMIT", "what was left out is no matter"
+        assert await house.ran("c", f"BEGIN; {rest}") == "BEGIN\nSELECT 0\nT"
+        await house.ran("a", "COMMIT")
+        assert await house.ran("c", rest) == "u2|3\nSELECT 1\nT"
+        await house.ran("c", "UPDATE t SET n = 1 WHERE k = 2")
+        await house.ran("w", "INSERT INTO t VALUES (9, 'u9', 0)")
+        assert await house.ran("c", "COMMIT") == "COMMIT", "what was left out is no matter"
         # A table without a key is locked as a whole, and a transaction's own by nobody.
-        await ran(house, "b", "ROLLBACK; BEGIN; SELECT * FROM plain FOR UPDATE SKIP LOCKED")
-        assert await ran(house, "a", "SELECT * FROM plain FOR UPDATE SKIP LOCKED") == "SELECT 0"
+        await house.ran("b", "ROLLBACK; BEGIN; SELECT * FROM plain FOR UPDATE SKIP LOCKED")
+        assert await house.ran("a", "SELECT * FROM plain FOR UPDATE SKIP LOCKED") == "SELECT 0"
         own = "BEGIN; CREATE TABLE own (k int PRIMARY KEY); INSERT INTO own VALUES (1), (2)"
-        await ran(house, "a", own)
+        await house.ran("a", own)
         own = "SELECT * FROM own ORDER BY k DESC LIMIT 1 FOR UPDATE SKIP LOCKED"
-        assert await ran(house, "a", own) == "2\nSELECT 1\nT"
+        assert await house.ran("a", own) == "2\nSELECT 1\nT"
 
     runner.run(play())
 
@@ -184,9 +182,9 @@ def test_skip_locked_counts_limit_and_offset_over_what_it_locks(
 def test_without_a_key_tables_are_locked(runner: asyncio.Runner, house: House, query: str) -> None:
     async def play() -> None:
         await begun(house)
-        await ran(house, "w", "CREATE VIEW v AS SELECT k + 1 FROM t WHERE n = 0")
+        await house.ran("w", "CREATE VIEW v AS SELECT k + 1 FROM t WHERE n = 0")
         table = "plain" if "FROM plain" in query else "t"
-        await ran(house, "a", f"BEGIN; {query}")
+        await house.ran("a", f"BEGIN; {query}")
         refused = await house.query("b", f"{query} NOWAIT")
         assert refused.startswith("ERROR 55P03: could not obtain lock on row in relation")
         write = asyncio.create_task(
@@ -194,7 +192,7 @@ def test_without_a_key_tables_are_locked(runner: asyncio.Runner, house: House, q
         )
         change = await waiting(house, "c", f"UPDATE {table} SET n = n + 1 WHERE k = 1")
         assert not write.done()
-        await ran(house, "a", "COMMIT")
+        await house.ran("a", "COMMIT")
         assert await write == "INSERT 0 1"
         assert await change == "UPDATE 1"
 
@@ -205,15 +203,15 @@ def test_a_circle_of_locks_is_told_to_who_closes_it(runner: asyncio.Runner, hous
     async def play() -> None:
         await begun(house)
         for session, k in (("a", 1), ("b", 2)):
-            await ran(house, session, f"BEGIN; SELECT 1 FROM t WHERE k = {k} FOR UPDATE")
+            await house.ran(session, f"BEGIN; SELECT 1 FROM t WHERE k = {k} FOR UPDATE")
         first = await waiting(house, "a", "SELECT 1 FROM t WHERE k = 2 FOR UPDATE")
         circle = await house.query("b", "SELECT 1 FROM t WHERE k = 1 FOR UPDATE", alone=False)
         assert circle.startswith("ERROR 40P01: deadlock detected")
         assert (await first).startswith("1\nSELECT 1")
-        await ran(house, "b", "ROLLBACK; SET lock_timeout = '30ms'; BEGIN")
+        await house.ran("b", "ROLLBACK; SET lock_timeout = '30ms'; BEGIN")
         late = await house.query("b", "SELECT 1 FROM t WHERE k = 1 FOR UPDATE")
         assert late.startswith("ERROR 55P03: canceling statement due to lock timeout")
-        await ran(house, "b", "ROLLBACK; RESET lock_timeout")
+        await house.ran("b", "ROLLBACK; RESET lock_timeout")
 
     runner.run(play())
 
@@ -221,8 +219,8 @@ def test_a_circle_of_locks_is_told_to_who_closes_it(runner: asyncio.Runner, hous
 def test_a_cursor_locks_what_it_is_declared_for(runner: asyncio.Runner, house: House) -> None:
     async def play() -> None:
         await begun(house)
-        await ran(house, "a", "BEGIN; DECLARE c CURSOR FOR SELECT k FROM t WHERE k = 1 FOR UPDATE")
-        assert (await ran(house, "a", "FETCH c")).startswith("1\nFETCH 1")
+        await house.ran("a", "BEGIN; DECLARE c CURSOR FOR SELECT k FROM t WHERE k = 1 FOR UPDATE")
+        assert (await house.ran("a", "FETCH c")).startswith("1\nFETCH 1")
         taken = await house.query("b", "SELECT k FROM t WHERE k = 1 FOR UPDATE NOWAIT")
         assert taken == ON_ROW
 
@@ -234,28 +232,28 @@ def test_lock_table(runner: asyncio.Runner, house: House) -> None:
         await begun(house)
         outside = "ERROR 25P01: LOCK TABLE can only be used in transaction blocks"
         assert await house.query("a", "LOCK TABLE t") == outside
-        await ran(
-            house, "a", "BEGIN; LOCK t IN ACCESS SHARE MODE; LOCK TABLE t IN ROW EXCLUSIVE MODE"
+        await house.ran(
+            "a", "BEGIN; LOCK t IN ACCESS SHARE MODE; LOCK TABLE t IN ROW EXCLUSIVE MODE"
         )
-        await ran(
-            house, "b", "BEGIN; LOCK t IN ROW SHARE MODE NOWAIT; UPDATE t SET n = 1 WHERE k = 1"
+        await house.ran(
+            "b", "BEGIN; LOCK t IN ROW SHARE MODE NOWAIT; UPDATE t SET n = 1 WHERE k = 1"
         )
         taken = await house.query("c", "BEGIN; LOCK TABLE t IN SHARE MODE NOWAIT")
         assert taken == 'BEGIN\nERROR 55P03: could not obtain lock on relation "t"\nE'
-        await ran(house, "b", "COMMIT")
-        await ran(house, "c", "ROLLBACK; BEGIN")
+        await house.ran("b", "COMMIT")
+        await house.ran("c", "ROLLBACK; BEGIN")
         alone = await waiting(house, "c", "LOCK TABLE t, other")
-        await ran(house, "a", "COMMIT")
+        await house.ran("a", "COMMIT")
         assert await alone == "LOCK TABLE\nT"
         assert (await house.query("c", "SELECT n FROM t WHERE k = 1")).startswith("1")
         for mode in ("ROW SHARE", "SHARE UPDATE EXCLUSIVE", "EXCLUSIVE"):
             refused = await house.query("a", f"BEGIN; LOCK other IN {mode} MODE NOWAIT")
             assert 'ERROR 55P03: could not obtain lock on relation "other"' in refused
-            await ran(house, "a", "ROLLBACK")
+            await house.ran("a", "ROLLBACK")
         write = asyncio.create_task(house.query("b", "INSERT INTO t VALUES (70)", alone=False))
-        await ran(house, "c", "INSERT INTO t VALUES (71)")
+        await house.ran("c", "INSERT INTO t VALUES (71)")
         assert not write.done()
-        await ran(house, "c", "COMMIT")
+        await house.ran("c", "COMMIT")
         assert await write == "INSERT 0 1"
 
     runner.run(play())
@@ -267,10 +265,10 @@ def test_what_was_read_stays_so_when_a_savepoint_lets_go_of_it(
 ) -> None:
     async def play() -> None:
         await begun(house)
-        await ran(house, "a", "BEGIN; SELECT n FROM other WHERE k = 1 FOR UPDATE; SAVEPOINT p")
-        await ran(house, "a", "SELECT n FROM t WHERE k = 1 FOR UPDATE; ROLLBACK TO p")
+        await house.ran("a", "BEGIN; SELECT n FROM other WHERE k = 1 FOR UPDATE; SAVEPOINT p")
+        await house.ran("a", "SELECT n FROM t WHERE k = 1 FOR UPDATE; ROLLBACK TO p")
         if changed:
-            await ran(house, "b", "UPDATE t SET n = n + 1 WHERE k = 1")
+            await house.ran("b", "UPDATE t SET n = n + 1 WHERE k = 1")
         assert await house.query("a", "UPDATE other SET n = 5 WHERE k = 1") == "UPDATE 1\nT"
         assert await house.query("a", "COMMIT") == (CONFLICT if changed else "COMMIT")
 
@@ -282,19 +280,19 @@ def test_first_statements_that_are_tried_again_keep_what_was_locked_before(
 ) -> None:
     async def play() -> None:
         await begun(house)
-        await ran(house, "a", "BEGIN; SELECT pg_advisory_xact_lock(1)")
-        await ran(house, "b", "BEGIN; LOCK TABLE other IN EXCLUSIVE MODE")
-        await ran(house, "w", "BEGIN; ALTER TABLE plain ADD COLUMN m int")
+        await house.ran("a", "BEGIN; SELECT pg_advisory_xact_lock(1)")
+        await house.ran("b", "BEGIN; LOCK TABLE other IN EXCLUSIVE MODE")
+        await house.ran("w", "BEGIN; ALTER TABLE plain ADD COLUMN m int")
         first = await waiting(house, "a", "INSERT INTO plain VALUES (3, 3)")
         later = await waiting(house, "b", "INSERT INTO plain VALUES (4, 4)")
         await house.query("w", "COMMIT", alone=False)
         assert await first == "INSERT 0 1\nT"
         altered = "ERROR 40001: could not serialize access: a table was altered meanwhile"
         assert await later == altered + "\nE", "it would let others have the table that it has"
-        assert (await ran(house, "c", "SELECT pg_try_advisory_lock(1)")).startswith("f")
-        await ran(house, "a", "COMMIT")
-        assert (await ran(house, "c", "SELECT pg_try_advisory_xact_lock(1)")).startswith("t")
-        await ran(house, "b", "ROLLBACK")
+        assert (await house.ran("c", "SELECT pg_try_advisory_lock(1)")).startswith("f")
+        await house.ran("a", "COMMIT")
+        assert (await house.ran("c", "SELECT pg_try_advisory_xact_lock(1)")).startswith("t")
+        await house.ran("b", "ROLLBACK")
 
     runner.run(play())
 
@@ -332,7 +330,7 @@ def test_where_a_subquery_cannot_lock(
     async def play() -> None:
         await begun(house)
         assert (await house.query("a", sql)).split(" HINT")[0].split("\n")[0] == error
-        assert await ran(house, "b", "SELECT count(*) FROM t") == "4\nSELECT 1"
+        assert await house.ran("b", "SELECT count(*) FROM t") == "4\nSELECT 1"
 
     runner.run(play())
 
@@ -342,20 +340,19 @@ def test_who_takes_rows_by_a_subquery_conflicts_with_nobody_who_takes_others(
 ) -> None:
     async def play() -> None:
         await begun(house)
-        await ran(house, "a", f"BEGIN; DELETE FROM t WHERE k = ({ONE})")
-        taken = await ran(
-            house,
+        await house.ran("a", f"BEGIN; DELETE FROM t WHERE k = ({ONE})")
+        taken = await house.ran(
             "b",
             f"BEGIN; WITH x AS ({ONE}) UPDATE t SET n = 9 FROM x WHERE x.k = t.k RETURNING t.*",
         )
         assert taken == "BEGIN\n2|u2|9\nUPDATE 1\nT"
-        await ran(house, "c", "UPDATE t SET n = 5 WHERE k = 3; INSERT INTO t VALUES (9)")
+        await house.ran("c", "UPDATE t SET n = 5 WHERE k = 3; INSERT INTO t VALUES (9)")
         another = await waiting(house, "d", "UPDATE t SET n = n + 1 WHERE u = 'u2'")
         assert await house.query("a", "COMMIT") == "COMMIT"
-        await ran(house, "b", f"INSERT INTO other SELECT k + 100, 0 FROM ({ONE}) AS s")
+        await house.ran("b", f"INSERT INTO other SELECT k + 100, 0 FROM ({ONE}) AS s")
         assert await house.query("b", "COMMIT") == "COMMIT"
         assert await another == "UPDATE 1"
-        assert await ran(house, "r", "SELECT k, n FROM t ORDER BY k") == (
+        assert await house.ran("r", "SELECT k, n FROM t ORDER BY k") == (
             "2|10\n3|5\n4|0\n9|NULL\nSELECT 4"
         )
 
@@ -367,18 +364,18 @@ def test_what_a_subquery_locks_is_the_newest_after_a_wait(
 ) -> None:
     async def play() -> None:
         await begun(house)
-        await ran(
-            house, "a", "BEGIN; UPDATE t SET n = 1 WHERE k < 3; UPDATE t SET n = 1 WHERE k = 1"
+        await house.ran(
+            "a", "BEGIN; UPDATE t SET n = 1 WHERE k < 3; UPDATE t SET n = 1 WHERE k = 1"
         )
         first = "(SELECT k FROM t WHERE n = 0 ORDER BY k LIMIT 1 FOR UPDATE)"
         second = await waiting(house, "b", f"DELETE FROM t WHERE k IN {first} RETURNING k")
-        await ran(house, "a", "COMMIT")
+        await house.ran("a", "COMMIT")
         assert await second == "3\nDELETE 1"
-        await ran(house, "a", "BEGIN; SELECT k FROM t WHERE k = 1 FOR UPDATE")
+        await house.ran("a", "BEGIN; SELECT k FROM t WHERE k = 1 FOR UPDATE")
         lost = (
             f"UPDATE plain SET n = 7 WHERE k = ({ONE.replace('ORDER BY', 'WHERE n = 1 ORDER BY')})"
         )
         assert await house.query("b", lost) == "UPDATE 1"
-        assert await ran(house, "b", "SELECT k FROM plain WHERE n = 7") == "2\nSELECT 1"
+        assert await house.ran("b", "SELECT k FROM plain WHERE n = 7") == "2\nSELECT 1"
 
     runner.run(play())

@@ -220,7 +220,7 @@ def test_who_waits_for_a_lock_longer_than_it_wants_to(tmp_path: Path) -> None:
             ):
                 assert await house.query("s", statement) == late, statement
             first = "BEGIN; UPDATE t SET n = 2 WHERE id = 2; SAVEPOINT p"
-            assert "ERROR" not in await house.query("s", first)
+            await house.ran("s", first)
             assert await house.query("s", "DELETE FROM t WHERE id = 1") == f"{late}\nE"
             assert await house.query("s", "ROLLBACK TO p; COMMIT") == "ROLLBACK\nCOMMIT"
             await house.query("s", "SET lock_timeout = 0")

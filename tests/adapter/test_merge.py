@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from tests.adapter.harness import House, until
-from tests.adapter.test_durable import ran
 
 TABLE = """
 DROP TABLE IF EXISTS t, other;
@@ -24,7 +23,7 @@ def merge(source: str, on: str = "t.k = s.k", does: str = BOTH) -> str:
 
 
 async def rows(house: House) -> list[str]:
-    return (await ran(house, "r", "SELECT k, u, n FROM t ORDER BY k")).splitlines()[:-1]
+    return (await house.ran("r", "SELECT k, u, n FROM t ORDER BY k")).splitlines()[:-1]
 
 
 def waits(house: House) -> int:
@@ -50,19 +49,18 @@ def test_of_different_keys_both_are_committed(
     does = MATCHED if "beyond" in case or "other" in case else BOTH
 
     async def main() -> None:
-        await ran(house, "w", TABLE)
+        await house.ran("w", TABLE)
         for session, source in (("a", one), ("b", another)):
-            await ran(house, session, "BEGIN")
-            await ran(house, session, merge(source, on, does))
+            await house.ran(session, "BEGIN")
+            await house.ran(session, merge(source, on, does))
         assert [await house.query(each, "COMMIT") for each in "ab"] == ["COMMIT"] * 2
         once = await rows(house)
-        await ran(
-            house,
+        await house.ran(
             "w",
             "DELETE FROM t; INSERT INTO t VALUES (1, 'a', 0), (2, 'b', 0), (3, 'c', 0)",
         )
         for source in (one, another):
-            await ran(house, "w", merge(f"SELECT * FROM ({source}) AS z", on, does))
+            await house.ran("w", merge(f"SELECT * FROM ({source}) AS z", on, does))
         assert once == await rows(house) != []
 
     runner.run(main())
@@ -72,17 +70,17 @@ def test_of_the_same_key_the_second_waits_and_goes_on_from_there(
     runner: asyncio.Runner, house: House
 ) -> None:
     async def main() -> None:
-        await ran(house, "w", TABLE)
+        await house.ran("w", TABLE)
         for key in (1, 7):  # one that is there, and one that is not
             for session in "ab":
-                await ran(house, session, "BEGIN")
-            await ran(house, "a", merge(f"VALUES ({key}, 5)"))
+                await house.ran(session, "BEGIN")
+            await house.ran("a", merge(f"VALUES ({key}, 5)"))
             second = asyncio.create_task(house.query("b", merge(f"VALUES ({key}, 7)"), alone=False))
             await until(lambda: waits(house) == 1)
-            await ran(house, "a", "COMMIT")
+            await house.ran("a", "COMMIT")
             assert await second == "MERGE 1\nT"
-            await ran(house, "b", "COMMIT")
-            found = await ran(house, "r", f"SELECT n FROM t WHERE k = {key}")
+            await house.ran("b", "COMMIT")
+            found = await house.ran("r", f"SELECT n FROM t WHERE k = {key}")
             assert found.splitlines()[0] == "12"
 
     runner.run(main())
@@ -92,10 +90,10 @@ def test_who_has_read_something_else_that_changed_hears_of_a_conflict(
     runner: asyncio.Runner, house: House
 ) -> None:
     async def main() -> None:
-        await ran(house, "w", TABLE)
-        await ran(house, "a", "BEGIN; SELECT n FROM t WHERE k = 1")
-        await ran(house, "w", merge("VALUES (1, 5)"))
-        await ran(house, "a", merge("VALUES (2, 1)"))
+        await house.ran("w", TABLE)
+        await house.ran("a", "BEGIN; SELECT n FROM t WHERE k = 1")
+        await house.ran("w", merge("VALUES (1, 5)"))
+        await house.ran("a", merge("VALUES (2, 1)"))
         assert await house.query("a", "COMMIT") == CONFLICT
         assert (await rows(house))[1] == "2|b|0"
 
@@ -114,9 +112,9 @@ def test_where_keys_are_not_known_before_it_conflicts_by_table(
     runner: asyncio.Runner, house: House, source: str, on: str
 ) -> None:
     async def main() -> None:
-        await ran(house, "w", TABLE)
-        await ran(house, "a", "BEGIN; " + merge(source, on))
-        await ran(house, "b", "UPDATE t SET n = n + 1 WHERE k = 2")
+        await house.ran("w", TABLE)
+        await house.ran("a", "BEGIN; " + merge(source, on))
+        await house.ran("b", "UPDATE t SET n = n + 1 WHERE k = 2")
         assert await house.query("a", "COMMIT") == CONFLICT
         assert await rows(house) == ["1|a|0", "2|b|1", "3|c|0"]
 
@@ -125,7 +123,7 @@ def test_where_keys_are_not_known_before_it_conflicts_by_table(
 
 def test_counters_lose_nothing_and_nobody_hears_of_it(runner: asyncio.Runner, house: House) -> None:
     async def main() -> None:
-        await ran(house, "w", TABLE)
+        await house.ran("w", TABLE)
 
         async def count(client: int) -> None:
             for turn in range(10):
@@ -134,7 +132,7 @@ def test_counters_lose_nothing_and_nobody_hears_of_it(runner: asyncio.Runner, ho
                 assert answer == "MERGE 2", answer
 
         await asyncio.gather(*(count(client) for client in range(5)))
-        found = await ran(house, "r", "SELECT n FROM t WHERE k = 7")
+        found = await house.ran("r", "SELECT n FROM t WHERE k = 7")
         assert found.splitlines()[0] == "50"
 
     runner.run(main())
@@ -144,25 +142,24 @@ def test_what_the_transaction_has_written_itself_is_met(
     runner: asyncio.Runner, house: House
 ) -> None:
     async def main() -> None:
-        await ran(house, "w", TABLE)
-        await ran(
-            house,
+        await house.ran("w", TABLE)
+        await house.ran(
             "a",
             "BEGIN; INSERT INTO t VALUES (5, 'e', 1); DELETE FROM t WHERE k = 1;"
             " UPDATE t SET n = 3 WHERE k = 2",
         )
         sql = merge("VALUES (1, 10), (2, 10), (5, 10), (NULL, 10)", does=MATCHED)
-        assert (await ran(house, "a", sql)).startswith("MERGE 2")
+        assert (await house.ran("a", sql)).startswith("MERGE 2")
         deleting = merge(
             "VALUES (3, 0), (1, 4)",
             does="WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT VALUES (s.k, 'new', s.v)",
         )
-        assert (await ran(house, "a", deleting)).startswith("MERGE 2")
+        assert (await house.ran("a", deleting)).startswith("MERGE 2")
         twice = merge("VALUES (2, 1), (2, 2)", does=MATCHED)
-        await ran(house, "a", "SAVEPOINT x")
+        await house.ran("a", "SAVEPOINT x")
         refused = await house.query("a", twice)
         assert refused.startswith("ERROR 21000: MERGE command cannot affect row a second time")
-        await ran(house, "a", "ROLLBACK TO x; COMMIT")
+        await house.ran("a", "ROLLBACK TO x; COMMIT")
         assert await rows(house) == ["1|new|4", "2|b|13", "5|e|11"]
 
     runner.run(main())
@@ -200,7 +197,7 @@ def test_returning_gives_what_it_met_and_what_became_of_it(
     source, does, targets, expected = RETURNING[case]
 
     async def main() -> None:
-        await ran(house, "w", TABLE)
+        await house.ran("w", TABLE)
         told = await house.query("w", f"{merge(source, does=does)} RETURNING {targets}")
         *rows, tag = told.splitlines()
         assert (sorted(rows), tag) == (expected, f"MERGE {len(expected)}")
@@ -210,8 +207,8 @@ def test_returning_gives_what_it_met_and_what_became_of_it(
 
 def test_returning_of_equal_rows_gives_each(runner: asyncio.Runner, house: House) -> None:
     async def main() -> None:
-        await ran(house, "w", "DROP TABLE IF EXISTS w; CREATE TABLE w (i int, x char(3))")
-        await ran(house, "w", "INSERT INTO w VALUES (1, 'a'), (1, 'a'), (2, 'b'), (2, 'b')")
+        await house.ran("w", "DROP TABLE IF EXISTS w; CREATE TABLE w (i int, x char(3))")
+        await house.ran("w", "INSERT INTO w VALUES (1, 'a'), (1, 'a'), (2, 'b'), (2, 'b')")
         told = await house.query(
             "w",
             "MERGE INTO w USING (VALUES (1), (2)) AS s (i) ON w.i = s.i WHEN MATCHED AND s.i = 1"
@@ -231,7 +228,7 @@ def test_returning_of_equal_rows_gives_each(runner: asyncio.Runner, house: House
 )
 def test_the_action_is_merges_alone(runner: asyncio.Runner, house: House, text: str) -> None:
     async def main() -> None:
-        await ran(house, "w", TABLE)
+        await house.ran("w", TABLE)
         assert await house.query("w", text) == (
             "ERROR 42601: MERGE_ACTION() can only be used in the RETURNING list of a MERGE command"
         )

@@ -65,8 +65,7 @@ def test_an_index_is_kept_over_a_restart_and_not_for_a_restored_database(
             await house.query("s", "INSERT INTO t VALUES (2)")
             assert await house.query("s", COUNT) == "SET\n5\nSELECT 1"
 
-            await house.close()
-            await house.open()
+            await house.reopen()
             assert await house.query("s", COUNT) == "SET\n5\nSELECT 1"
             assert await steps(house) >= 4
 

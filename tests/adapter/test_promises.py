@@ -38,8 +38,7 @@ def test_a_view_is_read_as_it_was_before_its_table_promised_more(
                 assert await house.query("s", others) == "NULL\nSELECT 1"
             refused = await house.query("s", f"SELECT * FROM t AS OF {before}")
             assert refused.startswith("ERROR 22023: "), refused
-            await house.close()
-            await house.open()
+            await house.reopen()
 
     runner.run(scenario())
 
@@ -97,8 +96,7 @@ def test_a_view_whose_plan_was_made_of_nothing_but_promises(
         for _ in range(2):
             assert await house.query("s", "SELECT * FROM m, later") == "0|0\nSELECT 1"
             shown = await house.query("s", "SELECT pg_get_viewdef('m'::regclass)")
-            await house.close()
-            await house.open()
+            await house.reopen()
         assert "(SELECT" not in shown  # the table is named as it was
         await house.query("s", "ALTER TABLE t ALTER COLUMN k DROP NOT NULL")
 
@@ -121,8 +119,7 @@ def test_a_key_that_was_lost_meanwhile_is_not_taken_up_again(
         await house.query("s", "INSERT INTO t VALUES (1, 1), (1, 2)")
         before = now(house)
         await house.query("s", "DELETE FROM t WHERE v = 2; ALTER TABLE t ADD UNIQUE (k)")
-        await house.close()
-        await house.open()
+        await house.reopen()
         await house.query("s", "CREATE CLUSTER REPLICA c.r2 (SIZE 'embedded')")
         assert await house.query("s", "SELECT k FROM m") == "1\nSELECT 1"
         assert await house.query("s", f"SELECT k FROM m AS OF {before}") == "1\nSELECT 1"
@@ -150,7 +147,7 @@ def test_only_what_a_statement_names_says_from_when_on_it_reads(
             "DROP TABLE log",
         ):
             await house.query("r", "BEGIN; SELECT * FROM behind")
-            assert "ERROR" not in await house.query("r", between)
+            await house.ran("r", between)
             assert (await house.query("r", "SELECT * FROM behind")).startswith("1\n"), between
             await house.query("r", "ROLLBACK")
         await house.query("r", "DROP TABLE src, log CASCADE; DROP CLUSTER c CASCADE")
@@ -218,9 +215,9 @@ def test_a_block_does_not_read_the_past_by_what_it_has_promised_itself(
         truth = await house.query("s", f"{read} AS OF {before}")
         await house.query("s", "DELETE FROM t; INSERT INTO t VALUES (1)")
         await house.query("s", "BEGIN; SAVEPOINT a")
-        assert "ERROR" not in await house.query("s", alter)
+        await house.ran("s", alter)
         await house.query("s", "SAVEPOINT b")
-        assert "ERROR" not in await house.query("s", read)
+        await house.ran("s", read)
         for as_of in (f"AS OF {before}", "AS OF AT LEAST 0", f"AS OF AT LEAST {before}"):
             refused = await house.query("s", f"{read} {as_of}")
             assert refused.startswith("ERROR 22023: "), refused

@@ -146,8 +146,7 @@ def test_definitions_mean_the_same_after_renames_and_a_start(tmp_path: Path, see
         before = await seen(house)
         await done(writer.renames())
         assert await seen(house) == before
-        await house.close()
-        await house.open()
+        await house.reopen()
         assert await seen(house) == before
         await done(writer.renames())
         assert await seen(house) == before

@@ -7,7 +7,7 @@ import pytest
 
 from foreshore.catalog.durable import CATALOG_SHARD
 from tests.adapter.harness import Gate, House
-from tests.adapter.test_durable import aged, killed, opened, position, ran, since
+from tests.adapter.test_durable import aged, killed, opened, position, since
 from tests.adapter.test_subscribe import rows_of
 
 
@@ -16,8 +16,8 @@ def test_many_who_confirm_at_once_share_a_write(tmp_path: Path) -> None:
         async with opened(tmp_path) as house:
             coordinator = house.environment.coordinator
             names = [f"s{i}" for i in range(20)]
-            await ran(house, "w", "CREATE TABLE t (i int)")
-            await ran(house, "w", "; ".join(f"CREATE SUBSCRIPTION {each} FOR t" for each in names))
+            await house.ran("w", "CREATE TABLE t (i int)")
+            await house.ran("w", "; ".join(f"CREATE SUBSCRIPTION {each} FOR t" for each in names))
             to, before = await aged(house), coordinator.group.groups
 
             async def confirm(name: str, less: int) -> None:
@@ -46,42 +46,42 @@ CREATE SUBSCRIPTION s FOR t; CREATE SUBSCRIPTION other FOR t
 
 
 async def results(house: House) -> list[int]:
-    *rows, _ = (await ran(house, "r", "SELECT upto FROM results ORDER BY 1")).splitlines()
+    *rows, _ = (await house.ran("r", "SELECT upto FROM results ORDER BY 1")).splitlines()
     return list(map(int, rows))
 
 
 def test_a_position_moves_with_the_rows_of_its_transaction_or_not_at_all(tmp_path: Path) -> None:
     async def main() -> None:
         async with opened(tmp_path) as house:
-            await ran(house, "w", SETUP + "; DROP SUBSCRIPTION other")
+            await house.ran("w", SETUP + "; DROP SUBSCRIPTION other")
             began = await position(house)
             await aged(house)
             to = await aged(house)
             step = f"INSERT INTO results VALUES ({to}, 1); ALTER SUBSCRIPTION s ADVANCE TO {to}"
-            await ran(house, "w", f"BEGIN; {step}")
+            await house.ran("w", f"BEGIN; {step}")
             assert await position(house) == began, "nobody else sees it before it is committed"
-            own = await ran(house, "w", "SELECT position FROM mz_subscriptions WHERE name = 's'")
+            own = await house.ran("w", "SELECT position FROM mz_subscriptions WHERE name = 's'")
             assert own.splitlines()[0] == str(to)
             back = await house.query("w", f"ALTER SUBSCRIPTION s ADVANCE TO {to - 1}")
             assert back.startswith(f'ERROR 22023: cannot move subscription "s" back to {to - 1}')
-            await ran(house, "w", "ROLLBACK")
+            await house.ran("w", "ROLLBACK")
             assert (await results(house), await position(house)) == ([], began)
 
             failing = f"{step}; SELECT 1 / 0"  # several statements of a message are a transaction
             assert "ERROR 22012" in await house.query("w", failing)
             assert (await results(house), await position(house)) == ([], began)
 
-            await ran(house, "w", f"BEGIN; ALTER SUBSCRIPTION s ADVANCE TO {began + 1}")
-            await ran(house, "w", f"SAVEPOINT x; {step}; ROLLBACK TO x")
-            own = await ran(house, "w", "SELECT position FROM mz_subscriptions WHERE name = 's'")
+            await house.ran("w", f"BEGIN; ALTER SUBSCRIPTION s ADVANCE TO {began + 1}")
+            await house.ran("w", f"SAVEPOINT x; {step}; ROLLBACK TO x")
+            own = await house.ran("w", "SELECT position FROM mz_subscriptions WHERE name = 's'")
             assert own.splitlines()[0] == str(began + 1)
-            await ran(house, "w", "COMMIT")
+            await house.ran("w", "COMMIT")
             assert (await results(house), await position(house)) == ([], began + 1)
 
-            await ran(house, "w", f"BEGIN; SAVEPOINT x; {step}; RELEASE x; COMMIT")
+            await house.ran("w", f"BEGIN; SAVEPOINT x; {step}; RELEASE x; COMMIT")
             assert (await results(house), await position(house)) == ([to], to)
             later = await aged(house)
-            await ran(house, "w", f"{step.replace(str(to), str(later))}")
+            await house.ran("w", f"{step.replace(str(to), str(later))}")
             for leave in (None, killed):
                 if leave is not None:
                     await leave(house)
@@ -96,7 +96,7 @@ def test_of_two_who_move_a_subscription_one_hears_of_a_conflict(tmp_path: Path) 
 
     async def main() -> None:
         async with opened(tmp_path) as house:
-            await ran(house, "w", SETUP)
+            await house.ran("w", SETUP)
             for meanwhile in ("ADVANCE", "BEGIN", "nothing"):
                 before, done = await position(house), await results(house)
                 await aged(house)
@@ -108,21 +108,21 @@ def test_of_two_who_move_a_subscription_one_hears_of_a_conflict(tmp_path: Path) 
                         f" ALTER SUBSCRIPTION s ADVANCE TO {upto}"
                     )
 
-                await ran(house, "a", "BEGIN")
-                await ran(house, "b", "BEGIN")
-                await ran(house, "a", step(to))
+                await house.ran("a", "BEGIN")
+                await house.ran("b", "BEGIN")
+                await house.ran("a", step(to))
                 if meanwhile == "ADVANCE":  # the other has moved it, and commits later
-                    await ran(house, "b", step(to + 1))
-                    await ran(house, "a", "COMMIT")
+                    await house.ran("b", step(to + 1))
+                    await house.ran("a", "COMMIT")
                     assert await house.query("b", "COMMIT") == conflict
                 elif meanwhile == "BEGIN":  # the other has begun, and moves it later
-                    await ran(house, "a", "COMMIT")
+                    await house.ran("a", "COMMIT")
                     assert (await house.query("b", step(to + 1))).startswith(
                         "INSERT 0 1\n" + conflict
                     )
-                    await ran(house, "b", "ROLLBACK")
+                    await house.ran("b", "ROLLBACK")
                 else:  # both commits are in one group
-                    await ran(house, "b", step(to + 1))
+                    await house.ran("b", step(to + 1))
                     both = await asyncio.gather(
                         *(house.query(each, "COMMIT", alone=False) for each in "ab")
                     )
@@ -132,10 +132,10 @@ def test_of_two_who_move_a_subscription_one_hears_of_a_conflict(tmp_path: Path) 
                 assert to > before
 
             to = await aged(house)
-            await ran(house, "a", f"BEGIN; ALTER SUBSCRIPTION s ADVANCE TO {to}")
-            await ran(house, "b", f"BEGIN; ALTER SUBSCRIPTION other ADVANCE TO {to}")
-            await ran(house, "b", "COMMIT")
-            await ran(house, "a", "COMMIT")
+            await house.ran("a", f"BEGIN; ALTER SUBSCRIPTION s ADVANCE TO {to}")
+            await house.ran("b", f"BEGIN; ALTER SUBSCRIPTION other ADVANCE TO {to}")
+            await house.ran("b", "COMMIT")
+            await house.ran("a", "COMMIT")
             assert await position(house) == await position(house, "other") == to
 
     asyncio.run(main())
@@ -144,24 +144,24 @@ def test_of_two_who_move_a_subscription_one_hears_of_a_conflict(tmp_path: Path) 
 def test_a_transaction_that_follows_a_subscription_moves_it_from_there(tmp_path: Path) -> None:
     async def main() -> None:
         async with opened(tmp_path) as house:
-            await ran(house, "w", SETUP)
+            await house.ran("w", SETUP)
             follow = "DECLARE c CURSOR FOR SUBSCRIBE TO SUBSCRIPTION s WITH (PROGRESS)"
-            await ran(house, "a", "BEGIN")
-            await ran(house, "b", f"ALTER SUBSCRIPTION s ADVANCE TO {await aged(house)}")
-            await ran(house, "a", follow)  # from where it has been moved meanwhile: that is well
-            await ran(house, "w", "INSERT INTO t VALUES (1)")
-            found = rows_of(await ran(house, "a", "FETCH 3 c"))
+            await house.ran("a", "BEGIN")
+            await house.ran("b", f"ALTER SUBSCRIPTION s ADVANCE TO {await aged(house)}")
+            await house.ran("a", follow)  # from where it has been moved meanwhile: that is well
+            await house.ran("w", "INSERT INTO t VALUES (1)")
+            found = rows_of(await house.ran("a", "FETCH 3 c"))
             to = max(int(row[0]) for row in found if row[1])
             sum_up = f"INSERT INTO results VALUES ({to}, {len(found)})"
             move = f"ALTER SUBSCRIPTION s ADVANCE TO {to}"
-            await ran(house, "a", f"{sum_up}; {move}; COMMIT")
+            await house.ran("a", f"{sum_up}; {move}; COMMIT")
             assert (await results(house), await position(house)) == ([to], to)
 
-            await ran(house, "a", f"BEGIN; {follow}; FETCH 1 c")
-            await ran(house, "b", f"ALTER SUBSCRIPTION s ADVANCE TO {await aged(house)}")
+            await house.ran("a", f"BEGIN; {follow}; FETCH 1 c")
+            await house.ran("b", f"ALTER SUBSCRIPTION s ADVANCE TO {await aged(house)}")
             late = await house.query("a", "ALTER SUBSCRIPTION s ADVANCE TO mz_now()")
             assert late.startswith("ERROR 40001")
-            await ran(house, "a", "ROLLBACK")
+            await house.ran("a", "ROLLBACK")
 
             at = await position(house)
             stale = await house.query(
@@ -171,7 +171,7 @@ def test_a_transaction_that_follows_a_subscription_moves_it_from_there(tmp_path:
                 f'ERROR 55000: cannot move subscription "s" from {at - 1}',
                 f"DETAIL: It is at {at}.",
             ]
-            await ran(house, "a", f"ALTER SUBSCRIPTION s ADVANCE FROM {at} TO {at + 1}")
+            await house.ran("a", f"ALTER SUBSCRIPTION s ADVANCE FROM {at} TO {at + 1}")
             assert await position(house) == at + 1
 
     asyncio.run(main())
@@ -180,11 +180,11 @@ def test_a_transaction_that_follows_a_subscription_moves_it_from_there(tmp_path:
 def test_what_a_move_was_read_from_has_to_be_so_when_it_is_committed(tmp_path: Path) -> None:
     async def main() -> None:
         async with opened(tmp_path) as house:
-            await ran(house, "w", SETUP)
+            await house.ran("w", SETUP)
             at = await position(house)
-            await ran(house, "a", "BEGIN; SELECT count(*) FROM results")
-            await ran(house, "b", "INSERT INTO results VALUES (1, 1)")
-            await ran(house, "a", f"ALTER SUBSCRIPTION s ADVANCE TO {at + 1}")
+            await house.ran("a", "BEGIN; SELECT count(*) FROM results")
+            await house.ran("b", "INSERT INTO results VALUES (1, 1)")
+            await house.ran("a", f"ALTER SUBSCRIPTION s ADVANCE TO {at + 1}")
             assert (await house.query("a", "COMMIT")).startswith("ERROR 40001")
             assert await position(house) == at
 
@@ -194,19 +194,18 @@ def test_what_a_move_was_read_from_has_to_be_so_when_it_is_committed(tmp_path: P
 def test_positions_and_changes_of_the_catalog_go_together(tmp_path: Path) -> None:
     async def main() -> None:
         async with opened(tmp_path) as house:
-            await ran(house, "w", SETUP)
+            await house.ran("w", SETUP)
             to = await aged(house)
-            await ran(
-                house,
+            await house.ran(
                 "w",
                 f"BEGIN; CREATE TABLE made (a int); ALTER SUBSCRIPTION s ADVANCE TO {to};"
                 " ALTER SUBSCRIPTION other ADVANCE TO mz_now(); DROP SUBSCRIPTION other; COMMIT",
             )
-            await ran(house, "w", "SELECT * FROM made")
+            await house.ran("w", "SELECT * FROM made")
             await killed(house)
             assert await position(house) == to
-            await ran(house, "a", "BEGIN; ALTER SUBSCRIPTION s ADVANCE TO mz_now()")
-            await ran(house, "b", "DROP SUBSCRIPTION s")
+            await house.ran("a", "BEGIN; ALTER SUBSCRIPTION s ADVANCE TO mz_now()")
+            await house.ran("b", "DROP SUBSCRIPTION s")
             gone = await house.query("a", "COMMIT")
             assert gone == 'ERROR 42704: subscription "s" does not exist'
             new = "BEGIN; CREATE SUBSCRIPTION n FOR t; ALTER SUBSCRIPTION n ADVANCE TO mz_now()"
@@ -226,14 +225,14 @@ def test_who_moves_a_subscription_that_is_dropped_meanwhile_hears_of_it(
 ) -> None:
     async def main() -> None:
         async with opened(tmp_path) as house:
-            await ran(house, "w", SETUP)
+            await house.ran("w", SETUP)
             to = await aged(house)
             waits = Gate(monkeypatch, house.environment.coordinator.group, "reached")
             moving = asyncio.create_task(
                 house.query("a", f"ALTER SUBSCRIPTION s ADVANCE TO {to}", alone=False)
             )
             await waits.reached.wait()
-            await ran(house, "w", "DROP SUBSCRIPTION s")
+            await house.ran("w", "DROP SUBSCRIPTION s")
             waits.open()
             assert await moving == 'ERROR 42704: subscription "s" does not exist'
 

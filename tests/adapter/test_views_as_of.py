@@ -51,8 +51,7 @@ def test_it_is_exact_from_then_on_over_a_restart_too(tmp_path: Path) -> None:
         await check(house, "above", times[2:], [7, 11])
         assert "AS OF" not in await house.query("r", "SHOW CREATE MATERIALIZED VIEW sums")
         await house.environment.coordinator.allow_compaction()
-        await house.close()
-        await house.open()
+        await house.reopen()
         await check(house, "sums", times[1:], [3, 6, 10])
         await house.query("w", "ALTER TABLE parts ADD b int")
         assert await house.query("r", "SELECT n FROM above") == "11\nSELECT 1"
@@ -73,8 +72,7 @@ def test_one_that_no_replica_has_filled_begins_then_after_a_restart(tmp_path: Pa
             f"CREATE MATERIALIZED VIEW sums IN CLUSTER nobody {LONG} AS"
             f" SELECT sum(k) AS n FROM parts AS OF {times[0]}",
         )
-        await house.close()
-        await house.open()
+        await house.reopen()
         await house.query("w", "CREATE CLUSTER REPLICA nobody.r1 (SIZE 'embedded')")
         times += await written(house, "w", 3)
         await check(house, "sums", times, [1, 3, 6])

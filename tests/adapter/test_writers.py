@@ -114,8 +114,7 @@ def test_what_is_complete_has_no_writer(tmp_path: Path) -> None:
         two = await written(house, "two")
         await until(lambda: house.storage.upper(two.id) == EMPTY)
         await house.query("a", "DROP MATERIALIZED VIEW two")
-        await house.close()
-        await house.open()
+        await house.reopen()
         by = await written(house, "one")
         assert by.frontier == EMPTY
         assert await writers(house) == []
