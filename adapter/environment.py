@@ -215,12 +215,6 @@ class Environment:
             )
         for cluster in state.all(Cluster):
             coordinator.compute.create_cluster(cluster.id, cluster.size, dict(cluster.options))
-        outliving = []  # the server: they keep what is there when they are connected to
-        for replica in state.all(Replica):
-            if (address := replica.options.get("address")) is not None:
-                outliving.append((replica, address))
-            else:
-                coordinator.compute.create_replica(replica.cluster, replica.id)
         read_ts = coordinator.oracle.read_ts()
         await coordinator.errors.open(read_ts)
         for item in state.items():
@@ -229,7 +223,10 @@ class Environment:
                 self._build_keys(item, read_ts)
             elif item.is_collection:
                 await self._resume(item, read_ts)
-        for replica, address in outliving:
+        # All that is maintained is known by now: a replica that was there before keeps it when
+        # it is connected to, and no writer forgets errors below what is not there yet.
+        for replica in state.all(Replica):
+            address = replica.options.get("address")
             coordinator.compute.create_replica(replica.cluster, replica.id, address)
         followers = [item.id for item in state.all(Item) if item.type == "subscription"]
         coordinator.subscriptions.open(standing, followers)

@@ -9,8 +9,10 @@ import pytest
 
 from foreshore import failpoint
 from foreshore.adapter import environment, view_errors
+from foreshore.adapter.environment import Environment
 from foreshore.adapter.group_commit import GroupCommit, Write
 from foreshore.catalog import state
+from foreshore.catalog.item import Item
 from foreshore.catalog.state import LAG_HISTORY, SYSTEM_TABLES, VIEW_ERRORS
 from foreshore.compute import error_log, outputs
 from foreshore.compute.outputs import SinkWriter
@@ -465,10 +467,19 @@ def test_the_history_follows_what_can_be_read(
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("start", ["swift", "slow"])
 def test_what_is_read_longer_knows_the_errors_below_it_as_long(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str
 ) -> None:
     monkeypatch.setattr(error_log, "COMPACTED_STEPS", 6)
+    resume = Environment._resume
+
+    async def slowly(self: Environment, item: Item, read_ts: Timestamp) -> None:
+        if item.name == "above" and start == "slow":
+            await asyncio.sleep(3)  # in which what is below it could go on
+        await resume(self, item, read_ts)
+
+    monkeypatch.setattr(Environment, "_resume", slowly)
 
     async def main() -> None:
         house = House(tmp_path, lag_ms=300)
