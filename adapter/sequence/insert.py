@@ -79,7 +79,8 @@ async def insert(
     await beside_alter(session, plan.table)
     peek = prepared.peek
     if peek is not None and peek.reads_nothing and peek.draws:
-        await before_numbers(session, plan.table, planned)
+        whole = plan.on_conflict is not None and prepared.template is None
+        await before_numbers(session, plan.table, planned, whole=whole)
     few = None if prepared.template is None else await _rows_of(session, prepared.template, args)
     if few is None:
         found = await found_by_init_plans(session, prepared, args)

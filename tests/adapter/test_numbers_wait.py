@@ -101,16 +101,23 @@ def test_nobody_takes_a_table_between_the_numbers_of_a_statement_and_its_end(
     in_house(tmp_path, scenario)
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "INSERT INTO t (v) SELECT 7 FROM generate_series(1, 3000)",
+        "INSERT INTO t VALUES " + ", ".join(["(nextval('t_k_seq'), 7)"] * 3000),
+    ],
+)
+@pytest.mark.parametrize("around", [("", "SELECT 1"), ("BEGIN", "COMMIT")])
 def test_many_rows_that_may_be_there_do_not_wait_for_each_other_in_a_circle(
-    tmp_path: Path,
+    tmp_path: Path, rows: str, around: tuple[str, str]
 ) -> None:
     async def scenario(house: House) -> None:
         await house.query("s", SETUP)
-        upsert = f"INSERT INTO t (v) {MANY} ON CONFLICT (k) DO UPDATE SET v = excluded.v"
-        names = ["1", "2", "3"]
-        for told in await asyncio.gather(
-            *(house.query(name, upsert, alone=False) for name in names)
-        ):
-            assert told == "INSERT 0 5000"
+        upsert = f"{rows} ON CONFLICT (k) DO UPDATE SET v = excluded.v"
+        text = "; ".join(filter(None, (around[0], upsert, around[1])))
+        for told in await asyncio.gather(*(house.query(name, text, alone=False) for name in "123")):
+            assert "INSERT 0 3000" in told, told
+        assert await house.query("s", "SELECT count(*) FROM t WHERE v = 7") == "9000\nSELECT 1"
 
     in_house(tmp_path, scenario)
