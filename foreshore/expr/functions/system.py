@@ -7,7 +7,15 @@ import pyarrow as pa
 from foreshore.errors import data_error
 from foreshore.expr.functions.function import Outcome, Signature, declare, hidden
 from foreshore.expr.functions.rows import fail, mapped, rowwise
-from foreshore.types import NUMERIC_DIGITS, SqlType, format_type, numeric, oid_of, type_of_oid
+from foreshore.types import (
+    NUMERIC_DIGITS,
+    SqlType,
+    format_type,
+    numeric,
+    oid_of,
+    type_of_oid,
+    written_type,
+)
 
 MORE_THAN_ONE_ROW = data_error(
     "21000", "more than one row returned by a subquery used as an expression"
@@ -20,18 +28,20 @@ def _type_oid(types: Signature, a: pa.Array) -> Outcome:
 
 def _format_type(types: Signature, oid: pa.Array, modifier: pa.Array) -> Outcome:
     shown = [
-        None if o is None else _formatted(o, -1 if m is None else m)
+        None if o is None else _formatted(o, m)
         for o, m in zip(oid.to_pylist(), modifier.to_pylist(), strict=True)
     ]
     return pa.array(shown, pa.string())
 
 
-def _formatted(oid: int, modifier: int) -> str:
+def _formatted(oid: int, modifier: int | None) -> str:
     type = type_of_oid(oid)
     if type is None:
         return "-" if oid == 0 else "???"
-    if modifier < 0 or type.element is not None:
-        return format_type(_plain(type)) if type.element is None else str(type)
+    if modifier is None:
+        return str(type)
+    if modifier < 0 or type.element is not None:  # it is known to have none
+        return written_type(type)
     match type.name:
         case "numeric" if modifier >= 4:
             precision, scale = (modifier - 4) >> 16, (modifier - 4) & 0x7FF
@@ -44,10 +54,6 @@ def _formatted(oid: int, modifier: int) -> str:
             return format_type(SqlType(type.name, modifier))
         case _:
             return str(type)
-
-
-def _plain(type: SqlType) -> SqlType:
-    return type
 
 
 def _single_row(types: Signature, count: pa.Array) -> Outcome:
