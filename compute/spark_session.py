@@ -208,13 +208,14 @@ def stop_spark() -> None:
 
 def _end(gateway: Any) -> None:
     """End the JVM behind a gateway, and have PySpark forget it."""
+    from py4j.protocol import Py4JError
     from pyspark import SparkContext
 
     context = SparkContext._active_spark_context
     if context is not None:
         try:
             context.stop()
-        except ConnectionError:
+        except (ConnectionError, Py4JError):
             context.stop()  # it knows now that the JVM is gone, and lets go of the rest
     SparkContext._gateway = None
     SparkContext._jvm = None
