@@ -21,6 +21,7 @@ from foreshore.expr.ir import (
     Call,
     Column,
     Constant,
+    Filter,
     Join,
     Literal,
     Map,
@@ -183,6 +184,22 @@ def _rows(relation: Relation) -> list[tuple[Scalar, ...]] | None:
                     return None
                 found += part
             return found
+        case _:
+            return None
+
+
+def most_rows(relation: Relation) -> int | None:
+    """Return how many rows `relation` has at most; None where its inputs do not say."""
+    match relation:
+        case Join(inputs=()):
+            return 1
+        case Constant(rows=rows):
+            return sum(diff for _, diff in rows if diff > 0)
+        case Map() | Project() | Filter():
+            return most_rows(relation.input)
+        case Union():
+            parts = [most_rows(input) for input in inputs_of(relation)]
+            return None if None in parts else sum(filter(None, parts))
         case _:
             return None
 

@@ -49,7 +49,7 @@ from foreshore.adapter.sequence.tables import (
 )
 from foreshore.adapter.sequence.times import read_time, tables_below
 from foreshore.adapter.substitute import fill, filler
-from foreshore.adapter.values import Row, Template, Values
+from foreshore.adapter.values import Row, Template, Values, most_rows
 from foreshore.compute.finish import expanded, finish
 from foreshore.errors import FeatureNotSupported
 from foreshore.expr.ir import Get, LocalGet, Relation, Scalar, inputs_of, with_inputs
@@ -79,7 +79,7 @@ async def insert(
     await beside_alter(session, plan.table)
     peek = prepared.peek
     if peek is not None and peek.reads_nothing and peek.draws:
-        whole = plan.on_conflict is not None and prepared.template is None
+        whole = plan.on_conflict is not None and not _is_few(prepared, peek)
         await before_numbers(session, plan.table, planned, whole=whole)
     few = None if prepared.template is None else await _rows_of(session, prepared.template, args)
     if few is None:
@@ -107,6 +107,14 @@ async def insert(
     rows = checked(session, plan.table, rows)
     await write_rows(session, plan.table, planned, rows)
     return await returned_rows(session, "INSERT 0", plan.returning, rows, args)
+
+
+def _is_few(prepared: "Prepared", peek: PeekPlan) -> bool:
+    """Whether the plan says that it makes no more rows than have locks of their own."""
+    if prepared.template is not None:
+        return True
+    most = most_rows(peek.relation)
+    return most is not None and most <= MANY
 
 
 async def _rows_of(

@@ -101,6 +101,20 @@ def test_nobody_takes_a_table_between_the_numbers_of_a_statement_and_its_end(
     in_house(tmp_path, scenario)
 
 
+def test_some_rows_that_may_be_there_do_not_wait_for_who_has_others(tmp_path: Path) -> None:
+    rows = ", ".join(["(nextval('t_k_seq'), 7)"] * 1000)  # more than are made by tuples
+
+    async def scenario(house: House) -> None:
+        await house.query("s", SETUP)
+        await house.query("s", "BEGIN; UPDATE t SET v = 2 WHERE k = 1")
+        upsert = f"INSERT INTO t VALUES {rows} ON CONFLICT (k) DO UPDATE SET v = excluded.v"
+        await house.query("w", "SET statement_timeout = '30s'")
+        assert await house.query("w", upsert) == "INSERT 0 1000"
+        assert await house.query("s", "COMMIT") == "COMMIT"
+
+    in_house(tmp_path, scenario)
+
+
 @pytest.mark.parametrize(
     "rows",
     [
