@@ -9,6 +9,7 @@ An undeclared parameter learns its type.
 from collections.abc import Sequence
 
 from foreshore.errors import CannotCoerce, DataError, DatatypeMismatch
+from foreshore.expr.functions.casting import array_of_text, is_of_sized_strings
 from foreshore.expr.functions.registry import (
     Context,
     numeric_of_text,
@@ -135,6 +136,9 @@ def literal_of(planning: Planning, text: str, target: SqlType, context: Context,
             target = numeric_of_text(text)
         elif target.name in ("varchar", "bpchar") and target.length is not None:
             text = text[: target.length]
+        elif is_of_sized_strings(target):
+            with located(at):
+                return Literal(array_of_text(text, target), target)
     elif target == NUMERIC and context == "implicit":
         target = numeric_of_text(text)
     with located(at):

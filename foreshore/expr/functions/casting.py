@@ -36,7 +36,7 @@ from foreshore.expr.functions.function import (
 from foreshore.expr.functions.numeric import decimal_name, scale_of
 from foreshore.expr.functions.rows import Failure, collect, out_of_range, rowwise
 from foreshore.text import format_text, limit_length, parse_text, truncate_name
-from foreshore.types import NUMERIC_DIGITS, TYPES, SqlType, arrow_type
+from foreshore.types import NUMERIC_DIGITS, TYPES, Datum, SqlType, array_of, arrow_type
 
 INTEGERS = ("int2", "int4", "int8")
 _BITS = {"int2": 16, "int4": 32, "int8": 64}
@@ -534,8 +534,32 @@ hidden(
 hidden("assign_array(anyarray)", "anyarray", "anyarray", _cast_array("assignment"), fallible=True)
 
 
+def is_of_sized_strings(type: SqlType) -> bool:
+    """Whether values of `type` are arrays of strings of a declared length."""
+    element = type.element
+    return element is not None and element.name in STRINGS and element.length is not None
+
+
+def array_of_text(text: str, type: SqlType) -> tuple[Datum, ...]:
+    """Return what an explicit cast of a text to arrays of sized strings gives: it cuts each.
+
+    Raises DataError.
+    """
+    assert type.element is not None, type
+    cut = _cut(type.element)
+    whole = parse_text(text, array_of(SqlType(type.element.name)))
+    assert isinstance(whole, tuple), whole
+    return tuple(None if item is None else cut(item) for item in whole)
+
+
+def _to_array(types: Signature, a: pa.Array) -> Outcome:
+    if is_of_sized_strings(types.result):
+        return rowwise(types, lambda text: array_of_text(text, types.result), a)
+    return _from_string(types, a)
+
+
 for _t in ("text", "varchar", "bpchar", "name", "char"):
     hidden(f"cast(anyarray,{_t})", "anyarray", _t, _to_string(_cut))
-    hidden(f"cast({_t},anyarray)", _t, "anyarray", _from_string, fallible=True)
+    hidden(f"cast({_t},anyarray)", _t, "anyarray", _to_array, fallible=True)
 for _t in ("varchar", "bpchar"):
     hidden(f"assign(anyarray,{_t})", "anyarray", _t, _to_string(_limit), fallible=True)

@@ -40,15 +40,17 @@ def _formatted(oid: int, modifier: int | None) -> str:
         return "-" if oid == 0 else "???"
     if modifier is None:
         return str(type)
-    if modifier < 0 or type.element is not None:  # it is known to have none
+    if modifier < 0:  # it is known to have none
         return written_type(type)
+    if type.element is not None:
+        return f"{_formatted(oid_of(type.element), modifier)}[]"
     match type.name:
         case "numeric" if modifier >= 4:
             precision, scale = (modifier - 4) >> 16, (modifier - 4) & 0x7FF
             if precision <= NUMERIC_DIGITS:
                 return format_type(numeric(precision, scale))
             return f"numeric({precision},{scale})"
-        case "varchar" | "bpchar" if modifier >= 4:
+        case "varchar" | "bpchar" if modifier > 4:
             return format_type(SqlType(type.name, modifier - 4))
         case "time" | "timestamp" | "timestamptz" | "interval":
             return format_type(SqlType(type.name, modifier))
