@@ -200,10 +200,10 @@ class SessionPlanner:
         """Compile what can be done by tuples."""
         plan, peek = prepared.plan, prepared.peek
         prepared.template = prepared.rules = prepared.point = None
-        if isinstance(plan, Insert) and peek is not None and peek.reads_nothing and not plan.over:
+        if isinstance(plan, Insert) and peek is not None and peek.reads_nothing:
             calls = calls_in(peek.relation) if peek.acts else ()
             prepared.template = template_of(peek.relation, calls)
-            if prepared.template is not None:
+            if prepared.template is not None and not plan.over:
                 prepared.rules = rules_of(planned[plan.table])
         elif peek is not None and (
             isinstance(plan, Select | Delete) or (isinstance(plan, Update) and not plan.over)

@@ -35,7 +35,7 @@ from foreshore.expr.pointwise import Cell, compiled
 from foreshore.types import INT8, ColumnType, Datum, RelationDesc, arrow_type
 from foreshore.update import DIFF_FIELD, Timestamp, update_schema
 
-MOST_ROWS = 256
+MOST_IN_PASSING = 256  # rows
 
 Row = tuple[Datum, ...]
 
@@ -100,6 +100,12 @@ def columns_of_rows(rows: Sequence[Row], types: Sequence[ColumnType]) -> list[pa
     return [to_array(data, each.type) for data, each in zip(columns, types, strict=True)]
 
 
+def table_of_rows(rows: Sequence[Row], types: Sequence[ColumnType]) -> pa.Table:
+    """Return new rows of columns of these types, in the columns c0, c1, ... and `__diff`."""
+    columns = {f"c{i}": column for i, column in enumerate(columns_of_rows(rows, types))}
+    return pa.table({**columns, DIFF_FIELD.name: to_array([1] * len(rows), INT8)})
+
+
 def batch_of_rows(rows: Sequence[Row], types: Sequence[ColumnType]) -> pa.RecordBatch:
     """Return rows of columns of these types, in the columns c0, c1, ..., as results have them."""
     if not types:
@@ -134,12 +140,12 @@ class Template:
 
 
 def template_of(relation: Relation, calls: Sequence[Call] = ()) -> Template | None:
-    """Return `relation` as a template if it is a few rows of values.
+    """Return `relation` as a template if it is nothing but rows of values, and not of constants.
 
     `calls` are those in it that act on the session, in the order in which they are to be made.
     """
     rows = _rows(relation)
-    if rows is None or len(rows) > MOST_ROWS:
+    if rows is None:
         return None
     if not all(isinstance(arg, Literal) for call in calls for arg in call.args):
         return None
@@ -148,8 +154,8 @@ def template_of(relation: Relation, calls: Sequence[Call] = ()) -> Template | No
     givens = Givens.of(chain.from_iterable(rows))
     rows = [tuple(map(givens.placed, row)) for row in rows]
     growing = [call for scalar in chain.from_iterable(rows) for call in growing_calls(scalar)]
-    if growing and calls:  # what turns out to be large is done in another way, and calls only once
-        return None
+    if growing and (calls or len(rows) > MOST_IN_PASSING):
+        return None  # what turns out to be large is done in another way, and calls only once
     return Template(
         givens,
         tuple(calls),
@@ -164,7 +170,9 @@ def _rows(relation: Relation) -> list[tuple[Scalar, ...]] | None:
         case Join(inputs=()):
             return [()]
         case Constant(rows=rows, columns=columns):
-            if len(rows) > MOST_ROWS or any(diff != 1 for _, diff in rows):
+            if len(rows) > MOST_IN_PASSING or any(
+                diff != 1 for _, diff in rows
+            ):  # they are columns
                 return None
             return [
                 tuple(Literal(datum, c.type) for datum, c in zip(row, columns, strict=True))
@@ -180,7 +188,7 @@ def _rows(relation: Relation) -> list[tuple[Scalar, ...]] | None:
             found: list[tuple[Scalar, ...]] = []
             for input in inputs_of(relation):
                 part = _rows(input)
-                if part is None or len(found) + len(part) > MOST_ROWS:
+                if part is None:
                     return None
                 found += part
             return found

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from foreshore import blocking
 from foreshore.adapter.client import Completed
 from foreshore.adapter.effects import (
     calls_in,
@@ -49,10 +50,25 @@ from foreshore.adapter.sequence.tables import (
 )
 from foreshore.adapter.sequence.times import read_time, tables_below
 from foreshore.adapter.substitute import fill, filler
-from foreshore.adapter.values import Row, Template, Values, most_rows
+from foreshore.adapter.values import (
+    MOST_IN_PASSING,
+    Row,
+    Template,
+    Values,
+    most_rows,
+    table_of_rows,
+)
 from foreshore.compute.finish import expanded, finish
 from foreshore.errors import FeatureNotSupported
-from foreshore.expr.ir import Get, LocalGet, Relation, Scalar, inputs_of, with_inputs
+from foreshore.expr.ir import (
+    Get,
+    LocalGet,
+    Relation,
+    Scalar,
+    columns_of,
+    inputs_of,
+    with_inputs,
+)
 from foreshore.ids import GlobalId, is_builtin
 from foreshore.sql.plan import AsOf, Block, ChangedKeys, Delete, Insert, Merge, Query, Update
 from foreshore.types import ColumnType, Datum
@@ -82,9 +98,13 @@ async def insert(
         whole = plan.on_conflict is not None and not _is_few(prepared, peek)
         await before_numbers(session, plan.table, planned, whole=whole)
     few = None if prepared.template is None else await _rows_of(session, prepared.template, args)
-    if few is None:
-        found = await found_by_init_plans(session, prepared, args)
-        rows = await written_rows(session, prepared, args, (plan.table,), found, as_of=as_of)
+    if few is None or plan.over:
+        if few is None:
+            found = await found_by_init_plans(session, prepared, args)
+            rows = await written_rows(session, prepared, args, (plan.table,), found, as_of=as_of)
+        else:
+            assert peek is not None
+            rows = table_of_rows(few, columns_of(peek.relation))
         if draws(calls_of(plan.over)):
             whole = plan.on_conflict is not None and count(rows) > MANY
             await before_numbers(session, plan.table, planned, whole=whole)
@@ -97,6 +117,7 @@ async def insert(
         if (
             rules is not None
             and plan.on_conflict is None
+            and len(few) <= MOST_IN_PASSING
             and await insert_rows(session, plan.table, rules, values)
         ):
             return await _written(session, "INSERT 0", plan.returning, values, args)
@@ -111,9 +132,8 @@ async def insert(
 
 def _is_few(prepared: "Prepared", peek: PeekPlan) -> bool:
     """Whether the plan says that it makes no more rows than have locks of their own."""
-    if prepared.template is not None:
-        return True
-    most = most_rows(peek.relation)
+    template = prepared.template
+    most = most_rows(peek.relation) if template is None else len(template.cells)
     return most is not None and most <= MANY
 
 
@@ -125,7 +145,12 @@ async def _rows_of(
     if template.calls:
         found = await carried_out(session, template.calls)
         given += [found[call].value for call in template.calls]
-    return None if template.is_large(given) else template.rows(given)
+    if template.is_large(given):
+        return None
+    if len(template.cells) <= MOST_IN_PASSING:
+        return template.rows(given)
+    with session.interrupts.running():
+        return await blocking.run(None, template.rows, given)
 
 
 def _now(session: "Session") -> Timestamp:
