@@ -20,7 +20,14 @@ from foreshore.adapter.effects import (
     draws,
 )
 from foreshore.adapter.key_index import MANY
-from foreshore.adapter.local import counted, evaluate_linear, is_linear, negated, split_diffs
+from foreshore.adapter.local import (
+    counted,
+    evaluate_linear,
+    is_linear,
+    negated,
+    repeated,
+    split_diffs,
+)
 from foreshore.adapter.peek_plan import PeekPlan
 from foreshore.adapter.result import BatchSource, Outcome, Selected
 from foreshore.adapter.sequence.by_key import locked_by_key, locked_rows
@@ -58,11 +65,13 @@ from foreshore.adapter.values import (
     most_rows,
     table_of_rows,
 )
-from foreshore.compute.finish import expanded, finish
+from foreshore.catalog.catalog import Planned
+from foreshore.compute.finish import expanded, finish, places_in_order
 from foreshore.errors import FeatureNotSupported
 from foreshore.expr.ir import (
     Get,
     LocalGet,
+    OrderKey,
     Relation,
     Scalar,
     columns_of,
@@ -98,18 +107,8 @@ async def insert(
         whole = plan.on_conflict is not None and not _is_few(prepared, peek)
         await before_numbers(session, plan.table, planned, whole=whole)
     few = None if prepared.template is None else await _rows_of(session, prepared.template, args)
-    if few is None or plan.over:
-        if few is None:
-            found = await found_by_init_plans(session, prepared, args)
-            rows = await written_rows(session, prepared, args, (plan.table,), found, as_of=as_of)
-        else:
-            assert peek is not None
-            rows = table_of_rows(few, columns_of(peek.relation))
-        if draws(calls_of(plan.over)):
-            whole = plan.on_conflict is not None and count(rows) > MANY
-            await before_numbers(session, plan.table, planned, whole=whole)
-        if plan.over:
-            rows = await with_numbers(session, rows, plan.over, args)
+    if few is None or plan.over or plan.order_by:
+        rows = await _new_rows(session, prepared, plan, planned, args, few, as_of)
     else:
         rules = prepared.rules
         desc = table_desc(session, plan.table) if rules is None else rules.planned.desc
@@ -128,6 +127,50 @@ async def insert(
     rows = checked(session, plan.table, rows)
     await write_rows(session, plan.table, planned, rows)
     return await returned_rows(session, "INSERT 0", plan.returning, rows, args)
+
+
+async def _new_rows(
+    session: "Session",
+    prepared: "Prepared",
+    plan: Insert,
+    planned: Planned,
+    args: Sequence[Datum],
+    few: list[Row] | None,
+    as_of: AsOf | None,
+) -> pa.Table:
+    """Return the rows, with `__diff`, that are to go into the table, numbered in their order.
+
+    The table is what was `planned`. `few` are the rows of the source, if they have been made.
+    """
+    if few is None:
+        found = await found_by_init_plans(session, prepared, args)
+        rows = await written_rows(session, prepared, args, (plan.table,), found, as_of=as_of)
+    else:
+        rows = table_of_rows(few, columns_of(plan.source))
+    if plan.order_by:
+        rows = await _in_order(session, rows, plan.order_by)
+    if draws(calls_of(plan.over)):
+        whole = plan.on_conflict is not None and count(rows) > MANY
+        await before_numbers(session, plan.table, planned, whole=whole)
+    if plan.over:
+        return await with_numbers(session, rows, plan.over, args)
+    columns, diffs = split_diffs(rows)
+    width = len(planned.desc.names)
+    return rows if len(columns) == width else rows_with(columns[:width], diffs)
+
+
+async def _in_order(session: "Session", rows: pa.Table, order_by: tuple[OrderKey, ...]) -> pa.Table:
+    """Return each of `rows`, with `__diff`, as often as that says, in order."""
+
+    def ordered() -> pa.Table:
+        single = repeated(rows)
+        batch = expanded(single)
+        return single.take(pa.array(places_in_order(batch, order_by)))
+
+    if rows.num_rows <= MOST_IN_PASSING:
+        return ordered()
+    with session.interrupts.running():
+        return await blocking.run(session.coordinator.executor, ordered)
 
 
 def _is_few(prepared: "Prepared", peek: PeekPlan) -> bool:

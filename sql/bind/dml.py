@@ -8,6 +8,8 @@ several times and changes once: matches are found for each distinct row, then pu
 from collections.abc import Sequence
 from typing import Literal as OneOf
 
+import msgspec
+
 from foreshore.constraint import Unique
 from foreshore.errors import (
     DuplicateColumn,
@@ -28,16 +30,18 @@ from foreshore.expr.ir import (
     Literal,
     LocalGet,
     Map,
+    OrderKey,
     Project,
     Relation,
     Scalar,
     TopK,
     columns_of,
     sources_of,
+    type_of,
 )
 from foreshore.sql import ast
-from foreshore.sql.bind.acting import acts, distinct_calls, split_calls
-from foreshore.sql.bind.bound_query import distinct, filtered, plain_relation
+from foreshore.sql.bind.acting import acts, distinct_calls, refuse_order, split_calls
+from foreshore.sql.bind.bound_query import distinct, filtered, relation_and_order
 from foreshore.sql.bind.changed_keys import Link, keys_of, linked, links_within
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
 from foreshore.sql.bind.from_clause import Part, right_side, scope_of, side_by_side
@@ -149,14 +153,15 @@ def bind_insert(planning: Planning, statement: ast.InsertStatement) -> Insert:
         else positions_of(item, statement.columns)
     )
     query = statement.source
+    order_by: tuple[OrderKey, ...] = ()
     if query is None:
         row = [default_of(planning, item, i) for i in range(len(item.desc.names))]
         source = rows_relation([row])
     else:
         if statement.ctes:
             query = ast.Query(query, query.at, statement.ctes, statement.recursive)
-        source = _source(planning, item, positions, statement, query)
-    source, over = split_calls(source) or (source, ())
+        source, order_by = _source(planning, item, positions, statement, query)
+    source, over, order_by = _split(source, order_by, len(item.desc.names), statement)
     relation = lowered(source)
     return Insert(
         item.id,
@@ -170,7 +175,32 @@ def bind_insert(planning: Planning, statement: ast.InsertStatement) -> Insert:
         else _on_conflict(planning, item, statement.table, statement.on_conflict),
         over,
         None if statement.as_of is None else bind_as_of(planning, statement.as_of, relation),
+        order_by,
     )
+
+
+def _split(
+    source: Relation, order_by: tuple[OrderKey, ...], width: int, statement: ast.InsertStatement
+) -> tuple[Relation, tuple[Scalar, ...], tuple[OrderKey, ...]]:
+    """Return what to compute first, the table's columns over that, and the order of the rows.
+
+    `source` has the columns of `order_by` behind the table's, which are `width`.
+    """
+    split = split_calls(source)
+    if split is not None:
+        source, over = split
+        refuse_order([key.expr for key in order_by], over)
+        keys = zip(order_by, over[width:], strict=True)
+        return (
+            source,
+            over[:width],
+            tuple(msgspec.structs.replace(key, expr=scalar) for key, scalar in keys),
+        )
+    if statement.on_conflict is None and statement.returning is None:
+        order_by = ()
+    if not order_by and len(columns_of(source)) > width:
+        source = Project(source, tuple(range(width)))
+    return source, (), order_by
 
 
 def _on_conflict(
@@ -242,29 +272,35 @@ def _source(
     positions: tuple[int, ...],
     statement: ast.InsertStatement,
     query: ast.Query,
-) -> Relation:
+) -> tuple[Relation, tuple[OrderKey, ...]]:
+    """Return rows of the table, perhaps with more columns, and the order of the rows over that."""
     explicit = statement.columns is not None
     body = query.body
     plain = not (query.ctes or query.order_by or query.limit or query.offset or query.locks)
     if isinstance(body, ast.Values) and plain:
-        return _values(planning, item, positions, statement, body)
+        return _values(planning, item, positions, statement, body), ()
     wanted = [item.desc.columns[i].type for i in positions]
     bound = bind_query(planning, query, None, wanted, locking=True)
-    relation = plain_relation(bound)
+    relation, order_by = relation_and_order(bound)
     columns = columns_of(relation)
-    _check_width(len(columns), positions, statement, query.at, explicit=explicit)
+    _check_width(len(bound.project), positions, statement, query.at, explicit=explicit)
     given: dict[int, Scalar] = {}
-    for i, (position, column) in enumerate(zip(positions, columns, strict=False)):
+    for i, (position, place) in enumerate(zip(positions, bound.project, strict=False)):
         if _ignored(item, position, statement):
             continue
         if statement.overriding is None:
             refuse_generated(item, position, "insert")
-        scalar = Column(i, column.type, column.nullable)
+        scalar = Column(place, columns[place].type, columns[place].nullable)
         at = bound.ats[i] if bound.ats else query.at
         given[position] = assign(
             planning, scalar, item.desc.columns[position].type, item.desc.names[position], at
         )
-    return _filled(planning, item, relation, given)
+    rows = _filled(planning, item, relation, given, [key.expr for key in order_by])
+    places = range(len(item.desc.names), len(columns_of(rows)))
+    return rows, tuple(
+        msgspec.structs.replace(key, expr=Column(place, type_of(key.expr)))
+        for key, place in zip(order_by, places, strict=True)
+    )
 
 
 def _ignored(item: ItemView, position: int, statement: ast.InsertStatement) -> bool:
@@ -295,12 +331,19 @@ def _check_width(
 
 
 def _filled(
-    planning: Planning, item: ItemView, relation: Relation, given: dict[int, Scalar]
+    planning: Planning,
+    item: ItemView,
+    relation: Relation,
+    given: dict[int, Scalar],
+    others: Sequence[Scalar] = (),
 ) -> Relation:
-    """Return rows of the table: what is given, and defaults for the rest."""
+    """Return rows of the table: what is given, and defaults for the rest; then `others`."""
     scalars = [
-        given[i] if i in given else default_of(planning, item, i)
-        for i in range(len(item.desc.names))
+        *(
+            given[i] if i in given else default_of(planning, item, i)
+            for i in range(len(item.desc.names))
+        ),
+        *others,
     ]
     width = len(columns_of(relation))
     if all(isinstance(s, Column) and s.index == i for i, s in enumerate(scalars)) and (

@@ -7,13 +7,16 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from foreshore.expr.ir import (
+    Call,
     Column,
     Constant,
+    Environment,
     Join,
     Let,
     Literal,
     LocalGet,
     Map,
+    Parameter,
     Project,
     Relation,
     Scalar,
@@ -23,6 +26,7 @@ from foreshore.expr.ir import (
 )
 from foreshore.expr.split import Test
 from foreshore.sql.optimize import build
+from foreshore.sql.optimize.scalars import put_in
 from foreshore.sql.optimize.simplify import simplify
 from foreshore.types import ColumnType, SqlType
 
@@ -32,7 +36,7 @@ Row = tuple[Scalar, ...]
 def rows_of(relation: Relation) -> list[Row] | None:
     """Return the rows of `relation`, as scalars without columns; None if it is anything else.
 
-    No scalar is put into another: what is computed once stays so.
+    No call is put into another: what is computed once stays so.
     """
     return _rows_of(relation, {})
 
@@ -65,15 +69,28 @@ def _rows_of(relation: Relation, bound: dict[int, list[Row]]) -> list[Row] | Non
 
 
 def _appended(rows: list[Row], scalars: Sequence[Scalar]) -> list[Row] | None:
+    """Return `rows` with `scalars`, which are over their columns and those before, put behind."""
     width = len(rows[0]) if rows else 0
-    for scalar in scalars:
-        if isinstance(scalar, Column) and scalar.index < width:
-            continue
-        if any(isinstance(each, Column) for each in walk_scalars(scalar)):
+    if any(column.index >= width for scalar in scalars for column in _columns(scalar)):
+        return None
+    for column in {c for s in scalars if not isinstance(s, Column) for c in _columns(s)}:
+        cells = [row[column.index] for row in rows]
+        if not all(_is_plain(cell) and type_of(cell) == column.type for cell in cells):
             return None
-    return [
-        (*row, *(row[s.index] if isinstance(s, Column) else s for s in scalars)) for row in rows
-    ]
+    return [(*row, *[put_in(scalar, row) for scalar in scalars]) for row in rows]
+
+
+def _is_plain(scalar: Scalar) -> bool:
+    """Whether it makes no difference how often `scalar` is computed."""
+    match scalar:
+        case Call(function="relabel", args=(inner,)):
+            return _is_plain(inner)
+        case _:
+            return isinstance(scalar, Literal | Parameter | Environment)
+
+
+def _columns(scalar: Scalar) -> list[Column]:
+    return [each for each in walk_scalars(scalar) if isinstance(each, Column)]
 
 
 def of_rows(rows: Sequence[Row], fallible: Test) -> Relation:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal as OneOf
 
-from foreshore.expr.ir import Relation, Scalar
+from foreshore.expr.ir import OrderKey, Relation, Scalar
 from foreshore.ids import GlobalId
 from foreshore.sql.plan.query import AsOf, Changing, InitPlan, Query, Select, Subscribe
 
@@ -25,7 +25,8 @@ class OnConflict:
 class Insert(Changing):
     """Rows of `source` (columns in the table's order, defaults filled in) go into the table.
 
-    `returning` is over `source`'s columns. `constant`: it reads no collection.
+    They go in the order of `order_by`, for which `source` may have more columns behind the table's.
+    `returning` is over the table's columns. `constant`: it reads no collection.
     """
 
     table: GlobalId
@@ -35,6 +36,7 @@ class Insert(Changing):
     on_conflict: OnConflict | None = None
     over: tuple[Scalar, ...] = ()  # what the rows are over `source`, as in Query
     as_of: AsOf | None = None  # when `source` is read
+    order_by: tuple[OrderKey, ...] = ()  # over `source`; none where it makes no difference
     init_plans: tuple[InitPlan, ...] = ()
 
 

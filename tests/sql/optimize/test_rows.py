@@ -54,6 +54,17 @@ def test_columns_are_moved_and_defaults_put_beside() -> None:
     assert rows_of(above) == [(NOW, literal(7), FIRST), (NOW, literal(7), SECOND)]
 
 
+def test_arguments_are_put_into_what_is_made_of_them() -> None:
+    values = Union((Map(UNIT, (FIRST, literal(5))), Map(UNIT, (SECOND, literal(6)))))
+    made = Map(values, (plus(Column(0, INT4), Column(0, INT4)), Column(1, INT4)))
+    assert optimize(Project(made, (2, 3))) == Union(
+        tuple(
+            Map(UNIT, (plus(given, given), literal(number)))
+            for given, number in ((FIRST, 5), (SECOND, 6))
+        )
+    )
+
+
 def test_rows_that_are_there_twice_stay_twice() -> None:
     values = Union((Map(UNIT, (NOW,)), Map(UNIT, (NOW,)), Map(UNIT, (NOW,))))
     assert rows_of(optimize(values)) == [(NOW,)] * 3
@@ -64,9 +75,11 @@ def test_rows_that_are_there_twice_stay_twice() -> None:
     [
         Map(Map(UNIT, (plus(FIRST, SECOND),)), (plus(Column(0, INT4), Column(0, INT4)),)),
         Map(UNIT, (FIRST, plus(Column(0, INT4), SECOND))),
+        Map(Map(UNIT, (plus(FIRST, SECOND),)), (Column(0, INT4), plus(Column(0, INT4), SECOND))),
+        Map(Map(UNIT, (FIRST,)), (plus(Column(0, INT8), SECOND),)),
         Constant((((1,), 1),), (ColumnType(INT8, False),)),
     ],
-    ids=["of a result", "of its own", "constant"],
+    ids=["of a result", "of its own", "moved too", "of another type", "constant"],
 )
 def test_what_is_computed_once_is_not_put_into_two_places(relation: Relation) -> None:
     assert rows_of(relation) is None
