@@ -179,7 +179,7 @@ def test_what_is_made_of_the_changes_and_the_position_are_committed_together(
         before = 0
         for point in POINTS:
             server.kill()
-            server.environment = {failpoint.VARIABLE: f"{point}:200"}
+            server.environment = {failpoint.VARIABLE: f"{point}:80"}
             server.start()
             runs = [
                 threading.Thread(target=workers.work, args=(server.url, worker))
