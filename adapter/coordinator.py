@@ -14,25 +14,25 @@ from concurrent.futures import Executor
 
 import pyarrow as pa
 
-from foreshore.adapter.catalog_change import CatalogChange, rebased
-from foreshore.adapter.group_commit import GroupCommit, Write, timed
-from foreshore.adapter.guard import ConstraintGuard
-from foreshore.adapter.key_index import KeyIndexes
-from foreshore.adapter.locks import Locks
-from foreshore.adapter.oracle import TimestampOracle
-from foreshore.adapter.read_holds import ReadHolds
-from foreshore.adapter.sequences import Generation, Sequences
-from foreshore.adapter.subscriptions import Subscriptions
-from foreshore.adapter.succession import Beginning, Succession
-from foreshore.adapter.tails import Tails
-from foreshore.adapter.timestamp_selection import Interval
-from foreshore.adapter.view_errors import ViewErrors
+from foreshore.adapter.ddl.view_handoff import Beginning, Succession
+from foreshore.adapter.introspection.view_errors import ViewErrors
+from foreshore.adapter.read.read_holds import ReadHolds
+from foreshore.adapter.read.timestamp_selection import Interval
+from foreshore.adapter.subscribe.changelogs import Tails
+from foreshore.adapter.subscribe.durable_positions import Subscriptions
+from foreshore.adapter.transaction.catalog_change import CatalogChange, rebased
+from foreshore.adapter.transaction.constraint_guard import ConstraintGuard
+from foreshore.adapter.transaction.group_commit import GroupCommit, Write, timed
+from foreshore.adapter.transaction.locks import Locks
+from foreshore.adapter.transaction.oracle import TimestampOracle
+from foreshore.adapter.write.key_index import KeyIndexes
+from foreshore.adapter.write.sequence_numbers import Generation, Sequences
 from foreshore.catalog.catalog import Catalog, Planned
 from foreshore.catalog.durable import CATALOG_SHARD, difference
 from foreshore.catalog.item import AT_COMMIT, Cluster, Item, Object, Replica
 from foreshore.catalog.state import State
 from foreshore.clock import Clock
-from foreshore.compute.controller import ComputeController
+from foreshore.compute.controller.controller import ComputeController
 from foreshore.compute.engine import Engine
 from foreshore.compute.protocol import DataflowDescription, IndexExport, SinkExport
 from foreshore.errors import DatabaseError, FeatureNotSupported, UndefinedObject

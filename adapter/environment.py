@@ -16,24 +16,24 @@ from pathlib import Path
 import pyarrow as pa
 
 from foreshore import blocking
-from foreshore.adapter.advisory import AdvisoryLocks
-from foreshore.adapter.catalog_answers import CatalogAnswers, Origin
 from foreshore.adapter.client import Startup
 from foreshore.adapter.coordinator import Coordinator, generation_of
-from foreshore.adapter.definitions import plan_items
-from foreshore.adapter.group_commit import Write
-from foreshore.adapter.key_index import KeyIndex
-from foreshore.adapter.lag_history import LagHistory
-from foreshore.adapter.loop_latency import LoopLatency
-from foreshore.adapter.oracle import TimestampOracle
-from foreshore.adapter.plan_cache import PlanCache
-from foreshore.adapter.read_holds import DEFAULT_LAG_MS, ReadHolds
-from foreshore.adapter.sequences import Sequences
-from foreshore.adapter.session import Session
-from foreshore.adapter.succession import Beginning
-from foreshore.adapter.temporary import TemporarySchemas
-from foreshore.adapter.variables import Variables
-from foreshore.adapter.view_errors import ViewErrors
+from foreshore.adapter.ddl.definitions import plan_items
+from foreshore.adapter.ddl.view_handoff import Beginning
+from foreshore.adapter.introspection.catalog_answers import CatalogAnswers, Origin
+from foreshore.adapter.introspection.lag_history import LagHistory
+from foreshore.adapter.introspection.loop_latency import LoopLatency
+from foreshore.adapter.introspection.view_errors import ViewErrors
+from foreshore.adapter.read.read_holds import DEFAULT_LAG_MS, ReadHolds
+from foreshore.adapter.session.plan_cache import PlanCache
+from foreshore.adapter.session.session import Session
+from foreshore.adapter.session.temporary import TemporarySchemas
+from foreshore.adapter.session.variables import Variables
+from foreshore.adapter.transaction.advisory_locks import AdvisoryLocks
+from foreshore.adapter.transaction.group_commit import Write
+from foreshore.adapter.transaction.oracle import TimestampOracle
+from foreshore.adapter.write.key_index import KeyIndex
+from foreshore.adapter.write.sequence_numbers import Sequences
 from foreshore.catalog.bootstrap import first_state
 from foreshore.catalog.catalog import Catalog
 from foreshore.catalog.durable import (
@@ -48,7 +48,7 @@ from foreshore.catalog.item import Cluster, Item, Replica
 from foreshore.catalog.state import SYSTEM_TABLES, State
 from foreshore.clock import Clock
 from foreshore.compute.bulk.duckdb import DuckDbEngine
-from foreshore.compute.controller import ComputeController
+from foreshore.compute.controller.controller import ComputeController
 from foreshore.constraint import Unique
 from foreshore.errors import (
     Fenced,
@@ -60,7 +60,7 @@ from foreshore.errors import (
 )
 from foreshore.expr.ir import sources_of
 from foreshore.ids import GlobalId, is_user, number_of
-from foreshore.sql.full_names import dotted
+from foreshore.sql.rewrite.full_names import dotted
 from foreshore.storage.consensus import Consensus
 from foreshore.storage.controller import StorageController
 from foreshore.storage.epoch import Register

@@ -18,8 +18,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from foreshore.compute.pace import Pace
 from foreshore.compute.protocol import DataflowDescription
+from foreshore.compute.replica.batch_sizing import Pace
 from foreshore.errors import OutOfMemory, QueryCanceled
 from foreshore.expr.explain import NameOf
 from foreshore.expr.ir import Relation

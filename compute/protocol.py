@@ -7,7 +7,7 @@ imports; it tells how far its exports have come and what they are.
 
 All replicas of a cluster are sent the same commands. What a command means depends on nothing but
 those before it, so that a replica that starts late is brought up to date by the same ones,
-compacted (`foreshore.compute.history`).
+compacted (`foreshore.compute.controller.history`).
 """
 
 from typing import TypeAlias

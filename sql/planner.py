@@ -19,13 +19,14 @@ from foreshore.errors import (
 from foreshore.expr.explain import NameOf, explain_order, explain_relation
 from foreshore.ids import GlobalId
 from foreshore.sql import ast
-from foreshore.sql.bind import copy, ddl, dml, merge, sequence, table, table_as, unique_index
 from foreshore.sql.bind.bound_query import plain_relation
+from foreshore.sql.bind.definitions import objects as ddl
+from foreshore.sql.bind.definitions import sequence, table, table_as, unique_index
+from foreshore.sql.bind.definitions.show import bind_show
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of, interval_of
-from foreshore.sql.bind.locking import bind_lock_table, bind_locked
 from foreshore.sql.bind.query import bind_query
 from foreshore.sql.bind.result import finished_query, plain_query
-from foreshore.sql.bind.show import bind_show
+from foreshore.sql.bind.scope import Scope
 from foreshore.sql.bind.subquery import check_no_subquery
 from foreshore.sql.bind.subscribe import (
     bind_advance,
@@ -34,9 +35,12 @@ from foreshore.sql.bind.subscribe import (
     query_of,
 )
 from foreshore.sql.bind.time import bind_as_of
+from foreshore.sql.bind.type_names import type_of_name
+from foreshore.sql.bind.writes import copy, dml, merge
+from foreshore.sql.bind.writes.locking import bind_lock_table, bind_locked
 from foreshore.sql.catalog_reader import CatalogReader
-from foreshore.sql.grammar.base import too_deep
-from foreshore.sql.parse import Statement
+from foreshore.sql.parse.grammar.base import too_deep
+from foreshore.sql.parse.parse import Statement
 from foreshore.sql.plan import (
     Begin,
     CloseCursor,
@@ -68,9 +72,7 @@ from foreshore.sql.plan import (
     Update,
 )
 from foreshore.sql.planning import ParameterTypes, Planning, located
-from foreshore.sql.scope import Scope
-from foreshore.sql.session_zone import SessionZone
-from foreshore.sql.type_names import type_of_name
+from foreshore.sql.rewrite.session_zone import SessionZone
 from foreshore.text import format_text, parse_text
 from foreshore.types import (
     INTERVAL,
@@ -400,7 +402,7 @@ def _explain(planning: Planning, tree: ast.ExplainStatement) -> Explain | Explai
         case "raw":
             return Explain("raw", finished, time, explain_relation(plain_relation(bound), name_of))
         case "decorrelated":
-            from foreshore.sql.lower import lower
+            from foreshore.sql.lower.lower import lower
 
             text = explain_relation(lower(plain_relation(bound)), name_of)
             return Explain("decorrelated", finished, time, text)

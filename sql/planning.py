@@ -9,7 +9,7 @@ from foreshore.errors import DatabaseError, IndeterminateDatatype, UndefinedPara
 from foreshore.expr.ir import Parameter
 from foreshore.ids import GlobalId
 from foreshore.sql.catalog_reader import CatalogReader
-from foreshore.sql.session_zone import SessionZone
+from foreshore.sql.rewrite.session_zone import SessionZone
 from foreshore.types import NUMERIC, UNKNOWN, ColumnType, SqlType, array_of
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
-from foreshore.compute.spark_session import find_java
+from foreshore.compute.bulk.spark_session import find_java
 from foreshore.errors import Unavailable
 
 ROOT = Path(__file__).parent.parent

@@ -25,7 +25,7 @@ from foreshore.compute.bulk.exact import sum_float_lists
 from foreshore.compute.bulk.session import Columns, Session
 from foreshore.compute.delta.tables import Layout, by_position, consolidate_select
 from foreshore.compute.engine import Cancellation, check_size
-from foreshore.compute.pace import Pace
+from foreshore.compute.replica.batch_sizing import Pace
 from foreshore.errors import (
     NumericValueOutOfRange,
     OutOfDisk,

@@ -27,10 +27,10 @@ from foreshore.compute.bulk.engine import BulkEngine
 from foreshore.compute.bulk.exact import sum_float_lists
 from foreshore.compute.bulk.session import Columns, Session
 from foreshore.compute.bulk.spark_dialect import SparkDialect, configure_spark, register_spark
+from foreshore.compute.bulk.spark_session import SparkOptions, end_of, start_spark
 from foreshore.compute.delta.tables import Layout, by_position, consolidate_select
 from foreshore.compute.engine import Cancellation, check_size
-from foreshore.compute.pace import Pace
-from foreshore.compute.spark_session import SparkOptions, end_of, start_spark
+from foreshore.compute.replica.batch_sizing import Pace
 from foreshore.errors import NumericValueOutOfRange, OutOfMemory, QueryCanceled, Unavailable
 
 logger = logging.getLogger(__name__)

@@ -31,7 +31,7 @@ from foreshore.compute.delta.changes import (
 from foreshore.compute.delta.differentiate import TickPlan, Trace
 from foreshore.compute.delta.tables import Layout, row_layout
 from foreshore.compute.engine import ERRORS, Input, Output, output_schema, result_schema
-from foreshore.compute.pace import Pace
+from foreshore.compute.replica.batch_sizing import Pace
 from foreshore.expr.ir import (
     Constant,
     Get,

@@ -54,9 +54,9 @@ from foreshore.expr.ir import (
 from foreshore.expr.lazily import conditions
 from foreshore.expr.share import allow_depth
 from foreshore.expr.split import columns_used
-from foreshore.sql.lower_outer import Scopes, has_subquery
+from foreshore.sql.lower.outer_columns import Scopes, has_subquery
 from foreshore.sql.planning import Planning
-from foreshore.sql.rewrite import Replace, map_scalar
+from foreshore.sql.rewrite.scalars import Replace, map_scalar
 from foreshore.types import BOOL, INT4
 
 # Those that only read what the session knows may stay anywhere.

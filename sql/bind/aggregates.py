@@ -20,8 +20,8 @@ from foreshore.expr.ir import (
     Scalar,
     type_of,
 )
-from foreshore.sql.rewrite import map_scalar
-from foreshore.sql.scope import Scope
+from foreshore.sql.bind.scope import Scope
+from foreshore.sql.rewrite.scalars import map_scalar
 from foreshore.types import ColumnType, SqlType
 
 

@@ -27,7 +27,7 @@ from foreshore.expr.ir import (
     columns_of,
 )
 from foreshore.sql import ast
-from foreshore.sql.scope import Scope
+from foreshore.sql.bind.scope import Scope
 from foreshore.types import ColumnType, SqlType
 
 Body = ast.Select | ast.Values | ast.SetOperation | ast.Query

@@ -37,7 +37,8 @@ from foreshore.expr.ir import (
     type_of,
 )
 from foreshore.sql import ast
-from foreshore.sql.bind import sequence
+from foreshore.sql.bind.coerce import cast, coerce, to_known
+from foreshore.sql.bind.definitions import sequence
 from foreshore.sql.bind.expression import (
     Clause,
     ExpressionBinder,
@@ -45,9 +46,8 @@ from foreshore.sql.bind.expression import (
     resolve_qualifier,
     undefined_function,
 )
-from foreshore.sql.coerce import cast, coerce, to_known
 from foreshore.sql.planning import located
-from foreshore.sql.rewrite import map_scalar, uses_row
+from foreshore.sql.rewrite.scalars import map_scalar, uses_row
 from foreshore.types import (
     BOOL,
     DATE,
@@ -148,7 +148,7 @@ def bind_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
     session = _SESSION_FUNCTIONS.get(name)
     if session is not None:
         return session(binder, name, args, expr.at)
-    from foreshore.sql.sql_functions import bind_sql_function, find_sql_function
+    from foreshore.sql.bind.sql_functions import bind_sql_function, find_sql_function
 
     body = find_sql_function(name, tuple(map(type_of, args)))
     if body is not None:

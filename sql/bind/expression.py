@@ -38,7 +38,7 @@ from foreshore.expr.ir import (
 )
 from foreshore.sql import ast
 from foreshore.sql.bind.aggregates import Aggregates, SetRef
-from foreshore.sql.coerce import (
+from foreshore.sql.bind.coerce import (
     cast,
     coerce,
     common_type,
@@ -46,11 +46,11 @@ from foreshore.sql.coerce import (
     number,
     to_common,
 )
-from foreshore.sql.keywords import quote_identifier
-from foreshore.sql.lexer import tokenize
+from foreshore.sql.bind.scope import Scope, Table, resolve_column, resolve_table
+from foreshore.sql.bind.type_names import type_of_name
+from foreshore.sql.parse.keywords import quote_identifier
+from foreshore.sql.parse.lexer import tokenize
 from foreshore.sql.planning import Planning, located
-from foreshore.sql.scope import Scope, Table, resolve_column, resolve_table
-from foreshore.sql.type_names import type_of_name
 from foreshore.text import parse_text
 from foreshore.types import BOOL, INT4, INTERVAL, TEXT, UNKNOWN, SqlType, array_of
 

@@ -47,13 +47,13 @@ from foreshore.sql import ast
 from foreshore.sql.bind.acting import acts, distinct_calls
 from foreshore.sql.bind.changes import NAME as CHANGES
 from foreshore.sql.bind.changes import bind_changes
+from foreshore.sql.bind.coerce import common_type, to_common, to_known
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of, conjunction
+from foreshore.sql.bind.scope import Scope, Slot, Table
 from foreshore.sql.catalog_reader import ItemView
-from foreshore.sql.coerce import common_type, to_common, to_known
-from foreshore.sql.keywords import quote_identifier
+from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.planning import Planning, located
-from foreshore.sql.rewrite import map_relation, map_scalar
-from foreshore.sql.scope import Scope, Slot, Table
+from foreshore.sql.rewrite.scalars import map_relation, map_scalar
 from foreshore.types import INT4, INT8, ColumnType
 
 UNIT = Join(())  # one row without columns
@@ -154,7 +154,7 @@ def relation_of_item(planning: Planning, view: ItemView) -> Relation:
         raise WrongObjectType(f'"{view.name.item}" is {article} {view.kind}')
     planning.depends_on.add(view.id)
     if view.kind == "sequence":
-        from foreshore.sql.bind.sequence import sequence_relation
+        from foreshore.sql.bind.definitions.sequence import sequence_relation
 
         return sequence_relation(planning, view)
     if view.definition is None:

@@ -36,15 +36,15 @@ from foreshore.sql.bind.bound_query import (
     plain_relation,
     project,
 )
+from foreshore.sql.bind.coerce import coerce, common_type, is_unknown, to_common, to_known
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
 from foreshore.sql.bind.from_clause import UNIT
+from foreshore.sql.bind.scope import Scope, Slot, Table
 from foreshore.sql.bind.select import SelectBinder
 from foreshore.sql.bind.with_clause import common_tables, with_lets
-from foreshore.sql.coerce import coerce, common_type, is_unknown, to_common, to_known
-from foreshore.sql.lower_outer import has_subquery
+from foreshore.sql.lower.outer_columns import has_subquery
 from foreshore.sql.planning import Planning
-from foreshore.sql.rewrite import uses_row
-from foreshore.sql.scope import Scope, Slot, Table
+from foreshore.sql.rewrite.scalars import uses_row
 from foreshore.types import INT8, ColumnType, has_one_form
 
 
@@ -58,7 +58,7 @@ def bind_query(
 ) -> BoundQuery:
     """Return `query`, bound within `parent`; with `locking` it may say FOR UPDATE."""
     if query.locks and query is not planning.locked:
-        from foreshore.sql.bind.locking import bind_init_plan, not_here
+        from foreshore.sql.bind.writes.locking import bind_init_plan, not_here
 
         if not locking:
             raise not_here(query)

@@ -14,7 +14,7 @@ from foreshore.expr.ir import (
 from foreshore.expr.split import columns_used
 from foreshore.sql.bind.acting import Staying, acts, refuse_order, split_calls
 from foreshore.sql.bind.bound_query import BoundQuery, plain_relation
-from foreshore.sql.lower import lower, lower_block
+from foreshore.sql.lower.lower import lower, lower_block
 from foreshore.sql.optimize.pipeline import optimize
 from foreshore.sql.optimize.scalars import remap
 from foreshore.sql.plan import Block, Query, Recursion

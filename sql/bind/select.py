@@ -32,6 +32,7 @@ from foreshore.sql.bind.bound_query import (
     output_index,
     project,
 )
+from foreshore.sql.bind.coerce import coerce, is_unknown, to_known
 from foreshore.sql.bind.expression import (
     Clause,
     ExpressionBinder,
@@ -40,11 +41,10 @@ from foreshore.sql.bind.expression import (
     resolve_qualifier,
 )
 from foreshore.sql.bind.from_clause import bind_from, flat_map, in_step
-from foreshore.sql.coerce import coerce, is_unknown, to_known
-from foreshore.sql.names import column_name
+from foreshore.sql.bind.output_names import column_name
+from foreshore.sql.bind.scope import Scope, Slot, resolve_table
 from foreshore.sql.planning import Planning
-from foreshore.sql.rewrite import map_scalar, push_down
-from foreshore.sql.scope import Scope, Slot, resolve_table
+from foreshore.sql.rewrite.scalars import map_scalar, push_down
 from foreshore.types import INT8
 
 

@@ -31,6 +31,7 @@ from foreshore.expr.ir import (
 )
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import plain_relation, relation_and_order
+from foreshore.sql.bind.coerce import coerce, is_unknown
 from foreshore.sql.bind.expression import (
     ExpressionBinder,
     RowValue,
@@ -38,10 +39,9 @@ from foreshore.sql.bind.expression import (
     conjunction,
     disjunction,
 )
-from foreshore.sql.coerce import coerce, is_unknown
-from foreshore.sql.lower_outer import has_subquery
+from foreshore.sql.lower.outer_columns import has_subquery
 from foreshore.sql.planning import located
-from foreshore.sql.rewrite import push_down
+from foreshore.sql.rewrite.scalars import push_down
 from foreshore.types import BOOL, TEXT, SqlType, array_of
 
 SubqueryExpression = ast.InQuery | ast.Quantified | ast.Subquery

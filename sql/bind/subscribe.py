@@ -26,12 +26,12 @@ from foreshore.errors import (
 )
 from foreshore.expr.ir import Column, OrderKey
 from foreshore.sql import ast
-from foreshore.sql.bind import ddl
+from foreshore.sql.bind.definitions import objects as ddl
 from foreshore.sql.bind.query import bind_query
 from foreshore.sql.bind.result import plain_query, query_over
 from foreshore.sql.bind.time import bind_as_of, bind_time
 from foreshore.sql.catalog_reader import ItemView
-from foreshore.sql.parse_query import first_select
+from foreshore.sql.parse.query import first_select
 from foreshore.sql.plan import (
     Advance,
     CreateSubscription,

@@ -3,12 +3,12 @@
 from foreshore.errors import DatatypeMismatch, FeatureNotSupported
 from foreshore.expr.ir import Literal, Relation, Scalar, sources_of, type_of
 from foreshore.sql import ast
+from foreshore.sql.bind.coerce import coerce, is_unknown
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
+from foreshore.sql.bind.scope import Scope
 from foreshore.sql.bind.subquery import check_no_subquery
-from foreshore.sql.coerce import coerce, is_unknown
 from foreshore.sql.plan import AsOf
 from foreshore.sql.planning import Planning
-from foreshore.sql.scope import Scope
 from foreshore.types import MZ_TIMESTAMP, TIMESTAMPTZ
 
 

@@ -25,8 +25,8 @@ from foreshore.expr.ir import (
 )
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import Body, BoundQuery, plain_relation
+from foreshore.sql.bind.scope import Scope
 from foreshore.sql.planning import CommonTable, Planning
-from foreshore.sql.scope import Scope
 from foreshore.types import ColumnType, format_type
 
 Lets = tuple[tuple[int, Relation], ...]  # number and value, each may use those before it

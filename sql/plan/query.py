@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from foreshore.expr.ir import Finishing, OrderKey, Relation, Scalar
 from foreshore.ids import GlobalId, is_temporary
-from foreshore.sql.keywords import quote_identifier
+from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.types import BOOL, INTERVAL, TEXT, TIMESTAMPTZ, ColumnType, RelationDesc
 
 EXPLAIN_DESC = RelationDesc(("QUERY PLAN",), (ColumnType(TEXT, False),))

@@ -9,8 +9,8 @@ import pytest
 
 from foreshore.adapter.client import Completed, CopyOut, Execution, Rows, Startup
 from foreshore.adapter.environment import Environment
-from foreshore.adapter.read_holds import DEFAULT_LAG_MS
-from foreshore.adapter.session import Session
+from foreshore.adapter.read.read_holds import DEFAULT_LAG_MS
+from foreshore.adapter.session.session import Session
 from foreshore.clock import SystemClock
 from foreshore.errors import DatabaseError
 from foreshore.expr.datum import from_array

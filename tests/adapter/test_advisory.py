@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from foreshore.adapter import advisory
-from foreshore.adapter.attempts import Acted
+from foreshore.adapter.retry import Acted
+from foreshore.adapter.transaction import advisory_locks as advisory
 from foreshore.errors import QueryCanceled
 from tests.adapter.harness import House, until
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from foreshore.adapter import succession
+from foreshore.adapter.ddl import view_handoff as succession
 from foreshore.errors import MeaningChanged
 from foreshore.ids import is_user
 from tests.adapter.harness import House, in_house, until

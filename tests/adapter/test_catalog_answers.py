@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 from asyncpg.introspection import INTRO_LOOKUP_TYPES
 
-from foreshore.adapter.catalog_answers import (
+from foreshore.adapter.client import Startup
+from foreshore.adapter.introspection.catalog_answers import (
     LARGEST_ANSWER,
     MOST_ANSWERS,
     CatalogAnswers,
     Question,
 )
-from foreshore.adapter.client import Startup
 from foreshore.catalog.state import State
 from foreshore.expr.ir import Constant
 from foreshore.sql.plan import Block

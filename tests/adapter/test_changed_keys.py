@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from foreshore.adapter.sequence import insert
+from foreshore.adapter.write import insert
 from tests.adapter.harness import House, until
 
 TABLE = """

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from foreshore.adapter.sequence import times
+from foreshore.adapter.read import times
 from foreshore.errors import QueryCanceled
 from foreshore.ids import GlobalId
 from tests.adapter.harness import House, until

@@ -12,7 +12,7 @@ import pytest
 
 from foreshore.catalog.durable import CATALOG_SHARD
 from foreshore.catalog.item import Replica
-from foreshore.compute.peeks import PeekRequest
+from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.errors import CollectionDamaged
 from foreshore.expr.ir import Get
 from foreshore.ids import GlobalId

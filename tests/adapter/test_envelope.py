@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foreshore.adapter.envelope import Shape
+from foreshore.adapter.subscribe.envelope import Shape
 from foreshore.compute.engine import output_schema
 from foreshore.expr.datum import from_array, to_array
 from foreshore.expr.ir import Column, OrderKey

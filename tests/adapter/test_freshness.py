@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foreshore.adapter.freshness import LATE_MS, Collection, freshness_of
+from foreshore.adapter.introspection.freshness import LATE_MS, Collection, freshness_of
 from foreshore.errors import DatabaseError, OutOfDisk
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import FRESHNESS_DESC

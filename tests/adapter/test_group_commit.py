@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from foreshore.adapter.group_commit import GroupCommit, Reads, Write
-from foreshore.adapter.key_index import Earlier
-from foreshore.adapter.oracle import TimestampOracle
+from foreshore.adapter.transaction.group_commit import GroupCommit, Reads, Write
+from foreshore.adapter.transaction.oracle import TimestampOracle
+from foreshore.adapter.write.key_index import Earlier
 from foreshore.catalog.item import Item
 from foreshore.clock import ManualClock
 from foreshore.errors import Conflict, DatabaseError, Fenced, OutOfDisk, TableDropped

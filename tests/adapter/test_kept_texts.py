@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from foreshore.sql.bind import ddl, table
+from foreshore.sql.bind.definitions import objects as ddl
+from foreshore.sql.bind.definitions import table
 from tests.adapter.harness import House, in_house
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foreshore.adapter.key_index import Earlier, KeyIndex, KeyIndexes, _merged
+from foreshore.adapter.write.key_index import Earlier, KeyIndex, KeyIndexes, _merged
 from foreshore.compute.arrange import arrangement as arrangement_module
 from foreshore.compute.arrange.run import Updates
 from foreshore.constraint import Unique

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from foreshore.adapter import lag_history
-from foreshore.adapter.group_commit import Write
-from foreshore.adapter.lag_history import LagHistory
+from foreshore.adapter.introspection import lag_history
+from foreshore.adapter.introspection.lag_history import LagHistory
+from foreshore.adapter.transaction.group_commit import Write
 from foreshore.catalog.state import LAG_HISTORY
 from foreshore.clock import ManualClock
 from foreshore.errors import DataCorrupted

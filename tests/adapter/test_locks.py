@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from foreshore.adapter import locks as locks_module
+from foreshore.adapter.transaction import locks as locks_module
 from tests.adapter.harness import House, until
 
 

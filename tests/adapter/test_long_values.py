@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from foreshore.adapter.sequence.peek import evaluate_here
+from foreshore.adapter.read.peek import evaluate_here
 from tests.adapter.harness import House
 
 GROWING = (  # what is written for 1, a short argument, and for 2, a long one
@@ -32,7 +32,7 @@ def test_only_what_is_long_goes_to_the_engine(
         there.append(args)
         return await evaluate_here(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("foreshore.adapter.sequence.insert.evaluate_here", counted)
+    monkeypatch.setattr("foreshore.adapter.write.insert.evaluate_here", counted)
 
     async def scenario() -> None:
         await house.query("s", "CREATE TABLE long (n int, t text)")

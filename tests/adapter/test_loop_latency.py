@@ -6,7 +6,7 @@ from pathlib import Path
 
 from prometheus_client import REGISTRY
 
-from foreshore.adapter.loop_latency import PROBE_SECONDS, WINDOWS, LoopLatency
+from foreshore.adapter.introspection.loop_latency import PROBE_SECONDS, WINDOWS, LoopLatency
 from foreshore.clock import ManualClock
 from tests.adapter.harness import House, until
 

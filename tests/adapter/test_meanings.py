@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from foreshore.adapter.group_commit import Write
-from foreshore.adapter.meanings import Meanings, Relied
+from foreshore.adapter.transaction.group_commit import Write
+from foreshore.adapter.transaction.name_reads import Meanings, Relied
 from tests.adapter.harness import House, until
 
 CHANGED = "ERROR 40001: could not serialize access: a relation was altered or replaced meanwhile"

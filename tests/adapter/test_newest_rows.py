@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foreshore.adapter import newest_rows as newest_rows_module
-from foreshore.adapter.key_index import Changes, Duplicate, Earlier, KeyIndex, KeyIndexes
-from foreshore.adapter.newest_rows import Change, NewestRows
-from foreshore.adapter.values import Row, Values
+from foreshore.adapter.write import newest_rows as newest_rows_module
+from foreshore.adapter.write.key_index import Changes, Duplicate, Earlier, KeyIndex, KeyIndexes
+from foreshore.adapter.write.newest_rows import Change, NewestRows
+from foreshore.adapter.write.values import Row, Values
 from foreshore.compute.arrange.arrangement import Arrangement
 from foreshore.compute.arrange.run import Updates
 from foreshore.constraint import Unique

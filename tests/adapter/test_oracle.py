@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foreshore.adapter.oracle import MAX_LEAD_MS, RESERVED_MS, TimestampOracle
+from foreshore.adapter.transaction.oracle import MAX_LEAD_MS, RESERVED_MS, TimestampOracle
 from foreshore.clock import ManualClock
 from foreshore.frontier import Antichain
 from tests.ptvc import INTEGERS, at_no_event

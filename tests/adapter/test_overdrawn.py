@@ -7,8 +7,8 @@ import asyncio
 import pyarrow as pa
 import pytest
 
-from foreshore.adapter.local import counted, negated
-from foreshore.adapter.sequence.tables import planned_table, write_rows
+from foreshore.adapter.read.local import counted, negated
+from foreshore.adapter.write.tables import planned_table, write_rows
 from foreshore.errors import InternalError
 from foreshore.ids import GlobalId
 from tests.adapter.harness import House

@@ -18,7 +18,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append(syntax.text)
         return plan_statement(syntax, *args, **more)
 
-    monkeypatch.setattr("foreshore.adapter.session_planner.plan_statement", plan)
+    monkeypatch.setattr("foreshore.adapter.session.planner.plan_statement", plan)
     return found
 
 

@@ -13,10 +13,10 @@ from uuid import UUID
 import pytest
 from psycopg.adapt import PyFormat, Transformer
 
-from foreshore.adapter.newest_rows import PLAIN
-from foreshore.adapter.peek_plan import KeyLookup, PeekPlan
-from foreshore.adapter.session_planner import SessionPlanner
-from foreshore.adapter.statement import Prepared
+from foreshore.adapter.read.peek_plan import KeyLookup, PeekPlan
+from foreshore.adapter.session.planner import SessionPlanner
+from foreshore.adapter.session.prepared import Prepared
+from foreshore.adapter.write.newest_rows import PLAIN
 from foreshore.catalog.catalog import Planned
 from foreshore.errors import DatabaseError
 from foreshore.ids import GlobalId

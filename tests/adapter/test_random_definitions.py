@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from foreshore.sql.keywords import quote_identifier
+from foreshore.sql.parse.keywords import quote_identifier
 from tests.adapter.harness import House
 
 RESERVED = "user order select table group values left".split()

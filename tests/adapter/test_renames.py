@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from foreshore.adapter.client import Startup
-from foreshore.sql.bind import table
+from foreshore.sql.bind.definitions import table
 from tests.adapter.harness import House, in_house
 
 TABLES = """

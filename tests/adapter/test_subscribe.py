@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from foreshore.adapter import tail as tails
+from foreshore.adapter.subscribe import changelog as tails
 from foreshore.ids import GlobalId
 from tests.adapter.harness import House, in_house, until
 from tests.adapter.replay import Replay, Row

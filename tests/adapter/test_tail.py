@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from foreshore.adapter.tail import Tail
+from foreshore.adapter.subscribe.changelog import Tail
 from foreshore.errors import DatabaseError, DivisionByZero
 from foreshore.ids import GlobalId
 from foreshore.update import Timestamp

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from foreshore.adapter.group_commit import GroupCommit
+from foreshore.adapter.transaction.group_commit import GroupCommit
 from foreshore.errors import QueryCanceled
 from tests.adapter.harness import House, until
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from foreshore.adapter.timestamp_selection import (
+from foreshore.adapter.read.timestamp_selection import (
     BoundedStaleness,
     Interval,
     Isolation,

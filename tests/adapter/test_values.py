@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from foreshore.adapter.local import evaluate_linear
-from foreshore.adapter.sequence.peek import filled
-from foreshore.adapter.values import Values, template_of, updates_at
+from foreshore.adapter.read.local import evaluate_linear
+from foreshore.adapter.read.peek import filled
+from foreshore.adapter.write.values import Values, template_of, updates_at
 from foreshore.sql.plan import Insert
 from foreshore.types import Datum
 from foreshore.update import DIFF, TIME

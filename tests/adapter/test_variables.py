@@ -2,7 +2,7 @@
 
 import pytest
 
-from foreshore.adapter.variables import Variables, split_list
+from foreshore.adapter.session.variables import Variables, split_list
 from foreshore.errors import CantChangeRuntimeParam, DatabaseError, UndefinedObject
 
 

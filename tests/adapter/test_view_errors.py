@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 
 from foreshore import failpoint
-from foreshore.adapter import environment, view_errors
+from foreshore.adapter import environment
 from foreshore.adapter.environment import Environment
-from foreshore.adapter.group_commit import GroupCommit, Write
+from foreshore.adapter.introspection import view_errors
+from foreshore.adapter.transaction.group_commit import GroupCommit, Write
 from foreshore.catalog import state
 from foreshore.catalog.item import Item
 from foreshore.catalog.state import LAG_HISTORY, SYSTEM_TABLES, VIEW_ERRORS
-from foreshore.compute import error_log, outputs
-from foreshore.compute.outputs import SinkWriter
+from foreshore.compute.controller import error_log, outputs
+from foreshore.compute.controller.outputs import SinkWriter
 from foreshore.errors import DataCorrupted, OutOfDisk
 from foreshore.ids import GlobalId
 from foreshore.storage import backup

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from foreshore.adapter.client import CopyIn
-from foreshore.adapter.sequence.insert import changing_rows
+from foreshore.adapter.write.insert import changing_rows
 from foreshore.errors import DatabaseError
 from foreshore.types import Datum
 from tests.adapter.harness import Gate, House, in_house, told, until
@@ -327,7 +327,7 @@ def test_what_a_default_was_is_written_by_nobody_who_ends_after_it_was_changed(
             await go_on.wait()
             return rows
 
-        monkeypatch.setattr("foreshore.adapter.sequence.merge.changing_rows", slow)
+        monkeypatch.setattr("foreshore.adapter.write.merge.changing_rows", slow)
         await house.query("block", "BEGIN; INSERT INTO u VALUES (4)", alone=False)
         merge = "MERGE INTO t USING u ON t.id = u.id WHEN NOT MATCHED THEN INSERT (id)"
         merging = asyncio.ensure_future(house.query("block", f"{merge} VALUES (u.id)", alone=False))

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from foreshore.compute import instance
 from foreshore.compute.engine import Dataflow, Engine, Input, Output
 from foreshore.compute.protocol import DataflowDescription
-from foreshore.compute.replica import main
+from foreshore.compute.replica import instance
+from foreshore.compute.replica.replica import main
 from foreshore.ids import GlobalId
 
 

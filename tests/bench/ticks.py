@@ -23,7 +23,7 @@ from foreshore.ids import GlobalId
 from foreshore.server.demo.history import History
 from foreshore.server.demo.schema import TABLES, VIEWS
 from foreshore.sql.optimize.pipeline import optimize
-from foreshore.sql.parse import parse
+from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import Select
 from foreshore.sql.planner import plan_statement
 from foreshore.update import DIFF, TIME
@@ -37,7 +37,7 @@ def make_engine(name: str, directory: Path) -> Engine:
     """Return the engine of that name."""
     if name == "spark":
         from foreshore.compute.bulk.spark import SparkEngine
-        from foreshore.compute.spark_session import SparkOptions
+        from foreshore.compute.bulk.spark_session import SparkOptions
 
         return SparkEngine(SparkOptions(directory / "spark", "local[2]"))
     from foreshore.compute.bulk.duckdb import DuckDbEngine

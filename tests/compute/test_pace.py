@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from foreshore.compute.pace import Pace
+from foreshore.compute.replica.batch_sizing import Pace
 
 Cost = Callable[[int], float]
 BACKLOG = 20_000

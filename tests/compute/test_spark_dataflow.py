@@ -10,8 +10,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from foreshore.compute.bulk.spark import SparkEngine
+from foreshore.compute.bulk.spark_session import SparkOptions, stop_spark
 from foreshore.compute.engine import Cancellation
-from foreshore.compute.spark_session import SparkOptions, stop_spark
 from foreshore.errors import DataError, QueryCanceled
 from foreshore.expr.ir import FlatMap, Join, Literal, Reduce, Relation, columns_of, count_all
 from foreshore.types import DATE, FLOAT8, INT4, TIME_OF_DAY, TIMESTAMPTZ, ColumnType

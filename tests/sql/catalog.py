@@ -6,7 +6,7 @@ from foreshore.errors import InvalidSchemaName, UndefinedTable
 from foreshore.expr.ir import Literal, Relation, Scalar
 from foreshore.ids import GlobalId
 from foreshore.sql.catalog_reader import ItemKind, ItemView
-from foreshore.sql.parse import parse
+from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import (
     CreateMaterializedView,
     CreateSubscription,

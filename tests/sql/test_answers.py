@@ -18,7 +18,7 @@ from foreshore.errors import DatabaseError
 from foreshore.expr.datum import from_array, to_array
 from foreshore.expr.ir import columns_of
 from foreshore.ids import GlobalId
-from foreshore.sql.parse import parse
+from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import Select
 from foreshore.sql.planner import plan_statement
 from foreshore.text import format_text, parse_text

@@ -12,7 +12,7 @@ from foreshore.expr.ir import Relation, Scalar
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import plain_relation
 from foreshore.sql.bind.query import bind_query
-from foreshore.sql.parse import parse
+from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import Plan, Query, Select, Subscribe, result_desc
 from foreshore.sql.planner import ParameterTypes, plan_statement
 from foreshore.sql.planning import Planning

@@ -7,9 +7,10 @@ from sqlglot.dialects import Postgres
 from sqlglot.tokens import Tokenizer, TokenType
 
 from foreshore.errors import DatabaseError
-from foreshore.sql import ast, keywords
-from foreshore.sql.keywords import quote_identifier
-from foreshore.sql.parse import parse
+from foreshore.sql import ast
+from foreshore.sql.parse import keywords
+from foreshore.sql.parse.keywords import quote_identifier
+from foreshore.sql.parse.parse import parse
 
 PLAIN = "zzq"  # no word of any language
 SCALARS = (

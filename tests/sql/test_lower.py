@@ -33,7 +33,7 @@ from foreshore.expr.ir import (
     walk_relations,
 )
 from foreshore.ids import GlobalId
-from foreshore.sql.lower import lower
+from foreshore.sql.lower.lower import lower
 from foreshore.types import BOOL, INT4, INT8
 from tests.model import Rows, evaluate
 from tests.relations import TABLES, bound_relations, contents, fallible

@@ -27,9 +27,9 @@ from foreshore.expr.ir import (
     walk_relations,
 )
 from foreshore.ids import GlobalId
-from foreshore.sql.lower import lower
-from foreshore.sql.lower_equi import pull
-from foreshore.sql.lower_outer import Scopes
+from foreshore.sql.lower.equality import pull
+from foreshore.sql.lower.lower import lower
+from foreshore.sql.lower.outer_columns import Scopes
 from foreshore.sql.optimize.pipeline import optimize
 from foreshore.types import BOOL, INT4, INT8, TEXT
 from tests import relations

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from foreshore.errors import DatabaseError, StatementTooComplex, SyntaxError_
 from foreshore.sql import ast
-from foreshore.sql.lexer import tokenize
-from foreshore.sql.parse import parse, parse_expression
+from foreshore.sql.parse.lexer import tokenize
+from foreshore.sql.parse.parse import parse, parse_expression
 
 
 def test_a_text_splits_at_the_semicolons_that_are_none_of_a_string_or_comment() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from foreshore.errors import DatabaseError
-from foreshore.sql.parse import parse
+from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import result_desc
 from foreshore.sql.planner import ParameterTypes, plan_statement
 from foreshore.types import oid_of

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from foreshore import calendar
 from foreshore.expr.functions.function import BY_KEY
-from foreshore.sql.parse import parse
+from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import Select
 from foreshore.sql.planner import plan_statement
-from foreshore.sql.session_zone import RULES, SessionZone
+from foreshore.sql.rewrite.session_zone import RULES, SessionZone
 from tests.sql.catalog import TABLES, builtin_catalog
 from tests.zones import EPOCH, local_of, micros_of, moment_of, moments, zones
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from foreshore.sql.splice import Edit, spliced
+from foreshore.sql.rewrite.splice import Edit, spliced
 
 
 @pytest.mark.parametrize(

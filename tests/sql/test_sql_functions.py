@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from foreshore.expr.ir import walk_relations
-from foreshore.sql.parse import parse
+from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import Select
 from foreshore.sql.planner import plan_statement
 from tests.sql.catalog import builtin_catalog

@@ -4,8 +4,8 @@ import pytest
 
 from foreshore.errors import SyntaxError_
 from foreshore.sql import ast
-from foreshore.sql.lexer import STRING, tokenize
-from foreshore.sql.parse import parse
+from foreshore.sql.parse.lexer import STRING, tokenize
+from foreshore.sql.parse.parse import parse
 
 
 @pytest.mark.parametrize(

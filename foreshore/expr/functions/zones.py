@@ -1,8 +1,8 @@
 """Time zones: what a moment is called in one, which moment a local time is, and what follows.
 
 A timestamptz is a moment. What PostgreSQL makes of one in the session's time zone is a function
-here that takes the zone as its first argument; `foreshore.sql.session_zone` writes the session's
-into the plan, so that no engine needs to know of sessions.
+here that takes the zone as its first argument; `foreshore.sql.rewrite.session_zone` writes the
+session's into the plan, so that no engine needs to know of sessions.
 
 Offsets are those of `foreshore.calendar`, asked twice for each day that a column has: a day whose
 two ends have the same offset has it throughout (no zone changes its clocks twice in a day), and

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from foreshore.clock import SystemClock
-from foreshore.compute.controller import ComputeController
-from foreshore.compute.peeks import PeekRequest
+from foreshore.compute.controller.controller import ComputeController
+from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.compute.protocol import DataflowDescription, Export, IndexExport
 from foreshore.expr.ir import Aggregate, Column, Get, Literal, Reduce, Relation, columns_of
 from foreshore.ids import GlobalId
@@ -138,7 +138,7 @@ class Environment:
         """Return what a shard holds at a time, read without any replica."""
         await self.compute.wait_upper(id_(id), as_of)
         snapshot = self.storage.snapshot(self.reads[id_(id)], as_of)
-        from foreshore.compute.inputs import arrived, describe
+        from foreshore.compute.replica.inputs import arrived, describe
 
         message, tables = describe(snapshot)
         (found,) = arrived([message], iter(tables), self.storage.files)

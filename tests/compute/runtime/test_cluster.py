@@ -2,7 +2,7 @@
 
 import pytest
 
-from foreshore.compute.cluster import check_size
+from foreshore.compute.controller.cluster import check_size
 from foreshore.errors import InvalidParameterValue
 
 

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
-from foreshore.compute.dataflow import ImportQueue, Part, Running
 from foreshore.compute.engine import Dataflow, Output
-from foreshore.compute.inputs import Contents, with_times
-from foreshore.compute.linear import LinearDataflow, LinearFirst
-from foreshore.compute.pace import Pace
 from foreshore.compute.protocol import DataflowDescription, InputSnapshot
+from foreshore.compute.replica.batch_sizing import Pace
+from foreshore.compute.replica.dataflow import ImportQueue, Part, Running
+from foreshore.compute.replica.inputs import Contents, with_times
+from foreshore.compute.replica.linear import LinearDataflow, LinearFirst
 from foreshore.errors import OutOfMemory
 from foreshore.expr.ir import Column, Join
 from foreshore.ids import GlobalId

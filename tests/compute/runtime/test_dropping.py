@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from foreshore.compute.peeks import PeekRequest
+from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.errors import UndefinedObject
 from foreshore.storage.controller import ReadCapability
 from tests.compute.runtime.harness import environment, id_, index_on, run, table

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foreshore.compute import error_log
+from foreshore.compute.controller import error_log
+from foreshore.compute.controller.error_log import ErrorLog, NothingKept, Steps
 from foreshore.compute.engine import ERRORS, output_schema
-from foreshore.compute.error_log import ErrorLog, NothingKept, Steps
 from foreshore.errors import CollectionDamaged, InternalError
 from foreshore.ids import GlobalId
 from tests.compute.runtime.harness import id_

@@ -10,9 +10,9 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from foreshore.compute.cluster import Replica
+from foreshore.compute.controller.cluster import Replica
+from foreshore.compute.controller.process import ReplicaLink
 from foreshore.compute.engine import ERRORS, output_schema
-from foreshore.compute.process import ReplicaLink
 from foreshore.compute.protocol import DataflowStatus, Frontiers, SinkExport, SinkUpdates, Status
 from foreshore.errors import DatabaseError, UndefinedObject
 from tests.compute.runtime.harness import (

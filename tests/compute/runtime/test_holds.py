@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from foreshore.compute import controller
-from foreshore.compute.peeks import PeekRequest
+from foreshore.compute.controller import controller
+from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.compute.protocol import SinkExport
 from foreshore.expr.ir import Union
 from foreshore.storage.capability import InvalidCapability

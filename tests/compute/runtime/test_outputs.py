@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foreshore.compute import error_log, outputs
+from foreshore.compute.controller import error_log, outputs
+from foreshore.compute.controller.error_log import ErrorLog, NothingKept
+from foreshore.compute.controller.outputs import SinkWriter, Subscription
+from foreshore.compute.controller.windows import new_part
 from foreshore.compute.engine import ERRORS, output_schema
-from foreshore.compute.error_log import ErrorLog, NothingKept
-from foreshore.compute.outputs import SinkWriter, Subscription
-from foreshore.compute.windows import new_part
 from foreshore.errors import DatabaseError, DataError, InternalError
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import (

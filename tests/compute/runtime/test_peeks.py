@@ -6,9 +6,9 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from foreshore.compute.cluster import Cluster, Replica
-from foreshore.compute.peeks import PeekRequest, Peeks
-from foreshore.compute.process import ReplicaLink
+from foreshore.compute.controller.cluster import Cluster, Replica
+from foreshore.compute.controller.peeks import PeekRequest, Peeks
+from foreshore.compute.controller.process import ReplicaLink
 from foreshore.compute.protocol import CreateInstance, Failure, PeekResponse, Response
 from foreshore.compute.transport import Connection
 from foreshore.errors import DatabaseError

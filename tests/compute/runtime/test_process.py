@@ -4,7 +4,7 @@ import asyncio
 import subprocess
 import sys
 
-from foreshore.compute.process import ReplicaLink
+from foreshore.compute.controller.process import ReplicaLink
 from foreshore.compute.scratch import Scratch
 from tests.compute.runtime.harness import run
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from foreshore.compute.cluster import Cluster, Replica
-from foreshore.compute.process import ReplicaLink
-from foreshore.compute.progress import SILENT_SECONDS, Progress, progress_of
+from foreshore.compute.controller.cluster import Cluster, Replica
+from foreshore.compute.controller.process import ReplicaLink
 from foreshore.compute.protocol import CreateInstance, DataflowStatus, Response, Status
+from foreshore.compute.replica.progress import SILENT_SECONDS, Progress, progress_of
 from foreshore.compute.transport import Connection
 from tests.compute.runtime.harness import id_
 

@@ -13,11 +13,8 @@ import pyarrow as pa
 import pytest
 
 from foreshore.compute.bulk.duckdb import DuckDbEngine
+from foreshore.compute.controller.outputs import Subscription
 from foreshore.compute.engine import Output
-from foreshore.compute.inputs import Contents, with_times
-from foreshore.compute.linear import LinearDataflow, LinearFirst
-from foreshore.compute.outputs import Subscription
-from foreshore.compute.pace import Pace
 from foreshore.compute.protocol import (
     AllowCompaction,
     Command,
@@ -36,7 +33,10 @@ from foreshore.compute.protocol import (
     Status,
     SubscribeResponse,
 )
-from foreshore.compute.replica import Replica
+from foreshore.compute.replica.batch_sizing import Pace
+from foreshore.compute.replica.inputs import Contents, with_times
+from foreshore.compute.replica.linear import LinearDataflow, LinearFirst
+from foreshore.compute.replica.replica import Replica
 from foreshore.compute.transport import SCRATCH_VARIABLE, Connection
 from foreshore.errors import OutOfMemory, Unavailable
 from foreshore.ids import GlobalId
@@ -374,7 +374,7 @@ def test_an_answer_is_of_the_controller_that_asked(
             ended.set()
         return rows((n, "answer"))
 
-    monkeypatch.setattr("foreshore.compute.pending_peeks.answer_by_engine", answer)
+    monkeypatch.setattr("foreshore.compute.replica.pending_peeks.answer_by_engine", answer)
     peek = Peek(1, 1, U1, None, None, None, (), {})
 
     async def scenario(replica: Replica) -> None:
@@ -448,7 +448,7 @@ def test_what_fails_as_the_engine_is_lost_ends_the_replica_and_is_not_told(
     elif lost_in == "a step":
         monkeypatch.setattr(LinearDataflow, "step", fails)
     else:
-        monkeypatch.setattr("foreshore.compute.pending_peeks.answer_by_engine", fails)
+        monkeypatch.setattr("foreshore.compute.replica.pending_peeks.answer_by_engine", fails)
 
     async def main() -> None:
         replica = Replica({"embedded": lambda _: engine})

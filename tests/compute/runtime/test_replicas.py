@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from foreshore.compute import outputs
-from foreshore.compute.peeks import PeekRequest
+from foreshore.compute.controller import outputs
+from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.compute.protocol import DataflowDescription, SinkExport, SubscribeExport
 from foreshore.errors import DatabaseError, UndefinedObject
 from foreshore.expr.ir import (

@@ -26,7 +26,7 @@ from foreshore.expr.ir import (
     walk_relations,
 )
 from foreshore.ids import GlobalId
-from foreshore.sql.lower import lower
+from foreshore.sql.lower.lower import lower
 from foreshore.sql.optimize.pipeline import optimize
 from foreshore.types import BOOL, INT4
 from tests.model import Rows, evaluate

@@ -11,13 +11,13 @@ from foreshore.expr.split import columns_used, may_fail, split_errors
 from foreshore.sql import ast
 from foreshore.sql.bind.bound_query import plain_relation
 from foreshore.sql.bind.query import bind_query
-from foreshore.sql.lower import lower
+from foreshore.sql.lower.lower import lower
 from foreshore.sql.optimize.distinct import drop_distinct
 from foreshore.sql.optimize.fold import fold
 from foreshore.sql.optimize.pipeline import optimize
 from foreshore.sql.optimize.projection import narrow
 from foreshore.sql.optimize.pushdown import push_predicates
-from foreshore.sql.parse import parse
+from foreshore.sql.parse.parse import parse
 from foreshore.sql.plan import Select
 from foreshore.sql.planner import ParameterTypes, plan_statement
 from foreshore.sql.planning import Planning

@@ -1,0 +1,204 @@
+"""ALTER TABLE: a table becomes what another definition says, if its rows agree with that.
+
+The table is taken for writing until the transaction ends, so what its rows are seen to fulfil is
+true when the change commits, and what others write from then on is checked by the new definition.
+What a plan has relied on may not be lost: views that are maintained have to go first.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace as replace_plan
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from foreshore import blocking
+from foreshore.adapter.client import Completed
+from foreshore.adapter.ddl.create import named_constraints, refuse_reserved, with_sequences
+from foreshore.adapter.ddl.definitions import plan_item, planned_table
+from foreshore.adapter.ddl.drop import describe, forget_dropped
+from foreshore.adapter.ddl.sequences import alter_sequence, undefault
+from foreshore.adapter.ddl.table_rewrite import above, remember, reshape
+from foreshore.adapter.ddl.verify_constraints import Columns, gained, together, verify, was
+from foreshore.adapter.subscribe.durable_statements import refuse_followed
+from foreshore.adapter.write.key_index import KeyIndex
+from foreshore.adapter.write.tables import (
+    committed_index,
+    committed_rows,
+    take_to_alter,
+    unique_constraints,
+)
+from foreshore.catalog.catalog import Planned
+from foreshore.catalog.item import Item, KnownColumn
+from foreshore.catalog.state import State
+from foreshore.catalog.transaction import Transaction as CatalogTransaction
+from foreshore.constraint import same
+from foreshore.errors import DependentObjectsStillExist, TableAltered
+from foreshore.ids import GlobalId
+from foreshore.sql.plan import AlterTable
+from foreshore.sql.rewrite.column_names import index_with_column_renamed
+from foreshore.types import RelationDesc
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session.session import Session
+
+
+async def alter_table(session: "Session", plan: AlterTable) -> Completed:
+    """Run ALTER TABLE."""
+    for notice in plan.notices:
+        session.notice(notice)
+    if plan.table is None:
+        return Completed(plan.tag)
+    assert plan.definition is not None
+    change = session.catalog_change()
+    transaction = session.begin()
+    coordinator = session.coordinator
+    id = plan.table
+    await take_to_alter(session, (id,))
+    table = change.state.item(id)
+    old = session.planner.reader().planned[id]
+    refuse_reserved([n for n in plan.definition.desc.names if n not in old.desc.names])
+    is_moved = list(plan.columns) != list(range(len(old.desc.names)))
+    time = coordinator.oracle.read_ts()
+    if id in coordinator.state.objects:
+        await coordinator.keys.ready(id)
+        time = coordinator.oracle.read_ts()
+        transaction.described.setdefault(id, coordinator.catalog.planned[id])
+    if not {each.id for each in above(change.state, id)} <= session.planner.reader().planned.keys():
+        raise TableAltered  # others have dropped what stood on it, while it was waited for
+    for sequence in plan.renumbered:
+        alter_sequence(session, sequence)
+    definition = plan.definition
+    if definition.sequences:
+        definition = with_sequences(session, id, definition)
+    new = planned_table(definition, () if is_moved else old.desc.stored or old.desc.names)
+    _refuse_loss(session, change.state, table, old, new, plan.columns)
+    more = gained(old, new, plan.columns)
+    if is_moved or more:
+        refuse_followed(session, table)
+    if is_moved:
+        is_made_here = id not in coordinator.state.objects
+        since = table.since if is_made_here else time
+        await reshape(session, replace_plan(plan, definition=definition), table, since, time)
+        _drop_sequences(session, plan.unnumbered)
+        return Completed(plan.tag)
+    if more:
+        remember(session, id, old.desc)
+    change.alter_table(
+        table,
+        definition.sql,
+        named_constraints(definition),
+        table.since,
+        definition.depends_on,
+        new.desc.stored,
+        promises_more=bool(more),
+    )
+    transaction.planned[id] = new
+    if unique_constraints(new) != unique_constraints(old):
+        transaction.forget_keys(id)
+    if more:
+        committed = await committed_rows(session, id, old.desc, time)
+        own = [part.rows for part in transaction.writes.get(id, ())]
+        rows = await blocking.run(coordinator.executor, together, committed, own, old.desc)
+        await verify(session, id, new, more, rows, committed, time)
+        if id in coordinator.group:
+            transaction.promised[id] = min(time, coordinator.group.changed(id))
+    if new.desc.names != old.desc.names:
+        _rename_columns(change, id, old.desc, new.desc.names)
+    for item in above(change.state, id):
+        planned = session.planner.reader().planned
+        transaction.planned[item.id] = plan_item(change.state, planned, item)
+    _drop_sequences(session, plan.unnumbered)
+    return Completed(plan.tag)
+
+
+def _drop_sequences(session: "Session", ids: Sequence[GlobalId]) -> None:
+    """Drop the sequences of columns that are no identity columns any longer."""
+    change = session.catalog_change()
+    if ids:
+        dropped = change.drop(
+            [change.state.item(id) for id in ids],
+            cascade=False,
+            describe=lambda each: describe(session, each),
+            noun=lambda each: describe(session, each),
+            undefault=lambda table, sequence: undefault(session, table, sequence, False),
+        )
+        forget_dropped(session, dropped)
+
+
+def _rename_columns(
+    change: CatalogTransaction, table: GlobalId, old: RelationDesc, names: Sequence[str]
+) -> None:
+    """Let what uses the columns of a table know them by their new names.
+
+    Views keep their own names for them, in their text and in what they show.
+    """
+    renamed = {then: now for then, now in zip(old.names, names, strict=True) if then != now}
+    for id in change.state.dependents.get(table, ()):
+        item = change.state.item(id)
+        if item.type == "index":
+            sql = item.create_sql
+            for then, now in renamed.items():
+                sql = index_with_column_renamed(sql, then, now)
+            change.alter_index(item, sql)
+        else:
+            known = (item.known or {}).get(table) or [KnownColumn(n, n) for n in old.names]
+            change.remember(
+                item,
+                table,
+                [replace(c, now=renamed.get(c.now, c.now)) if c.now else c for c in known],
+            )
+    for sequence in change.state.sequences_of(table):
+        owner = sequence.owned_by
+        assert owner, sequence
+        column = renamed.get(owner.column, owner.column)
+        change.own_sequence(sequence, replace(owner, column=column))
+
+
+def altered_indexes(session: "Session") -> Mapping[GlobalId, Mapping[str, KeyIndex]]:
+    """Return the key indexes that the running transaction's new and altered tables will have."""
+    transaction = session.begin()
+    state = session.planner.reader().state
+    found: dict[GlobalId, dict[str, KeyIndex]] = {}
+    for id, planned in transaction.planned.items():
+        item = state.get(id)
+        if not isinstance(item, Item) or item.type != "table":
+            continue
+        found[id] = {}
+        for constraint in unique_constraints(planned):
+            index = committed_index(session, id, constraint)
+            found[id][constraint.name] = index or KeyIndex(id, constraint, planned.desc, 0)
+    return found
+
+
+# --- what is lost --------------------------------------------------------------------------
+
+
+def _refuse_loss(
+    session: "Session", state: State, table: Item, old: Planned, new: Planned, columns: Columns
+) -> None:
+    """Raise if something that is maintained rests on what the table promises no longer."""
+    kept = unique_constraints(new)
+    lost = [
+        f"constraint {each.name} on {describe(session, table)}"
+        for each in unique_constraints(old)
+        if set(each.columns) <= set(columns)  # else it goes with its column
+        and not any((now := was(other, columns)) and same(each, now) for other in kept)
+    ]
+    lost += [
+        f"NOT NULL of column {old.desc.names[at]} of {describe(session, table)}"
+        for at, after in zip(columns, new.desc.columns, strict=True)
+        if at is not None and after.nullable and not old.desc.columns[at].nullable
+    ]
+    if not lost:
+        return
+    resting = [
+        item
+        for item in above(state, table.id)
+        if item.type == "materialized view" or (item.on is not None and item.on != table.id)
+    ]
+    if resting:
+        raise DependentObjectsStillExist(
+            f"cannot drop {lost[0]} because other objects depend on it",
+            detail="\n".join(f"{describe(session, item)} depends on {lost[0]}" for item in resting),
+            hint="Drop what is maintained over the table first, and create it again.",
+        )

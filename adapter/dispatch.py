@@ -1,0 +1,307 @@
+"""From a plan to what carries it out, for all kinds of statements."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, assert_never
+
+from foreshore.adapter.client import Completed
+from foreshore.adapter.ddl import alter, create, drop
+from foreshore.adapter.ddl.comment import comment
+from foreshore.adapter.ddl.create_as import create_table_as
+from foreshore.adapter.ddl.sequences import alter_sequence
+from foreshore.adapter.introspection.explain_freshness import explain_freshness
+from foreshore.adapter.read.explain import explain
+from foreshore.adapter.read.result import Outcome
+from foreshore.adapter.read.row_locks import lock_table
+from foreshore.adapter.read.select import select
+from foreshore.adapter.session import control, cursors
+from foreshore.adapter.session.variables import milliseconds, split_dotted
+from foreshore.adapter.subscribe.durable_statements import advance, create_subscription
+from foreshore.adapter.subscribe.subscribe import subscribe
+from foreshore.adapter.write import copy
+from foreshore.adapter.write.insert import delete, insert, update
+from foreshore.adapter.write.merge import merge
+from foreshore.adapter.write.truncate import truncate
+from foreshore.errors import FeatureNotSupported, InvalidTextRepresentation
+from foreshore.sql.parse.parse import Statement as Syntax
+from foreshore.sql.plan import (
+    Advance,
+    AlterSequence,
+    AlterTable,
+    Begin,
+    CloseCursor,
+    Comment,
+    Commit,
+    CopyFrom,
+    CopyTo,
+    CreateCluster,
+    CreateClusterReplica,
+    CreateDatabase,
+    CreateIndex,
+    CreateMaterializedView,
+    CreateSchema,
+    CreateSequence,
+    CreateSubscription,
+    CreateTable,
+    CreateTableAs,
+    CreateView,
+    Deallocate,
+    Declare,
+    Delete,
+    Discard,
+    Drop,
+    Execute,
+    Explain,
+    ExplainFreshness,
+    Fetch,
+    Insert,
+    LockTable,
+    Maintain,
+    Merge,
+    Plan,
+    Prepare,
+    Rename,
+    ResetVariable,
+    Retain,
+    Rollback,
+    Savepoint,
+    Select,
+    SetTransaction,
+    SetVariable,
+    ShowCreate,
+    ShowVariable,
+    Subscribe,
+    Truncate,
+    Unlisten,
+    Update,
+)
+from foreshore.types import Datum, RelationDesc
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session.prepared import Prepared
+    from foreshore.adapter.session.session import Session
+
+
+# What may come before a transaction's isolation is settled; all else counts as a query.
+NO_QUERY = (
+    Begin, Commit, Rollback, Savepoint, SetTransaction, SetVariable, ShowVariable, ResetVariable,
+    Fetch, Unlisten,
+)  # fmt: skip
+
+
+async def run(
+    session: "Session", prepared: "Prepared", args: Sequence[Datum], *, alone: bool
+) -> Outcome:
+    """Carry out a planned statement; `alone` says that its transaction is its own."""
+    plan = prepared.plan
+    assert plan is not None
+    transaction = session.begin()
+    transaction.lock_timeout_ms = milliseconds(session.variables["lock_timeout"]) or 0
+    if not isinstance(plan, NO_QUERY):
+        transaction.queried = True
+        session.planner.rely_on(prepared.meanings)
+    before = None if transaction.catalog is None else transaction.catalog.state
+    outcome = await _carry_out(session, prepared, plan, args, alone=alone)
+    change = transaction.catalog
+    if change is not None and change.state is not before and not isinstance(plan, NO_QUERY):
+        session.planner.refuse_unkept(before or change.base)
+    return outcome
+
+
+async def _carry_out(
+    session: "Session", prepared: "Prepared", plan: Plan, args: Sequence[Datum], *, alone: bool
+) -> Outcome:
+    match plan:
+        case Select():
+            return await select(session, prepared, plan, args)
+        case Insert():
+            return await insert(session, prepared, plan, args)
+        case Update():
+            return await update(session, prepared, plan, args)
+        case Delete():
+            return await delete(session, prepared, plan, args)
+        case Merge():
+            return await merge(session, prepared, plan, args)
+        case Subscribe():
+            return await subscribe(session, prepared, plan, args)
+        case Explain():
+            return await explain(session, prepared, plan, args)
+        case ExplainFreshness():
+            return explain_freshness(session, prepared, plan)
+        case CopyFrom():
+            return copy.copy_from(session, prepared, plan, alone=alone)
+        case CopyTo(source=source, options=options):
+            selected = (
+                await select(session, prepared, source, args)
+                if isinstance(source, Select)
+                else await subscribe(session, prepared, source, args)
+            )
+            return copy.copy_to(session, options, selected)
+        case Begin() | Commit() | Rollback() | SetTransaction() | Savepoint():
+            return await _transaction(session, plan)
+        case SetVariable():
+            return control.set_variable(session, plan)
+        case ShowVariable():
+            return control.show_variable(session, plan)
+        case ResetVariable():
+            return control.reset_variable(session, plan)
+        case Discard():
+            return await control.discard(session, plan)
+        case Maintain():
+            return await control.maintain(session, plan)
+        case Prepare():
+            return control.prepare(session, plan)
+        case Execute():
+            named = control.named(session, plan.name)
+            session.planner.prepare(named)
+            values = control.execute_args(session, plan, named)
+            return await run(session, named, values, alone=alone)
+        case Deallocate():
+            return control.deallocate(session, plan)
+        case Unlisten():
+            return Completed("UNLISTEN")
+        case Declare():
+            return await cursors.declare(session, prepared, plan, args, alone=alone)
+        case Fetch():
+            return await cursors.fetch(session, plan)
+        case CloseCursor():
+            return cursors.close(session, plan)
+        case ShowCreate():
+            return drop.show_create(session, plan)
+        case AlterTable():
+            session.begin().require_writable(plan.tag)
+            return await alter.alter_table(session, plan)
+        case CreateTableAs():
+            session.begin().require_writable("CREATE TABLE AS")
+            return await create_table_as(session, prepared, plan, args)
+        case CreateMaterializedView():
+            session.begin().require_writable("CREATE MATERIALIZED VIEW")
+            return await create.create_materialized_view(session, plan)
+        case Advance():
+            return await advance(session, plan, args)
+        case LockTable():
+            return await lock_table(session, plan, alone=alone)
+        case Truncate():
+            session.begin().require_writable("TRUNCATE TABLE")
+            return await truncate(session, plan)
+        case _:
+            session.begin().require_writable(_verb(plan))
+            return await _define(session, plan)
+
+
+async def _transaction(
+    session: "Session", plan: Begin | Commit | Rollback | SetTransaction | Savepoint
+) -> Outcome:
+    match plan:
+        case Begin():
+            return control.begin(session, plan)
+        case Commit():
+            return await control.commit(session, plan)
+        case Rollback():
+            return await control.rollback(session, plan)
+        case Savepoint():
+            return control.savepoint(session, plan)
+        case SetTransaction():
+            return control.set_transaction(session, plan)
+
+
+async def _define(
+    session: "Session",
+    plan: CreateDatabase
+    | CreateSchema
+    | CreateTable
+    | CreateSequence
+    | AlterSequence
+    | CreateSubscription
+    | CreateView
+    | CreateIndex
+    | CreateCluster
+    | CreateClusterReplica
+    | Drop
+    | Rename
+    | Retain
+    | Comment,
+) -> Outcome:
+    match plan:
+        case CreateDatabase():
+            return create.create_database(session, plan)
+        case CreateSchema():
+            return create.create_schema(session, plan)
+        case CreateTable():
+            return create.create_table(session, plan)
+        case CreateSequence():
+            return create.create_sequence(session, plan)
+        case AlterSequence():
+            return alter_sequence(session, plan)
+        case CreateSubscription():
+            return create_subscription(session, plan)
+        case CreateView():
+            return create.create_view(session, plan)
+        case CreateIndex():
+            return create.create_index(session, plan)
+        case CreateCluster():
+            return create.create_cluster(session, plan)
+        case CreateClusterReplica():
+            return create.create_cluster_replica(session, plan)
+        case Drop():
+            return await drop.drop(session, plan)
+        case Rename():
+            return await drop.rename(session, plan)
+        case Retain():
+            return drop.retain(session, plan)
+        case Comment():
+            return comment(session, plan)
+        case _:
+            assert_never(plan)
+
+
+def _verb(plan: Plan) -> str:
+    name = type(plan).__name__
+    words = "".join(f" {c}" if c.isupper() else c for c in name).strip().upper()
+    return "ALTER" if isinstance(plan, Rename | Retain) else words
+
+
+def described(session: "Session", plan: Plan) -> RelationDesc | None:
+    """Return the columns of what only the session knows: FETCH's and EXECUTE's."""
+    match plan:
+        case Fetch(name=name, move=False):
+            portal = session.portals.get(name)
+            return portal.desc if portal is not None else None
+        case Execute(name=name):
+            named = session.statements.get(name)
+            return named.desc if named is not None else None
+        case _:
+            return None
+
+
+def ends_transaction(syntax: Syntax) -> bool:
+    """Whether a statement may run in a failed transaction, because it ends it."""
+    words = syntax.text.split(None, 1)
+    return bool(words) and words[0].rstrip(";").lower() in ("commit", "rollback", "end", "abort")
+
+
+def resolved_args(
+    session: "Session", prepared: "Prepared", args: Sequence[Datum]
+) -> Sequence[Datum]:
+    """Return the arguments with names of objects looked up, where reg* types came as text."""
+    if not prepared.takes_names:
+        return args
+    types = prepared.parameters
+    return [
+        _object_id(session, value, type.name)
+        if isinstance(value, str) and type.name.startswith("reg")
+        else value
+        for value, type in zip(args, types, strict=True)
+    ]
+
+
+def _object_id(session: "Session", name: str, type: str) -> int:
+    if name.isdigit():
+        return int(name)
+    if type != "regclass":
+        raise FeatureNotSupported(f"names as arguments of type {type} are not supported")
+    reader = session.planner.reader()
+    parts = split_dotted(name)
+    found = reader.find(parts)
+    if found is None:
+        raise InvalidTextRepresentation(f'relation "{name}" does not exist', sqlstate="42P01")
+    return found.oid

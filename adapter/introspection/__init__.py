@@ -1,0 +1,1 @@
+"""What the system shows of itself."""

@@ -1,0 +1,177 @@
+"""The errors that materialized views have had: kept in a table of the system's own.
+
+`mz_internal.mz_materialized_view_errors` has a row for each time at which the least error of a view
+became another one; NULL where there was none any more. It is a table like any other, but that only
+the system writes it, and it is what a dataflow goes by that begins where another has ended: see
+`compute.error_log`, whose `ErrorStore` this is.
+
+What the table holds is in memory as well, so that a write takes away what is there, and nothing is
+read for it. The rows of a view that is dropped go after it, if not at once then at the next start.
+A damaged table is written no more. Who asks for what it would have to say hears of the damage.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Collection, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from foreshore.adapter.transaction.group_commit import Write
+from foreshore.catalog.state import VIEW_ERRORS
+from foreshore.compute.controller.error_log import Steps
+from foreshore.errors import AdminShutdown, CollectionDamaged, OutOfDisk
+from foreshore.expr.split import split_errors
+from foreshore.ids import GlobalId
+from foreshore.update import DIFF_FIELD, Timestamp
+
+if TYPE_CHECKING:
+    from foreshore.adapter.coordinator import Coordinator
+
+logger = logging.getLogger(__name__)
+
+RETRY_SECONDS = 1.0
+
+Row = tuple[GlobalId, str | None, str | None, Timestamp, int]
+
+
+class ViewErrors:
+    """The table of one environment, which `coordinator` gives once it is put together."""
+
+    def __init__(self, coordinator: Callable[[], "Coordinator"]) -> None:
+        self._coordinator = coordinator
+        self._stored: defaultdict[GlobalId, dict[Timestamp, str | None]] = defaultdict(dict)
+        self._locks: defaultdict[GlobalId, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._damage: CollectionDamaged | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._storing: dict[GlobalId, asyncio.Task[None]] = {}
+
+    async def open(self, time: Timestamp) -> None:
+        """Read the table as of `time`, and take away what is of views that are no more."""
+        coordinator = self._coordinator()
+        read, _ = coordinator.capabilities[VIEW_ERRORS.id]
+        try:
+            snapshot = coordinator.storage.snapshot(read, time)
+            try:
+                rows = await snapshot.rows()
+            finally:
+                snapshot.release()
+        except CollectionDamaged as damage:
+            self._stop(damage)
+            return
+        names = ("object_id", "sqlstate", "error", "at")
+        columns = (rows.column(name).to_pylist() for name in names)
+        for id, sqlstate, error, at in zip(*columns, strict=True):
+            text = None if error is None else f"{sqlstate} {error}"
+            self._stored[GlobalId(id)][at] = text
+        for id in list(self._stored):
+            if self._is_gone(id):
+                self.forget(id)
+
+    def _is_gone(self, id: GlobalId) -> bool:
+        return self._coordinator().state.get(id) is None
+
+    def load(self, id: GlobalId) -> Steps:
+        """Return what the table holds of a view.
+
+        Raises CollectionDamaged if that cannot be read, and the view is not one without errors.
+        """
+        if self._damage is not None:
+            coordinator = self._coordinator()
+            relation = coordinator.relation_of(coordinator.state.item(id))
+            if split_errors(relation)[1] is not None:
+                raise self._damage
+        return dict(self._stored[id]) if id in self._stored else {}
+
+    async def store(self, id: GlobalId, times: Collection[Timestamp], steps: Steps) -> None:
+        """Make durable that a view has `steps`, and no others, at `times`.
+
+        It goes through to its end, also when nobody waits any more: what the table holds is known.
+        Raises OutOfDisk, and then nothing has been written.
+        """
+        storing = self._storing[id] = self._spawn(self._store(id, times, steps))
+        storing.add_done_callback(lambda _: self._storing.pop(id, None))
+        await asyncio.shield(storing)
+
+    async def settled(self, id: GlobalId) -> None:
+        """Wait for what is still being stored for a dataflow of a view that has ended."""
+        if (storing := self._storing.get(id)) is not None:
+            await asyncio.wait([storing])
+
+    async def _store(self, id: GlobalId, times: Iterable[Timestamp], steps: Steps) -> None:
+        if self._is_gone(id):  # nobody would come to take its lock away
+            return
+        async with self._locks[id]:
+            if self._is_gone(id):
+                return
+            stored = self._stored[id]
+            absent = object()
+            changed = [at for at in times if stored.get(at, absent) != steps.get(at, absent)]
+            if self._damage is not None or not changed:
+                return
+            rows = [_row(id, at, stored[at], -1) for at in changed if at in stored]
+            rows += [_row(id, at, steps[at], 1) for at in changed if at in steps]
+            await self._write(rows)
+            for at in changed:
+                stored.pop(at, None)
+                if at in steps:
+                    stored[at] = steps[at]
+
+    def forget(self, id: GlobalId) -> None:
+        """Take away what is there of a view that has been dropped, in a moment."""
+        if id in self._locks or id in self._stored:
+            self._spawn(self._forget(id))
+
+    async def _forget(self, id: GlobalId) -> None:
+        async with self._locks[id]:
+            rows = [_row(id, at, text, -1) for at, text in self._stored[id].items()]
+            while rows:
+                try:
+                    await self._write(rows)
+                    break
+                except OutOfDisk:
+                    await asyncio.sleep(RETRY_SECONDS)
+                except AdminShutdown:
+                    return  # the next start finds them
+            del self._stored[id]
+        del self._locks[id]
+
+    async def _write(self, rows: list[Row]) -> None:
+        coordinator = self._coordinator()
+        schema = coordinator.catalog.planned[VIEW_ERRORS.id].desc.stored_schema().append(DIFF_FIELD)
+        columns = zip(zip(*rows, strict=True), schema, strict=True)
+        table = pa.table([pa.array(values, field.type) for values, field in columns], schema=schema)
+        try:
+            await coordinator.group.write(Write({VIEW_ERRORS.id: [table]}, waits=False))
+        except CollectionDamaged as damage:
+            self._stop(damage)
+
+    def _stop(self, damage: CollectionDamaged) -> None:
+        """Write the table no more."""
+        logger.warning("errors of materialized views are kept no more: %s", damage)
+        self._damage = self._damage or damage
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        """Take note of a failure of which perhaps nobody waits to hear."""
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.info("errors of a view are not written", extra={"error": str(error)})
+
+    async def close(self) -> None:
+        """Wait for what is being written, which the end of the group commit has ended."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _row(id: GlobalId, at: Timestamp, text: str | None, diff: int) -> Row:
+    """Return a row of the table, with `__diff`; `text` is as `data_error` wrote it."""
+    sqlstate, error = (None, None) if text is None else (text[:5], text[6:])
+    return id, sqlstate, error, at, diff

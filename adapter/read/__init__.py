@@ -1,0 +1,1 @@
+"""SELECT: a plan, a timestamp, and the rows."""

@@ -1,0 +1,62 @@
+"""CHANGES(...): the updates of a shard between two times, as rows of a query."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from foreshore import blocking
+from foreshore.adapter.read.times import timestamp_of
+from foreshore.compute.arrange.arrangement import consolidate
+from foreshore.compute.engine import output_schema, rows_schema
+from foreshore.compute.replica.inputs import conform
+from foreshore.errors import InvalidParameterValue, UndefinedObject
+from foreshore.sql.plan import Changes
+from foreshore.types import ColumnType, Datum
+from foreshore.update import Timestamp
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session.session import Session
+
+
+async def changes(
+    session: "Session", plan: Changes, args: Sequence[Datum], time: Timestamp
+) -> pa.Table:
+    """Return the changes for a query that reads at `time`: consolidated, in the plan's columns.
+
+    Raises InvalidParameterValue for bounds outside of what can be read.
+    """
+    coordinator = session.coordinator
+    await coordinator.wait_readable(plan.of, time)
+    through = time if plan.through is None else timestamp_of(session, plan.through, args, time)
+    await coordinator.compute.maintained.errors_known([plan.of], min(through, time))
+    if plan.of not in coordinator.holds.collections:
+        raise UndefinedObject(f'"{plan.name}" was dropped')
+    since, altered = coordinator.since(plan.of), coordinator.altered(plan.of)
+    if (promised := session.begin().promised.get(plan.of)) is not None:
+        since = altered = max(since, promised)
+    after = since if plan.after is None else timestamp_of(session, plan.after, args, time)
+    ends = f'"{plan.name}" was altered at {since}: its history before is not kept.'
+    if after < since or through > time:
+        raise InvalidParameterValue(
+            f'the changes of "{plan.name}" after {after} through {through} cannot be read',
+            detail=f"They can be read after {since} through {time}."
+            + (f" {ends}" if after < since == altered else ""),
+        )
+    if plan.after is None and since == altered:
+        session.notice(ends, hint="CHANGES tells what came after that.")
+    if after > through:
+        raise InvalidParameterValue(f"CHANGES after {after} cannot end at {through}")
+    await coordinator.compute.maintained.check_errors([plan.of], after, through)
+    read, _ = coordinator.capabilities_of(plan.of)
+    found = await coordinator.storage.changes(read, after, through)
+    return await blocking.run(None, _rows, found, plan.columns)
+
+
+def _rows(updates: pa.Table, columns: tuple[ColumnType, ...]) -> pa.Table:
+    own = columns[2:]
+    updates = conform(updates, output_schema(own))
+    if updates.num_rows > 1 and own:
+        updates = consolidate(updates, rows_schema(own), 0)
+    *body, times, diffs = updates.columns
+    return pa.Table.from_arrays([times, diffs, *body], schema=rows_schema(columns))

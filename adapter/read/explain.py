@@ -1,0 +1,164 @@
+"""EXPLAIN: how a query would be answered, as text."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from foreshore import blocking
+from foreshore.adapter.read.by_key import literal_keys
+from foreshore.adapter.read.peek import (
+    collections_read,
+    filled,
+    peek_at,
+    refuse_past_of_system,
+)
+from foreshore.adapter.read.peek_plan import IndexLookup, KeyLookup, PeekPlan
+from foreshore.adapter.read.result import BatchSource, Selected
+from foreshore.adapter.read.times import asked, choose
+from foreshore.adapter.read.timestamp_selection import Selection
+from foreshore.catalog.item import Cluster
+from foreshore.compute.controller.cluster import engine_of
+from foreshore.expr.explain import explain_scalar
+from foreshore.expr.ir import Column, Scalar
+from foreshore.ids import GlobalId
+from foreshore.sql.parse.keywords import quote_identifier
+from foreshore.sql.plan import EXPLAIN_DESC, Explain
+from foreshore.types import Datum
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session.prepared import Prepared
+    from foreshore.adapter.session.session import Session
+
+
+async def explain(
+    session: "Session", prepared: "Prepared", plan: Explain, args: Sequence[Datum]
+) -> Selected:
+    """Run an EXPLAIN."""
+    assert prepared.peek is not None
+    refuse_past_of_system(prepared.peek, plan.as_of)
+    match plan.stage:
+        case "timestamp":
+            peek = peek_at(session, prepared, args, plan.as_of)
+            text = _timestamp(session, peek, plan, args)
+        case "physical":
+            text = await _physical(session, prepared.peek, plan, args)
+        case "optimized" if prepared.peek.key is not None:
+            used = _key_read(session, prepared.peek, prepared.peek.key, args)
+            text = f"{plan.text}\n\nUsed key:\n{used}"
+        case "optimized" if prepared.peek.lookup is not None:
+            used = _index_read(session, prepared.peek, prepared.peek.lookup, args)
+            text = f"{plan.text}\n\nUsed index:\n{used}"
+        case _:
+            text = plan.text
+    rows = pa.RecordBatch.from_arrays([pa.array(text.splitlines(), pa.string())], names=["c0"])
+    return Selected(EXPLAIN_DESC, BatchSource(rows), "EXPLAIN")
+
+
+def _name(session: "Session", id: GlobalId) -> str:
+    """Return the full name of what is in the catalog; what a recursion finds is not."""
+    return session.planner.reader().item(id).name.dotted() if id.startswith(("u", "s")) else id
+
+
+def _index_read(
+    session: "Session", peek: PeekPlan, lookup: IndexLookup, args: Sequence[Datum]
+) -> str:
+    """Return which index is read, where, and which values are looked up in it."""
+    reader = session.planner.reader()
+    item = reader.state.item(lookup.index)
+    assert item.cluster is not None, item
+    lines = [
+        f"  {_name(session, lookup.index)} on {_name(session, lookup.on)}",
+        f"    {_where(session, item.cluster)}",
+    ]
+    if lookup.keys is None:
+        return "\n".join([*lines, "    read whole"])
+    names = reader.planned[lookup.on].desc.names
+    key = [
+        names[scalar.index] if isinstance(scalar, Column) else explain_scalar(scalar)
+        for scalar in reader.planned[lookup.index].key
+    ]
+    return "\n".join([*lines, _values(session, peek, key, lookup.keys, args)])
+
+
+def _key_read(session: "Session", peek: PeekPlan, lookup: KeyLookup, args: Sequence[Datum]) -> str:
+    """Return which unique constraint's rows are read, and which values are looked up."""
+    names = session.planner.reader().planned[lookup.table].desc.names
+    key = [names[i] for i in lookup.constraint.columns]
+    of = f"  {quote_identifier(lookup.constraint.name)} of {_name(session, lookup.table)}"
+    return f"{of}\n{_values(session, peek, key, lookup.keys, args)}"
+
+
+def _values(
+    session: "Session",
+    peek: PeekPlan,
+    key: Sequence[str],
+    keys: tuple[tuple[Scalar, ...], ...],
+    args: Sequence[Datum],
+) -> str:
+    _, _, replace = filled(session, peek, args, session.coordinator.oracle.read_ts())
+    values = [f"({', '.join(map(explain_scalar, each))})" for each in literal_keys(keys, replace)]
+    return f"    look-up of ({', '.join(key)}) = {' or '.join(values) or 'nothing'}"
+
+
+def _where(session: "Session", id: str) -> str:
+    """Return a cluster by name, and what evaluates there."""
+    cluster = session.coordinator.state.objects[id]
+    assert isinstance(cluster, Cluster), cluster
+    engine, _ = engine_of(cluster.size)
+    return f"cluster {quote_identifier(cluster.name)}, engine {engine}"
+
+
+def _timestamp(session: "Session", peek: PeekPlan, plan: Explain, args: Sequence[Datum]) -> str:
+    coordinator, transaction = session.coordinator, session.begin()
+    ids = sorted(collections_read(session, peek) & coordinator.holds.collections.keys())
+    if plan.as_of is None and transaction.time is not None:
+        intervals = {id: coordinator.interval(id) for id in ids}
+        read_ts = coordinator.oracle.read_ts()
+        chosen = Selection(transaction.time, read_ts, transaction.isolation, intervals)
+    else:
+        wanted = asked(session, plan.as_of, peek.query.changes, args)
+        chosen = choose(session, ids, wanted, ())
+    lines = [
+        f"                query timestamp: {chosen.time:>13}",
+        f"          oracle read timestamp: {chosen.read_ts:>13}",
+        f"                      isolation: {chosen.isolation}",
+        f"        can respond immediately: {str(not chosen.waits).lower()}",
+    ]
+    for id, interval in chosen.inputs.items():
+        lines += [
+            "",
+            f"source {_name(session, id)}:",
+            f"                  read frontier: [{interval.since}]",
+            f"                 write frontier: [{interval.upper}]",
+        ]
+    return "\n".join(lines)
+
+
+async def _physical(
+    session: "Session", peek: PeekPlan, plan: Explain, args: Sequence[Datum]
+) -> str:
+    coordinator = session.coordinator
+    if peek.key is not None:
+        used = _key_read(session, peek, peek.key, args)
+        return f"Key look-up, in this process\n{used}\n{plan.text}"
+    match peek.way:
+        case "constant":
+            return f"Constant, computed at once\n{plan.text}"
+        case "index":
+            assert peek.lookup is not None
+            return f"Index\n{_index_read(session, peek, peek.lookup, args)}\n\n{plan.text}"
+        case "local" | "bulk":
+            cluster = coordinator.state.cluster(session.cluster)
+            where = (
+                _where(session, cluster.id)
+                if cluster is not None and peek.way == "bulk"
+                else "in this process"
+            )
+            relation, _, _ = filled(session, peek, args, coordinator.oracle.read_ts())
+            described = await blocking.run(
+                coordinator.executor,
+                partial(coordinator.engine.describe, relation, partial(_name, session)),
+            )
+            return f"Bulk query, {where}\n{plan.text}\n\nIf maintained:\n{described}"

@@ -1,0 +1,406 @@
+"""SELECT: a time is chosen, arguments are put in, and rows come from where they cost least."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from foreshore import blocking
+from foreshore.adapter.introspection.relations import builtin_rows, question_of
+from foreshore.adapter.read.bind_parameters import Replace, fill, filler
+from foreshore.adapter.read.by_key import by_key, finishing_of, literal_keys
+from foreshore.adapter.read.changes import changes
+from foreshore.adapter.read.cluster_choice import answering_cluster, pinned_replica
+from foreshore.adapter.read.local import counted, evaluate_linear
+from foreshore.adapter.read.peek_plan import PeekPlan
+from foreshore.adapter.read.recursion import (
+    Inputs,
+    collections_of,
+    evaluate_block,
+    filled_block,
+)
+from foreshore.adapter.read.times import (
+    asked,
+    come,
+    read_time,
+    require,
+    tables_below,
+    tell_of_waiting,
+    timestamp_of,
+)
+from foreshore.adapter.session.catalog_reader import BUILTINS
+from foreshore.adapter.session.side_effects import calls_in, carried_out, carried_out_by_row
+from foreshore.compute.controller.peeks import PeekRequest
+from foreshore.compute.engine import Cancellation, Input
+from foreshore.compute.finish import MAX_RESULT_BYTES, expanded, finish
+from foreshore.errors import (
+    DatabaseError,
+    FeatureNotSupported,
+    ObjectNotInPrerequisiteState,
+    TableAltered,
+)
+from foreshore.expr.ir import Finishing, Relation
+from foreshore.ids import GlobalId
+from foreshore.sql.plan import AsOf, Block
+from foreshore.types import Datum, RelationDesc
+from foreshore.update import DIFF, TIME_FIELD, Timestamp
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session.prepared import Prepared
+    from foreshore.adapter.session.session import Session
+
+
+# Rows, without `__diff`, of collections that only one query knows.
+Given = Mapping[GlobalId, pa.Table]
+NOTHING_GIVEN: Given = MappingProxyType({})
+
+
+async def rows_of(
+    session: "Session",
+    prepared: "Prepared",
+    args: Sequence[Datum],
+    as_of: AsOf | None = None,
+    known: Given = NOTHING_GIVEN,
+) -> pa.RecordBatch:
+    """Return the finished rows of a statement's query, to which some collections are `known`.
+
+    If it asks for a time to come that is waited for, as in `awaited`.
+    """
+    as_of = await awaited(session, prepared, args, as_of)
+    rows = await _finished(session, prepared, args, as_of, known)
+    assert prepared.peek is not None
+    query = prepared.peek.query
+    if not query.over:
+        return rows
+    replace = filler(args, session.environment_values(session.coordinator.oracle.read_ts()))
+    called = await carried_out_by_row(session, counted(rows), query.over, replace)
+    return expanded(called.select([*range(len(query.desc.columns)), called.num_columns - 1]))
+
+
+async def awaited(
+    session: "Session", prepared: "Prepared", args: Sequence[Datum], as_of: AsOf | None
+) -> AsOf | None:
+    """Return AS OF with its time as a literal, when that has come.
+
+    If it is waited for, `prepared` may have another plan then.
+    """
+    peek = prepared.peek
+    assert peek is not None
+    refuse_past_of_system(peek, as_of)
+    wanted = asked(session, as_of, peek.query.changes, args)
+    if wanted is not None and await come(session, collections_read(session, peek), wanted):
+        session.planner.prepare(prepared)  # much may have happened meanwhile
+        session.planner.rely_on(prepared.meanings)
+    return None if as_of is None else wanted
+
+
+async def _finished(
+    session: "Session",
+    prepared: "Prepared",
+    args: Sequence[Datum],
+    as_of: AsOf | None,
+    known: Given,
+) -> pa.RecordBatch:
+    transaction = session.begin()
+    coordinator = session.coordinator
+    peek = prepared.peek
+    assert peek is not None
+    if peek.key is not None:
+        found = await by_key(session, peek, args, as_of)
+        if found is not None:
+            return finish(expanded(*found), found[1])
+    peek = peek_at(session, prepared, args, as_of)
+    if as_of is None and transaction.reads_own_writes(tables_below(session, peek.sources)):
+        if peek.query.changes:
+            raise FeatureNotSupported(
+                "CHANGES after writes in the same transaction is not supported"
+            )
+        table, finishing = await own_rows(session, peek, args, known)
+        return finish(expanded(table, finishing), finishing)
+    if not peek.is_timed and as_of is None:
+        time = 0
+        if transaction.time is not None:
+            require(session, (), transaction.time)
+    else:
+        ids = collections_read(session, peek)
+        time = read_time(session, ids, as_of, args, also=peek.shards)
+        tell_of_waiting(session, ids, time)
+    given = dict(known)
+    for each in peek.query.changes:
+        given[each.id] = await changes(session, each, args, time)
+    relation, finishing, replace = filled(session, peek, args, time)
+    if peek.acts:
+        relations = peek.block(relation, replace).relations()
+        calls = dict.fromkeys(call for each in relations for call in calls_in(each))
+        values = await carried_out(session, list(calls))
+        relation, finishing, replace = filled(session, peek, args, time)  # of what is set now
+        relation = fill(relation, values.get, every=True)
+    match peek.way_of(relation):
+        case "constant":
+            rows = evaluate_linear(relation, counted_each(given))
+            return finish(expanded(rows, finishing), finishing)
+        case "local":
+            block = peek.block(relation, replace)
+            if peek.acts:
+                block = filled_block(block, values.get, every=True)
+            table = await evaluate_here(session, block, time, given, own=as_of is None)
+            return finish(expanded(table, finishing), finishing)
+        case "index":
+            assert peek.lookup is not None
+            keys = None
+            if peek.lookup.keys is not None:
+                keys = literal_keys(peek.lookup.keys, replace)
+                if not keys:
+                    return _no_rows(peek)
+            request = PeekRequest(
+                time,
+                relation,
+                finishing,
+                peek.lookup.index,
+                keys,
+                replica=pinned_replica(session),
+            )
+        case "bulk":
+            indexes = {id: index for id in peek.shards if (index := index_of(session, id)) != id}
+            request = PeekRequest(
+                time,
+                relation,
+                finishing,
+                imports=tuple(sorted(peek.shards - indexes.keys())),
+                indexes=indexes,
+                tables=given,
+                replica=pinned_replica(session),
+            )
+    cluster = answering_cluster(session)
+    try:
+        answer = await coordinator.compute.peek(cluster.id, request)
+    except DatabaseError as error:
+        read = {*request.indexes.values(), *request.imports}
+        if request.index is not None:
+            read.add(request.index)
+        gone = (
+            error.sqlstate in ("42704", "55000")
+            and not read <= coordinator.holds.collections.keys()
+        )
+        if gone:  # while it was waited for: the next plan has what is there now
+            raise TableAltered() from error
+        raise
+    return one_batch(answer)
+
+
+def refuse_past_of_system(peek: PeekPlan, as_of: AsOf | None) -> None:
+    """Raise FeatureNotSupported if a query AS OF a time reads what is known of the present only."""
+    system = sorted(BUILTINS.keys() & peek.sources)
+    if as_of is not None and system:
+        relation = BUILTINS[system[0]]
+        raise FeatureNotSupported(
+            f'system relation "{relation.schema}.{relation.name}" cannot be read AS OF a time',
+            detail="System relations have no history.",
+        )
+
+
+def peek_at(
+    session: "Session", prepared: "Prepared", args: Sequence[Datum], as_of: AsOf | None
+) -> PeekPlan:
+    """Return how a statement's query is answered at the time at which it reads."""
+    assert prepared.peek is not None
+    if _is_before_indexes(session, prepared.peek, args, as_of):
+        return session.planner.peek_without_indexes(prepared)
+    return prepared.peek
+
+
+def _is_before_indexes(
+    session: "Session", peek: PeekPlan, args: Sequence[Datum], as_of: AsOf | None
+) -> bool:
+    """Whether the query reads at a time that an index which it would use does not know."""
+    transaction = session.begin()
+    if as_of is not None:
+        if as_of.at_least:
+            return False
+        time = timestamp_of(session, as_of.time, args)
+    elif transaction.time is not None:
+        time = transaction.time
+    else:
+        return False
+    used = {index_of(session, id) for id in peek.shards} - peek.shards
+    if peek.lookup is not None:
+        used.add(peek.lookup.index)
+    since = session.coordinator.holds.since
+    return any(since(index) > time for index in used)
+
+
+def one_batch(table: pa.Table) -> pa.RecordBatch:
+    """Return a table's rows as one batch."""
+    batches = table.to_batches()
+    if len(batches) == 1:
+        return batches[0]
+    if not batches:
+        return pa.RecordBatch.from_arrays(
+            [pa.array([], field.type) for field in table.schema], schema=table.schema
+        )
+    return pa.concat_batches(batches)
+
+
+def _no_rows(peek: PeekPlan) -> pa.RecordBatch:
+    schema = peek.query.desc.arrow_schema()
+    return pa.RecordBatch.from_arrays(
+        [pa.array([], field.type) for field in schema], names=[f"c{i}" for i in range(len(schema))]
+    )
+
+
+def collections_read(session: "Session", peek: PeekPlan) -> set[GlobalId]:
+    """Return the shards and indexes that a query reads."""
+    ids = peek.shards if peek.lookup is None else {peek.lookup.index}
+    return {index_of(session, id) for id in ids} | {each.of for each in peek.query.changes}
+
+
+def index_of(session: "Session", id: GlobalId) -> GlobalId:
+    """Return what stands for a source in a cluster: for a view its index, else itself."""
+    coordinator = session.coordinator
+    if (
+        id in coordinator.capabilities
+        or id in coordinator.as_ofs
+        or id not in coordinator.state.objects
+    ):
+        return id
+    ready = coordinator.index_for(id, session.cluster)
+    if not ready:
+        raise ObjectNotInPrerequisiteState(f"the index on {id} was dropped by another session")
+    return ready[0].id
+
+
+# --- arguments -----------------------------------------------------------------------------
+
+
+def filled(
+    session: "Session", peek: PeekPlan, args: Sequence[Datum], time: Timestamp
+) -> tuple[Relation, Finishing, Replace]:
+    """Return the relation and what finishes it, with arguments and the environment put in."""
+    replace = filler(args, session.environment_values(time))
+    if not peek.open:
+        return peek.relation, peek.query.finishing, replace
+    return fill(peek.relation, replace), finishing_of(session, peek, args), replace
+
+
+# --- here ----------------------------------------------------------------------------------
+
+
+async def own_rows(
+    session: "Session", peek: PeekPlan, args: Sequence[Datum], given: Given
+) -> tuple[pa.Table, Finishing]:
+    """Return the rows of a query that sees what its transaction has written; and its finishing.
+
+    Nothing that is maintained knows of it; the plan has its definitions (`Basis.own`).
+    """
+    time = read_time(session, peek.shards, None, args)
+    relation, finishing, replace = filled(session, peek, args, time)
+    return await evaluate_here(session, peek.block(relation, replace), time, given), finishing
+
+
+async def evaluate_here(
+    session: "Session",
+    block: Block,
+    time: Timestamp,
+    given: Given = NOTHING_GIVEN,
+    *,
+    own: bool = True,
+) -> pa.Table:
+    """Return the rows of `block` with `__diff`, computed by this process unless they are known.
+
+    What the transaction has written itself is among them if `own` is said.
+    """
+    question = question_of(session, block) if not given else None
+    if question is None:
+        return await _evaluated(session, block, time, given, own)
+    return await session.environment.catalog_answers.answer(
+        session.coordinator.state, question, lambda: _evaluated(session, block, time, given, own)
+    )
+
+
+async def _evaluated(
+    session: "Session", block: Block, time: Timestamp, given: Given, with_own: bool
+) -> pa.Table:
+    """Return the rows of `block` with `__diff`, computed on a thread."""
+    coordinator = session.coordinator
+    transaction = session.begin()
+    inputs: dict[GlobalId, Input] = {
+        id: Input(rows.schema, (), (as_updates(rows, 0),)) for id, rows in given.items()
+    }
+    snapshots = []
+    read = collections_of(block) - inputs.keys()
+    stored = read & coordinator.capabilities.keys()
+    for id in stored:
+        await coordinator.wait_readable(id, time)
+    await coordinator.compute.maintained.check_errors(stored, time)
+    try:
+        for id in read:
+            if id in BUILTINS:
+                rows = builtin_rows(session, BUILTINS[id])
+                inputs[id] = Input(rows.schema, (), (as_updates(rows, 0),))
+                continue
+            parts = [part.rows for part in transaction.writes.get(id, ())] if with_own else []
+            if with_own and id in transaction.contents:
+                parts.append(transaction.contents[id])
+            own = tuple(with_time(part, time) for part in parts)
+            if id not in coordinator.capabilities:
+                if not transaction.made(id):
+                    raise TableAltered()
+                desc = session.planner.reader().planned[id].desc
+                inputs[id] = Input(desc.stored_schema(), (), own)
+                continue
+            snapshot = coordinator.storage.snapshot(coordinator.capabilities[id][0], time)
+            snapshots.append(snapshot)
+            inputs[id] = Input(snapshot.schema, (), (*snapshot.tail, *own))
+        cancellation = Cancellation()
+
+        def evaluate_on_thread(relation: Relation, inputs: Inputs) -> pa.Table:
+            with ExitStack() as reading:
+                files = {
+                    snapshot.id: replace(
+                        inputs[snapshot.id], files=reading.enter_context(snapshot.paths())
+                    )
+                    for snapshot in snapshots
+                }
+                return coordinator.engine.evaluate(
+                    relation, {**inputs, **files}, time, cancellation, MAX_RESULT_BYTES
+                )
+
+        try:
+
+            async def evaluate(relation: Relation, inputs: Inputs) -> pa.Table:
+                return await blocking.run(
+                    coordinator.executor, evaluate_on_thread, relation, inputs
+                )
+
+            return await evaluate_block(block, inputs, time, evaluate)
+        except BaseException:
+            cancellation.cancel()
+            raise
+    finally:
+        for snapshot in snapshots:
+            snapshot.release()
+
+
+def counted_each(given: Given) -> dict[GlobalId | int, pa.Table]:
+    """Return collections with `__diff`."""
+    return {id: counted(rows) for id, rows in given.items()}
+
+
+def with_time(rows: pa.Table, time: Timestamp) -> pa.Table:
+    """Return rows with `__diff` as updates at `time`."""
+    times = pa.repeat(pa.scalar(time, pa.int64()), rows.num_rows)
+    return rows.add_column(rows.schema.get_field_index(DIFF), TIME_FIELD, times)
+
+
+def as_updates(rows: pa.Table, time: Timestamp) -> pa.Table:
+    """Return rows, each once, as updates at `time`."""
+    return with_time(rows.append_column(DIFF, pa.repeat(pa.scalar(1, pa.int64()), len(rows))), time)
+
+
+def renamed(rows: pa.Table, desc: RelationDesc) -> pa.Table:
+    """Return rows with `__diff` in the columns of a table's shard."""
+    schema = desc.arrow_schema().append(pa.field(DIFF, pa.int64(), nullable=False))
+    return pa.Table.from_arrays(rows.columns, schema=schema)

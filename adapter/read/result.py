@@ -1,0 +1,115 @@
+"""Results on their way to the client: rows from a table at hand, or from a stream.
+
+A `RowSource` gives batches, each of no more rows than asked for, until it has no more. It belongs
+to one portal or cursor, which may ask for a few rows at a time.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import pyarrow as pa
+
+from foreshore.adapter.client import Completed, CopyIn, CopyOut, Rows
+from foreshore.adapter.session.interrupt import Interrupts
+from foreshore.types import RelationDesc
+
+BATCH_ROWS = 8_192
+ALL = 2**62
+
+
+class RowSource(Protocol):
+    """Rows, a batch at a time."""
+
+    streaming: bool
+
+    @property
+    def has_ready(self) -> bool:
+        """Whether `next` need not wait."""
+        ...
+
+    async def next(self, limit: int) -> pa.RecordBatch | None:
+        """Return the next rows, at most `limit`; None when there are no more."""
+        ...
+
+    def close(self) -> None:
+        """Give up what the source holds."""
+        ...
+
+
+class BatchSource:
+    """The rows of one batch that is at hand."""
+
+    streaming = False
+
+    def __init__(self, rows: pa.RecordBatch) -> None:
+        self._rows = rows
+        self._at = 0
+
+    @property
+    def has_ready(self) -> bool:
+        """Whether `next` need not wait."""
+        return True
+
+    async def next(self, limit: int) -> pa.RecordBatch | None:
+        """Return the next rows."""
+        if self._at >= self._rows.num_rows:
+            return None
+        batch = self._rows.slice(self._at, min(limit, BATCH_ROWS))
+        self._at += batch.num_rows
+        return batch
+
+    def close(self) -> None:
+        """Forget the rows."""
+        self._rows = self._rows.slice(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """Rows of a statement, with the word of its tag: SELECT, FETCH, INSERT 0 ..."""
+
+    desc: RelationDesc
+    source: RowSource
+    verb: str
+
+
+Outcome: TypeAlias = Completed | Selected | CopyIn | CopyOut
+
+
+UNCOUNTED = ("SHOW", "EXPLAIN")  # the tags of these do not say how many rows there were
+
+
+class Taking:
+    """Up to `limit` rows of a source (0: all of them), as one Rows gives them."""
+
+    def __init__(self, selected: Selected, limit: int, interrupts: Interrupts) -> None:
+        self._selected = selected
+        self._limit = limit or ALL
+        self._taken = 0
+        self._interrupts = interrupts
+
+    async def batches(
+        self, done: Callable[[], None] | None = None
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """Yield the rows; `done` is called when the last has been taken."""
+        source = self._selected.source
+        while self._taken < self._limit:
+            with self._interrupts.running():
+                batch = await source.next(self._limit - self._taken)
+            if batch is None:
+                break
+            self._taken += batch.num_rows
+            yield batch
+        if done is not None:
+            done()
+
+    def rows(self, done: Callable[[], None] | None = None) -> Rows:
+        """Return the Rows."""
+        verb = self._selected.verb
+        return Rows(
+            self._selected.desc,
+            self.batches(done),
+            lambda count: verb if verb in UNCOUNTED else f"{verb} {count}",
+            lambda: self._taken >= self._limit,
+            self._selected.source.streaming,
+        )

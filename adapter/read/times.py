@@ -1,0 +1,295 @@
+"""The time at which statements read: chosen by a transaction's first read, held until its end.
+
+A transaction that reads only by keys that it has locked moves to the newest time before the next.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from foreshore.adapter.read.bind_parameters import fill_scalar, filler
+from foreshore.adapter.read.timestamp_selection import (
+    Interval,
+    Selection,
+    require_readable,
+    select_timestamp,
+)
+from foreshore.adapter.transaction.transaction import Transaction
+from foreshore.errors import (
+    DataError,
+    InvalidParameterValue,
+)
+from foreshore.expr.evaluate import constant
+from foreshore.expr.ir import Literal, Scalar, type_of
+from foreshore.ids import GlobalId
+from foreshore.sql.plan import AsOf, Changes
+from foreshore.types import MZ_TIMESTAMP, Datum
+from foreshore.update import Timestamp
+
+FAR_BEHIND_MS = 20_000  # of what is waited for, from which on the client is told
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session.session import Session
+
+
+def tables_below(session: "Session", ids: Iterable[GlobalId]) -> set[GlobalId]:
+    """Return the tables that `ids` come from, new ones of the transaction included."""
+    bases: set[GlobalId] = set()
+    for id in ids:
+        bases |= session.coordinator.bases(id)
+    return bases
+
+
+def read_time(
+    session: "Session",
+    ids: Iterable[GlobalId],
+    as_of: AsOf | None,
+    args: Sequence[Datum],
+    *,
+    also: Iterable[GlobalId] = (),
+    by_key: bool = False,
+) -> Timestamp:
+    """Return when to read `ids`, held there until the transaction ends.
+
+    The first read of a transaction decides for all that follow; AS OF is for one query alone.
+    `also` are relations that the answer comes from, though they are not read themselves. Unless the
+    read is `by_key` and remembered so, it is remembered as one of whole tables. Raises Conflict
+    or NotYetKnown for what cannot be read at the time, CollectionDamaged for what cannot be read
+    for that.
+    """
+    transaction = session.begin()
+    coordinator = session.coordinator
+    ids = tuple(ids)
+    if as_of is not None:
+        _refuse_own_past(session, (*ids, *also))
+    ids = [id for id in ids if id in coordinator.holds.collections]
+    coordinator.compute.maintained.check_whole(ids)
+    if as_of is None and transaction.time is not None:
+        time = transaction.time
+        require(session, ids, time)
+    else:
+        chosen = choose(session, ids, as_of, args)
+        time = chosen.time
+        if as_of is None:
+            transaction.names.move(coordinator.catalog)
+            transaction.time = time
+            if transaction.block:
+                _hold_all(session, transaction, time)
+    if not (transaction.block and as_of is None):
+        hold = coordinator.holds.acquire(ids, time, "transaction", session.pid)
+        transaction.holds.append(hold)
+    if as_of is None and not by_key:
+        # Those that nobody else knows change for nobody; what is dropped later has changed.
+        group = coordinator.group
+        below = tables_below(session, (*ids, *also))
+        transaction.read |= {id for id in below if id in group or group.is_altered(id)}
+    if session.variables["emit_timestamp_notice"] == "on":
+        _tell_of_time(session, ids, time)
+    return time
+
+
+def require(session: "Session", ids: Iterable[GlobalId], time: Timestamp) -> None:
+    """Raise if `ids` cannot be read at the time that the transaction reads at, as by then named."""
+    isolation = session.begin().isolation
+    require_readable(_intervals(session, ids), isolation, time, partial(_name_of, session))
+
+
+def _intervals(session: "Session", ids: Iterable[GlobalId]) -> dict[GlobalId, Interval]:
+    """Return when `ids` are exact, and tables that are named: plans rely on what they promise.
+
+    It does so even where it reads nothing of them for that.
+    """
+    coordinator = session.coordinator
+    intervals = {id: coordinator.interval(id) for id in ids}
+    for id, time in coordinator.altered_below(session.begin().named.named()).items():
+        intervals.setdefault(id, Interval(time, coordinator.upper(id), time))
+    promised = session.begin().promised
+    for id in _tables_of(session, intervals) & promised.keys() if promised else ():
+        since = max(promised[id], coordinator.since(id))
+        intervals[id] = Interval(since, coordinator.upper(id), since)
+    return intervals
+
+
+def _tables_of(session: "Session", ids: Iterable[GlobalId]) -> set[GlobalId]:
+    """Return the tables that `ids` are, and that the statement names, as the transaction sees them.
+
+    Tables that it has made are among them.
+    """
+    named = session.begin().named.named()
+    return session.planner.state.tables_named((*ids, *named))
+
+
+def _refuse_own_past(session: "Session", ids: Iterable[GlobalId]) -> None:
+    """Raise if what is read AS OF a time comes from tables that the transaction has altered.
+
+    What these are now, and promise, they are from the commit on. A table that it has created is
+    of no concern where it is only named, as one to be written to.
+    """
+    transaction = session.begin()
+    if transaction.catalog is None:
+        return
+    state, ids = session.planner.state, tuple(ids)
+    base, read = transaction.catalog.base, state.tables_named(ids)
+    for id in sorted(_tables_of(session, ids)):
+        if id not in read and base.item_with(state.item(id).oid) is None:
+            continue
+        if transaction.made(id) or id in transaction.promised:
+            raise InvalidParameterValue(
+                f'table "{_name_of(session, id)}" cannot be read as of a time in the transaction '
+                "that has made or altered it",
+                detail="It is what it is now from the commit on.",
+                hint="Leave AS OF out, or read it before or after the transaction.",
+            )
+
+
+def asked(
+    session: "Session", as_of: AsOf | None, changes: Sequence[Changes], args: Sequence[Datum]
+) -> AsOf | None:
+    """Return the time that a query asks for, as a literal: AS OF, or where CHANGES ends."""
+    if as_of is not None:
+        return AsOf(Literal(timestamp_of(session, as_of.time, args), MZ_TIMESTAMP), as_of.at_least)
+    if session.begin().time is not None:
+        return None
+    ends = [timestamp_of(session, e.through, args) for e in changes if e.through is not None]
+    return AsOf(Literal(max(ends), MZ_TIMESTAMP), at_least=True) if ends else None
+
+
+async def come(session: "Session", ids: Iterable[GlobalId], wanted: AsOf) -> bool:
+    """Wait until the time that a read of `ids` asks for has come; return whether that was needed.
+
+    What comes from no table never changes. All else is held at the time meanwhile, which keeps
+    nothing of the present: it matters when the time comes.
+    """
+    coordinator = session.coordinator
+    time = timestamp_of(session, wanted.time, ())
+    ahead = time - coordinator.oracle.read_ts()
+    _refuse_own_past(session, ids := list(ids))
+    ids = [id for id in ids if id in coordinator.holds.collections]
+    if ahead <= 0 or not tables_below(session, ids):
+        return False
+    choose(session, ids, wanted, ())  # as bounded staleness never waits
+    hold = coordinator.holds.acquire(ids, time, "transaction", session.pid)
+    session.begin().holds.append(hold)
+    if ahead > FAR_BEHIND_MS:
+        session.notice(
+            f"waiting for time {time}, which is {ahead / 1000:.0f} seconds ahead",
+            hint="Times are milliseconds since 1970, or of type timestamptz.",
+            now=True,
+        )
+    await coordinator.group.reached(time)
+    return True
+
+
+def tell_of_waiting(session: "Session", ids: Iterable[GlobalId], time: Timestamp) -> None:
+    """Tell the client if it will have to wait for collections that are far behind `time`."""
+    coordinator = session.coordinator
+    for id in coordinator.holds.collections.keys() & set(ids):
+        upper, since = coordinator.upper(id), coordinator.as_ofs.get(id, 0)
+        if max(upper, since) > time - FAR_BEHIND_MS:
+            continue
+        item = session.planner.reader().state.item(id)
+        filled = upper > since
+        how = f"is {(time - upper) / 1000:.0f} seconds behind" if filled else "is being filled"
+        hint = "mz_internal.mz_frontiers says how far each collection is."
+        session.notice(f'waiting for {item.kind} "{item.name}", which {how}', hint=hint, now=True)
+
+
+def _tell_of_time(session: "Session", ids: Sequence[GlobalId], time: Timestamp) -> None:
+    """Tell the client at which time a query reads, and what that was chosen from."""
+    coordinator = session.coordinator
+    detail = [f"The newest time that has been read or written is {coordinator.oracle.read_ts()}."]
+    for id in ids:
+        interval = coordinator.interval(id)
+        name = ".".join(filter(None, coordinator.state.full_name(coordinator.state.item(id))))
+        detail.append(f"{name} is known from {interval.since} to before {interval.upper}.")
+    session.notice(f"query timestamp: {time}", detail=" ".join(detail))
+
+
+def move_forward(session: "Session") -> None:
+    """Let the transaction read at the newest time, if all it has read is the same there.
+
+    It is, if all of that are keys that it has locked and nobody has changed: what it has been told
+    is true at both times. So is what follows, and the commit asks about the later one.
+    """
+    transaction = session.begin()
+    coordinator = session.coordinator
+    now = coordinator.oracle.read_ts()
+    if transaction.time is None or transaction.time >= now or transaction.read:
+        return
+    if not coordinator.locks.holds(transaction.key_reads, transaction):
+        return
+    if coordinator.keys.changed(transaction.key_reads, transaction.time):
+        return
+    if not transaction.names.moves(coordinator.catalog):
+        return
+    held = transaction.holds
+    transaction.time = now
+    transaction.holds = []
+    _hold_all(session, transaction, now)
+    for hold in held:
+        hold.release()
+
+
+def choose(
+    session: "Session",
+    ids: Iterable[GlobalId],
+    as_of: AsOf | None,
+    args: Sequence[Datum],
+) -> Selection:
+    """Return the time at which a new read of `ids` would be, and why."""
+    coordinator = session.coordinator
+    transaction = session.begin()
+    exact = at_least = None
+    if as_of is not None:
+        _refuse_own_past(session, ids := list(ids))
+        given = timestamp_of(session, as_of.time, args)
+        exact, at_least = (None, given) if as_of.at_least else (given, None)
+    return select_timestamp(
+        _intervals(session, ids),
+        transaction.isolation,
+        coordinator.oracle.read_ts(),
+        as_of=exact,
+        at_least=at_least,
+        name_of=partial(_name_of, session),
+    )
+
+
+def _name_of(session: "Session", id: GlobalId) -> str:
+    item = session.planner.state.get(id) or session.coordinator.state.get(id)
+    return id if item is None else item.name
+
+
+def _hold_all(session: "Session", transaction: Transaction, time: Timestamp) -> None:
+    """Hold all that can be read at `time`, since a block may come to read any of it."""
+    holds = session.coordinator.holds
+    readable = [id for id, each in holds.collections.items() if each.since <= time]
+    transaction.holds.append(holds.acquire(readable, time, "transaction", session.pid))
+
+
+def timestamp_of(
+    session: "Session", scalar: Scalar, args: Sequence[Datum], now: Timestamp | None = None
+) -> Timestamp:
+    """Return the time that a scalar without columns says, in milliseconds.
+
+    `now` is what mz_now() is; None: the newest time.
+    """
+    if now is None:
+        now = session.coordinator.oracle.read_ts()
+    value = value_of(session, scalar, args, now)
+    if value is None:
+        raise InvalidParameterValue("a time is needed, not NULL")
+    assert isinstance(value, int), value
+    time = value // 1000 if type_of(scalar).name == "timestamptz" else value
+    if time < 0:
+        raise InvalidParameterValue(f"time {time} is before the beginning of time")
+    return time
+
+
+def value_of(session: "Session", scalar: Scalar, args: Sequence[Datum], time: Timestamp) -> Datum:
+    """Return the value of a scalar without columns."""
+    replace = filler(args, session.environment_values(time))
+    found = constant(fill_scalar(scalar, replace))
+    if isinstance(found, str):
+        raise DataError.parse(found)
+    value: Datum = found.value
+    return value

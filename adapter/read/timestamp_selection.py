@@ -1,0 +1,191 @@
+"""Timestamp selection: at which time a query reads, as a pure function of what is known.
+
+A time must be at or beyond every input's `since`, or the answer is no longer known. Strict
+serializability asks for the oracle's `read_ts`, which sees all acknowledged writes, even where that
+means to wait for a view; serializability takes the freshest time at which nothing has to be waited
+for. Bounded staleness takes that as well, and is refused where it is too long ago: it never waits.
+What a transaction reads later it reads at the time that it has, or not at all. AS OF takes its own
+time: it is refused where the answer is no longer known, and waits for what has yet to come.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal as OneOf
+
+from foreshore.adapter.session.variables import BOUNDED_STALENESS, milliseconds
+from foreshore.errors import Conflict, InvalidParameterValue, NotYetKnown
+from foreshore.ids import GlobalId
+from foreshore.update import MAX_TIMESTAMP, Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedStaleness:
+    """Reads see all that was committed `ms` milliseconds before, at least, and do not wait."""
+
+    ms: int
+
+    def __str__(self) -> str:
+        return f"bounded staleness {self.ms}ms"
+
+
+Isolation = OneOf["strict serializable", "serializable"] | BoundedStaleness
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The times at which a collection is exact: `since <= t < upper`."""
+
+    since: Timestamp
+    upper: Timestamp
+    altered: Timestamp | None = None  # when it became what it is now; earlier it was something else
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The choice, and all that it rests on."""
+
+    time: Timestamp
+    read_ts: Timestamp
+    isolation: Isolation
+    inputs: Mapping[GlobalId, Interval]
+
+    @property
+    def since(self) -> Timestamp:
+        """The least time at which all inputs are exact."""
+        return max((each.since for each in self.inputs.values()), default=0)
+
+    @property
+    def upper(self) -> Timestamp:
+        """The time from which on some input is not yet known."""
+        return min((each.upper for each in self.inputs.values()), default=MAX_TIMESTAMP)
+
+    @property
+    def waits(self) -> bool:
+        """Whether an input has yet to reach the time."""
+        return self.time >= self.upper
+
+
+def select_timestamp(
+    inputs: Mapping[GlobalId, Interval],
+    isolation: Isolation,
+    read_ts: Timestamp,
+    *,
+    as_of: Timestamp | None = None,
+    at_least: Timestamp | None = None,
+    name_of: Callable[[GlobalId], str] = str,
+) -> Selection:
+    """Return the time at which to read `inputs`, which messages call by `name_of`.
+
+    `as_of` is exact, `at_least` a lower bound; either may be a time that has yet to come. Raises
+    InvalidParameterValue for an `as_of` that cannot be read any more, NotYetKnown for what bounded
+    staleness would have to wait for.
+    """
+    chosen = Selection(read_ts, read_ts, isolation, inputs)
+    since = chosen.since
+    if as_of is not None:
+        if as_of < since:
+            altered = any(each.altered == since for each in inputs.values())
+            raise InvalidParameterValue(
+                f"cannot read as of {as_of}",
+                detail=f"The inputs can be read from {since} on"
+                + (", when a table among them was altered." if altered else "."),
+                hint="Take a later time, or leave AS OF out to read what is newest.",
+            )
+        return Selection(as_of, read_ts, isolation, inputs)
+    match isolation:
+        case "strict serializable":
+            time = read_ts
+        case "serializable":
+            time = min(read_ts, chosen.upper - 1)
+        case BoundedStaleness(ms=bound):
+            time = min(read_ts, chosen.upper - 1)
+            if time < max(read_ts - bound, since, at_least or 0):
+                raise _would_wait(chosen, time, bound, at_least or 0, name_of)
+    return Selection(max(time, since, at_least or 0), read_ts, isolation, inputs)
+
+
+def isolation_of(level: str) -> Isolation:
+    """Return what the setting transaction_isolation means; weaker levels get the strongest."""
+    if level.startswith(BOUNDED_STALENESS):
+        return BoundedStaleness(milliseconds(level.removeprefix(BOUNDED_STALENESS)) or 0)
+    return "serializable" if level == "serializable" else "strict serializable"
+
+
+def standard_level(level: str) -> str:
+    """Return the SQL standard's name of what transaction_isolation guarantees.
+
+    Strict serializable is more than the standard has a name for; what is read with bounded
+    staleness is serializable, as it was a moment ago.
+    """
+    is_standard = level != "strict serializable" and not level.startswith(BOUNDED_STALENESS)
+    return level if is_standard else "serializable"
+
+
+def require_readable(
+    inputs: Mapping[GlobalId, Interval],
+    isolation: Isolation,
+    time: Timestamp,
+    name_of: Callable[[GlobalId], str],
+) -> None:
+    """Raise if `inputs` cannot be read at the time that a transaction reads at.
+
+    Conflict if they are no longer known there, NotYetKnown if they are not yet and bounded
+    staleness does not wait.
+    """
+    late = max(inputs, key=lambda id: inputs[id].since, default=None)
+    if late is not None and inputs[late].since > time:
+        since = inputs[late].since
+        altered = inputs[late].altered == since
+        raise Conflict(
+            "could not serialize access: the transaction reads at a time before this relation "
+            "could be read",
+            detail=f'It reads at {time}; "{name_of(late)}" is readable from {since} on'
+            + (", when it was altered." if altered else "."),
+            hint="Run the transaction again."
+            if altered
+            else "Run the transaction again later, or let more history be retained "
+            "(RETAIN HISTORY).",
+        )
+    if isinstance(isolation, BoundedStaleness):
+        last = min(inputs, key=lambda id: inputs[id].upper, default=None)
+        if last is not None and inputs[last].upper <= time:
+            raise NotYetKnown(
+                "could not serialize access: this relation is not known yet at the time at which "
+                "the transaction reads, and is not waited for",
+                detail=f'It reads at {time}; "{name_of(last)}" is known before '
+                f"{inputs[last].upper}.",
+                hint="Run the transaction again, reading this relation first.",
+            )
+
+
+def _would_wait(
+    chosen: Selection,
+    time: Timestamp,
+    bound: int,
+    at_least: Timestamp,
+    name_of: Callable[[GlobalId], str],
+) -> NotYetKnown:
+    """Return why there is no answer at once: `time` is the last at which all inputs are known."""
+    last = min(chosen.inputs, key=lambda id: chosen.inputs[id].upper, default=None)
+    detail = f"The newest time is {chosen.read_ts}."
+    if last is not None:
+        upper = chosen.inputs[last].upper
+        detail = f'"{name_of(last)}" is known before {upper}; the newest time is {chosen.read_ts}.'
+    if time < chosen.read_ts - bound:
+        return NotYetKnown(
+            f"no answer is at most {bound} ms old, and none is waited for",
+            detail=detail,
+            hint="Run the query again later, or allow more staleness.",
+        )
+    if time < chosen.since:
+        late = max(chosen.inputs, key=lambda id: chosen.inputs[id].since)
+        return NotYetKnown(
+            "there is no time at which all of these relations are known, and none is waited for",
+            detail=f'{detail[:-1]}; "{name_of(late)}" is readable from {chosen.since} on.',
+            hint="Run the query again later, or let more history be retained (RETAIN HISTORY).",
+        )
+    return NotYetKnown(
+        f"no answer at {at_least} or later is known, and none is waited for",
+        detail=detail,
+        hint="Run the query again later.",
+    )

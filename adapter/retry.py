@@ -1,0 +1,96 @@
+"""Statements that lose a race are planned and tried again, while nobody has heard of them.
+
+What their functions have done that no transaction undoes, as setval and pg_advisory_lock do, is
+done once: a call that comes up again gives what it gave (`Acted`).
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from foreshore.adapter.transaction import advisory_locks as advisory
+from foreshore.errors import Conflict, TableAltered, TableDropped
+from foreshore.types import Datum
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session.prepared import Prepared
+    from foreshore.adapter.session.session import Session
+
+ATTEMPTS = 10
+
+R = TypeVar("R")
+
+
+class Acted:
+    """What the calls of one statement have given that did something, in order for each call.
+
+    A call is what it is of and its arguments: those of another attempt are planned anew.
+    """
+
+    def __init__(self) -> None:
+        """Begin with a first attempt."""
+        self._given: dict[tuple[str, tuple[Datum, ...]], deque[Datum]] = {}
+        self._again: dict[tuple[str, tuple[Datum, ...]], deque[Datum]] = {}  # not yet come up
+
+    def note(self, function: str, args: Sequence[Datum], value: Datum) -> None:
+        """Take note of a call that has done something."""
+        self._given.setdefault((function, tuple(args)), deque()).append(value)
+
+    def take(self, function: str, args: Sequence[Datum]) -> Datum:
+        """Return what a call gave in an attempt before, once for each time; None: nothing."""
+        if not self._again:
+            return None
+        key = (function, tuple(args))
+        values = self._again.get(key)
+        if not values:
+            return None
+        value = values.popleft()
+        self.note(function, args, value)
+        return value
+
+    def begin_again(self) -> None:
+        """Let all that was done be there for another attempt."""
+        for key, values in self._again.items():
+            self._given.setdefault(key, deque()).extend(values)
+        self._again, self._given = self._given, {}
+
+    def end(self, session: "Session") -> None:
+        """Give back the locks that only attempts in vain have asked for."""
+        for (function, args), values in self._again.items():
+            for _ in values:
+                advisory.undo(session, function, args)
+        self._again = {}
+
+
+async def attempted(
+    session: "Session", attempt: Callable[[], Awaitable[R]], prepared: "Prepared", *, alone: bool
+) -> R:
+    """Return what `attempt` gives, which runs `prepared` and tells nobody of it before.
+
+    When it is `alone` in its transaction and meets a conflict, it is tried again, and also when it
+    is the first of a transaction and meets ALTER or DROP TABLE. From then on no other can come in
+    between, so that there is an end to it. Raises these errors where that does not help.
+    """
+    is_first = session.begin().is_untouched
+    locks = session.environment.advisory.mark(session)
+    acted = session.acted = Acted()
+    alone = alone and not session.begin().block
+    conflicts = 0
+    while True:
+        transaction = session.begin()
+        try:
+            with session.interrupts.running():
+                outcome = await attempt()
+                acted.end(session)
+                return outcome
+        except (TableAltered, TableDropped):
+            if not is_first:
+                raise
+            transaction.met_alter = True
+        except Conflict:
+            conflicts += 1
+            if not alone or conflicts >= ATTEMPTS:
+                raise
+        session.begin_again(transaction, locks)
+        acted.begin_again()
+        session.planner.prepare(prepared)

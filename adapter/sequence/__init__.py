@@ -1,1 +1,0 @@
-"""How each kind of planned statement is carried out; one kind, one file."""

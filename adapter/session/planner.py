@@ -1,0 +1,337 @@
+"""A session's plans: of the catalog as its transaction sees it, kept for as long as they are good.
+
+Names are looked up on the session's search path, and what the transaction has changed counts. A
+plan makes use of the indexes there are; it is made anew when what it rests on is another.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from foreshore.adapter.coordinator import Coordinator
+from foreshore.adapter.ddl.definitions import refuse_unkept
+from foreshore.adapter.dispatch import described
+from foreshore.adapter.read.peek_plan import IndexOn, PeekPlan, plan_peek, whole
+from foreshore.adapter.read.recursion import collections_of
+from foreshore.adapter.session.catalog_reader import SessionCatalog, absent_schemas, effective_path
+from foreshore.adapter.session.plan_cache import PlanKey
+from foreshore.adapter.session.prepared import Basis, Prepared
+from foreshore.adapter.session.side_effects import calls_in
+from foreshore.adapter.transaction.name_reads import Lookups, Meanings
+from foreshore.adapter.write.point_plan import plan_point, rules_of
+from foreshore.adapter.write.tables import unique_constraints
+from foreshore.adapter.write.values import template_of
+from foreshore.catalog.catalog import Planned
+from foreshore.catalog.state import PERMANENT, Part, State
+from foreshore.constraint import Unique
+from foreshore.errors import DatabaseError, FeatureNotSupported, SyntaxError_
+from foreshore.ids import GlobalId
+from foreshore.sql.parse.parse import Statement as Syntax
+from foreshore.sql.plan import (
+    Block,
+    CopyTo,
+    CreateTableAs,
+    Declare,
+    Delete,
+    Explain,
+    ExplainFreshness,
+    Insert,
+    Merge,
+    Plan,
+    Query,
+    Select,
+    Subscribe,
+    Update,
+    result_desc,
+)
+from foreshore.sql.planner import plan_statement
+from foreshore.sql.planning import ParameterTypes
+from foreshore.sql.rewrite.session_zone import SessionZone
+from foreshore.types import RelationDesc
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session.session import Session
+
+_NOTHING: frozenset[GlobalId] = frozenset()
+
+
+class SessionPlanner:
+    """Plans the statements of one session."""
+
+    def __init__(self, session: "Session") -> None:
+        self._session = session
+        self._coordinator: Coordinator = session.coordinator
+        self._path: tuple[object, int, tuple[str, ...]] = (None, -1, ())
+
+    @property
+    def state(self) -> State:
+        """The catalog's state as the running transaction sees it."""
+        transaction = self._session.transaction
+        if transaction is not None and transaction.catalog is not None:
+            return transaction.catalog.state
+        return self._coordinator.state
+
+    def reader(self, basis: Basis | None = None, lookups: Lookups | None = None) -> SessionCatalog:
+        """Return the catalog as the running transaction sees it.
+
+        Its views are for a plan that rests on `basis`; without one they are as defined. What is
+        asked of it goes to `lookups`.
+        """
+        transaction = self._session.transaction
+        planned = self._coordinator.catalog.planned
+        if transaction is not None and transaction.catalog is not None:
+            planned = {**planned, **transaction.planned}
+        return SessionCatalog(
+            self.state,
+            planned,
+            self._session.database,
+            self.search_path(),
+            basis.arranged if basis is not None else _NOTHING,
+            self._is_own if basis is not None and basis.own is not None else None,
+            temporary=self._session.temporary_schema,
+            lookups=lookups,
+        )
+
+    def lookups(self) -> Lookups:
+        """Return what takes note of how names are looked up, without the transaction's changes."""
+        session, transaction = self._session, self._session.transaction
+        state, planned = self._coordinator.state, self._coordinator.catalog.planned
+        part: Part | None = state.parts[PERMANENT]
+        if transaction is not None and transaction.catalog is not None:
+            state, part = transaction.catalog.base, None
+        path, setting = self.search_path(), session.variables["search_path"]
+        absent = absent_schemas(state, session.database, session.role.name, setting, path)
+        return Lookups(state, planned, part, absent)
+
+    def rely_on(self, meanings: Meanings) -> None:
+        """Let the running transaction rely on what a statement's names mean.
+
+        Raises MeaningChanged if that is something else than when it began to read.
+        """
+        transaction = self._session.begin()
+        fixed = transaction.time is not None
+        transaction.names.add(meanings, self._coordinator.catalog, fixed=fixed)
+        transaction.named = meanings
+
+    def search_path(self) -> tuple[str, ...]:
+        """Return the schemas searched, in order."""
+        session, state = self._session, self.state
+        known_state, known_version, path = self._path
+        if known_state is not state or known_version != session.variables.version:
+            path = effective_path(
+                state,
+                session.database,
+                session.role.name,
+                session.variables["search_path"],
+                session.temporary_schema,
+            )
+            self._path = (state, session.variables.version, path)
+        return path
+
+    def basis(self) -> Basis:
+        """Return what a plan made now would rest on."""
+        transaction, version = self._session.transaction, self._session.variables.version
+        seen = self.state.seen_with(self._session.temporary_schema)
+        if transaction is not None and transaction.changes_data:
+            return Basis(seen, version, _NOTHING, frozenset(transaction.writes))
+        return Basis(seen, version, self._coordinator.arranged(self._session.cluster))
+
+    def refuse_unkept(self, before: State) -> None:
+        """Raise if what the transaction has defined since `before` is not what its text says."""
+        reader = self.reader()
+        refuse_unkept(before, reader.state, reader.planned, self._is_own)
+
+    def _is_own(self, id: GlobalId) -> bool:
+        """Whether the running transaction has written to `id`, or made it."""
+        transaction = self._session.transaction
+        return transaction is not None and transaction.reads_own_writes((id,))
+
+    def prepare(self, prepared: Prepared) -> None:
+        """Make the plan of a statement, or keep the one it has if that is still good."""
+        if prepared.syntax is None:
+            return
+        basis = self.basis()
+        if prepared.basis is not None and prepared.basis.is_still(
+            basis, tables_only=prepared.tables_only
+        ):
+            return
+        lookups = self.lookups()
+        try:
+            self._make(prepared, basis, lookups)
+        except DatabaseError:
+            transaction = self._session.transaction
+            if transaction is not None and transaction.time is not None:
+                transaction.names.check(lookups.meanings())
+            raise
+
+    def _make(self, prepared: Prepared, basis: Basis, lookups: Lookups) -> None:
+        """Make the plan of a statement, on `basis`."""
+        assert prepared.syntax is not None
+        declared = prepared.declared if prepared.basis is None else prepared.parameters
+        types, zone = ParameterTypes(declared), SessionZone(self._session.time_zone)
+        reader = self.reader(basis, lookups)
+        plan = plan_statement(prepared.syntax, reader, types, zone=zone)
+        peek = self._peek_of(plan)
+        init_plans = self._init_plans(prepared, peek)
+        ways = ("index",) if followed_by(plan) is not None else ("index", "bulk")
+        peeks = [peek, *(each.peek for _, each in init_plans)]
+        if reader.left_out and any(each is None or each.way not in ways for each in peeks):
+            types = ParameterTypes(declared)
+            plan = plan_statement(prepared.syntax, reader.as_defined(), types, zone=zone)
+            peek = self._peek_of(plan)
+            init_plans = self._init_plans(prepared, peek)
+        desc = self._desc_of(plan)
+        is_known = prepared.batch not in (None, self._session.batch)
+        if is_known and _shape(desc) != _shape(prepared.desc):
+            raise FeatureNotSupported(
+                "cached plan must not change result type", routine="RevalidateCachedQuery"
+            )
+        prepared.plan, prepared.peek, prepared.desc, prepared.basis = plan, peek, desc, basis
+        prepared.init_plans = init_plans
+        # What is defined over items that become others follows them, or is refused (`rebased`).
+        prepared.meanings = lookups.meanings(names_only=peek is None)
+        prepared.parameters = types.resolved()
+        prepared.takes_names = any(each.name.startswith("reg") for each in prepared.parameters)
+        prepared.zone_matters = zone.matters
+        self._compile(prepared, reader.planned)
+
+    @staticmethod
+    def _compile(prepared: Prepared, planned: Mapping[GlobalId, Planned]) -> None:
+        """Compile what can be done by tuples."""
+        plan, peek = prepared.plan, prepared.peek
+        prepared.template = prepared.rules = prepared.point = None
+        if isinstance(plan, Insert) and peek is not None and peek.reads_nothing:
+            calls = calls_in(peek.relation) if peek.acts else ()
+            prepared.template = template_of(peek.relation, calls)
+            if prepared.template is not None and not plan.over:
+                prepared.rules = rules_of(planned[plan.table])
+        elif peek is not None and (
+            isinstance(plan, Select | Delete) or (isinstance(plan, Update) and not plan.over)
+        ):
+            prepared.point = plan_point(peek, planned)
+
+    def _peek_of(self, plan: Plan) -> PeekPlan | None:
+        query = followed_by(plan)
+        if query is not None:
+            return plan_peek(query, self._followed_indexes, self._keys_of, by_keys=False)
+        query = read_by(plan)
+        return None if query is None else self.plan_query(query)
+
+    def _init_plans(
+        self, prepared: Prepared, peek: PeekPlan | None
+    ) -> tuple[tuple[GlobalId, Prepared], ...]:
+        """Return the locking subqueries that a statement reads; others are not run."""
+        if peek is None or not peek.query.init_plans:
+            return ()
+        read = collections_of(Block(peek.query.relation, peek.query.recursions))
+        return tuple(
+            (
+                each.id,
+                Prepared(
+                    "",
+                    prepared.syntax,
+                    plan=each.select,
+                    peek=self.plan_query(each.select.query),
+                    within=each.id,
+                ),
+            )
+            for each in peek.query.init_plans
+            if each.id in read
+        )
+
+    def _followed_indexes(self, id: GlobalId) -> Sequence[IndexOn]:
+        """Return the indexes that may be followed in place of `id`, which has no shard."""
+        return () if id in self._coordinator.capabilities else self._indexes(id)
+
+    def _indexes(self, id: GlobalId) -> Sequence[IndexOn]:
+        if self._is_own(id):  # no index knows
+            return ()
+        planned = self._coordinator.catalog.planned
+        return [
+            IndexOn(item.id, planned[item.id].key)
+            for item in self._coordinator.index_for(id, self._session.cluster)
+        ]
+
+    def peek_without_indexes(self, prepared: Prepared) -> PeekPlan:
+        """Return how a statement is answered from shards alone, at times that no index knows."""
+        assert prepared.syntax is not None
+        types, lookups = ParameterTypes(prepared.parameters), self.lookups()
+        reader = self.reader(replace(self.basis(), arranged=_NOTHING), lookups)
+        plan = plan_statement(prepared.syntax, reader, types, zone=self._session.time_zone)
+        self.rely_on(lookups.meanings())
+        query = followed_by(plan) or read_by(plan)
+        assert query is not None, plan
+        for each in query.init_plans:
+            if each.id == prepared.within:
+                query = each.select.query
+        return plan_peek(query, lambda id: [], self._keys_of)
+
+    def plan_query(self, query: Query) -> PeekPlan:
+        """Return how `query` would be answered on the session's cluster."""
+        return plan_peek(query, self._indexes, self._keys_of)
+
+    def _keys_of(self, id: GlobalId) -> list[Unique]:
+        planned = self.reader().planned.get(id)
+        return [] if planned is None else unique_constraints(planned)
+
+    def _desc_of(self, plan: Plan) -> RelationDesc | None:
+        return described(self._session, plan) or result_desc(plan)
+
+    def prepared_of(self, syntax: Syntax) -> Prepared:
+        """Return a statement of a Query message, planned."""
+        prepared = Prepared("", syntax)
+        self.prepare(prepared)
+        if prepared.parameters:
+            raise SyntaxError_("there is no parameter $1", sqlstate="42P02")
+        return prepared
+
+    def known(self, text: str, parameter_oids: Sequence[int] = ()) -> Prepared | None:
+        """Return the one statement of a text, if some session has planned it as this one would."""
+        return self._session.environment.plans.get(self._key(text, parameter_oids), self.basis())
+
+    def remember(self, prepared: Prepared, text: str, parameter_oids: Sequence[int] = ()) -> None:
+        """Let other sessions, and this one, know of what has been planned for a text."""
+        self._session.environment.plans.put(self._key(text, parameter_oids), prepared)
+
+    def _key(self, text: str, parameter_oids: Sequence[int]) -> PlanKey:
+        session = self._session
+        return PlanKey(
+            text,
+            tuple(parameter_oids),
+            session.database,
+            self.search_path(),
+            session.cluster,
+            session.time_zone,
+        )
+
+
+def read_by(plan: Plan) -> Query | None:
+    """Return the query that running `plan` reads, if it reads one."""
+    match plan:
+        case Select(query=query) | Explain(query=query) | ExplainFreshness(of=Query() as query):
+            return query
+        case CopyTo(source=Select(query=query)) | Declare(query=Select(query=query)):
+            return query
+        case CreateTableAs(source=relation, with_data=True):
+            return whole(relation)
+        case Insert(source=relation):
+            return whole(relation, plan.init_plans)
+        case Update(selection=relation) | Delete(selection=relation) | Merge(selection=relation):
+            return whole(relation, plan.init_plans)
+        case _:
+            return None
+
+
+def followed_by(plan: Plan) -> Query | None:
+    """Return the query whose changes running `plan` tells, if it does so."""
+    match plan:
+        case CopyTo(source=Subscribe() as inner) | Declare(query=Subscribe() as inner):
+            return inner.query
+        case Subscribe(query=query):
+            return query
+        case _:
+            return None
+
+
+def _shape(desc: RelationDesc | None) -> object:
+    return desc and (desc.names, tuple(column.type for column in desc.columns))

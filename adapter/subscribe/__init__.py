@@ -1,0 +1,1 @@
+"""SUBSCRIBE: a query followed over time."""

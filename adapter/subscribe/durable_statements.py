@@ -1,0 +1,152 @@
+"""Durable subscriptions: CREATE SUBSCRIPTION, ADVANCE TO, and where SUBSCRIBE goes on from.
+
+A position moves when its transaction commits, or stays. A transaction moves it only from where it
+was when that has followed it, or else when it began, so that of two who do so one hears 40001.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from foreshore.adapter.client import Completed
+from foreshore.adapter.coordinator import refuse_system_inputs
+from foreshore.adapter.ddl.create import is_there, items_of, schema_of
+from foreshore.adapter.ddl.definitions import plan_item
+from foreshore.adapter.ddl.drop import describe
+from foreshore.adapter.ddl.table_rewrite import above
+from foreshore.adapter.read.times import timestamp_of
+from foreshore.adapter.subscribe.durable_positions import Move
+from foreshore.catalog.durable import Position
+from foreshore.catalog.item import Item
+from foreshore.errors import (
+    ConcurrentUpdate,
+    DependentObjectsStillExist,
+    InvalidParameterValue,
+    ObjectNotInPrerequisiteState,
+    UndefinedObject,
+)
+from foreshore.expr.ir import sources_of
+from foreshore.ids import GlobalId
+from foreshore.sql.plan import Advance, CreateSubscription
+from foreshore.types import Datum
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session.session import Session
+
+
+def create_subscription(session: "Session", plan: CreateSubscription) -> Completed:
+    """Run CREATE SUBSCRIPTION; it begins at the time at which the transaction commits."""
+    refuse_system_inputs(plan.query.relation, "a subscription")
+    if is_there(session, plan.name, if_not_exists=plan.if_not_exists):
+        return Completed("CREATE SUBSCRIPTION")
+    change, transaction = session.catalog_change(), session.begin()
+    id = change.allot_item()
+    item = change.create_item(
+        id,
+        "subscription",
+        schema_of(session, plan.name),
+        plan.name.item,
+        session.role.id,
+        plan.sql,
+        items_of(plan.depends_on),
+    )
+    # As the next start will plan it, whatever this transaction sees: so the same is held.
+    planned = session.planner.reader().planned
+    transaction.planned[id] = plan_item(change.state, planned, item)
+    return Completed("CREATE SUBSCRIPTION")
+
+
+async def advance(session: "Session", plan: Advance, args: Sequence[Datum]) -> Completed:
+    """Run ALTER SUBSCRIPTION ... ADVANCE TO: it happens with all else that the transaction does."""
+    transaction, coordinator = session.begin(), session.coordinator
+    transaction.require_writable("ALTER SUBSCRIPTION")
+    for notice in plan.notices:
+        session.notice(notice)
+    if plan.id is None:
+        return Completed("ALTER SUBSCRIPTION")
+    item = session.planner.state.item(plan.id)
+    name, full_name = item.name, session.planner.state.full_name(item)
+    if transaction.followed_as.get(full_name, plan.id) != plan.id:
+        raise ConcurrentUpdate  # the one that it follows is called otherwise, or is no more
+    to = timestamp_of(session, plan.to, args, transaction.time)
+    if to <= coordinator.clock.now():  # tables may be a moment behind the clock
+        await coordinator.group.reached(to)
+        if session.planner.state.get(plan.id) is None:  # dropped meanwhile
+            raise UndefinedObject(f'subscription "{name}" does not exist')
+    stands = position_of(session, plan.id)
+    before = stands
+    if plan.id in transaction.moves:
+        before = transaction.moves[plan.id].before
+    elif plan.id in transaction.followed:
+        before = transaction.followed[plan.id]
+    elif coordinator.subscriptions.moved_after(plan.id, transaction.began):
+        raise ConcurrentUpdate
+    if before != coordinator.subscriptions.position(plan.id):
+        raise ConcurrentUpdate
+    if plan.since is not None:
+        since = timestamp_of(session, plan.since, args, transaction.time)
+        if since != stands.reached:
+            raise ObjectNotInPrerequisiteState(
+                f'cannot move subscription "{name}" from {since}',
+                detail=f"It is at {stands.reached}.",
+            )
+    if to < stands.reached:
+        raise InvalidParameterValue(
+            f'cannot move subscription "{name}" back to {to}',
+            detail=f"It is at {stands.reached}; what was before is let go.",
+        )
+    now = coordinator.oracle.read_ts()
+    if to > now + 1:
+        raise InvalidParameterValue(
+            f'cannot move subscription "{name}" to {to}',
+            detail=f"The newest time at which is read is {now}.",
+        )
+    if to > stands.reached:
+        transaction.moves[plan.id] = Move(name, before, replace(stands, reached=to))
+    return Completed("ALTER SUBSCRIPTION")
+
+
+def position_of(session: "Session", id: GlobalId) -> Position:
+    """Return where a subscription stands, from which its consumer can go on.
+
+    Raises 55000 if it cannot: a materialized view below may have lost its past, without a replica.
+    """
+    coordinator = session.coordinator
+    name = session.planner.state.item(id).name
+    transaction = session.begin()
+    if transaction.made(id):
+        raise ObjectNotInPrerequisiteState(
+            f'subscription "{name}" has not begun',
+            detail="It begins when the transaction that creates it commits.",
+        )
+    position = coordinator.subscriptions.position(id, transaction.moves)
+    if position is None:
+        raise UndefinedObject(f'subscription "{name}" does not exist')
+    since = max(map(coordinator.since, _sources(session, id)), default=0)
+    if since > position.as_of:
+        raise ObjectNotInPrerequisiteState(
+            f'subscription "{name}" cannot go on from its position',
+            detail=f"It is at {position.reached}; what it is for can be read from {since} on.",
+            hint="Drop the subscription and create it anew.",
+        )
+    return position
+
+
+def refuse_followed(session: "Session", table: Item) -> None:
+    """Raise if a subscription reads `table`, which is about to be another collection."""
+    reader = session.planner.reader()
+    for item in above(reader.state, table.id):
+        if item.type == "subscription" and table.id in _sources(session, item.id):
+            raise DependentObjectsStillExist(
+                f"cannot alter {describe(session, table)} because other objects depend on it",
+                detail=f"{describe(session, item)} depends on {describe(session, table)}",
+                hint="Its history ends with this change: drop the subscription first, "
+                "and create it anew.",
+            )
+
+
+def _sources(session: "Session", id: GlobalId) -> frozenset[GlobalId]:
+    definition = session.planner.reader().planned[id].definition
+    assert definition is not None, id
+    return sources_of(definition)

@@ -1,0 +1,143 @@
+"""Envelopes: a collection's updates in the rows that SUBSCRIBE shows.
+
+An envelope sees all updates of a time together and keeps nothing from one time to the next, so what
+it makes of a window is the same for whoever follows. With a key, all updates of a key at a time are
+one row: insertion alone, deletion alone, or one of each are what they say; anything else means that
+more than one row has the key, which is `key_violation`. That is not noticed where the second row
+comes at a later time.
+
+Updates are row columns, time, diff; rows come by time, then by key or by WITHIN TIMESTAMP ORDER BY.
+"""
+
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+import numpy as np
+import pyarrow as pa
+
+from foreshore.compute.arrange.arrangement import consolidate
+from foreshore.compute.arrange.key import hash_columns
+from foreshore.compute.engine import output_schema, rows_schema
+from foreshore.compute.finish import places_in_order
+from foreshore.compute.replica.inputs import conform
+from foreshore.expr.ir import Column, OrderKey
+from foreshore.sql.plan import Debezium, Diffs, Envelope, Subscribe, Upsert
+from foreshore.types import INT8, ColumnType, RelationDesc, arrow_type
+from foreshore.update import Timestamp
+
+INSERT, UPDATE, DELETE, VIOLATION = range(4)
+
+_UPSERT_STATES = pa.array(["upsert", "upsert", "delete", "key_violation"])
+_DEBEZIUM_STATES = pa.array(["insert", "upsert", "delete", "key_violation"])
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The form of a subscription's rows; equal shapes make equal rows of the same updates."""
+
+    envelope: Envelope
+    progress: bool
+    columns: tuple[ColumnType, ...]  # of the query
+    desc: RelationDesc
+
+    @classmethod
+    def of(cls, plan: Subscribe) -> "Shape":
+        """Return the shape that a SUBSCRIBE asks for."""
+        return cls(plan.envelope, plan.progress, plan.query.desc.columns, plan.desc)
+
+    def rows(self, updates: pa.Table) -> pa.RecordBatch:
+        """Return updates of the query's columns as rows of the statement."""
+        updates = conform(updates, output_schema(self.columns))
+        if updates.num_rows > 1 and self.columns:
+            updates = consolidate(updates, rows_schema(self.columns), 0)
+        columns = [_flat(column) for column in updates.columns]
+        match self.envelope:
+            case Diffs(order_by=order_by):
+                times, body = self._diffs(columns, order_by)
+            case Upsert(key=key):
+                times, body = self._by_key(columns, key, before=False)
+            case Debezium(key=key):
+                times, body = self._by_key(columns, key, before=True)
+            case _:
+                assert_never(self.envelope)
+        head = [times]
+        if self.progress:
+            head.append(pa.repeat(pa.scalar(False), len(times)))
+        return self._batch([*head, *body])
+
+    def mark(self, time: Timestamp) -> pa.RecordBatch:
+        """Return the row of PROGRESS that says: all before `time` has been sent."""
+        types = [arrow_type(column.type) for column in self.desc.columns]
+        columns = [pa.array([time], pa.int64()), pa.array([True], pa.bool_())]
+        return self._batch([*columns, *(pa.nulls(1, type) for type in types[2:])])
+
+    def _batch(self, columns: list[pa.Array]) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays(columns, names=[f"c{i}" for i in range(len(columns))])
+
+    def _diffs(
+        self, columns: list[pa.Array], order_by: tuple[OrderKey, ...]
+    ) -> tuple[pa.Array, list[pa.Array]]:
+        *rows, times, diffs = columns
+        shown = [times, diffs, *rows]
+        keys = [OrderKey(Column(0, INT8, False))]
+        for key in order_by:
+            assert isinstance(key.expr, Column), key
+            place = Column(key.expr.index + 1, key.expr.type, key.expr.nullable)
+            keys.append(OrderKey(place, key.descending, key.nulls_first))
+        places = pa.array(places_in_order(self._batch(shown), tuple(keys)))
+        times, *body = (column.take(places) for column in shown)
+        return times, body
+
+    def _by_key(
+        self, columns: list[pa.Array], key: tuple[int, ...], *, before: bool
+    ) -> tuple[pa.Array, list[pa.Array]]:
+        *rows, times, diffs = columns
+        keys = [rows[place] for place in key]
+        types = [self.columns[place].type for place in key]
+        first, change, old, new = _changes(
+            times.to_numpy(), hash_columns(keys, types, len(times)), diffs.to_numpy()
+        )
+        shown = [times.take(pa.array(first)), *(column.take(pa.array(first)) for column in keys)]
+        by = [OrderKey(Column(0, INT8, False))]
+        by += [OrderKey(Column(i, type)) for i, type in enumerate(types, 1)]
+        places = places_in_order(self._batch(shown), tuple(by))
+        times, *keys = (column.take(pa.array(places)) for column in shown)
+        states = _DEBEZIUM_STATES if before else _UPSERT_STATES
+        state = states.take(pa.array(change[places]))
+        values = [rows[place] for place in range(len(rows)) if place not in key]
+        sides = (old, new) if before else (new,)
+        body = [column.take(_places(side[places])) for side in sides for column in values]
+        return times, [state, *keys, *body]
+
+
+def _changes(times: Any, hashes: Any, diffs: Any) -> tuple[Any, Any, Any, Any]:
+    """Group consolidated updates by time and key.
+
+    Returns for each group the place of its first update, what kind of change it is, and the places
+    of the rows that go and that come (-1: there is none to show).
+    """
+    count = len(times)
+    order = np.lexsort((diffs, hashes, times))
+    starts = np.ones(count, np.bool_)
+    same = (times[order][1:] == times[order][:-1]) & (hashes[order][1:] == hashes[order][:-1])
+    starts[1:] = ~same
+    begins = np.flatnonzero(starts)
+    sizes = np.diff(np.append(begins, count))
+    first, last = order[begins], order[begins + sizes - 1]  # by diff: what goes comes first
+    one, two = sizes == 1, sizes == 2
+    goes, comes = diffs[first] == -1, diffs[last] == 1
+    change = np.full(len(begins), VIOLATION)
+    change[one & comes] = INSERT
+    change[one & goes] = DELETE
+    change[two & goes & comes] = UPDATE
+    old = np.where((change == UPDATE) | (change == DELETE), first, -1)
+    new = np.where((change == UPDATE) | (change == INSERT), last, -1)
+    return first, change, old, new
+
+
+def _places(places: Any) -> pa.Array:
+    return pa.array(places, mask=places < 0)
+
+
+def _flat(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if column.num_chunks != 1 else column.chunk(0)

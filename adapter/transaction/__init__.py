@@ -1,0 +1,1 @@
+"""Transactions: locks, the oracle, and group commit."""

@@ -1,0 +1,88 @@
+"""The end of a transaction: what it did becomes one write, with what that rests on."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from foreshore import blocking
+from foreshore.adapter.ddl.alter import altered_indexes
+from foreshore.adapter.transaction.catalog_change import CatalogChange
+from foreshore.adapter.transaction.group_commit import Reads, Write
+from foreshore.adapter.transaction.transaction import Transaction, Written
+from foreshore.adapter.write.key_index import Keyed, KeyIndex
+from foreshore.ids import GlobalId
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session.session import Session
+
+
+async def wait_for_tables(session: "Session", transaction: Transaction) -> None:
+    """Wait for others who have all of a table that the transaction writes.
+
+    Here that can be interrupted, and a deadlock is found. A change of the catalog keeps them
+    away from now on: while it waited for a table, so would all other changes.
+    """
+    locks, left = session.coordinator.locks, list(transaction.writes)
+    while left:  # others may take one while another is waited for
+        ahead = transaction.catalog is not None
+        id = next((id for id in left if ahead or locks.is_taken(id, transaction)), None)
+        if id is None:
+            return
+        left.remove(id)
+        transaction.locked = True
+        await locks.acquire_beside(id, transaction, by_name=False)
+
+
+async def wait_for_views(session: "Session", transaction: Transaction) -> None:
+    """Wait for the materialized views over tables whose columns the transaction changes.
+
+    They are to have come so far that they lose nothing. This can be interrupted, as above.
+    """
+    if transaction.catalog is not None:
+        await session.coordinator.succession.ready(transaction.planned, transaction.catalog.state)
+
+
+async def commit_effects(session: "Session", transaction: Transaction) -> None:
+    """Make what a transaction did durable and visible, provided that what it read is still so.
+
+    Raises Conflict if it is not, and what a broken constraint says.
+    """
+    reads = None
+    has_read = transaction.read or transaction.key_reads
+    if has_read and transaction.has_effects:
+        assert transaction.time is not None
+        tables, keys = frozenset(transaction.read), frozenset(transaction.key_reads)
+        reads = Reads(tables, transaction.time, keys)
+    change = None
+    altered: Mapping[GlobalId, Mapping[str, KeyIndex]] = {}
+    if transaction.catalog is not None:
+        altered = altered_indexes(session)
+        change = CatalogChange(
+            transaction.catalog, transaction.planned, altered, transaction.contents
+        )
+    keyed: dict[GlobalId, list[Keyed]] = {}
+    for id, parts in transaction.writes.items():
+        if id in altered:  # its rows may have been written before it was
+            keyed[id] = await blocking.run(
+                session.coordinator.executor, _by_keys, parts, altered[id]
+            )
+        elif parts[0].keyed:
+            keyed[id] = [part.keyed for part in parts]
+    write = Write(
+        {id: [part.content for part in parts] for id, parts in transaction.writes.items()},
+        reads,
+        owner=transaction,
+        lock_timeout_ms=transaction.lock_timeout_ms,
+        keyed=keyed,
+        checked=transaction.checked or 0,
+        described=transaction.described,
+        moves=transaction.moves,
+        zone=session.time_zone,
+        names=transaction.names,
+        defines=transaction.catalog is not None,
+    )
+    await session.coordinator.commit(write, change)
+
+
+def _by_keys(parts: Sequence[Written], indexes: Mapping[str, KeyIndex]) -> list[Keyed]:
+    """Return what is written to a table, by each of its keys."""
+    return [{name: index.prepare(part.rows) for name, index in indexes.items()} for part in parts]

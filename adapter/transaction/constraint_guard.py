@@ -1,0 +1,68 @@
+"""What guards the tables when a group is formed: constraints still hold, all is where it was.
+
+A statement has checked its rows already, against what it saw. What others have committed since then
+is what is looked at here. Nor is anything written to a table that is damaged: nobody could read it,
+and whoever mends the damage would have to tell what to keep.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from foreshore.adapter.subscribe.durable_positions import Subscriptions
+from foreshore.adapter.transaction.group_commit import Write
+from foreshore.adapter.write.key_index import Earlier, Keyed, KeyIndexes
+from foreshore.adapter.write.violations import key_exists
+from foreshore.catalog.catalog import Planned
+from foreshore.catalog.state import State
+from foreshore.errors import DatabaseError, MeaningChanged, TableAltered
+from foreshore.ids import GlobalId
+from foreshore.storage.damage import Damages
+from foreshore.update import Timestamp
+
+
+class ConstraintGuard:
+    """Implements `Guard`; `catalog` gives the present state and what its items mean."""
+
+    def __init__(
+        self,
+        keys: KeyIndexes,
+        catalog: Callable[[], tuple[State, Mapping[GlobalId, Planned]]],
+        subscriptions: Subscriptions,
+        damages: Damages,
+    ) -> None:
+        self._keys = keys
+        self._subscriptions = subscriptions
+        self._damages = damages
+        self._catalog = catalog
+
+    def refused(self, write: Write, earlier: Earlier) -> DatabaseError | None:
+        """Return why `write` may not happen after what is there and after `earlier`."""
+        if (damage := next(filter(None, map(self._damages.of, write.rows)), None)) is not None:
+            return damage
+        state, planned = self._catalog()
+        for id, known in write.described.items():
+            if planned.get(id) is not known:
+                return TableAltered()
+        if write.moves and (error := self._subscriptions.refused(write.moves)) is not None:
+            return error
+        if write.names is not None and (name := write.names.changed(state, planned)) is not None:
+            return MeaningChanged(name)
+        if not write.keyed:
+            return None
+        found = self._keys.duplicate(write.keyed, write.checked, earlier)
+        if found is None:
+            return None
+        return key_exists(state, planned[found.table].desc, found, write.zone)
+
+    def changed(
+        self, keys: frozenset[tuple[GlobalId, str, int]], time: Timestamp, earlier: Earlier
+    ) -> bool:
+        """Whether one of `keys` has been changed after `time`, or is by `earlier`."""
+        return self._keys.changed(keys, time, earlier)
+
+    def apply(self, time: Timestamp, group: Sequence[Write]) -> None:
+        """Let the key indexes follow."""
+        keyed: dict[GlobalId, list[Keyed]] = {}
+        for write in group:
+            for id, parts in write.keyed.items():
+                keyed.setdefault(id, []).extend(parts)
+        self._keys.apply(time, keyed)

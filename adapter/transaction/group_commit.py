@@ -1,0 +1,559 @@
+"""Group commit: concurrent writes share one time and one durable append.
+
+While one group is made durable the next gathers. All writable shards advance together: those that a
+group writes by the append, the others in memory, and so do all of them at intervals when nothing is
+written, so that reads at the newest time need not wait. A write is acknowledged when it is durable
+and reads at `read_ts` see it; nothing about it is visible before.
+
+A write may ask that certain shards have not changed since the time at which it read them (`Reads`).
+That is decided when its group is formed, in the order of arrival: either nothing of the group
+before it touches them, or it is answered `Conflict` and has written nothing. In the same moment a
+`Guard` may refuse it, as it breaks a constraint together with what is there or comes before it.
+
+A group for which the disk has no room has written nothing. Its writes are then tried one by one, so
+that a small one does not fail for a large one, and those for which there is none are refused. So it
+is with a group of which a shard has been written, or taken away, by another holder of its
+capabilities: whoever writes to that shard hears of it, and nobody else.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from typing import Any, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from foreshore.adapter.subscribe.durable_positions import Moves
+from foreshore.adapter.transaction.name_reads import Relied
+from foreshore.adapter.transaction.oracle import TimestampOracle
+from foreshore.adapter.write.key_index import Earlier, Keyed
+from foreshore.adapter.write.values import Values, updates_at
+from foreshore.errors import (
+    AdminShutdown,
+    ConcurrentUpdate,
+    Conflict,
+    DatabaseError,
+    Fenced,
+    LockNotAvailable,
+    OutOfDisk,
+    TableAltered,
+    TableDropped,
+)
+from foreshore.ids import GlobalId
+from foreshore.storage.capability import InvalidCapability
+from foreshore.storage.controller import (
+    Appended,
+    ShardWrite,
+    SharedUpper,
+    UpperMismatch,
+    WriteCapability,
+)
+from foreshore.update import DIFF, TIME_FIELD, Timestamp
+
+logger = logging.getLogger(__name__)
+
+IDLE_ADVANCE_MS = 250
+
+
+class Shards(Protocol):
+    """What group commit needs of the storage controller."""
+
+    async def append(self, writes: Sequence[ShardWrite]) -> Appended | UpperMismatch:
+        """Make all writes durable, or none."""
+        ...
+
+    def follow(self, id: GlobalId, shared: SharedUpper) -> None:
+        """Let the upper of an idle shard be at least the shared one."""
+        ...
+
+    def unfollow(self, id: GlobalId) -> None:
+        """Let a shard's upper be its own."""
+        ...
+
+    def upper(self, id: GlobalId) -> Timestamp:
+        """Return a shard's upper."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """A write holds only if nothing has changed in `ids`, nor any of `keys`, since `time`.
+
+    A key is a table, the name of one of its unique constraints, and the hash by that.
+    """
+
+    ids: frozenset[GlobalId]
+    time: Timestamp
+    keys: frozenset[tuple[GlobalId, str, int]] = frozenset()
+
+
+@dataclass(eq=False, slots=True)
+class Write:
+    """What one transaction writes, without a time, for each shard: rows with `__diff`, or values.
+
+    `at` makes updates that need the time of the write. `applied` is called with it at the moment
+    when the write becomes visible, before anything else can run.
+    """
+
+    rows: dict[GlobalId, Sequence[pa.Table | Values]]
+    reads: Reads | None = None
+    at: Callable[[Timestamp], Mapping[GlobalId, pa.Table]] | None = None
+    applied: Callable[[Timestamp], None] | None = None
+    owner: object = None  # of blocked tables
+    lock_timeout_ms: int = 0  # how long it waits for others who block its tables; 0: without end
+    keyed: dict[GlobalId, list[Keyed]] = field(default_factory=dict)  # `rows`, by key
+    checked: Timestamp = 0  # the last time at which the constraints were known to hold
+    described: Mapping[GlobalId, object] = field(default_factory=dict)  # the tables as it knew them
+    moves: Moves = field(default_factory=dict)  # of subscriptions
+    retires: frozenset[GlobalId] = frozenset()  # shards that are known up to before it, and end
+    zone: str = "UTC"  # in which its errors show times
+    names: Relied | None = None  # what it relies on that they mean
+    defines: bool = False  # whether it changes the catalog
+    waits: bool = True  # for others who block its tables
+    done: asyncio.Future[Timestamp] = field(init=False)
+
+
+class Guard(Protocol):
+    """What group commit asks before it takes a write, and tells when one has become visible."""
+
+    def refused(self, write: Write, earlier: Earlier) -> DatabaseError | None:
+        """Return why `write` may not happen after what is there and after `earlier`."""
+        ...
+
+    def changed(
+        self, keys: frozenset[tuple[GlobalId, str, int]], time: Timestamp, earlier: Earlier
+    ) -> bool:
+        """Whether one of `keys` has been changed after `time`, or is by `earlier`."""
+        ...
+
+    def apply(self, time: Timestamp, group: Sequence[Write]) -> None:
+        """Take note of what `group` has written at `time`, and that nothing else has been."""
+        ...
+
+
+@dataclass(slots=True)
+class _Group:
+    """What is decided together: writes that become durable at once, and those that may not.
+
+    Why they may not can be what the group writes, so they hear of it when that is durable.
+    """
+
+    asked: list[Write] = field(default_factory=list)  # all of it, in order of arrival
+    writes: list[Write] = field(default_factory=list)
+    refused: list[tuple[Write, DatabaseError]] = field(default_factory=list)
+
+    def refuse(self, write: Write, error: DatabaseError) -> None:
+        """Take a write that may not happen."""
+        self.asked.append(write)
+        self.refused.append((write, error))
+
+    def answer(self) -> None:
+        """Tell those that are refused."""
+        for write, error in self.refused:
+            if not write.done.done():
+                write.done.set_exception(error)
+
+
+@dataclass(eq=False, slots=True)
+class _Awaited:
+    """Somebody who waits for a time."""
+
+    time: Timestamp
+    done: asyncio.Future[None]
+
+    def __lt__(self, other: "_Awaited") -> bool:
+        return self.time < other.time
+
+
+class _Gone(NamedTuple):
+    """What became of a table's shard, when."""
+
+    name: str | None  # None: the table has another shard
+    time: Timestamp
+
+
+class GroupCommit:
+    """The one writer of tables and of the catalog's shard; owned by the event loop."""
+
+    def __init__(self, shards: Shards, oracle: TimestampOracle, guard: Guard) -> None:
+        self._guard = guard
+        self._shards = shards
+        self._oracle = oracle
+        self._tokens: dict[GlobalId, str] = {}  # of the write capability on each shard
+        self._shared = SharedUpper()  # of all of them
+        self._changed: dict[GlobalId, Timestamp] = {}  # when each shard was last written
+        self._gone: dict[GlobalId, _Gone] = {}  # in the order in which they went
+        self._pending: list[Write] = []
+        self._wake = asyncio.Event()
+        self._alone = 0  # how many of the next writes are to be tried one by one
+        self._blocked: dict[GlobalId, object] = {}  # shards that only one owner may write now
+        self._awaited: list[_Awaited] = []  # times to be reached, a heap
+        self._failed: BaseException | None = None
+        self._no_room: OutOfDisk | None = None  # for times, the last time that one was asked for
+        self._closing = False
+        self._settled = asyncio.Event()
+        self._settled.set()
+        self.groups = 0
+        self.writes = 0
+
+    # --- what is written -----------------------------------------------------------------------
+
+    def add(self, write: WriteCapability) -> None:
+        """Take over the writing of a shard; its upper is at or before the next write's time."""
+        id = write.id
+        assert id not in self._tokens, id
+        self._tokens[id] = write.token
+        self._changed[id] = self._shards.upper(id)
+        self._shared.advance(self._oracle.read_ts() + 1)
+        self._shards.follow(id, self._shared)
+
+    def remove(self, id: GlobalId) -> None:
+        """Write to a shard no more."""
+        if self._tokens.pop(id, None) is not None:
+            self._shards.unfollow(id)
+        self._changed.pop(id, None)
+
+    def retire(self, id: GlobalId, name: str | None, time: Timestamp) -> None:
+        """Write no more to the shard of table `name`, dropped at `time`; None: it has another."""
+        self.remove(id)
+        self._gone[id] = _Gone(name, time)
+
+    def forget_retired(self, through: Timestamp) -> None:
+        """Forget what was retired at `through` or before; no transaction knows it any more."""
+        for id, each in list(self._gone.items()):
+            if each.time > through:
+                break
+            del self._gone[id]
+
+    def __contains__(self, id: object) -> bool:
+        """Whether `id` is a shard that is written here."""
+        return id in self._tokens
+
+    def is_altered(self, id: GlobalId) -> bool:
+        """Whether another shard is written in the place of `id` by now."""
+        return id in self._gone and self._gone[id].name is None
+
+    def gone(self, id: GlobalId) -> DatabaseError:
+        """Return what who wants to write to a retired shard hears."""
+        gone = self._gone.get(id)
+        return TableAltered() if gone is None or gone.name is None else TableDropped(gone.name)
+
+    def changed(self, id: GlobalId) -> Timestamp:
+        """Return the time of the last write to a shard, or one after it."""
+        return self._changed[id]
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has ended: what was asked for may then have happened, whatever is said."""
+        return self._failed is not None
+
+    @property
+    def standstill(self) -> DatabaseError | None:
+        """Why times do not go on, and so no table either; None: they do."""
+        return self._no_room if self._failed is None else _stopped(self._failed)
+
+    async def write(self, write: Write) -> Timestamp:
+        """Await that `write` is durable and visible; return its time.
+
+        Raises Conflict if what it read has changed, LockNotAvailable if others block its tables
+        for too long. When cancelled, the write may still happen.
+        """
+        if self._failed is not None:
+            raise _stopped(self._failed)
+        write.done = asyncio.get_running_loop().create_future()
+        self._pending.append(write)
+        self._wake.set()
+        if not write.lock_timeout_ms:
+            return await write.done
+        timer = asyncio.get_running_loop().call_later(
+            write.lock_timeout_ms / 1000, self._give_up, write
+        )
+        try:
+            return await write.done
+        finally:
+            timer.cancel()
+
+    def _give_up(self, write: Write) -> None:
+        """Refuse a write that waits for those who block its tables."""
+        if write in self._pending and self._is_blocked(write):
+            self._pending.remove(write)
+            if not write.done.done():
+                write.done.set_exception(LockNotAvailable())
+
+    def _is_blocked(self, write: Write) -> bool:
+        return write.waits and any(
+            self._blocked.get(id, write.owner) is not write.owner for id in write.rows
+        )
+
+    async def reached(self, time: Timestamp) -> None:
+        """Wait until reads at `time` see all writes up to it, however far ahead it is."""
+        if self._failed is not None:
+            raise _stopped(self._failed)
+        if self._oracle.read_ts() >= time:
+            return
+        awaited = _Awaited(time, asyncio.get_running_loop().create_future())
+        heappush(self._awaited, awaited)
+        if time <= self._oracle.next_ts():
+            self._wake.set()  # where nothing is written, all advance now
+        try:
+            await awaited.done
+        except asyncio.CancelledError:
+            if awaited in self._awaited:
+                self._awaited.remove(awaited)
+                heapify(self._awaited)
+            raise
+
+    def block(self, ids: Iterable[GlobalId], owner: object) -> None:
+        """Let nobody but `owner`'s reads-then-writes change `ids` until `unblock`."""
+        self._blocked.update(dict.fromkeys(ids, owner))
+
+    def unblock(self, ids: Iterable[GlobalId]) -> None:
+        """Let everybody write `ids` again."""
+        for id in ids:
+            self._blocked.pop(id, None)
+        self._wake.set()
+
+    async def settled(self) -> None:
+        """Wait for the group that is being made durable, if there is one."""
+        await self._settled.wait()
+
+    # --- the loop ------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Commit groups, and advance when idle, until closed.
+
+        An append that failed is the end, unless it is known to be for want of room.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            while not self._closing:
+                if not self._wake.is_set():
+                    idle = loop.call_later(IDLE_ADVANCE_MS / 1000, self._wake.set)
+                    try:
+                        await self._wake.wait()
+                    finally:
+                        idle.cancel()
+                self._wake.clear()
+                self._settled.clear()
+                try:
+                    group = self._form()
+                    await self._commit(group)
+                except OutOfDisk as error:  # for times: reads go on at the one that they have
+                    self._no_room = error
+                    self._tell_not_reached(error)
+                finally:
+                    self._settled.set()
+            self._stop(AdminShutdown())
+        except asyncio.CancelledError as error:
+            self._stop(error)
+            raise
+        except (Fenced, AdminShutdown) as error:  # as it is meant to be: no fault to look for
+            logger.warning("group commit has stopped: %s", error)
+            self._stop(error)
+            raise
+        except Exception as error:
+            logger.exception("group commit has stopped")
+            self._stop(error)
+            raise
+
+    def close(self) -> None:
+        """End the loop when the group at hand is done; whoever writes later is refused."""
+        self._closing = True
+        self._failed = self._failed or AdminShutdown(
+            "terminating connection due to administrator command"
+        )
+        self._wake.set()
+
+    async def advance(self) -> None:
+        """Advance all shards to now, as the loop does when idle."""
+        await self._advance()
+
+    def _form(self) -> _Group:
+        """Take the writes that can go together now, in order of arrival."""
+        alone, self._alone = self._alone > 0, max(0, self._alone - 1)
+        group = _Group()
+        left: list[Write] = []
+        touched: set[GlobalId] = set()
+        earlier, defined = Earlier(), False
+        for write in self._pending:
+            ids = set(write.rows)
+            missing = ids - self._tokens.keys()
+            if write.done.cancelled():
+                continue
+            if alone and group.writes:
+                left.append(write)
+                self._wake.set()
+            elif missing:
+                write.done.set_exception(self.gone(min(missing)))
+            elif self._is_blocked(write):
+                left.append(write)
+            elif write.names and defined:
+                left.append(write)  # what its names mean then can only be told afterwards
+                self._wake.set()
+            elif (
+                write.reads is not None and not self._holds(write.reads, touched, earlier)
+            ) or not touched.isdisjoint(write.moves):
+                group.refuse(write, ConcurrentUpdate())
+            elif (error := self._guard.refused(write, earlier)) is not None:
+                group.refuse(write, error)
+            else:
+                group.asked.append(write)
+                group.writes.append(write)
+                touched |= ids | write.moves.keys()
+                earlier.add(write.keyed)
+                defined = defined or write.defines
+        self._pending = left
+        return group
+
+    def _holds(self, reads: Reads, touched: set[GlobalId], earlier: Earlier) -> bool:
+        return (
+            touched.isdisjoint(reads.ids)
+            and all(id in self._tokens and self._changed[id] <= reads.time for id in reads.ids)
+            and not self._guard.changed(reads.keys, reads.time, earlier)
+        )
+
+    async def _commit(self, group: _Group) -> None:
+        if not group.writes:
+            group.answer()
+            await self._advance()
+            return
+        try:
+            time = await self._oracle.write_ts()
+            tables: dict[GlobalId, list[pa.Table]] = {}
+            values: dict[GlobalId, list[Values]] = {}
+            for write in group.writes:
+                for id, parts in write.rows.items():
+                    found = tables.setdefault(id, [])
+                    for part in parts:
+                        if isinstance(part, Values):
+                            values.setdefault(id, []).append(part)
+                        else:
+                            found.append(timed(part, time))
+                if write.at is not None:
+                    for id, table in write.at(time).items():
+                        tables.setdefault(id, []).append(table)
+            for id, together in values.items():
+                tables[id].append(updates_at(together, time))
+            writes = [
+                ShardWrite(id, self._shards.upper(id), time + 1, joined(parts), self._tokens[id])
+                for id, parts in tables.items()
+                if id in self._tokens
+            ]
+            await self._append(writes)
+        except (OutOfDisk, Conflict, InvalidCapability) as error:  # nothing has been written
+            self._again(group, error)
+            return
+        except BaseException as error:
+            for write in group.asked:
+                if not write.done.done():
+                    write.done.set_exception(_stopped(error))
+            raise
+        for write in group.writes:
+            for id in write.retires:
+                self.remove(id)
+        self._apply(time, tables.keys(), group.writes)
+        self.groups += 1
+        self.writes += len(group.writes)
+        for write in group.writes:
+            if write.applied is not None:
+                write.applied(time)
+            if not write.done.done():
+                write.done.set_result(time)
+        group.answer()
+
+    async def _append(self, writes: Sequence[ShardWrite]) -> None:
+        """Make `writes` durable; raises Conflict if another has written one of the shards."""
+        for write in writes:
+            if write.lower >= write.upper:
+                raise self._overtaken(write.id, write.lower)
+        if writes:
+            match await self._shards.append(writes):
+                case UpperMismatch(id=id, upper=upper):
+                    raise self._overtaken(id, upper)
+                case _:
+                    pass
+
+    def _overtaken(self, id: GlobalId, upper: Timestamp) -> Conflict:
+        """Take note that another holder of a write capability has written up to `upper`."""
+        logger.warning("a shard is written by others as well", extra={"shard": id, "upper": upper})
+        if id in self._changed:
+            self._changed[id] = max(self._changed[id], upper)
+        return ConcurrentUpdate()
+
+    def _again(self, group: _Group, error: DatabaseError) -> None:
+        """Decide anew about a group that was not written, and refuse what is not by itself."""
+        again = group.asked
+        if len(group.writes) == 1:
+            again = [write for write, _ in group.refused]
+            if not (done := group.writes[0].done).done():
+                done.set_exception(error)
+        group.refused = []
+        self._pending = [*again, *self._pending]
+        self._alone += len(again)
+        if again:
+            self._wake.set()
+
+    async def _advance(self) -> None:
+        self._apply(await self._oracle.write_ts(), (), ())
+
+    def _apply(self, time: Timestamp, written: Iterable[GlobalId], group: Sequence[Write]) -> None:
+        self._no_room = None
+        for id in written:
+            self._changed[id] = time
+        self._guard.apply(time, group)
+        self._shared.advance(time + 1)
+        self._oracle.apply_write(time)
+        for done in self._due(time):
+            done.set_result(None)
+
+    def _tell_not_reached(self, error: DatabaseError) -> None:
+        """Fail those whose time should be there by now; it may be long until that of others."""
+        for done in self._due(self._oracle.next_ts()):
+            done.set_exception(error)
+
+    def _due(self, time: Timestamp) -> Iterator[asyncio.Future[None]]:
+        """Take out who waits for `time` or an earlier one, and yield who does so still."""
+        while self._awaited and self._awaited[0].time <= time:
+            done = heappop(self._awaited).done
+            if not done.done():
+                yield done
+
+    def _stop(self, error: BaseException) -> None:
+        self._failed = error
+        pending, self._pending = self._pending, []
+        waiting, self._awaited = self._awaited, []
+        ends: list[asyncio.Future[Any]] = [write.done for write in pending]
+        ends += [each.done for each in waiting]
+        for done in ends:
+            if not done.done():
+                done.set_exception(_stopped(error))
+
+    def check(self) -> None:
+        """Assert that all shards are readable at the oracle's read time."""
+        for id in self._tokens:
+            assert self._shards.upper(id) > self._oracle.read_ts(), id
+            assert self._changed[id] <= self._shards.upper(id), id
+
+
+def timed(rows: pa.Table, time: Timestamp) -> pa.Table:
+    """Return rows with `__diff` as updates at `time`."""
+    position = rows.schema.get_field_index(DIFF)
+    return rows.add_column(
+        position, TIME_FIELD, pa.repeat(pa.scalar(time, pa.int64()), rows.num_rows)
+    )
+
+
+def joined(parts: Sequence[pa.Table]) -> pa.Table:
+    """Return the updates of `parts` as one table."""
+    return parts[0] if len(parts) == 1 else pa.concat_tables(parts)
+
+
+def _stopped(error: BaseException) -> DatabaseError:
+    """Return what a writer hears when its write may not have become durable."""
+    if isinstance(error, DatabaseError):
+        return error
+    return DatabaseError(
+        "the write may not have become durable: the log has stopped", sqlstate="58030"
+    )

@@ -1,0 +1,306 @@
+"""Locks: who reads to write keeps others from writing what it reads.
+
+A statement that reads tables to write takes them until it has committed; one that reads a table by
+literal keys alone takes these keys, until its transaction ends or goes back to a savepoint. Who
+wants what another has waits, behind those who wait already. A wait that would never end, as those
+it is for wait in turn for the one who asks, is a deadlock: whoever closes the circle hears of it at
+once (40P01).
+
+Who has something already goes before those who have nothing and wait.
+
+Locks let nobody lose a race; they are not what makes an answer right. That is checked when the
+transaction commits (`group_commit.Reads`), so a plain write need not ask for keys. It waits here
+for who has its table; who takes that in the moment in which it is committed closes the table to it
+(`GroupCommit.block`).
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from foreshore.adapter.transaction.group_commit import GroupCommit
+from foreshore.catalog.state import State, name_key
+from foreshore.errors import Conflict, LockNotAvailable, TableAltered
+from foreshore.ids import GlobalId
+
+
+class Owner(Protocol):
+    """Whoever takes locks, by identity."""
+
+    lock_timeout_ms: int  # how long it waits for one at most; 0: without end
+
+
+class Mark(NamedTuple):
+    """How much an owner has: what it takes later comes behind that."""
+
+    tables: int
+    altering: int
+    keys: int
+
+
+NOTHING = Mark(0, 0, 0)
+
+
+class KeyLock(NamedTuple):
+    """A key of a table: the hash that it has by one of the table's unique constraints."""
+
+    table: GlobalId
+    constraint: str
+    hash: int
+
+
+@dataclass(eq=False, slots=True)
+class _Request:
+    owner: Owner
+    tables: frozenset[GlobalId]
+    keys: frozenset[KeyLock]
+    granted: asyncio.Future[None]
+
+    def conflicts(self, other: "_Request") -> bool:
+        """Whether the two could not be granted to different owners."""
+        return (
+            not self.tables.isdisjoint(other.tables)
+            or not self.keys.isdisjoint(other.keys)
+            or any(key.table in self.tables for key in other.keys)
+            or any(key.table in other.tables for key in self.keys)
+        )
+
+
+class Locks:
+    """The locks of all tables and keys; owned by the event loop."""
+
+    def __init__(self, group: GroupCommit, state: Callable[[], State]) -> None:
+        self._group = group
+        self._state = state
+        self._tables: dict[GlobalId, Owner] = {}
+        self._keys: dict[KeyLock, Owner] = {}
+        self._with_keys: dict[GlobalId, dict[Owner, int]] = {}  # how many keys of a table each has
+        self._held: dict[Owner, dict[KeyLock, None]] = {}  # in the order of taking, as the others
+        self._waiting: list[_Request] = []
+        self._altering: dict[GlobalId, Owner] = {}  # those tables that are to become others
+
+    async def acquire(self, tables: Iterable[GlobalId], owner: Owner) -> None:
+        """Take all of `tables`, and close them to the plain writes of others.
+
+        Raises Conflict 40P01 if that would wait for ever, LockNotAvailable if for too long;
+        TableDropped or TableAltered if a table went, became another or has another name now.
+        """
+        wanted = frozenset(tables)
+        await self._acquire(wanted, frozenset(), owner)
+        await self._close(wanted, owner)
+
+    async def _close(self, tables: frozenset[GlobalId], owner: Owner) -> None:
+        """Close tables that `owner` has just got to the writes of others.
+
+        Those who found nobody here, and so are about to be committed, go first: they would wait
+        where nothing can interrupt them.
+        """
+        await asyncio.sleep(0)
+        await self._group.settled()
+        self._group.block(tables, owner)
+        await self._group.settled()
+
+    async def try_acquire(self, tables: Iterable[GlobalId], owner: Owner) -> bool:
+        """Take all of `tables` as `acquire` does if nobody has to be waited for; else none."""
+        wanted = frozenset(tables)
+        if not self.try_locks(wanted, (), owner):
+            return False
+        await self._close(wanted, owner)
+        return True
+
+    async def acquire_to_alter(self, tables: Iterable[GlobalId], owner: Owner) -> None:
+        """Take `tables`, as `acquire` does, and let those who want to write them know why."""
+        wanted = frozenset(tables)
+        await self.acquire(wanted, owner)
+        self._altering.update(dict.fromkeys(wanted, owner))
+
+    @property
+    def any_table(self) -> bool:
+        """Whether somebody has all of some table."""
+        return bool(self._tables)
+
+    def is_taken(self, table: GlobalId, owner: Owner) -> bool:
+        """Whether somebody else than `owner` has all of `table`."""
+        return self._tables.get(table, owner) is not owner
+
+    def alters_another(self, table: GlobalId, owner: Owner) -> bool:
+        """Whether somebody else than `owner` has `table` to alter it."""
+        return self._altering.get(table, owner) is not owner
+
+    async def acquire_beside(self, table: GlobalId, owner: Owner, *, by_name: bool = True) -> None:
+        """Let nobody take all of `table`, and anybody write it: as if by a key of one's own.
+
+        Raises as `acquire` does; if it is not asked for `by_name`, it may be renamed meanwhile.
+        """
+        keys = frozenset((self.beside(table, owner),))
+        await self._acquire(frozenset(), keys, owner, by_name=by_name)
+
+    def beside(self, table: GlobalId, owner: Owner) -> KeyLock:
+        """Return what `owner` takes in `acquire_beside`."""
+        return KeyLock(table, "", id(owner))
+
+    async def acquire_keys(self, keys: Iterable[KeyLock], owner: Owner) -> None:
+        """Take all of `keys`; raises as `acquire` does."""
+        await self._acquire(frozenset(), frozenset(keys), owner)
+
+    def try_keys(self, keys: Iterable[KeyLock], owner: Owner) -> bool:
+        """Take all of `keys` if nobody has to be waited for; else take nothing, and say so."""
+        if self._waiting:
+            return False
+        for key in keys:
+            if self._keys.get(key, owner) is not owner:
+                return False
+            if self._tables and self._tables.get(key.table, owner) is not owner:
+                return False
+        self._grant_keys(keys, owner)
+        return True
+
+    def try_locks(self, tables: Iterable[GlobalId], keys: Iterable[KeyLock], owner: Owner) -> bool:
+        """Take all of these if nobody has to be waited for; else take nothing, and say so."""
+        request = _Request(
+            owner, frozenset(tables), frozenset(keys), asyncio.get_running_loop().create_future()
+        )
+        if any(self._before(request, len(self._waiting))):
+            return False
+        self._grant(request)
+        return True
+
+    def holds(self, keys: Iterable[KeyLock], owner: Owner) -> bool:
+        """Whether `owner` has all of `keys`, or their tables."""
+        return all(
+            self._keys.get(key) is owner or self._tables.get(key.table) is owner for key in keys
+        )
+
+    def mark(self, owner: Owner) -> Mark:
+        """Return what `release` needs to give up no more than what `owner` takes from now on."""
+        tables, altering = _of(self._tables, owner), _of(self._altering, owner)
+        return Mark(len(tables), len(altering), len(self._held.get(owner, ())))
+
+    def release(self, owner: Owner, since: Mark = NOTHING) -> None:
+        """Give up what `owner` has taken `since`; all, unless that is said."""
+        for id in _of(self._altering, owner)[since.altering :]:
+            del self._altering[id]
+        tables = _of(self._tables, owner)[since.tables :]
+        for id in tables:
+            del self._tables[id]
+        if tables:
+            self._group.unblock(tables)
+        held = self._held.get(owner, {})
+        while len(held) > since.keys:
+            key, _ = held.popitem()
+            del self._keys[key]
+            holders = self._with_keys[key.table]
+            holders[owner] -= 1
+            if not holders[owner]:
+                del holders[owner]
+        if not held:
+            self._held.pop(owner, None)
+        self._wake()
+
+    # --- waiting
+
+    async def _acquire(
+        self,
+        tables: frozenset[GlobalId],
+        keys: frozenset[KeyLock],
+        owner: Owner,
+        *,
+        by_name: bool = True,
+    ) -> None:
+        request = _Request(owner, tables, keys, asyncio.get_running_loop().create_future())
+        if not any(self._before(request, len(self._waiting))):
+            self._grant(request)
+            return
+        if self._waits_for(request, owner):
+            raise Conflict("deadlock detected", sqlstate="40P01")
+        wanted = tables.union(key.table for key in keys)
+        named = {id: name_key(self._state().item(id)) for id in wanted if id in self._group}
+        self._waiting.append(request)
+        try:
+            async with asyncio.timeout(owner.lock_timeout_ms / 1000 or None):
+                await request.granted
+        except BaseException as error:
+            if request in self._waiting:  # else it has just got them, and gives them up as it fails
+                self._waiting.remove(request)
+                self._wake()
+            if isinstance(error, TimeoutError):
+                raise LockNotAvailable from None
+            raise
+        for id, name in named.items():
+            if id not in self._group:
+                raise self._group.gone(id)
+            if by_name and self._state().names.get(name) != id:
+                raise TableAltered()
+
+    def _before(self, request: _Request, place: int) -> Iterator[Owner]:
+        """Yield those for whom `request`, at `place` of those who wait, has to wait."""
+        owner = request.owner
+        for id in request.tables:
+            if self._tables.get(id, owner) is not owner:
+                yield self._tables[id]
+            yield from (each for each in self._with_keys.get(id, ()) if each is not owner)
+        for key in request.keys:
+            holder = self._keys.get(key, owner)
+            if holder is not owner:
+                yield holder
+            holder = self._tables.get(key.table, owner)
+            if holder is not owner:
+                yield holder
+        if not self._has_something(owner):
+            # Nobody waits for who has nothing yet, so its place in the queue closes no circle.
+            for other in self._waiting[:place]:
+                if other.owner is not owner and request.conflicts(other):
+                    yield other.owner
+
+    def _waits_for(self, request: _Request, owner: Owner) -> bool:
+        """Whether those for whom `request` would wait wait for `owner` themselves."""
+        if not self._has_something(owner):
+            return False  # at once: there may be many who wait, each for all before
+        places = {each.owner: place for place, each in enumerate(self._waiting)}
+        seen: set[Owner] = set()
+        stack = list(self._before(request, len(self._waiting)))
+        while stack:
+            each = stack.pop()
+            if each is owner:
+                return True
+            if each in seen or each not in places:
+                continue
+            seen.add(each)
+            stack += self._before(self._waiting[places[each]], places[each])
+        return False
+
+    def _has_something(self, owner: Owner) -> bool:
+        return owner in self._held or owner in self._tables.values()
+
+    def _grant(self, request: _Request) -> None:
+        self._tables.update(dict.fromkeys(request.tables, request.owner))
+        self._grant_keys(request.keys, request.owner)
+        if not request.granted.done():
+            request.granted.set_result(None)
+
+    def _grant_keys(self, keys: Iterable[KeyLock], owner: Owner) -> None:
+        for key in keys:
+            if self._keys.setdefault(key, owner) is owner:
+                held = self._held.setdefault(owner, {})
+                if key not in held:
+                    held[key] = None
+                    holders = self._with_keys.setdefault(key.table, {})
+                    holders[owner] = holders.get(owner, 0) + 1
+
+    def _wake(self) -> None:
+        """Grant what can be granted now, in the order of asking."""
+        place = 0
+        while place < len(self._waiting):
+            request = self._waiting[place]
+            if any(self._before(request, place)):
+                place += 1
+            else:
+                del self._waiting[place]
+                self._grant(request)
+                place = 0
+
+
+def _of(holders: Mapping[GlobalId, Owner], owner: Owner) -> list[GlobalId]:
+    """Return the tables that `owner` has, in the order of taking."""
+    return [id for id, each in holders.items() if each is owner]

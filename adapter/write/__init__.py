@@ -1,0 +1,1 @@
+"""INSERT, UPDATE, DELETE, MERGE, COPY: rows into tables."""

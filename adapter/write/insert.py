@@ -1,0 +1,435 @@
+"""INSERT, UPDATE, DELETE: what is written is read first, and goes into the transaction.
+
+An INSERT of values reads nothing. The others read at the newest time and are valid only if what
+they read has not changed by the time of the write: outside of a block they take the tables they
+read until they have committed, inside one the commit checks.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from foreshore import blocking
+from foreshore.adapter.client import Completed
+from foreshore.adapter.read.bind_parameters import fill, filler
+from foreshore.adapter.read.by_key import locked_by_key, locked_rows
+from foreshore.adapter.read.local import (
+    counted,
+    evaluate_linear,
+    is_linear,
+    negated,
+    repeated,
+    split_diffs,
+)
+from foreshore.adapter.read.peek import (
+    NOTHING_GIVEN,
+    Given,
+    awaited,
+    counted_each,
+    evaluate_here,
+    filled,
+    rows_of,
+)
+from foreshore.adapter.read.peek_plan import PeekPlan
+from foreshore.adapter.read.result import BatchSource, Outcome, Selected
+from foreshore.adapter.read.row_locks import found_by_init_plans
+from foreshore.adapter.read.times import read_time, tables_below
+from foreshore.adapter.session.side_effects import (
+    calls_in,
+    calls_of,
+    carried_out,
+    carried_out_by_row,
+    draws,
+)
+from foreshore.adapter.write.conflict import insert_on_conflict
+from foreshore.adapter.write.key_index import MANY
+from foreshore.adapter.write.point import changed_by_key, insert_rows
+from foreshore.adapter.write.tables import (
+    as_stored,
+    before_numbers,
+    beside_alter,
+    checked,
+    count,
+    planned_table,
+    require_writable,
+    table_desc,
+    unique_constraints,
+    write_rows,
+)
+from foreshore.adapter.write.values import (
+    MOST_IN_PASSING,
+    Row,
+    Template,
+    Values,
+    most_rows,
+    table_of_rows,
+)
+from foreshore.catalog.catalog import Planned
+from foreshore.compute.finish import expanded, finish, places_in_order
+from foreshore.errors import FeatureNotSupported
+from foreshore.expr.ir import (
+    Get,
+    LocalGet,
+    OrderKey,
+    Relation,
+    Scalar,
+    columns_of,
+    inputs_of,
+    with_inputs,
+)
+from foreshore.ids import GlobalId, is_builtin
+from foreshore.sql.plan import AsOf, Block, ChangedKeys, Delete, Insert, Merge, Query, Update
+from foreshore.types import ColumnType, Datum
+from foreshore.update import DIFF_FIELD, Timestamp
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session.prepared import Prepared
+    from foreshore.adapter.session.session import Session
+
+_CHANGED = GlobalId("t0")  # stands for the rows that a RETURNING list is over
+
+
+async def insert(
+    session: "Session", prepared: "Prepared", plan: Insert, args: Sequence[Datum]
+) -> Outcome:
+    """Run an INSERT."""
+    as_of = None
+    if plan.as_of is not None:
+        as_of = await awaited(session, prepared, args, plan.as_of)
+        assert isinstance(prepared.plan, Insert), prepared.plan
+        plan = prepared.plan
+    require_writable(session, "INSERT", plan.table)
+    planned = planned_table(session, plan.table)
+    await beside_alter(session, plan.table)
+    peek = prepared.peek
+    if peek is not None and peek.reads_nothing and peek.draws:
+        whole = plan.on_conflict is not None and not _is_few(prepared, peek)
+        await before_numbers(session, plan.table, planned, whole=whole)
+    few = None if prepared.template is None else await _rows_of(session, prepared.template, args)
+    if few is None or plan.over or plan.order_by:
+        rows = await _new_rows(session, prepared, plan, planned, args, few, as_of)
+    else:
+        rules = prepared.rules
+        desc = table_desc(session, plan.table) if rules is None else rules.planned.desc
+        values = Values.coming(desc, few)
+        if (
+            rules is not None
+            and plan.on_conflict is None
+            and len(few) <= MOST_IN_PASSING
+            and await insert_rows(session, plan.table, rules, values)
+        ):
+            return await _written(session, "INSERT 0", plan.returning, values, args)
+        rows = values.table()
+    if plan.on_conflict is not None:
+        rows = await insert_on_conflict(session, plan, plan.on_conflict, planned, rows, args)
+        return await returned_rows(session, "INSERT 0", plan.returning, rows, args)
+    rows = checked(session, plan.table, rows)
+    await write_rows(session, plan.table, planned, rows)
+    return await returned_rows(session, "INSERT 0", plan.returning, rows, args)
+
+
+async def _new_rows(
+    session: "Session",
+    prepared: "Prepared",
+    plan: Insert,
+    planned: Planned,
+    args: Sequence[Datum],
+    few: list[Row] | None,
+    as_of: AsOf | None,
+) -> pa.Table:
+    """Return the rows, with `__diff`, that are to go into the table, numbered in their order.
+
+    The table is what was `planned`. `few` are the rows of the source, if they have been made.
+    """
+    if few is None:
+        found = await found_by_init_plans(session, prepared, args)
+        rows = await written_rows(session, prepared, args, (plan.table,), found, as_of=as_of)
+    else:
+        rows = table_of_rows(few, columns_of(plan.source))
+    if plan.order_by:
+        rows = await _in_order(session, rows, plan.order_by)
+    if draws(calls_of(plan.over)):
+        whole = plan.on_conflict is not None and count(rows) > MANY
+        await before_numbers(session, plan.table, planned, whole=whole)
+    if plan.over:
+        return await with_numbers(session, rows, plan.over, args)
+    columns, diffs = split_diffs(rows)
+    width = len(planned.desc.names)
+    return rows if len(columns) == width else rows_with(columns[:width], diffs)
+
+
+async def _in_order(session: "Session", rows: pa.Table, order_by: tuple[OrderKey, ...]) -> pa.Table:
+    """Return each of `rows`, with `__diff`, as often as that says, in order."""
+
+    def ordered() -> pa.Table:
+        single = repeated(rows)
+        batch = expanded(single)
+        return single.take(pa.array(places_in_order(batch, order_by)))
+
+    if rows.num_rows <= MOST_IN_PASSING:
+        return ordered()
+    with session.interrupts.running():
+        return await blocking.run(session.coordinator.executor, ordered)
+
+
+def _is_few(prepared: "Prepared", peek: PeekPlan) -> bool:
+    """Whether the plan says that it makes no more rows than have locks of their own."""
+    template = prepared.template
+    most = most_rows(peek.relation) if template is None else len(template.cells)
+    return most is not None and most <= MANY
+
+
+async def _rows_of(
+    session: "Session", template: Template, args: Sequence[Datum]
+) -> list[Row] | None:
+    """Return the rows of a template; None if that is too much to be done in passing."""
+    given = template.givens.values(args, session.environment_values(_now(session)))
+    if template.calls:
+        found = await carried_out(session, template.calls)
+        given += [found[call].value for call in template.calls]
+    if template.is_large(given):
+        return None
+    if len(template.cells) <= MOST_IN_PASSING:
+        return template.rows(given)
+    with session.interrupts.running():
+        return await blocking.run(None, template.rows, given)
+
+
+def _now(session: "Session") -> Timestamp:
+    """Return what mz_now() is where nothing is read that would decide it."""
+    time = session.begin().time
+    return session.coordinator.oracle.read_ts() if time is None else time
+
+
+async def update(
+    session: "Session", prepared: "Prepared", plan: Update, args: Sequence[Datum]
+) -> Outcome:
+    """Run an UPDATE."""
+    require_writable(session, "UPDATE", plan.table)
+    planned = planned_table(session, plan.table)
+    if prepared.point is not None:
+        changed = await changed_by_key(session, prepared.point, args)
+        if changed is not None:
+            return await _written(session, "UPDATE", plan.returning, changed[1], args)
+    both = await changing_rows(session, prepared, plan, args)
+    if draws(calls_of(plan.over)):
+        await before_numbers(session, plan.table, planned)
+    if plan.over:
+        both = await with_numbers(session, both, plan.over, args)
+    columns, diffs = split_diffs(both)
+    width = len(table_desc(session, plan.table).names)
+    old = as_stored(session, plan.table, rows_with(columns[:width], diffs))
+    new = checked(session, plan.table, rows_with(columns[width : 2 * width], diffs))
+    await write_rows(session, plan.table, planned, negated(old), new)
+    new = _beside(new, columns[2 * width :])
+    return await returned_rows(session, "UPDATE", plan.returning, new, args)
+
+
+async def delete(
+    session: "Session", prepared: "Prepared", plan: Delete, args: Sequence[Datum]
+) -> Outcome:
+    """Run a DELETE."""
+    require_writable(session, "DELETE", plan.table)
+    planned = planned_table(session, plan.table)
+    if prepared.point is not None:
+        changed = await changed_by_key(session, prepared.point, args, deleting=True)
+        if changed is not None:
+            gone = Values.coming(changed[0].desc, changed[0].rows)
+            return await _written(session, "DELETE", plan.returning, gone, args)
+    rows = await changing_rows(session, prepared, plan, args)
+    columns, diffs = split_diffs(rows)
+    width = len(table_desc(session, plan.table).names)
+    gone = as_stored(session, plan.table, rows_with(columns[:width], diffs))
+    await write_rows(session, plan.table, planned, negated(gone))
+    gone = _beside(gone, columns[width:])
+    return await returned_rows(session, "DELETE", plan.returning, gone, args)
+
+
+async def _written(
+    session: "Session",
+    verb: str,
+    returning: Query | None,
+    values: Values,
+    args: Sequence[Datum],
+) -> Outcome:
+    if returning is None:
+        return Completed(f"{verb} {values.num_rows}")
+    return await returned_rows(session, verb, returning, values.table(), args)
+
+
+def rows_with(columns: Sequence[pa.Array], diffs: pa.Array) -> pa.Table:
+    """Return the rows that are made of some columns, and `__diff`."""
+    fields = [pa.field(f"c{i}", column.type) for i, column in enumerate(columns)]
+    return pa.Table.from_arrays([*columns, diffs], schema=pa.schema([*fields, DIFF_FIELD]))
+
+
+def _beside(rows: pa.Table, others: Sequence[pa.Array]) -> pa.Table:
+    """Return rows with `__diff`, and before that the columns `others` of the same rows."""
+    if not others:
+        return rows
+    columns, diffs = split_diffs(rows)
+    return rows_with([*columns, *others], diffs)
+
+
+async def written_rows(
+    session: "Session",
+    prepared: "Prepared",
+    args: Sequence[Datum],
+    targets: Sequence[GlobalId],
+    given: Given = NOTHING_GIVEN,
+    *,
+    locking: bool = False,
+    keys: ChangedKeys | None = None,
+    as_of: AsOf | None = None,
+) -> pa.Table:
+    """Return the rows, with `__diff`, that a statement is about to write; it knows those `given`.
+
+    Where `keys` say which rows of the one of `targets` these come from, only those are locked and
+    read. What is read `as_of` a time that has come does not change any more, and nothing is locked
+    for it.
+    """
+    if as_of is not None:
+        return counted(await rows_of(session, prepared, args, as_of))
+    transaction = session.begin()
+    coordinator = session.coordinator
+    peek = prepared.peek
+    assert peek is not None
+    if peek.reads_nothing:
+        now = _now(session)
+        filled_relation, _, _ = filled(session, peek, args, now)
+        if peek.acts:
+            values = await carried_out(session, calls_in(filled_relation))
+            filled_relation = fill(filled_relation, values.get, every=True)
+        if peek.way_of(filled_relation) == "constant":
+            return evaluate_linear(filled_relation, counted_each(given))
+        return await evaluate_here(session, Block(filled_relation), now, given)
+    if transaction.time is None:  # what is written follows from the newest, at any isolation
+        transaction.isolation = "strict serializable"
+    if peek.key is not None:
+        found = await locked_by_key(session, peek, args)
+        if found is not None:
+            return found[0]
+    if keys is not None:
+        rows = await _rows_by_key(session, peek, args, targets[0], keys, given)
+        if rows is not None:
+            return rows
+    tables = {id for id in tables_below(session, peek.sources) if not is_builtin(id)}
+    # Who has locked something already does not wait for tables: those who do would wait for it.
+    if not transaction.block and transaction.time is None:
+        tables |= set(targets) if locking else set()
+        transaction.locked = True
+        await coordinator.locks.acquire(tables & coordinator.state.objects.keys(), transaction)
+    if transaction.reads_own_writes(tables) or peek.way == "local":
+        time = read_time(session, peek.shards, None, args)
+        filled_relation, _, replace = filled(session, peek, args, time)
+        return await evaluate_here(session, peek.block(filled_relation, replace), time, given)
+    return counted(await rows_of(session, prepared, args, None, given))
+
+
+async def changing_rows(
+    session: "Session", prepared: "Prepared", plan: Update | Delete | Merge, args: Sequence[Datum]
+) -> pa.Table:
+    """Return the rows of the selection of a statement that changes rows, which are locked."""
+    found = await found_by_init_plans(session, prepared, args)
+    return await written_rows(
+        session, prepared, args, (plan.table,), found, locking=True, keys=plan.keys
+    )
+
+
+async def _rows_by_key(
+    session: "Session",
+    peek: PeekPlan,
+    args: Sequence[Datum],
+    table: GlobalId,
+    changed: ChangedKeys,
+    given: Given,
+) -> pa.Table | None:
+    """Return what a query over the rows under some keys of a table gives; they are locked.
+
+    None, if they do not have all columns of a key, or are more than are locked one by one.
+    """
+    coordinator, transaction = session.coordinator, session.begin()
+    if table not in coordinator.state.objects or not is_linear(changed.source):
+        return None
+    constraint = next(
+        (
+            each
+            for each in unique_constraints(planned_table(session, table))
+            if set(each.columns) <= set(changed.columns)
+        ),
+        None,
+    )
+    if constraint is None:
+        return None
+    replace = filler(args, session.environment_values(coordinator.oracle.read_ts()))
+    columns, _ = split_diffs(evaluate_linear(fill(changed.source, replace), counted_each(given)))
+    columns = [columns[changed.columns.index(i)] for i in constraint.columns]
+    named = pa.table(columns, names=[str(i) for i in constraint.columns])
+    present = named.drop_null()
+    if present.num_rows > MANY:
+        return None
+    keys = [column.combine_chunks() for column in present.columns]
+    rows = await locked_rows(session, table, constraint, keys)
+    if rows is None:
+        return None
+    time = transaction.time
+    assert time is not None
+    replace = filler(args, session.environment_values(time))
+    is_whole = set(changed.columns) == set(constraint.columns)
+    if changed.under is not None and is_whole and not (changed.single and named.num_rows > 1):
+        under = fill(changed.under, replace)
+        if is_linear(under):
+            return evaluate_linear(under, {table: counted(rows)})
+    block = peek.block(fill(peek.query.relation, replace), replace)
+    return await evaluate_here(session, block, time, {**given, table: rows})
+
+
+async def with_numbers(
+    session: "Session", rows: pa.Table, over: Sequence[Scalar], args: Sequence[Datum]
+) -> pa.Table:
+    """Return what `over`, if there is any, makes of rows that are about to be written."""
+    if not over:
+        return rows
+    now = session.coordinator.oracle.read_ts()
+    return await carried_out_by_row(
+        session, rows, over, filler(args, session.environment_values(now))
+    )
+
+
+async def returned_rows(
+    session: "Session",
+    verb: str,
+    returning: Query | None,
+    rows: pa.Table,
+    args: Sequence[Datum],
+) -> Outcome:
+    """Return how many `rows` have been changed, or what RETURNING gives of them."""
+    if returning is None:
+        return Completed(f"{verb} {count(rows)}")
+    columns = tuple(ColumnType(each.type) for each in returning_columns(returning.relation))
+    relation = over_rows(returning.relation, columns)
+    replace = filler(args, session.environment_values(session.coordinator.oracle.read_ts()))
+    relation = fill(relation, replace)
+    if not is_linear(relation):
+        raise FeatureNotSupported("subqueries in RETURNING are not supported")
+    result = expanded(evaluate_linear(relation, {_CHANGED: rows}), returning.finishing)
+    return Selected(returning.desc, BatchSource(finish(result, returning.finishing)), verb)
+
+
+def returning_columns(relation: Relation) -> tuple[ColumnType, ...]:
+    """Return the columns of the rows that a RETURNING list is over."""
+    stack = [relation]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, LocalGet) and node.number == 0:
+            return node.columns
+        stack.extend(inputs_of(node))
+    return ()
+
+
+def over_rows(relation: Relation, columns: tuple[ColumnType, ...]) -> Relation:
+    """Return `relation` with the changed rows' LocalGet made a Get."""
+    if isinstance(relation, LocalGet) and relation.number == 0:
+        return Get(_CHANGED, columns)
+    return with_inputs(relation, tuple(over_rows(each, columns) for each in inputs_of(relation)))

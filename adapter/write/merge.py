@@ -1,0 +1,72 @@
+"""MERGE: rows of a source change, delete or insert rows of a table.
+
+Which rows these can be may be known by their keys, as for UPDATE (`written_rows`). Any other MERGE
+reads tables whole, and conflicts with whoever writes to them.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foreshore.adapter.client import Completed
+from foreshore.adapter.read.local import negated, split_diffs
+from foreshore.adapter.read.result import Outcome
+from foreshore.adapter.session.side_effects import calls_of, draws
+from foreshore.adapter.write.insert import changing_rows, returned_rows, rows_with, with_numbers
+from foreshore.adapter.write.tables import (
+    as_stored,
+    before_numbers,
+    checked,
+    planned_table,
+    require_writable,
+    write_rows,
+)
+from foreshore.compute.arrange.key import hash_columns
+from foreshore.errors import CardinalityViolation
+from foreshore.sql.plan import Merge
+from foreshore.types import Datum
+
+if TYPE_CHECKING:
+    from foreshore.adapter.session.prepared import Prepared
+    from foreshore.adapter.session.session import Session
+
+
+async def merge(
+    session: "Session", prepared: "Prepared", plan: Merge, args: Sequence[Datum]
+) -> Outcome:
+    """Run a MERGE."""
+    require_writable(session, "MERGE", plan.table)
+    planned = planned_table(session, plan.table)
+    both = await changing_rows(session, prepared, plan, args)
+    if draws(calls_of(plan.over)):
+        await before_numbers(session, plan.table, planned)
+    if plan.over:
+        both = await with_numbers(session, both, plan.over, args)
+    (action, count, *columns), diffs = split_diffs(both)
+    width = len(planned.desc.names)
+    old, new, source = columns[:width], columns[width : 2 * width], columns[2 * width :]
+    acts = np.array([*plan.actions, ""])[action.to_numpy()]
+    changes = np.flatnonzero(acts != "insert")
+    hashes = hash_columns([column.take(pa.array(changes)) for column in old], None, len(changes))
+    if len(np.unique(hashes)) < len(changes) or (diffs.to_numpy()[changes] > 1).any():
+        raise CardinalityViolation(
+            "MERGE command cannot affect row a second time",
+            hint="Ensure that not more than one source row matches any one target row.",
+        )
+    times = pc.if_else(pa.array(acts == "insert"), diffs, count)
+    come = checked(session, plan.table, rows_with(new, times).filter(pa.array(acts != "delete")))
+    gone = rows_with(old, times).filter(pa.array(acts != "insert"))
+    gone = as_stored(session, plan.table, gone)
+    await write_rows(session, plan.table, planned, negated(gone), come)
+    if plan.returning is None:
+        return Completed(f"MERGE {pc.sum(times).as_py() or 0}")
+    deleted = gone.filter(pa.array(acts[acts != "insert"] == "delete"))
+    order = np.concatenate([np.flatnonzero(acts != "delete"), np.flatnonzero(acts == "delete")])
+    became, times = split_diffs(pa.concat_tables([come, deleted]).combine_chunks())
+    beside = [column.take(pa.array(order)) for column in source]
+    done = pa.array(np.char.upper(acts[order]))
+    rows = rows_with([*beside, *became, done], times)
+    return await returned_rows(session, "MERGE", plan.returning, rows, args)

@@ -1,0 +1,100 @@
+"""What a client hears when a row breaks a constraint, in PostgreSQL's words and fields."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from foreshore.adapter.write.key_index import Duplicate
+from foreshore.catalog.item import Item
+from foreshore.catalog.state import State
+from foreshore.constraint import Check
+from foreshore.errors import CheckViolation, NotNullViolation, Subject, UniqueViolation
+from foreshore.expr.datum import from_array
+from foreshore.sql.parse.keywords import quote_identifier
+from foreshore.text import format_text
+from foreshore.types import Datum, RelationDesc, SqlType
+
+
+def _about(state: State, table: Item, subject: Subject, name: str) -> dict[Subject, str]:
+    return {"schema": state.objects[table.schema].name, "table": table.name, subject: name}
+
+
+def _shown(datum: Datum, type: SqlType, zone: str) -> str:
+    return "null" if datum is None else format_text(datum, type, zone=zone)
+
+
+def failing_row(columns: Sequence[pa.Array], desc: RelationDesc, row: int, zone: str) -> str:
+    """Return the detail that tells a row which is not let in."""
+    shown = ", ".join(
+        _shown(from_array(values.slice(row, 1), column.type)[0], column.type, zone)
+        for values, column in zip(columns, desc.columns, strict=True)
+    )
+    return f"Failing row contains ({shown})."
+
+
+def null_in(state: State, table: Item, column: str, detail: str) -> NotNullViolation:
+    """Return the error of a NULL where none may be."""
+    return NotNullViolation(
+        f'null value in column "{column}" of relation "{table.name}" violates not-null constraint',
+        detail=detail,
+        about=_about(state, table, "column", column),
+    )
+
+
+def check_fails(state: State, table: Item, check: Check, detail: str) -> CheckViolation:
+    """Return the error of a row for which a condition is FALSE."""
+    return CheckViolation(
+        f'new row for relation "{table.name}" violates check constraint "{check.name}"',
+        detail=detail,
+        about=_about(state, table, "constraint", check.name),
+    )
+
+
+def nulls_there(state: State, table: Item, column: str) -> NotNullViolation:
+    """Return the error of SET NOT NULL on a column that has NULLs."""
+    return NotNullViolation(
+        f'column "{column}" of relation "{table.name}" contains null values',
+        about=_about(state, table, "column", column),
+    )
+
+
+def check_is_violated(state: State, table: Item, check: Check) -> CheckViolation:
+    """Return the error of adding a condition that some row does not fulfil."""
+    return CheckViolation(
+        f'check constraint "{check.name}" of relation "{table.name}" is violated by some row',
+        about=_about(state, table, "constraint", check.name),
+    )
+
+
+def _key(duplicate: Duplicate, desc: RelationDesc, zone: str) -> str:
+    places = duplicate.constraint.columns
+    names = ", ".join(quote_identifier(desc.names[i]) for i in places)
+    shown = ", ".join(
+        _shown(datum, desc.columns[i].type, zone)
+        for datum, i in zip(duplicate.key, places, strict=True)
+    )
+    return f"Key ({names})=({shown})"
+
+
+def key_exists(
+    state: State, desc: RelationDesc, duplicate: Duplicate, zone: str
+) -> UniqueViolation:
+    """Return the error of a key that is there already."""
+    name = duplicate.constraint.name
+    return UniqueViolation(
+        f'duplicate key value violates unique constraint "{name}"',
+        detail=f"{_key(duplicate, desc, zone)} already exists.",
+        about=_about(state, state.item(duplicate.table), "constraint", name),
+    )
+
+
+def key_is_there_twice(
+    state: State, desc: RelationDesc, duplicate: Duplicate, zone: str
+) -> UniqueViolation:
+    """Return the error of adding a key that some rows share."""
+    name = duplicate.constraint.name
+    return UniqueViolation(
+        f'could not create unique index "{name}"',
+        detail=f"{_key(duplicate, desc, zone)} is duplicated.",
+        about=_about(state, state.item(duplicate.table), "constraint", name),
+    )

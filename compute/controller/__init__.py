@@ -1,0 +1,1 @@
+"""The environment's side: which replicas run what, and what they answered."""

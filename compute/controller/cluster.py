@@ -1,0 +1,251 @@
+"""A cluster as the controller has it: its replicas, and the commands that all of them get.
+
+Each replica that connects is sent the cluster's history; from then on it gets every command when
+all others do. Feeds are gathered over one turn of the loop and encoded once for all.
+"""
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from foreshore.compute.controller.history import Entry, History
+from foreshore.compute.controller.process import ReplicaLink
+from foreshore.compute.protocol import (
+    CreateDataflow,
+    CreateInstance,
+    DataflowDescription,
+    DataflowStatus,
+    Feed,
+    InitializationComplete,
+    InputSnapshot,
+    Message,
+    Peek,
+    Response,
+    Status,
+)
+from foreshore.compute.replica.inputs import describe
+from foreshore.compute.transport import Connection, Tables, encode_frame
+from foreshore.errors import CollectionDamaged, DatabaseError, InvalidParameterValue
+from foreshore.ids import GlobalId
+from foreshore.storage.controller import ListenEvent, Snapshot
+from foreshore.update import Timestamp
+
+logger = logging.getLogger(__name__)
+
+# What Spark takes for a master; another would fail at each of its starts.
+_MASTER = re.compile(
+    r"local|local\[([1-9][0-9]*|\*)(\s*,\s*[0-9]+)?\]"
+    r"|local-cluster\[\s*[0-9]+\s*,\s*[0-9]+\s*,\s*[0-9]+\s*\]"
+    r"|(spark|k8s)://.+|yarn"
+)
+
+Prepared = tuple[tuple[Snapshot, ...], tuple[InputSnapshot, ...], list[pa.Table]]
+
+
+def engine_of(size: str) -> tuple[str, dict[str, str]]:
+    """Return the engine that a cluster's size names, and the options that the size implies.
+
+    `embedded` is one process with DuckDB; `spark` is Spark on the configured master, and
+    `spark:MASTER` on another one.
+    """
+    name, _, rest = size.partition(":")
+    match name:
+        case "embedded" if not rest:
+            return "embedded", {}
+        case "spark":
+            return "spark", {"master": rest} if rest else {}
+        case _:
+            raise InvalidParameterValue(
+                f"unknown cluster replica size {size}", hint="Valid sizes are: embedded, spark"
+            )
+
+
+def check_size(size: str) -> None:
+    """Raise InvalidParameterValue for a size that is none, or names what is no Spark master."""
+    engine, options = engine_of(size)
+    master = options.get("master", "local")
+    if engine == "spark" and _MASTER.fullmatch(master) is None:
+        raise InvalidParameterValue(
+            f'invalid Spark master "{master}"',
+            hint="Valid masters are such as local[2], local[*] and spark://HOST:PORT.",
+        )
+
+
+@dataclass(slots=True)
+class Replica:
+    """One replica of a cluster."""
+
+    name: str
+    link: ReplicaLink
+    connection: Connection[Response] | None = None
+    uppers: dict[GlobalId, Timestamp] = field(default_factory=dict)
+    leases: dict[GlobalId, list[Snapshot]] = field(default_factory=dict)  # of what it hydrates from
+    status: Status | None = None
+    heard_at: float = 0.0  # when it gave that, by the loop's clock
+    suspected: set[GlobalId] = field(default_factory=set)  # dataflows over damage, as it last said
+    failing: dict[GlobalId, DataflowStatus] = field(default_factory=dict)  # that have failed often
+    begun: set[GlobalId] = field(default_factory=set)  # sinks of which it has said how they begin
+    away_since: float = 0.0  # when it was made or lost last, by the loop's clock
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether it is connected, and its engine runs."""
+        return self.connection is not None and self.status is not None and self.status.ready
+
+    def release(self, dataflow: GlobalId) -> None:
+        """Let go of what the dataflow was to be hydrated from."""
+        for snapshot in self.leases.pop(dataflow, ()):
+            snapshot.release()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A peek that has not been answered; `replica` alone is asked, or None: all are."""
+
+    peek: Peek
+    tables: Sequence[pa.Table]
+    replica: str | None
+
+
+class Cluster:
+    """The replicas of one cluster, and what they are told.
+
+    `snapshots` gives what a dataflow is to be hydrated from: of its imports, and of its shard if
+    that has to be corrected. It is called for each replica, when that is told of the dataflow.
+    """
+
+    def __init__(
+        self,
+        id: str,
+        instance: CreateInstance,
+        snapshots: Callable[[DataflowDescription], tuple[Prepared, Prepared]],
+    ) -> None:
+        self.id = id
+        self.instance = instance
+        self.history = History()
+        self.replicas: dict[str, Replica] = {}
+        self.ready: set[GlobalId] = set()  # dataflows whose imports can be read as of their as_of
+        self.peeks: dict[int, Asked] = {}  # by number
+        self._snapshots = snapshots
+        self._feed: list[ListenEvent] = []
+
+    @property
+    def connections(self) -> list[Connection[Response]]:
+        """The connections that there are now."""
+        return [r.connection for r in self.replicas.values() if r.connection is not None]
+
+    def connected(self, replica: Replica, connection: Connection[Response]) -> None:
+        """Send a new connection all that still matters."""
+        self._flush()
+        replica.connection = connection
+        replica.uppers = {}
+        connection.send(self.instance)
+        for id, entry in self.history.dataflows.items():
+            if id in self.ready:
+                self._create_on(replica, entry)
+        for command in self.history.compactions():
+            connection.send(command)
+        for follow in self.history.follows.values():
+            connection.send(follow)
+        connection.send(InitializationComplete())
+        for asked in self.peeks.values():
+            if asked.replica in (None, replica.name):
+                connection.send(asked.peek, asked.tables)
+
+    def lost(self, replica: Replica) -> None:
+        """Hear that a replica's connection has ended."""
+        replica.connection = None
+        replica.uppers = {}
+        replica.status = None
+        for id in list(replica.leases):
+            replica.release(id)
+
+    def create(self, entry: Entry) -> None:
+        """Tell all replicas of a dataflow whose imports have become readable."""
+        self._flush()
+        self.ready.add(entry.description.id)
+        for replica in self.replicas.values():
+            if replica.connection is not None:
+                self._create_on(replica, entry)
+
+    def _create_on(self, replica: Replica, entry: Entry) -> None:
+        assert replica.connection is not None
+        description = entry.current()
+        try:
+            imports, persisted = self._snapshots(description)
+        except DatabaseError as error:
+            # the others go on; this one stands still until the replica connects again
+            logger.error(
+                "a dataflow cannot be begun: %s",
+                error,
+                exc_info=not isinstance(error, CollectionDamaged),
+                extra={"dataflow": description.id, "cluster": self.id},
+            )
+            return
+        replica.leases[description.id] = [*imports[0], *persisted[0]]
+        command = CreateDataflow(description, imports[1], persisted[1])
+        replica.connection.send(command, [*imports[2], *persisted[2]])
+
+    def drop(self, dataflow: GlobalId) -> None:
+        """Forget a dataflow that was dropped."""
+        self.ready.discard(dataflow)
+        for replica in self.replicas.values():
+            replica.release(dataflow)
+
+    def send(self, message: Message, tables: Sequence[pa.Table] = ()) -> None:
+        """Send a command to all replicas."""
+        connections = self.connections
+        if connections:
+            frame = encode_frame(message, tables)
+            for connection in connections:
+                connection.send_frame(frame)
+
+    def ask(self, asked: Asked) -> None:
+        """Ask a peek, until `forget_peek`; also of replicas that connect meanwhile."""
+        self.peeks[asked.peek.number] = asked
+        if asked.replica is None:
+            self.send(asked.peek, asked.tables)
+            return
+        connection = self.replicas[asked.replica].connection
+        if connection is not None:
+            connection.send(asked.peek, asked.tables)
+
+    def forget_peek(self, number: int) -> None:
+        """Hear that a peek has been answered, or that nobody waits for it any more."""
+        self.peeks.pop(number, None)
+
+    def feed(self, event: ListenEvent) -> None:
+        """Let all replicas know of what a shard has sealed, at the end of this turn of the loop."""
+        if not self._feed:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._feed.append(event)
+
+    def _flush(self) -> None:
+        events, self._feed = self._feed, []
+        if events:
+            shards = tuple((e.id, e.lower, e.upper, e.updates is not None) for e in events)
+            self.send(Feed(shards), [e.updates for e in events if e.updates is not None])
+
+
+def prepare(snapshots: Sequence[Snapshot]) -> Prepared:
+    """Return storage's snapshots as parts of a message."""
+    described = [describe(snapshot) for snapshot in snapshots]
+    tables = [table for _, tail in described for table in tail]
+    return tuple(snapshots), tuple(message for message, _ in described), tables
+
+
+__all__ = [
+    "Asked",
+    "Cluster",
+    "Prepared",
+    "Replica",
+    "Tables",
+    "check_size",
+    "engine_of",
+    "prepare",
+]

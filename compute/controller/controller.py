@@ -1,0 +1,722 @@
+"""The compute controller: views kept up to date by clusters of replicas, and answers to peeks.
+
+    create_cluster, create_replica      processes that do the work, all of a cluster the same
+    create_dataflow, drop_dataflow      a plan maintained from a time on, into indexes or a shard
+    peek, subscribe                     the rows at a time; the changes from a time on
+    upper, wait_upper, allow_compaction how far an export is, and from when on it is read
+
+It owns no collection. Replicas compute; what they say for a materialised view is appended to its
+shard here, the first to say it being heard, and an export has come as far as the farthest replica.
+Inputs are held readable, by capabilities of storage, from where the outputs' readers may still
+ask: a replica that starts anew begins there. What is written to a shard is written by a capability
+of the dataflow's own, which ends with it: one that goes on in its place is not disturbed by it.
+
+All methods belong on the event loop.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, assert_never
+
+import msgspec
+import pyarrow as pa
+
+from foreshore.compute.controller.cluster import Cluster, Prepared, Replica, engine_of, prepare
+from foreshore.compute.controller.error_log import ErrorLog, ErrorStore, NothingKept
+from foreshore.compute.controller.maintained import Dataflow, Maintained
+from foreshore.compute.controller.outputs import SinkWriter, Subscription
+from foreshore.compute.controller.peeks import PeekRequest, Peeks
+from foreshore.compute.controller.process import COMMAND, ReplicaLink
+from foreshore.compute.controller.responses import Responses
+from foreshore.compute.controller.uppers import Uppers
+from foreshore.compute.protocol import (
+    AllowCompaction,
+    CreateInstance,
+    DataflowDescription,
+    Follow,
+    IndexExport,
+    InputSnapshot,
+    Response,
+    SinkExport,
+    SubscribeExport,
+)
+from foreshore.compute.replica.progress import Progress, progress_of
+from foreshore.compute.transport import Connection
+from foreshore.errors import (
+    AdminShutdown,
+    DatabaseError,
+    DataCorrupted,
+    DuplicateObject,
+    Fenced,
+    ObjectNotInPrerequisiteState,
+    UndefinedObject,
+)
+from foreshore.ids import GlobalId
+from foreshore.storage.capability import InvalidCapability
+from foreshore.storage.controller import (
+    Listen,
+    ListenEvent,
+    ReadCapability,
+    Snapshot,
+    StorageController,
+    WriteCapability,
+)
+from foreshore.update import EMPTY, Timestamp, encode_schema
+
+logger = logging.getLogger(__name__)
+
+HOLDS_SECONDS = 5.0
+
+Capabilities = Callable[[GlobalId], tuple[ReadCapability, WriteCapability]]
+
+
+@dataclass(slots=True)
+class _Feeding:
+    """One listener on a shard, for all clusters that import it."""
+
+    listen: Listen | None
+    dataflows: dict[GlobalId, Cluster]
+
+
+class ComputeController:
+    """The clusters of one environment.
+
+    `capabilities` gives the environment's own on a shard: of them those of dataflows are cloned,
+    and by that to read snapshots are taken. `errors` keeps the errors that views have had.
+    `maintained` says what keeps collections from being known, and which errors they have.
+    `options` go to every engine, those of a cluster before them. Replicas that outlive the
+    environment keep what they have for an environment of the same `database`.
+    """
+
+    def __init__(
+        self,
+        storage: StorageController,
+        capabilities: Capabilities,
+        *,
+        errors: ErrorStore | None = None,
+        options: Mapping[str, str] | None = None,
+        database: str = "",
+        command: Sequence[str] = COMMAND,
+    ) -> None:
+        self._storage = storage
+        self._capabilities = capabilities
+        self._errors = errors or NothingKept()
+        self._options = dict(options or {})
+        self._database = database
+        self._command = command
+        self._clusters: dict[str, Cluster] = {}
+        self._dataflows: dict[GlobalId, Dataflow] = {}
+        self._exporters: dict[GlobalId, Dataflow] = {}
+        self._giving_way: dict[GlobalId, Dataflow] = {}  # to one that is about to export the same
+        self.maintained = Maintained(self._exporters, self._giving_way, storage.damages)
+        self._uppers = Uppers(storage)
+        self._feeding: dict[GlobalId, _Feeding] = {}
+        self._peeks = Peeks()
+        self._responses = Responses(
+            self._dataflows,
+            self._exporters,
+            self.maintained,
+            self._uppers,
+            self._peeks,
+            lambda dataflow: self._spawn(storage.examine(dataflow.reads)),
+        )
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._holding: asyncio.Task[None] | None = None
+        self._when_still: list[Callable[[], None]] = []
+        storage.damages.listen(self._tell_who_waits)
+
+    async def close(self) -> None:
+        """End all replicas. The holds stay, so that the next environment finds all readable."""
+        for dataflow in list(self._dataflows.values()):
+            self._forget(dataflow)
+        for cluster in list(self._clusters.values()):
+            await self.drop_cluster(cluster.id)
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # --- clusters
+
+    def create_cluster(
+        self, id: str, size: str = "embedded", options: Mapping[str, str] | None = None
+    ) -> None:
+        """Create a cluster without replicas; raises InvalidParameterValue for an unknown size."""
+        if id in self._clusters:
+            raise DuplicateObject(f'cluster "{id}" already exists')
+        engine, implied = engine_of(size)
+        options = {**self._options, **implied, **(options or {})}
+        instance = CreateInstance(engine, options, self._database)
+        self._clusters[id] = Cluster(id, instance, self._snapshots)
+
+    async def drop_cluster(self, id: str) -> None:
+        """Drop a cluster with its replicas and dataflows."""
+        cluster = self._cluster(id)
+        del self._clusters[id]  # at once, so that nothing is begun in it while its replicas end
+        for dataflow in list(self._dataflows.values()):
+            if dataflow.cluster is cluster:
+                self.drop_dataflow(dataflow.description.id)
+        self._peeks.fail(cluster, UndefinedObject(f'cluster "{id}" was dropped'))
+        for name in list(cluster.replicas):
+            await self._end_replica(cluster, name)
+
+    def create_replica(self, cluster: str, name: str, address: str | None = None) -> None:
+        """Create a replica: a process of ours, or what listens at `address` (HOST:PORT)."""
+        owner = self._cluster(cluster)
+        if name in owner.replicas:
+            raise DuplicateObject(f'cluster replica "{cluster}.{name}" already exists')
+        link = ReplicaLink(
+            f"{cluster}.{name}",
+            address,
+            lambda connection: self._connected(owner, replica, connection),
+            lambda message, tables: self._responses.deliver(replica, message, tables),
+            lambda: self._lost(owner, replica),
+            self._command,
+        )
+        replica = Replica(name, link, away_since=asyncio.get_running_loop().time())
+        owner.replicas[name] = replica
+        replica.task = asyncio.get_running_loop().create_task(link.run())
+
+    async def drop_replica(self, cluster: str, name: str) -> None:
+        """End a replica."""
+        await self._end_replica(self._cluster(cluster), name)
+
+    async def _end_replica(self, owner: Cluster, name: str) -> None:
+        replica = owner.replicas.pop(name, None)
+        if replica is None:
+            raise UndefinedObject(f'cluster replica "{owner.id}.{name}" does not exist')
+        assert replica.task is not None
+        replica.task.cancel()
+        await asyncio.gather(replica.task, return_exceptions=True)
+        owner.lost(replica)
+        self._peeks.dropped(owner)
+        self._responses.tell_who_reads()  # those that are left may all fail
+        if not owner.replicas:  # then the store knows all errors that will be known
+            for dataflow in self._dataflows.values():
+                if dataflow.cluster is owner:
+                    for writer in dataflow.writers.values():
+                        writer.errors.look_again()
+
+    def _cluster(self, id: str) -> Cluster:
+        cluster = self._clusters.get(id)
+        if cluster is None:
+            raise UndefinedObject(f'unknown cluster "{id}"')
+        return cluster
+
+    def _check_alive(self, cluster: Cluster) -> None:
+        """Raise UndefinedObject if the cluster was dropped while something was awaited."""
+        if self._clusters.get(cluster.id) is not cluster:
+            raise UndefinedObject(f'cluster "{cluster.id}" was dropped')
+
+    def _connected(
+        self, cluster: Cluster, replica: Replica, connection: Connection[Response]
+    ) -> None:
+        logger.info("replica connected", extra={"replica": replica.link.name})
+        self._compact_sinks()
+        cluster.connected(replica, connection)
+        self._press(cluster)
+        if len(self._storage.damages):
+            self._tell_who_waits()
+
+    def _press(self, cluster: Cluster) -> None:
+        """Hear the cluster's replicas only if none of its sinks is behind.
+
+        Appends wait for compaction, never for a replica, so that all sinks catch up by themselves.
+        """
+        behind = any(
+            writer.behind
+            for dataflow in self._dataflows.values()
+            if dataflow.cluster is cluster
+            for writer in dataflow.writers.values()
+        )
+        for connection in cluster.connections:
+            connection.listen(on=not behind)
+
+    def _lost(self, cluster: Cluster, replica: Replica) -> None:
+        cluster.lost(replica)
+        replica.away_since = asyncio.get_running_loop().time()
+        replica.suspected.clear()
+        replica.failing.clear()
+        self._peeks.lost(cluster, replica)
+
+    # --- dataflows
+
+    async def create_dataflow(
+        self, cluster: str, description: DataflowDescription, *, lost: Timestamp | None = None
+    ) -> None:
+        """Maintain a plan from `as_of` on; on return its inputs are held readable.
+
+        From `lost` on, if that is given, it is not known until then what its sinks were.
+        Hydration begins when all imports have passed `as_of` and a replica is there.
+        Raises UndefinedObject if there is no such cluster, or it is dropped meanwhile.
+        """
+        owner = self._cluster(cluster)
+        if description.id in self._dataflows:
+            raise DuplicateObject(f'dataflow "{description.id}" already exists')
+        holds: dict[GlobalId, ReadCapability] = {}
+        writes: dict[GlobalId, WriteCapability] = {}
+        try:
+            for id in description.imports:
+                hold = await self._storage.clone_capability(self._capabilities(id)[0])
+                holds[id] = hold
+                if hold.frontier < description.as_of:
+                    holds[id] = await self._storage.downgrade_capability(hold, description.as_of)
+                elif hold.frontier > description.as_of:
+                    raise ObjectNotInPrerequisiteState(
+                        f"{id} cannot be read as of {description.as_of}",
+                        detail=f"It is readable from {hold.frontier}.",
+                    )
+            for export in description.exports:
+                if isinstance(export, SinkExport):
+                    await self._errors.settled(export.shard)
+                    _, write = self._capabilities(export.shard)
+                    # Else it is complete, and never written again.
+                    if EMPTY not in (write.frontier, self._storage.upper(export.shard)):
+                        write = await self._storage.clone_capability(write)
+                    writes[export.shard] = write
+            self._check_alive(owner)
+        except BaseException:
+            self._release([*holds.values(), *writes.values()])
+            raise
+        entry = owner.history.create(description)
+        created: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        dataflow = Dataflow(description, owner, entry, holds, writes, created)
+        self._dataflows[description.id] = dataflow
+        for export in description.exports:
+            self._exporters[export.id] = dataflow
+            match export:
+                case IndexExport():
+                    self._uppers.add(export.id, description.as_of)
+                case SinkExport(shard=shard):
+                    errors = ErrorLog(shard, description.as_of, self._errors)
+                    if (before := self._giving_way.pop(shard, None)) is not None:
+                        errors.follow(before.writers[shard].errors)
+                    if lost is not None:
+                        errors.lose(lost)
+                    pressed = partial(self._press, owner)
+                    readable = partial(self._readable, shard)
+                    writer = SinkWriter(writes[shard], errors, self._storage, readable, pressed)
+                    dataflow.writers[shard] = writer
+                    dataflow.tasks.append(self._spawn(self._run_writer(writer)))
+                case SubscribeExport(id=id):
+                    dataflow.subscriptions[id] = Subscription(id, description.as_of)
+                case _:
+                    assert_never(export)
+        dataflow.tasks.append(self._spawn(self._start(dataflow)))
+        if self._holding is None:
+            self._holding = self._spawn(self._run_holds())
+
+    def holds(self) -> Iterator[tuple[GlobalId, ReadCapability]]:
+        """Yield what dataflows hold of their inputs, each with the dataflow's id."""
+        for id, dataflow in self._dataflows.items():
+            for hold in dataflow.holds.values():
+                yield id, hold
+
+    def writes(self) -> Iterator[tuple[GlobalId, WriteCapability]]:
+        """Yield by what dataflows write, each with the dataflow's id."""
+        for id, dataflow in self._dataflows.items():
+            for write in dataflow.writes.values():
+                yield id, write
+
+    async def _start(self, dataflow: Dataflow) -> None:
+        """Tell the replicas of a dataflow once its imports can be read as of its as_of."""
+        description = dataflow.description
+        try:
+            for id in description.imports:
+                await self.wait_upper(id, description.as_of)
+        except DatabaseError as error:  # one of them has been dropped, or has stopped
+            logger.warning("a dataflow cannot begin: %s", error, extra={"dataflow": description.id})
+            self._not_created(dataflow, error)
+            return
+        for id in description.imports:
+            self._feed_from(id, dataflow)
+        dataflow.cluster.create(dataflow.entry)
+        if not dataflow.created.done():
+            dataflow.created.set_result(None)
+        if self.maintained.damage_of(dataflow) is not None:
+            self._tell_who_waits()
+
+    def _not_created(self, dataflow: Dataflow, error: DatabaseError) -> None:
+        if not dataflow.created.done():
+            dataflow.created.set_exception(error)
+            dataflow.created.exception()  # perhaps nobody waits
+
+    def _readable(self, shard: GlobalId) -> Timestamp:
+        """Return from when on a sink's shard, or anything that is made of it, can be read."""
+        found = [self._storage.since(shard)]
+        for dataflow in (*self._dataflows.values(), *self._giving_way.values()):
+            if any(id == shard for id, _ in self.maintained.below(dataflow.description.imports)):
+                sinks = filter(self._storage.exists, dataflow.writers)
+                found += [*dataflow.entry.sinces.values(), *map(self._storage.since, sinks)]
+        return min(found)
+
+    async def _run_writer(self, writer: SinkWriter) -> None:
+        """Write a sink's shard; if that fails, what is in it stays readable and all else fails."""
+        try:
+            await writer.run()
+        except AdminShutdown:  # nothing is written any more
+            writer.stop()
+        except Fenced as error:
+            logger.warning("a sink has stopped: %s", error, extra={"shard": writer.id})
+            writer.fenced = error
+            writer.stop()
+            self._tell_who_waits()
+        except Exception:
+            logger.exception("a sink has stopped", extra={"shard": writer.id})
+            writer.stop()
+            self._tell_who_waits()
+
+    def _tell_who_waits(self) -> None:
+        """Let those hear of it who wait for what does not go on."""
+        for id in self._uppers.waited_for():
+            if (error := self.maintained.obstacle([id])) is not None:
+                self._uppers.fail(id, error)
+        for dataflow in self._dataflows.values():
+            error = self.maintained.obstacle(export.id for export in dataflow.description.exports)
+            if error is not None:
+                for stream in dataflow.streams:
+                    stream.fail(error)
+                for writer in dataflow.writers.values():
+                    writer.errors.fail(error)
+        self._peeks.fail_for(self.maintained.damage_below)
+        for tell in self._when_still:
+            tell()
+
+    def when_still(self, tell: Callable[[], None]) -> None:
+        """Call `tell` where a collection may have come to a standstill: see `maintained`."""
+        self._when_still.append(tell)
+
+    def drop_dataflow(self, id: GlobalId, *, goes_on: bool = False) -> None:
+        """End a dataflow and free all that it holds.
+
+        Who waits for what it exports hears that it is gone, unless it `goes_on`: a shard that
+        another dataflow is about to write. Which errors there were in that stays known until then.
+        """
+        dataflow = self._dataflows.get(id)
+        if dataflow is None:
+            raise UndefinedObject(f'dataflow "{id}" does not exist')
+        for export in dataflow.description.exports:
+            dataflow.cluster.send(AllowCompaction(export.id, None))
+        self._forget(dataflow, goes_on=goes_on)
+        self._release([*dataflow.holds.values(), *dataflow.writes.values()])
+
+    def _forget(self, dataflow: Dataflow, *, goes_on: bool = False) -> None:
+        id = dataflow.description.id
+        del self._dataflows[id]
+        for task in dataflow.tasks:
+            task.cancel()
+        self._not_created(dataflow, UndefinedObject(f'collection "{id}" was dropped'))
+        for export in dataflow.description.exports:
+            dataflow.cluster.history.drop(export.id)
+            self._exporters.pop(export.id, None)
+            for replica in dataflow.cluster.replicas.values():
+                replica.uppers.pop(export.id, None)
+                replica.begun.discard(export.id)
+            gone = UndefinedObject(f'collection "{export.id}" was dropped')
+            if not goes_on:
+                self._uppers.drop(export.id, gone)
+            if export.id in dataflow.subscriptions:
+                dataflow.subscriptions[export.id].fail(gone)
+            if export.id in dataflow.writers:
+                if goes_on:
+                    self._giving_way[export.id] = dataflow
+                else:
+                    dataflow.writers[export.id].errors.fail(gone)
+        for follower, subscription in dataflow.followed.items():
+            del dataflow.cluster.history.follows[follower]
+            del self._exporters[follower]
+            subscription.fail(UndefinedObject(f'collection "{id}" was dropped'))
+        dataflow.cluster.drop(id)
+        self._press(dataflow.cluster)
+        for shard in dataflow.description.imports:
+            feeding = self._feeding.get(shard)
+            if feeding is not None:
+                feeding.dataflows.pop(id, None)
+                if not feeding.dataflows:
+                    if feeding.listen is not None:
+                        feeding.listen.cancel()
+                    del self._feeding[shard]
+
+    def _release(self, held: Iterable[ReadCapability | WriteCapability]) -> None:
+        async def release(capability: ReadCapability | WriteCapability) -> None:
+            # The shard may be going, and all of it with it, or be complete, and have no writer.
+            with suppress(UndefinedObject, InvalidCapability):
+                await self._storage.drop_capability(capability)
+
+        for each in held:
+            if each.frontier != EMPTY:
+                self._spawn(release(each))
+
+    def _snapshots(self, description: DataflowDescription) -> tuple[Prepared, Prepared]:
+        """Return what a replica that is told of the dataflow now hydrates from."""
+        dataflow = self._dataflows[description.id]
+        reads = [(dataflow.holds[id], description.as_of) for id in description.imports]
+        fresh: list[InputSnapshot] = []
+        for shard, writer in dataflow.writers.items():
+            if writer.corrected:
+                continue
+            upper = self._storage.upper(shard)
+            if upper == 0:
+                schema = encode_schema(self._storage.schema(shard))
+                fresh.append(InputSnapshot(shard, 0, 0, (), 0, schema))
+            else:
+                read, _ = self._capabilities(shard)
+                reads.append((read, min(upper - 1, max(read.frontier, description.as_of))))
+        taken, imports = self._all_snapshots(reads), len(description.imports)
+        snapshots, messages, tables = prepare(taken[imports:])
+        return prepare(taken[:imports]), (snapshots, (*messages, *fresh), tables)
+
+    def _feed_from(self, id: GlobalId, dataflow: Dataflow) -> None:
+        feeding = self._feeding.get(id)
+        if feeding is None:
+            feeding = _Feeding(None, {})
+            self._feeding[id] = feeding
+            upper = self._storage.upper(id)
+            feeding.listen = self._storage.listen(id, upper, self._heard)
+        feeding.dataflows[dataflow.description.id] = dataflow.cluster
+
+    def _heard(self, event: ListenEvent) -> None:
+        feeding = self._feeding.get(event.id)
+        if feeding is not None:
+            for cluster in {c.id: c for c in feeding.dataflows.values()}.values():
+                cluster.feed(event)
+
+    # --- frontiers
+
+    def can_come(self, id: GlobalId, time: Timestamp, patience: float) -> bool:
+        """Whether an export, and what it is made of, have replicas that bring them beyond `time`.
+
+        These are at work and do not fail at it, or have been away from work for less than
+        `patience` seconds.
+        """
+        now = asyncio.get_running_loop().time()
+        return all(
+            any(
+                dataflow.description.id not in replica.failing
+                if replica.is_at_work
+                else now < replica.away_since + patience
+                for replica in dataflow.cluster.replicas.values()
+            )
+            for each, dataflow in self.maintained.below([id])
+            if self.upper(each) <= time
+        )
+
+    def progress(self, id: GlobalId) -> Progress:
+        """Return how it stands with what keeps an index, or a sink's shard."""
+        dataflow = self._exporters.get(id)
+        if dataflow is None:  # about to be created
+            return Progress("waiting")
+        if id in dataflow.writers and (failure := dataflow.writers[id].failure) is not None:
+            return Progress("not written", failure=failure)
+        if (damage := self.maintained.damage_of(dataflow)) is not None:
+            return Progress("damaged", failure=damage.message)
+        now = asyncio.get_running_loop().time()
+        return progress_of(dataflow.description.id, dataflow.cluster, now)
+
+    def exports(self, id: GlobalId) -> bool:
+        """Whether a dataflow exports the collection."""
+        return id in self._exporters
+
+    def upper(self, id: GlobalId) -> Timestamp:
+        """Return the time before which an index, or a sink's shard, can be read."""
+        dataflow = self._exporters.get(id)
+        if dataflow is not None and (stream := dataflow.stream(id)) is not None:
+            return stream.upper
+        return self._uppers[id]
+
+    def since(self, id: GlobalId) -> Timestamp:
+        """Return the time from which an index can be read."""
+        dataflow = self._exporters.get(id)
+        if dataflow is None or id in dataflow.writers:
+            return self._storage.since(id)
+        return dataflow.entry.sinces[id]
+
+    async def wait_upper(self, id: GlobalId, beyond: Timestamp, *, patient: bool = True) -> None:
+        """Wait until the upper of an index or a shard is greater than `beyond`.
+
+        Raises UndefinedObject when it is dropped, InternalError if what it is made of has stopped,
+        CollectionDamaged if it cannot go on for that; to who is not `patient` also why it does not
+        go on for now, though it is tried again and again.
+        """
+        if self._uppers[id] > beyond:
+            return
+        self.maintained.check_goes_on([id], patient=patient)
+        await self._uppers.wait(id, beyond, patient=patient)
+
+    def allow_compaction(self, id: GlobalId, since: Timestamp) -> None:
+        """Say that an index is not read before `since` any more.
+
+        Its followers hold it where another replica would go on for them.
+        """
+        dataflow = self._exporters.get(id)
+        if dataflow is None:
+            return
+        follows = dataflow.cluster.history.follows
+        for follower, stream in dataflow.followed.items():
+            if follows[follower].index == id and not stream.failed:
+                since = min(since, stream.since)
+        if dataflow.cluster.history.allow_compaction(id, since):
+            dataflow.cluster.send(AllowCompaction(id, since))
+
+    def _compact_sinks(self) -> None:
+        """Note from when a replica that starts now has to begin sinks and subscriptions."""
+        for dataflow in self._dataflows.values():
+            history = dataflow.cluster.history
+            for shard, writer in dataflow.writers.items():
+                shards = [shard, *dataflow.holds]
+                # one that is dropped takes the dataflow with it, in a moment
+                if all(map(self._storage.exists, shards)) and writer.corrected:
+                    upper = min(map(self._storage.upper, shards))
+                    if upper != EMPTY:  # else it is complete, and begins as of any time
+                        history.allow_compaction(shard, upper - 1)
+            for id, subscription in dataflow.subscriptions.items():
+                history.allow_compaction(id, subscription.since)
+            for id, subscription in dataflow.followed.items():
+                follow = history.follows[id]
+                history.follows[id] = msgspec.structs.replace(follow, lower=subscription.upper)
+
+    async def _run_holds(self) -> None:
+        """Let the holds on inputs follow the outputs, now and then."""
+        while True:
+            await asyncio.sleep(HOLDS_SECONDS)
+            try:
+                await self._downgrade_holds()
+            except Exception:  # else nothing would be forgotten any more
+                logger.exception("holds could not follow")
+
+    async def _downgrade_holds(self) -> None:
+        self._compact_sinks()
+        for dataflow in list(self._dataflows.values()):
+            since = dataflow.entry.since
+            for id, hold in list(dataflow.holds.items()):
+                if hold.frontier < since and self._storage.exists(id):
+                    try:
+                        lower = await self._storage.downgrade_capability(hold, since)
+                    except DatabaseError:
+                        logger.exception("a hold cannot be downgraded", extra={"shard": id})
+                        continue
+                    if id in dataflow.holds:
+                        dataflow.holds[id] = lower
+
+    # --- peeks
+
+    async def peek(self, cluster: str, request: PeekRequest) -> pa.Table:
+        """Return the answer, from the replica that is first; raises the error that it is."""
+        owner = self._cluster(cluster)
+        indexes = [*request.indexes.values()]
+        if request.index is not None:
+            indexes.append(request.index)
+        for id in indexes:
+            dataflow = self._exporters.get(id)
+            if dataflow is None or dataflow.cluster is not owner:
+                raise UndefinedObject(f'index "{id}" does not exist in cluster "{cluster}"')
+            if not dataflow.created.done():
+                await asyncio.shield(dataflow.created)
+        for id in request.imports:
+            await self.wait_upper(id, request.as_of, patient=False)
+        await self.maintained.check_errors([*request.imports, *indexes], request.as_of)
+        self._check_alive(owner)
+        reads = [(self._capabilities(id)[0], request.as_of) for id in request.imports]
+        try:
+            return await self._peeks.ask(owner, request, self._all_snapshots(reads))
+        except DatabaseError as error:
+            if error.sqlstate == DataCorrupted.sqlstate:
+                await self._storage.examine(request.imports)
+            self.maintained.check_whole(request.reads)
+            if error.sqlstate in ("55000", "XX000"):  # that replica could not begin the index
+                begun = [dataflow for id in indexes if (dataflow := self._exporters.get(id))]
+                self._storage.damages.check(*(id for each in begun for id in each.reads))
+            raise
+
+    def _all_snapshots(self, reads: Iterable[tuple[ReadCapability, Timestamp]]) -> list[Snapshot]:
+        """Return snapshots as of times; if one cannot be had, those before it are released."""
+        taken: list[Snapshot] = []
+        with ExitStack() as releasing:
+            for read, as_of in reads:
+                taken.append(self._storage.snapshot(read, as_of))
+                releasing.callback(taken[-1].release)
+            releasing.pop_all()
+        return taken
+
+    # --- subscriptions
+
+    async def subscribe(self, cluster: str, description: DataflowDescription) -> Subscription:
+        """Begin to follow a plan's output: `description` has one SubscribeExport.
+
+        The contents as of `as_of` come first, all at that time, then each change at its own. The
+        dataflow is dropped by `drop_dataflow`, whatever becomes of the reader.
+        """
+        (export,) = description.exports
+        assert isinstance(export, SubscribeExport), export
+        as_of = description.as_of
+        self.maintained.refuse_errors(description.imports, as_of, as_of + 1)
+        await self.create_dataflow(cluster, description)
+        return self._dataflows[description.id].subscriptions[export.id]
+
+    async def follow(self, index: GlobalId, id: GlobalId, as_of: Timestamp) -> Subscription:
+        """Begin to follow an index as `id`: its contents as of `as_of`, then each change.
+
+        Nothing is computed for it. `unfollow` ends it.
+        """
+        dataflow = self._exporters.get(index)
+        if dataflow is None or index in dataflow.writers:
+            raise UndefinedObject(f'index "{index}" does not exist')
+        subscription = Subscription(id, as_of)
+        dataflow.followed[id] = subscription
+        self._exporters[id] = dataflow
+        follows = dataflow.cluster.history.follows
+        follows[id] = Follow(id, index, as_of, 0)
+        await asyncio.shield(dataflow.created)
+        if id in follows:  # else it has been ended meanwhile
+            dataflow.cluster.send(follows[id])
+        return subscription
+
+    def unfollow(self, id: GlobalId) -> None:
+        """End what `follow` began; without effect if it has ended."""
+        dataflow = self._exporters.pop(id, None)
+        if dataflow is not None:
+            del dataflow.followed[id]
+            del dataflow.cluster.history.follows[id]
+            dataflow.cluster.send(AllowCompaction(id, None))
+
+    # --- about itself
+
+    def status(self) -> list[dict[str, Any]]:
+        """Return what each replica says of itself: for the system's relations."""
+        return [
+            {
+                "cluster": cluster.id,
+                "replica": replica.name,
+                "engine": cluster.instance.engine,
+                "state": replica.link.state,
+                "pid": replica.link.pid,
+                "starts": replica.link.starts,
+                "ready": replica.status is not None and replica.status.ready,
+                "failure": replica.status.failure if replica.status is not None else None,
+                "uppers": dict(replica.uppers),
+                "dataflows": msgspec.to_builtins(replica.status.dataflows)
+                if replica.status is not None
+                else [],
+            }
+            for cluster in self._clusters.values()
+            for replica in cluster.replicas.values()
+        ]
+
+    def dataflow(self, id: GlobalId) -> DataflowDescription | None:
+        """Return the description of a dataflow, or of the one that exports collection `id`."""
+        dataflow = self._dataflows.get(id) or self._exporters.get(id)
+        return dataflow.description if dataflow is not None else None
+
+    def _spawn(self, work: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+        return task
+
+    def _finished(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("a task of the controller has failed", exc_info=task.exception())

@@ -1,0 +1,269 @@
+"""The errors of a collection over time: which is the least at each time, and where that is kept.
+
+    Errors       counts what comes and goes, and says when the least error becomes another
+    ErrorLog     the least errors of a materialized view, as steps: each holds until the next one
+    ErrorStore   where the steps outlive the dataflow; they are durable before the view's shard has
+                 come as far
+
+Before the time at which a view's dataflow begins the store says what the errors were, from then on
+the dataflow does. What it says takes the place of what was stored of the same times, which is the
+same but where an end came between the two: then the shard has not come as far as the store.
+"""
+
+import asyncio
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from heapq import heappop, heappush
+from itertools import groupby
+from operator import itemgetter
+from typing import Protocol
+
+import pyarrow as pa
+
+from foreshore.compute.controller.windows import new_part
+from foreshore.errors import CollectionDamaged, DatabaseError
+from foreshore.failpoint import reached
+from foreshore.ids import GlobalId
+from foreshore.update import Timestamp
+
+COMPACTED_STEPS = 64
+MAX_STEPS = 4_096
+LOST = "22023 what a view was at this time is not known: nobody maintained it"
+
+Steps = Mapping[Timestamp, str | None]  # the least error from each time on; None: no error
+
+
+class ErrorStore(Protocol):
+    """Keeps the steps of materialized views."""
+
+    def load(self, id: GlobalId) -> Steps:
+        """Return all that is kept of a view.
+
+        Raises CollectionDamaged if it may have had errors and they cannot be read.
+        """
+        ...
+
+    async def store(self, id: GlobalId, times: Collection[Timestamp], steps: Steps) -> None:
+        """Make durable that a view has `steps`, and no others, at `times`.
+
+        Raises OutOfDisk, and then nothing has been written.
+        """
+        ...
+
+    async def settled(self, id: GlobalId) -> None:
+        """Wait for what is still being stored for a dataflow of a view that has ended."""
+        ...
+
+
+class NothingKept:
+    """Keeps nothing: the store of views that do not outlive their process."""
+
+    def load(self, id: GlobalId) -> Steps:
+        """Return nothing."""
+        return {}
+
+    async def store(self, id: GlobalId, times: Collection[Timestamp], steps: Steps) -> None:
+        """Keep nothing."""
+
+    async def settled(self, id: GlobalId) -> None:
+        """Wait for nothing."""
+
+
+class Errors:
+    """How many there are of each error, and which is the least; `least` is None if there is none.
+
+    The least one is found by a heap, from which what has gone is taken when it comes to the top.
+    """
+
+    def __init__(self) -> None:
+        self.least: str | None = None
+        self._counts: Counter[str] = Counter()
+        self._heap: list[str] = []
+        self._queued: set[str] = set()  # what is in the heap
+
+    def take(self, updates: pa.Table) -> list[tuple[Timestamp, str | None]]:
+        """Count updates, of which none is earlier than any before.
+
+        Returns the times at which the least error became another one, with that.
+        """
+        changes = []
+        columns = (column.to_pylist() for column in updates.columns)
+        rows = sorted(zip(*columns, strict=True), key=itemgetter(1))
+        for time, group in groupby(rows, key=itemgetter(1)):
+            for text, _, diff in group:
+                self._counts[text] += diff
+                if not self._counts[text]:
+                    del self._counts[text]
+                elif text not in self._queued:
+                    self._queued.add(text)
+                    heappush(self._heap, text)
+            while self._heap and self._counts.get(self._heap[0], 0) <= 0:
+                self._queued.discard(heappop(self._heap))
+            least = self._heap[0] if self._heap else None
+            if least != self.least:
+                self.least = least
+                changes.append((time, least))
+        return changes
+
+
+class ErrorLog:
+    """The least errors of a materialized view over time, whose dataflow begins as of `as_of`.
+
+    Before `upper` the dataflow has said what they are; None: it has not said anything yet.
+    """
+
+    def __init__(self, id: GlobalId, as_of: Timestamp, store: ErrorStore) -> None:
+        self.upper: Timestamp | None = None
+        self._id = id
+        self._as_of = as_of
+        self._store = store
+        self._damage: CollectionDamaged | None = None
+        earlier: Steps = {}
+        try:
+            earlier = store.load(id)
+        except CollectionDamaged as damage:
+            self._damage = damage
+        self._times = sorted(earlier)
+        self._texts = [earlier[time] for time in self._times]
+        self._compacted = COMPACTED_STEPS  # from how many steps on it is done again
+        self._unstored: set[Timestamp] = set()  # at which the store may have something else
+        self._errors = Errors()
+        self._waiting: dict[asyncio.Future[None], Timestamp] = {}  # who does, for which time
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is more that waits to be stored than is kept."""
+        return len(self._unstored) > MAX_STEPS
+
+    def lose(self, lower: Timestamp) -> None:
+        """Let there be an error from `lower` on until the dataflow begins: nobody has said more."""
+        if lower < self._as_of:
+            self._replace(lower, self._as_of + 1, [(lower, LOST), (self._as_of, None)])
+
+    # --- what the dataflow says
+
+    def add(
+        self, lower: Timestamp, upper: Timestamp, errors: pa.Table | None, *, initial: bool
+    ) -> None:
+        """Take the errors' updates in [lower, upper), or if `initial` all errors before upper."""
+        if self.upper is None:
+            if not initial:
+                return
+            self._begin(upper - 1, errors)
+        elif upper > self.upper:
+            fresh = new_part(min(lower, self.upper), upper, errors, self.upper)
+            self._replace(self.upper, upper, self._errors.take(fresh) if fresh is not None else [])
+        self.upper = max(self.upper or 0, upper)
+        self._wake()
+
+    def _begin(self, as_of: Timestamp, errors: pa.Table | None) -> None:
+        """Let the errors that are there at `as_of` follow on what was stored of earlier times."""
+        if errors is not None:
+            self._errors.take(errors)
+        before = bisect_left(self._times, as_of)
+        is_new = self._errors.least != (self._texts[before - 1] if before else None)
+        self._replace(as_of, as_of + 1, [(as_of, self._errors.least)] if is_new else [])
+
+    def _replace(
+        self, lower: Timestamp, upper: Timestamp, steps: Sequence[tuple[Timestamp, str | None]]
+    ) -> None:
+        """Let `steps` be all that there are in [lower, upper)."""
+        start, end = bisect_left(self._times, lower), bisect_left(self._times, upper)
+        self._unstored.update(self._times[start:end], (time for time, _ in steps))
+        self._times[start:end] = [time for time, _ in steps]
+        self._texts[start:end] = [text for _, text in steps]
+
+    def fail(self, error: DatabaseError) -> None:
+        """Let those who wait for errors that are not known yet hear `error`."""
+        for passed in self._waiting:
+            if not passed.done():
+                passed.set_exception(error)
+
+    def look_again(self) -> None:
+        """Let those go on who wait, as perhaps nobody will say what the errors are."""
+        for passed in self._waiting:
+            if not passed.done():
+                passed.set_result(None)
+
+    def follow(self, before: "ErrorLog") -> None:
+        """Let those wait on here who wait for the errors of the same view's dataflow `before`."""
+        self._waiting = before._waiting
+        self._wake()
+
+    def _wake(self) -> None:
+        for passed, time in self._waiting.items():
+            if self.is_known(time) and not passed.done():
+                passed.set_result(None)
+
+    # --- what is asked
+
+    def is_known(self, time: Timestamp) -> bool:
+        """Whether it is known which errors there are at `time`."""
+        return time < self._as_of or (self.upper is not None and time < self.upper)
+
+    async def known(self, time: Timestamp) -> None:
+        """Wait until errors are known at `time`, or to look again; raises what `fail` says."""
+        if self.is_known(time):
+            return
+        waiting = self._waiting
+        passed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting[passed] = time
+        try:
+            await passed
+        finally:
+            del waiting[passed]
+
+    def first(self, lower: Timestamp, upper: Timestamp) -> tuple[Timestamp, str] | None:
+        """Return the first time in [lower, upper) with errors, and the least of them; None: none.
+
+        Raises CollectionDamaged where the store would have to say that, and cannot be read.
+        """
+        if self._damage is not None and (lower < self._as_of or self.upper is None):
+            raise self._damage
+        start = max(bisect_right(self._times, lower) - 1, 0)
+        for place in range(start, bisect_left(self._times, upper)):
+            text = self._texts[place]
+            if text is not None:
+                return max(self._times[place], lower), text
+        return None
+
+    # --- what is kept
+
+    async def store(self, before: Timestamp) -> None:
+        """Make durable what the errors are before a time, if anything has changed about them.
+
+        Raises OutOfDisk, and then nothing has been written.
+        """
+        times = {time for time in self._unstored if time < before}
+        if not times:
+            return
+        places = ((time, bisect_left(self._times, time)) for time in times)
+        steps = {
+            time: self._texts[place]
+            for time, place in places
+            if place < len(self._times) and self._times[place] == time
+        }
+        await self._store.store(self._id, times, steps)
+        self._unstored -= times
+        reached("view.errors")
+
+    def compact(self, readable: Callable[[], Timestamp]) -> None:
+        """Forget what happened before the view, and what is made of it, is readable, if it is much.
+
+        Of more than `MAX_STEPS` later ones the older half becomes one, the least error in it: a
+        view that comes and goes so often is rather not read then than read wrongly.
+        """
+        if len(self._times) < self._compacted:
+            return
+        since = readable()
+        holds = bisect_right(self._times, since) - 1  # the step that does so at `since`
+        if holds >= 0:
+            text = self._texts[holds]
+            kept = [] if text is None else [(self._times[holds], text)]
+            self._replace(0, since + 1, kept)
+        if len(self._times) >= MAX_STEPS:
+            half = len(self._times) // 2
+            texts = [text for text in self._texts[:half] if text is not None]
+            self._replace(0, self._times[half], [(self._times[0], min(texts))])
+        self._compacted = min(max(2 * len(self._times), COMPACTED_STEPS), MAX_STEPS)

@@ -1,0 +1,1 @@
+"""The replica's side: a process that runs dataflows and answers peeks."""

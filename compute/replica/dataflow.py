@@ -1,0 +1,609 @@
+"""A dataflow as a replica runs it: what has arrived for it, how far it has come, what it keeps.
+
+    pending -> hydrating -> running          failed: it could not go on, and is tried again later
+
+Each import has a queue of the updates that have arrived. A *window* [frontier, upper) is taken from
+all queues at once, `upper` the least of their uppers, or earlier if up to there are more times than
+one step should have (`compute/replica/batch_sizing.py`); the engine turns it into the output's
+updates. These go to the exports: into arrangements, or to the controller as messages. A window in
+which no import changed moves the frontier and nothing else.
+
+The methods marked so run on the worker's thread, everything else on the loop; `busy` says that the
+dataflow is the worker's, and the loop leaves queues' windows, frontier and arrangements alone.
+"""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foreshore.compute.arrange.arrangement import Arrangement, consolidate
+from foreshore.compute.engine import (
+    ERRORS,
+    Dataflow,
+    Engine,
+    Output,
+    output_schema,
+    rows_schema,
+)
+from foreshore.compute.protocol import (
+    DataflowDescription,
+    DataflowStatus,
+    Failure,
+    Follow,
+    IndexExport,
+    IndexStatus,
+    Message,
+    SinkExport,
+    SinkUpdates,
+    SubscribeExport,
+    SubscribeResponse,
+)
+from foreshore.compute.replica.inputs import Contents, conform, times_of
+from foreshore.errors import InternalError, OutOfMemory
+from foreshore.expr.ir import Column, Scalar, columns_of, type_of
+from foreshore.ids import GlobalId
+from foreshore.types import ColumnType
+from foreshore.update import Timestamp
+
+logger = logging.getLogger(__name__)
+
+Sent = list[tuple[Message, tuple[pa.Table, ...]]]
+
+
+class Part:
+    """Updates of which none is earlier than `lower`."""
+
+    def __init__(self, lower: Timestamp, updates: pa.Table) -> None:
+        self.lower = lower
+        self.updates = updates
+        self._times: np.ndarray | None = None  # of each update, once these are in their order
+        self._distinct: np.ndarray | None = None
+
+    @classmethod
+    def ordered(cls, lower: Timestamp, updates: pa.Table) -> "Part":
+        """Return a part whose updates are in their order: on the worker, as they may be many."""
+        part = cls(lower, updates.combine_chunks())  # of many chunks each cut costs more
+        part.distinct()
+        return part
+
+    def times(self) -> np.ndarray:
+        """Return the times of the updates, which are in their order from now on."""
+        if self._times is None:
+            times: np.ndarray = times_of(self.updates).to_numpy()
+            if np.any(times[1:] < times[:-1]):
+                order = np.argsort(times, kind="stable")
+                self.updates = self.updates.take(order)
+                times = times[order]
+            self._times = times
+        return self._times
+
+    def distinct(self) -> np.ndarray:
+        """Return the times at which there are updates, ascending."""
+        if self._distinct is None:
+            times = self.times()
+            self._distinct = times[np.flatnonzero(np.diff(times, prepend=times[:1] - 1))]
+        return self._distinct
+
+    def cut(self, upper: Timestamp) -> tuple[pa.Table, "Part | None"]:
+        """Return the updates before `upper`, and the others as a part if there are any."""
+        times, distinct = self.times(), self.distinct()
+        place = int(np.searchsorted(times, upper))
+        if place == self.updates.num_rows:
+            return self.updates, None
+        later = Part(upper, self.updates.slice(place))
+        later._times = times[place:]
+        later._distinct = distinct[np.searchsorted(distinct, upper) :]
+        return self.updates.slice(0, place), later
+
+
+class ImportQueue:
+    """The updates of one import that have arrived and are not yet in a window."""
+
+    def __init__(self, upper: Timestamp) -> None:
+        self.upper = upper
+        self._parts: deque[Part] = deque()  # each before the next
+
+    def feed(self, lower: Timestamp, upper: Timestamp, updates: pa.Table | None) -> None:
+        """Take the updates in [lower, upper), of which those before `self.upper` are known."""
+        if upper <= self.upper:
+            return
+        assert lower <= self.upper, f"a gap from {self.upper} to {lower}"
+        if updates is not None and lower < self.upper:
+            updates = updates.filter(pc.greater_equal(times_of(updates), self.upper))
+        if updates is not None and updates.num_rows:
+            self._parts.append(Part(max(lower, self.upper), updates))
+        self.upper = upper
+
+    def changes_before(self, upper: Timestamp) -> bool:
+        """Whether there may be updates before `upper`."""
+        return bool(self._parts) and self._parts[0].lower < upper
+
+    def precede(self, part: Part) -> None:
+        """On the worker: take updates before all that are there."""
+        self._parts.appendleft(part)
+
+    def times(self, upper: Timestamp, most: int) -> list[np.ndarray]:
+        """Return the times before `upper` at which there are updates, or the first `most`."""
+        found: list[np.ndarray] = []
+        for part in self._parts:
+            if part.lower >= upper or most <= 0:
+                break
+            times = part.distinct()
+            found.append(times[: min(np.searchsorted(times, upper), most)])
+            most -= len(found[-1])
+        return found
+
+    def take(self, upper: Timestamp) -> list[pa.Table]:
+        """Remove and return the updates before `upper`."""
+        taken = []
+        while self.changes_before(upper):
+            part = self._parts.popleft()
+            end = self._parts[0].lower if self._parts else self.upper
+            updates, later = (part.updates, None) if end <= upper else part.cut(upper)
+            if later is not None:
+                self._parts.appendleft(later)
+            taken.append(updates)
+        return [table for table in taken if table.num_rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What the engine is to be given next."""
+
+    lower: Timestamp
+    upper: Timestamp
+    deltas: Mapping[GlobalId, pa.Table]
+    times: int | None = None  # at which there are updates, if somebody counts them
+    last: bool = True  # there was nothing beyond it when it was taken
+
+
+@dataclass(slots=True)
+class Index:
+    """An export as an arrangement."""
+
+    rows: Arrangement
+    since: Timestamp
+
+
+def arrange(
+    id: GlobalId, relation_columns: tuple[ColumnType, ...], key: tuple[Scalar, ...], since: int
+) -> Arrangement:
+    """Return an empty arrangement of rows of such columns by `key`."""
+    schema = rows_schema(relation_columns)
+    types = tuple(type_of(scalar) for scalar in key)
+    if all(isinstance(scalar, Column) for scalar in key):
+        places = [scalar.index for scalar in key if isinstance(scalar, Column)]
+        return Arrangement(id, schema, types, lambda rows: [rows.column(i) for i in places], since)
+
+    def columns(rows: pa.RecordBatch) -> list[pa.Array]:
+        from foreshore.expr.evaluate import evaluate
+
+        return [evaluate(scalar, rows.columns, rows.num_rows) for scalar in key]
+
+    return Arrangement(id, schema, types, columns, since)
+
+
+@dataclass(slots=True)
+class _Times:
+    hydration_ms: int = 0
+    steps: int = 0
+    step_ms: float = 0.0
+    stepped_at: float = 0.0
+    began: float = 0.0  # the hydration or step at hand
+
+
+class Running:
+    """One dataflow on its way."""
+
+    def __init__(
+        self,
+        description: DataflowDescription,
+        imports: Mapping[GlobalId, Contents],
+        persisted: Mapping[GlobalId, Contents],
+    ) -> None:
+        self.description = description
+        self.state = "pending"
+        self.failure: Failure | None = None  # the last one, until it has gone well again
+        self.failures = 0
+        self.busy = False
+        self.dropped = False
+        self.merging_due = False
+        self.times = _Times()
+        self.queues = {id: ImportQueue(c.snapshot.upper) for id, c in imports.items()}
+        self._contents: Mapping[GlobalId, Contents] = imports
+        self._persisted: Mapping[GlobalId, Contents] = persisted
+        self._columns = columns_of(description.relation)
+        self._dataflow: Dataflow | None = None
+        self._window: Window | None = None
+        self._stepped: Output | None = None  # what the engine has made of it
+        self._changed: Sent | None = None  # what is to be sent of that
+        self._corrections: dict[GlobalId, tuple[Timestamp, pa.Table]] = {}
+        self._since: Timestamp | None = None  # news for the engine
+        as_of = description.as_of
+        self.frontier = as_of  # all before it has been put out, once hydrated
+        self.indexes = {
+            export.id: Index(arrange(export.id, self._columns, export.key, as_of), as_of)
+            for export in description.exports
+            if isinstance(export, IndexExport)
+        }
+        self.errors = Arrangement(description.id, rows_schema(ERRORS), (), lambda _: [], as_of)
+        self.exports = {export.id for export in description.exports}
+        # the worker reads these as they are; the loop puts others in their place
+        self.followers: Mapping[GlobalId, GlobalId] = {}  # who is sent the updates of which index
+        self._follows: tuple[Follow, ...] = ()  # to begin when the index is known at their time
+        self._beginning: tuple[Follow, ...] = ()  # those of which the worker reads the beginning
+
+    @property
+    def id(self) -> GlobalId:
+        """The dataflow's id."""
+        return self.description.id
+
+    @property
+    def importable(self) -> Timestamp:
+        """The least upper of the imports; without any, the end of time."""
+        return min((queue.upper for queue in self.queues.values()), default=(1 << 63) - 1)
+
+    @property
+    def indexes_ready(self) -> bool:
+        """Whether the arrangements hold the output as of `as_of`."""
+        return self.frontier > self.description.as_of
+
+    # --- hydration
+
+    def begin_hydration(self) -> None:
+        """Be hydrated from now on."""
+        self.state = "hydrating"
+        self.times.began = time.monotonic()
+
+    def hydrate(self, engine: Engine) -> Sent:
+        """On the worker: compute the output as of `as_of`, return what is to be sent."""
+        started = time.monotonic()
+        schemas = {id: contents.schema for id, contents in self._contents.items()}
+        if self._dataflow is not None:  # of an attempt that failed
+            self._dataflow.close()
+        self._dataflow = engine.create(self.description, schemas)
+        with ExitStack() as reading:
+            inputs = {id: reading.enter_context(c.input()) for id, c in self._contents.items()}
+            output = self._conformed(self._dataflow.hydrate(inputs))
+        as_of = self.description.as_of
+        later = {id: contents.after(as_of) for id, contents in self._contents.items()}
+        sent = self._initial(output)
+        self._insert(output, as_of + 1)
+        self.frontier = as_of + 1
+        self._precede(as_of + 1, {id: pa.concat_tables(each) for id, each in later.items() if each})
+        self._contents = {}
+        self._persisted = {}
+        self.times.hydration_ms = round(1000 * (time.monotonic() - started))
+        return sent
+
+    def _initial(self, output: Output) -> Sent:
+        """Return what is to be sent of the output as of `as_of`."""
+        sent: Sent = []
+        as_of = self.description.as_of
+        for export in self.description.exports:
+            match export:
+                case SubscribeExport(id=id):
+                    message: Message = SubscribeResponse(id, 0, as_of + 1)
+                    sent.append((message, (output.rows, output.errors)))
+                case SinkExport(shard=shard):
+                    persisted = self._persisted.get(shard)
+                    if persisted is None:
+                        # what the shard holds is right, only the errors are not in it
+                        nothing = output.rows.slice(0, 0)
+                        message = SinkUpdates(shard, as_of + 1, as_of + 1, True)
+                        sent.append((message, (nothing, output.errors)))
+                        continue
+                    difference = self._difference(output.rows, persisted)
+                    upper = persisted.snapshot.upper
+                    if upper > as_of and difference.num_rows:
+                        logger.warning(
+                            "a materialised view is corrected",
+                            extra={"shard": shard, "updates": difference.num_rows},
+                        )
+                        self._corrections[shard] = upper, _at(difference, upper)
+                        difference = difference.slice(0, 0)
+                    message = SinkUpdates(shard, min(upper, as_of + 1), as_of + 1, True)
+                    sent.append((message, (difference, output.errors)))
+                case IndexExport():
+                    pass
+        return sent
+
+    def _difference(self, rows: pa.Table, persisted: Contents) -> pa.Table:
+        """Return what has to be added to the persisted rows for them to be `rows`, at as_of."""
+        as_of = self.description.as_of
+        schema = output_schema(self._columns)
+        time = min(as_of, persisted.snapshot.upper - 1)
+        if persisted.snapshot.upper and time < persisted.snapshot.since:
+            raise InternalError(
+                f"shard {persisted.snapshot.id} cannot be corrected as of {time},"
+                f" as it is readable from {persisted.snapshot.since}"
+            )
+        held = [conform(table, schema) for table in persisted.until(time)]
+        negated = [
+            table.set_column(
+                table.num_columns - 1, schema[-1], pc.negate(table.column(table.num_columns - 1))
+            )
+            for table in held
+        ]
+        both = pa.concat_tables([conform(table, schema) for table in [rows, *negated]])
+        return consolidate(both, rows_schema(self._columns), as_of)
+
+    # --- steps
+
+    def progress(self, upper: Timestamp) -> bool:
+        """Move the frontier to `upper` if no import changed before it; return whether it did."""
+        if self._window is not None:
+            return False  # a step has failed, and is to be tried again
+        if any(queue.changes_before(upper) for queue in self.queues.values()):
+            return False
+        if any(upper > at for at, _ in self._corrections.values()):
+            return False
+        self.errors.advance(upper)
+        for index in self.indexes.values():
+            index.rows.advance(upper)
+        self.frontier = upper
+        return True
+
+    def begin_step(self) -> None:
+        """Take the next window from the queues, if none is waiting to be tried again."""
+        if self._window is None:
+            upper, times = self._paced(self.importable)
+            taken = {id: queue.take(upper) for id, queue in self.queues.items()}
+            deltas = {id: pa.concat_tables(parts) for id, parts in taken.items() if parts}
+            self._window = Window(self.frontier, upper, deltas, times, upper == self.importable)
+        self.times.began = time.monotonic()
+
+    def _paced(self, upper: Timestamp) -> tuple[Timestamp, int | None]:
+        """Return the end of a window of as many times as are well for a step, and their number."""
+        if self._dataflow is None or self._dataflow.pace is None:
+            return upper, None
+        most = self._dataflow.pace.times
+        found = [t for queue in self.queues.values() for t in queue.times(upper, most + 1)]
+        if not found:
+            return upper, 0
+        times = np.unique(np.concatenate(found))
+        return (upper, len(times)) if len(times) <= most else (int(times[most]), most)
+
+    def _give_back(self, window: Window) -> None:
+        """On the worker: take the window for one that has not been taken."""
+        self._precede(window.lower, window.deltas)
+        self._window = None
+        self.times.stepped_at = 0.0  # the next one waits for no tick
+
+    def _precede(self, lower: Timestamp, updates: Mapping[GlobalId, pa.Table]) -> None:
+        """On the worker: put updates at or beyond `lower` before what the queues have.
+
+        All or none of them: where memory is wanting it is tried again.
+        """
+        parts = {id: Part.ordered(lower, table) for id, table in updates.items()}
+        for id, part in parts.items():
+            self.queues[id].precede(part)
+
+    def step(self) -> Sent | None:
+        """On the worker: let the engine turn the window into output, return what is to be sent.
+
+        None: nothing has been done, and the next window is to be smaller.
+        """
+        window = self._window
+        assert window is not None
+        assert self._dataflow is not None
+        started = time.monotonic()
+        if self._since is not None:
+            self._dataflow.allow_compaction(self._since)
+            self._since = None
+        # What fails is tried again, and what has been done is not done again.
+        if self._stepped is None and window.deltas:
+            self._stepped = self._paced_step(self._dataflow, window)
+            if self._stepped is None:
+                return None
+        output = self._conformed(self._stepped or _nothing(self._columns))
+        if self._changed is None:
+            self._changed = self._changes(output, window)
+        sent = self._changed
+        self._insert(output, window.upper)
+        self.frontier = window.upper
+        self._window = self._stepped = self._changed = None
+        self.times.steps += 1
+        ended = time.monotonic()
+        self.times.stepped_at = ended if window.last else 0.0  # who is behind waits for no tick
+        self.times.step_ms = 1000 * (ended - started)
+        return sent
+
+    def _paced_step(self, dataflow: Dataflow, window: Window) -> Output | None:
+        """Return the output of a window, and learn of what it took how large the next should be.
+
+        None: the window has been given back, as there was not the memory for so many times.
+        """
+        if dataflow.pace is None or window.times is None:
+            return dataflow.step(window.lower, window.upper, window.deltas)
+        started = time.monotonic()
+        try:
+            output = dataflow.step(window.lower, window.upper, window.deltas)
+        except OutOfMemory:
+            dataflow.pace.exhausted(window.times)
+            self._give_back(window)
+            if dataflow.pace.times >= window.times:
+                raise  # of less it cannot be
+            extra = {"dataflow": self.id, "times": window.times}
+            logger.warning("a step did not fit in memory", extra=extra)
+            return None
+        dataflow.pace.stepped(window.times, time.monotonic() - started)
+        return output
+
+    def _insert(self, output: Output, upper: Timestamp) -> None:
+        # errors first: who sees an index's rows up to a time is to see its errors up to it
+        if self.errors.upper < upper:
+            self.errors.insert(output.errors, upper)
+        for index in list(self.indexes.values()):
+            if index.rows.upper < upper:
+                index.rows.insert(output.rows, upper)
+
+    def _conformed(self, output: Output) -> Output:
+        return Output(
+            conform(output.rows, output_schema(self._columns)),
+            conform(output.errors, output_schema(ERRORS)),
+        )
+
+    def _changes(self, output: Output, window: Window) -> Sent:
+        sent: Sent = []
+        lower, upper = window.lower, window.upper
+        for export in self.description.exports:
+            match export:
+                case SubscribeExport(id=id) if id in self.exports:
+                    message: Message = SubscribeResponse(id, lower, upper)
+                    if output.rows.num_rows or output.errors.num_rows:
+                        sent.append((message, (output.rows, output.errors)))
+                case SinkExport(shard=shard) if shard in self.exports:
+                    rows = output.rows
+                    at, correction = self._corrections.get(shard, (upper, None))
+                    if correction is not None and at < upper:
+                        rows = pa.concat_tables([rows, conform(correction, rows.schema)])
+                        rows = consolidate(rows, rows_schema(self._columns), 0)
+                        del self._corrections[shard]
+                    if rows.num_rows or output.errors.num_rows:
+                        sent.append((SinkUpdates(shard, lower, upper), (rows, output.errors)))
+                case _:
+                    pass
+        if output.rows.num_rows or output.errors.num_rows:
+            for id in self.followers:
+                sent.append((SubscribeResponse(id, lower, upper), (output.rows, output.errors)))
+        return sent
+
+    def follow(self, follow: Follow) -> None:
+        """Hear that the updates of an index are wanted."""
+        self._follows = (*self._follows, follow)
+
+    @property
+    def follow_due(self) -> bool:
+        """Whether a follower can be told what there is."""
+        return self._window is None and any(
+            self._begin(follow) < self.frontier for follow in self._follows
+        )
+
+    def _begin(self, follow: Follow) -> Timestamp:
+        """Return the time as of which a follower is told what there is.
+
+        Where that is later than was asked for, as the index is readable only from then, it is told
+        the changes after it: another replica has said what was before, or the follower has failed.
+        """
+        index = self.indexes.get(follow.index)
+        return max(_asked(follow), index.rows.since if index is not None else 0)
+
+    def begin_following(self) -> None:
+        """Take the followers that can be told what there is; `beginnings` is for them."""
+        self._beginning = tuple(f for f in self._follows if self._begin(f) < self.frontier)
+
+    def beginnings(self) -> Sent:
+        """On the worker: return what followers are to be told first."""
+        sent: Sent = []
+        for follow in self._beginning:
+            index = self.indexes.get(follow.index)
+            if index is not None:
+                begin = self._begin(follow)
+                lower = follow.lower if begin == _asked(follow) else begin + 1
+                tables = tuple(
+                    _from(arranged.updates(begin), lower) for arranged in (index.rows, self.errors)
+                )
+                sent.append((SubscribeResponse(follow.id, lower, self.frontier), tables))
+        return sent
+
+    def wanted(self, sent: Sent) -> Sent:
+        """Return what is still wanted of what the worker has returned.
+
+        Whom it has told the beginning follows from now on.
+        """
+        begun, self._beginning = self._beginning, ()
+        if begun:
+            self._follows = tuple(f for f in self._follows if f not in begun)
+            self.followers = {**self.followers, **{f.id: f.index for f in begun}}
+        return [
+            (message, tables)
+            for message, tables in sent
+            if not isinstance(message, SubscribeResponse)
+            or message.id in self.exports
+            or message.id in self.followers
+        ]
+
+    @property
+    def following(self) -> set[GlobalId]:
+        """Who follows an index, or is about to."""
+        return {*self.followers, *(follow.id for follow in self._follows)}
+
+    def maintain(self) -> bool:
+        """On the worker: merge some runs; return whether there is more to do."""
+        more = [index.rows.maintain() for index in list(self.indexes.values())]
+        return any([*more, self.errors.maintain()])
+
+    # --- the end of things
+
+    def allow_compaction(self, id: GlobalId, since: Timestamp | None) -> None:
+        """Hear that export `id` is not read before `since`, or (None) not at all."""
+        if since is None:
+            self.exports.discard(id)
+            self.indexes.pop(id, None)
+            self.followers = {f: index for f, index in self.followers.items() if f != id}
+            self._follows = tuple(each for each in self._follows if each.id != id)
+            self._beginning = tuple(each for each in self._beginning if each.id != id)
+            self.dropped = not self.exports
+            return
+        index = self.indexes.get(id)
+        if index is not None:
+            index.rows.compact(since)
+            index.since = max(index.since, since)
+        held = min((i.since for i in self.indexes.values()), default=since)
+        self.errors.compact(held)
+        self._since = held
+
+    def close(self) -> None:
+        """On the worker: free what the engine holds."""
+        if self._dataflow is not None:
+            self._dataflow.close()
+            self._dataflow = None
+
+    def status(self) -> DataflowStatus:
+        """Return the dataflow's account of itself."""
+        at_work = self.state == "hydrating" or self._window is not None
+        busy_ms = round(1000 * (time.monotonic() - self.times.began)) if at_work else 0
+        return DataflowStatus(
+            self.id,
+            self.state,
+            self.times.hydration_ms,
+            self.times.steps,
+            self.times.step_ms,
+            busy_ms,
+            None if self.failure is None else self.failure.message,
+            tuple(self._index_status()),
+            None if self.failure is None else self.failure.sqlstate,
+            self.failures,
+        )
+
+    def _index_status(self) -> Iterator[IndexStatus]:
+        for id, index in self.indexes.items():
+            rows, runs, size = index.rows.size
+            yield IndexStatus(id, index.rows.since, index.rows.upper, rows, runs, size)
+
+
+def _at(updates: pa.Table, time: Timestamp) -> pa.Table:
+    times = pa.repeat(pa.scalar(time, pa.int64()), updates.num_rows)
+    place = updates.num_columns - 2
+    return updates.set_column(place, updates.schema[place], times)
+
+
+def _asked(follow: Follow) -> Timestamp:
+    """Return the time as of which a follower asks to be told what there is."""
+    return max(follow.as_of, follow.lower - 1)
+
+
+def _from(updates: pa.Table, lower: Timestamp) -> pa.Table:
+    return updates.filter(pc.greater_equal(times_of(updates), lower)) if lower else updates
+
+
+def _nothing(columns: tuple[ColumnType, ...]) -> Output:
+    return Output(output_schema(columns).empty_table(), output_schema(ERRORS).empty_table())

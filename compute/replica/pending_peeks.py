@@ -1,0 +1,171 @@
+"""Pending peeks: what a replica has been asked and has not answered yet.
+
+A peek waits until the indexes that it reads have passed its time. Then it is answered at once, on
+the loop, where that takes little, else on a thread, where it can be cancelled.
+"""
+
+import asyncio
+from collections.abc import Callable, Container, Iterator, Mapping
+from concurrent.futures import Executor
+from functools import partial
+
+import pyarrow as pa
+
+from foreshore import blocking
+from foreshore.compute.arrange.arrangement import TooManyRows
+from foreshore.compute.engine import Cancellation
+from foreshore.compute.peek import (
+    LocalIndex,
+    answer_by_engine,
+    answer_from_index,
+    failure_of,
+)
+from foreshore.compute.protocol import Failure, Peek, PeekResponse
+from foreshore.compute.replica.dataflow import Running
+from foreshore.compute.replica.inputs import arrived
+from foreshore.compute.replica.instance import Instance
+from foreshore.compute.transport import Tables
+from foreshore.errors import QueryCanceled
+from foreshore.ids import GlobalId
+
+
+class PendingPeeks:
+    """The peeks of one replica, by number; belongs to the loop.
+
+    `exporters` are the replica's dataflows by what they export, and `threads` evaluate. A fault in
+    `tasks` ends the replica.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        exporters: Mapping[GlobalId, Running],
+        threads: Executor,
+        tasks: asyncio.TaskGroup,
+        answer: Callable[[PeekResponse, Tables], None],
+    ) -> None:
+        self._instance = instance
+        self._exporters = exporters
+        self._threads = threads
+        self._tasks = tasks
+        self._answer = answer
+        self._waiting: dict[int, tuple[Peek, Tables]] = {}
+        self._evaluations: dict[int, Cancellation] = {}
+
+    def ask(self, peek: Peek, tables: Tables) -> None:
+        """Answer a peek as soon as what it reads has passed its time."""
+        self._waiting[peek.number] = (peek, tables)
+        self._try(peek.number)
+
+    def cancel(self, number: int) -> None:
+        """Hear that nobody waits for a peek any more."""
+        if self._waiting.pop(number, None) is not None:
+            self._failed(number, QueryCanceled())
+        cancellation = self._evaluations.get(number)
+        if cancellation is not None:
+            cancellation.cancel()
+
+    def forget(self) -> None:
+        """Answer nothing of what has been asked: who asked it has gone."""
+        self._waiting.clear()
+        for cancellation in self._evaluations.values():
+            cancellation.cancel()
+        self._evaluations.clear()  # the next peek of the same number is another one
+
+    def look_again(self, indexes: Container[GlobalId] | None = None) -> None:
+        """Answer what can be answered now, of what reads one of `indexes`; None: of all."""
+        for number, (peek, _) in list(self._waiting.items()):
+            if indexes is None or any(id in indexes for id in _read_by(peek)):
+                self._try(number)
+
+    def _try(self, number: int) -> None:
+        """Answer a waiting peek if what it reads has passed its time."""
+        peek, tables = self._waiting[number]
+        indexes: dict[GlobalId, LocalIndex] = {}
+        for id in _read_by(peek):
+            running = self._exporters.get(id)
+            if running is None or id not in running.indexes:
+                self._refuse(number, "55000", f'index "{id}" does not exist')
+                return
+            index = running.indexes[id].rows
+            if running.state == "failed" and running.failures > 1 and index.upper <= peek.as_of:
+                assert running.failure is not None, id
+                text = f"index {id} cannot be maintained: {running.failure.message}"
+                self._refuse(number, "XX000", text)
+                return
+            if index.upper <= peek.as_of or not running.indexes_ready:
+                return
+            indexes[id] = LocalIndex(index, running.errors)
+        if peek.index is None and self._instance.engine is None:
+            if (why := self._instance.failure) is not None:
+                self._refuse(number, "57P03", f"the engine is not up: {why}")
+            return
+        del self._waiting[number]
+        if peek.index is not None:
+            try:
+                self._answered(number, answer_from_index(peek, indexes[peek.index], small=True))
+                return
+            except TooManyRows:
+                pass  # not on the loop
+            except Exception as error:
+                self._failed(number, error)
+                return
+        self._tasks.create_task(self._evaluate(peek, tables, indexes))
+
+    async def _evaluate(
+        self, peek: Peek, tables: Tables, indexes: Mapping[GlobalId, LocalIndex]
+    ) -> None:
+        number = peek.number
+        cancellation = Cancellation()
+        self._evaluations[number] = cancellation
+        try:
+            if peek.index is not None:
+                work = partial(answer_from_index, peek, indexes[peek.index])
+            else:
+                assert self._instance.engine is not None
+                contents = arrived(peek.snapshots, iter(tables), self._instance.files)
+                work = partial(
+                    answer_by_engine,
+                    peek,
+                    self._instance.engine,
+                    {c.snapshot.id: c for c in contents},
+                    {id: indexes[index] for id, index in peek.indexes.items()},
+                    cancellation,
+                )
+            table = await blocking.run(self._threads, work)
+        except Exception as error:
+            await self._instance.check()
+            if self._is_over(number, cancellation):
+                self._failed(number, error)
+        else:
+            if self._is_over(number, cancellation):
+                self._answered(number, table)
+
+    def _is_over(self, number: int, cancellation: Cancellation) -> bool:
+        """Forget an evaluation that has ended; return whether whoever asked for it is there."""
+        if self._evaluations.get(number) is not cancellation:
+            return False
+        del self._evaluations[number]
+        return True
+
+    def _refuse(self, number: int, sqlstate: str, message: str) -> None:
+        """Have a waiting peek fail."""
+        del self._waiting[number]
+        self._refused(number, Failure(sqlstate, message))
+
+    def _answered(self, number: int, table: pa.Table) -> None:
+        self._answer(PeekResponse(number, 1), (table,))
+
+    def _failed(self, number: int, error: Exception) -> None:
+        self._refused(number, failure_of(error))
+
+    def _refused(self, number: int, failure: Failure) -> None:
+        self._answer(PeekResponse(number, 0, failure), ())
+
+
+def _read_by(peek: Peek) -> Iterator[GlobalId]:
+    """Yield the indexes that the peek reads."""
+    if peek.index is not None:
+        yield peek.index
+    else:
+        yield from peek.indexes.values()

@@ -1,0 +1,557 @@
+"""A replica: a process that runs a cluster's dataflows and answers peeks, as a controller commands.
+
+    loop      the socket; queues and frontiers of dataflows; look-ups in indexes
+    steps     two threads: the engine's steps, insertion into arrangements, merging; one
+              dataflow is on one of them at a time
+    hydration one thread: one dataflow at a time, so that the peak of memory is that of one
+    queries   a few threads: peeks that the engine evaluates; what a dataflow missed that is kept
+
+It keeps nothing on disk and writes to no shard. One that was started by an environment ends with
+it (its standard input ends); one that was started by hand waits for the next controller and is
+reconciled.
+"""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import assert_never
+
+import click
+import uvloop
+
+from foreshore import blocking
+from foreshore.compute.peek import failure_of
+from foreshore.compute.protocol import (
+    STATUS_SECONDS,
+    AllowCompaction,
+    CancelPeek,
+    Command,
+    CreateDataflow,
+    CreateInstance,
+    Feed,
+    Follow,
+    Frontiers,
+    Hello,
+    InitializationComplete,
+    Message,
+    Peek,
+    Response,
+    Status,
+)
+from foreshore.compute.replica.dataflow import Running, Sent
+from foreshore.compute.replica.inputs import arrived
+from foreshore.compute.replica.instance import ENGINES, EngineFactory, Instance
+from foreshore.compute.replica.pending_peeks import PendingPeeks
+from foreshore.compute.replica.reconcile import Wanted, catch_up, fits, missed
+from foreshore.compute.scratch import Scratch, remove_abandoned
+from foreshore.compute.transport import (
+    SCRATCH_VARIABLE,
+    SECRET_VARIABLE,
+    Connection,
+    Tables,
+)
+from foreshore.ids import GlobalId
+from foreshore.lifeline import standard_input_ends
+from foreshore.storage.local_files import LocalFiles
+
+logger = logging.getLogger(__name__)
+
+QUERY_THREADS = 4
+STEP_THREADS = 2
+RETRY_SECONDS = (0.2, 1.0, 5.0, 30.0)
+
+
+class Replica:
+    """The state of one replica. All of it belongs to the loop."""
+
+    def __init__(self, engines: Mapping[str, EngineFactory]) -> None:
+        self._connection: Connection[Command] | None = None
+        self._instance = Instance(engines)
+        self._history: list[tuple[CreateDataflow, Tables]] | None = []
+        self._compactions: list[AllowCompaction] = []
+        self._follows: list[Follow] = []
+        self._backlog: list[tuple[Command, Tables]] | None = None  # while it is reconciled
+        self._dataflows: dict[GlobalId, Running] = {}
+        self._exporters: dict[GlobalId, Running] = {}
+        self._importers: dict[GlobalId, list[Running]] = {}
+        self._moved: dict[GlobalId, int] = {}
+        self._flushing = False
+        self._steps = ThreadPoolExecutor(STEP_THREADS, "steps")
+        self._step_slots = asyncio.Semaphore(STEP_THREADS)
+        self._hydration = ThreadPoolExecutor(1, "hydration")
+        self._queries = ThreadPoolExecutor(QUERY_THREADS, "queries")
+        self._work = asyncio.Event()
+        self._hydrations = asyncio.Event()
+        self._tasks = asyncio.TaskGroup()
+        self._peeks = PendingPeeks(
+            self._instance, self._exporters, self._queries, self._tasks, self._send
+        )
+
+    async def run(self) -> None:
+        """Work until cancelled, or until something fails that should not: deaf it is no use."""
+        try:
+            async with self._tasks:
+                self._tasks.create_task(self._step_dataflows())
+                self._tasks.create_task(self._hydrate_dataflows())
+                self._tasks.create_task(self._report())
+                self._tasks.create_task(self._watch_engine())
+        finally:
+            self._peeks.forget()
+            for pool in (self._steps, self._hydration, self._queries):
+                pool.shutdown(wait=False, cancel_futures=True)
+
+    # --- connections
+
+    def accept(self, connection: Connection[Command]) -> None:
+        """Take commands from a controller that has shown the secret, and from no other any more."""
+        if self._connection is not None:
+            self._connection.abort()
+        self._connection = connection
+        self._history = []
+        self._compactions = []
+        self._follows = []
+        self._backlog = None
+        self._moved = {}  # was for the former one; of what is kept it is noted again
+        for running in self._dataflows.values():
+            for id in running.following:
+                running.allow_compaction(id, None)
+                self._exporters.pop(id, None)
+        self._peeks.forget()
+
+    def lost(self, connection: Connection[Command]) -> None:
+        """Hear that a connection has ended."""
+        if connection is self._connection:
+            logger.info("controller gone")
+            self._connection = None
+            self._backlog = None
+            self._peeks.forget()
+
+    def deliver(self, connection: Connection[Command], command: Command, tables: Tables) -> None:
+        """Carry out a command."""
+        if isinstance(command, Hello):
+            self.accept(connection)
+            return
+        if connection is not self._connection:
+            return
+        if self._backlog is not None:
+            self._backlog.append((command, tables))
+            return
+        match command:
+            case Feed():
+                self._feed(command, tables)
+            case Peek():
+                self._peeks.ask(command, tables)
+            case CancelPeek(number=number):
+                self._peeks.cancel(number)
+            case AllowCompaction():
+                self._compact(command)
+            case CreateDataflow():
+                if self._history is not None:
+                    self._history.append((command, tables))
+                else:
+                    self._create(_wanted(command, tables, self._instance.files))
+            case Follow():
+                if self._history is not None:
+                    self._follows.append(command)
+                else:
+                    self._follow(command)
+            case CreateInstance():
+                self._create_instance(command)
+            case InitializationComplete():
+                self._backlog = []
+                self._tasks.create_task(self._reconcile(connection))
+            case _:
+                assert_never(command)
+
+    def _send(self, message: Response | Message, tables: Tables = ()) -> None:
+        # nothing of what ran before is said to a controller whose history is still being told
+        if self._connection is not None and self._history is None:
+            self._connection.send(message, tables)
+
+    # --- the instance
+
+    def _create_instance(self, command: CreateInstance) -> None:
+        before = self._instance.command
+        if before is None:
+            self._instance.create(command)
+            self._tasks.create_task(self._start_engine())
+        elif (before.engine, before.options) != (command.engine, command.options):
+            logger.error("another instance is asked for; starting anew")
+            os._exit(3)  # the engine cannot be exchanged while its threads run
+        elif before.database != command.database:
+            logger.warning("another database is worked for; nothing is kept")
+            self._instance.move(command)
+            for running in list(self._dataflows.values()):
+                self._drop(running)
+
+    async def _start_engine(self) -> None:
+        await self._instance.start(self._hydration, self._engine_tried)
+        gc.freeze()
+        self._hydrations.set()
+
+    def _engine_tried(self) -> None:
+        self._send_status()
+        self._peeks.look_again()
+
+    # --- dataflows
+
+    async def _reconcile(self, connection: Connection[Command]) -> None:
+        """Make what runs be what the history wants; what is said meanwhile waits its turn."""
+        assert self._history is not None, "history ends twice"
+        wanted = {c.description.id: _wanted(c, t, self._instance.files) for c, t in self._history}
+        for id, running in list(self._dataflows.items()):
+            if id not in wanted or not fits(running, wanted[id]):
+                self._drop(running)
+        for id, running in list(self._dataflows.items()):
+            try:
+                found = await blocking.run(self._queries, missed, running, wanted[id])
+            except Exception:
+                logger.exception("dataflow begun anew", extra={"dataflow": id})
+                found = None
+            if connection is not self._connection:
+                return  # another controller has come, or this one has gone
+            if found is None:
+                self._drop(running)
+            else:
+                logger.info("dataflow kept", extra={"dataflow": id})
+                catch_up(running, wanted.pop(id), found)
+                self._moved.update(dict.fromkeys(running.exports, running.frontier))
+        self._history = None
+        for each in wanted.values():
+            self._create(each)
+        for command in self._compactions:
+            self._compact(command)
+        for follow in self._follows:
+            self._follow(follow)
+        self._compactions, self._follows = [], []
+        self._work.set()
+        self._flush_soon()
+        self._send_status()
+        backlog, self._backlog = self._backlog or [], None
+        for waiting, tables in backlog:
+            self.deliver(connection, waiting, tables)
+
+    def _create(self, wanted: Wanted) -> None:
+        running = Running(wanted.description, wanted.imports, wanted.persisted)
+        self._dataflows[running.id] = running
+        for export in running.exports:
+            self._exporters[export] = running
+        for id in running.queues:
+            self._importers.setdefault(id, []).append(running)
+        self._hydrations.set()
+
+    def _drop(self, running: Running) -> None:
+        running.dropped = True
+        if self._dataflows.get(running.id) is running:
+            del self._dataflows[running.id]
+        for export in [e for e, r in self._exporters.items() if r is running]:
+            del self._exporters[export]
+            self._moved.pop(export, None)
+        for id in running.queues:
+            importers = self._importers.get(id, [])
+            if running in importers:
+                importers.remove(running)
+            if not importers:
+                self._importers.pop(id, None)
+        if not running.busy:
+            self._close(running)
+
+    def _close(self, running: Running) -> None:
+        running.busy = True
+        self._tasks.create_task(blocking.run(self._steps, running.close))
+
+    def _compact(self, command: AllowCompaction) -> None:
+        if self._history is not None:
+            self._compactions.append(command)
+            return
+        running = self._exporters.get(command.id)
+        if running is None:
+            return
+        running.allow_compaction(command.id, command.since)
+        if command.since is None:
+            self._exporters.pop(command.id, None)
+            self._moved.pop(command.id, None)
+            self._peeks.look_again({command.id})
+        if running.dropped:
+            self._drop(running)
+            self._send_status()
+
+    def _follow(self, command: Follow) -> None:
+        running = self._exporters.get(command.index)
+        if running is not None:
+            running.follow(command)
+            self._exporters[command.id] = running
+            self._work.set()
+
+    def _feed(self, command: Feed, tables: Tables) -> None:
+        rest = iter(tables)
+        touched: dict[GlobalId, Running] = {}
+        for id, lower, upper, changed in command.shards:
+            updates = next(rest) if changed else None
+            for running in self._importers.get(id, ()):
+                running.queues[id].feed(lower, upper, updates)
+                touched[running.id] = running
+        for running in touched.values():
+            self._advance(running)
+
+    def _advance(self, running: Running) -> None:
+        """Let the frontier of a dataflow follow its imports, by a step if any has changed."""
+        if running.busy or running.state != "running":
+            return
+        upper = running.importable
+        if upper <= running.frontier:
+            return
+        if running.progress(upper):
+            self._frontier_moved(running)
+        else:
+            self._work.set()
+
+    def _frontier_moved(self, running: Running) -> None:
+        for export in (*running.exports, *running.followers):
+            self._moved[export] = running.frontier
+        if running.follow_due:
+            self._work.set()
+        self._flush_soon()
+        self._peeks.look_again(running.indexes)
+
+    def _flush_soon(self) -> None:
+        if not self._flushing:
+            self._flushing = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        if self._moved and self._history is None:
+            self._send(Frontiers(self._moved))
+            self._moved = {}
+
+    # --- work
+
+    async def _hydrate_dataflows(self) -> None:
+        while True:
+            self._hydrations.clear()
+            while running := self._to_hydrate():
+                engine = self._instance.engine
+                assert engine is not None
+                running.busy = True
+                running.begin_hydration()
+                self._send_status()
+                try:
+                    sent = await blocking.run(self._hydration, running.hydrate, engine)
+                except Exception as error:
+                    await self._instance.check()
+                    self._failed(running, error, "pending")
+                else:
+                    self._went_well(running, sent)
+                self._send_status()
+            await self._hydrations.wait()
+
+    def _to_hydrate(self) -> Running | None:
+        if self._instance.engine is None:
+            return None
+        return next((r for r in self._dataflows.values() if r.state == "pending"), None)
+
+    async def _step_dataflows(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            self._work.clear()
+            wait: float | None = None
+            for running in list(self._dataflows.values()):
+                if self._is_free(running) and running.follow_due:
+                    running.busy = True
+                    self._tasks.create_task(self._begin_following(running))
+                    continue
+                due = running.times.stepped_at + self._instance.tick_seconds
+                if not self._is_free(running) or running.importable <= running.frontier:
+                    continue
+                if self._instance.tick_seconds and due > loop.time():
+                    wait = min(wait or due, due)
+                    continue
+                running.busy = True
+                self._tasks.create_task(self._step(running))
+            if self._work.is_set():
+                continue
+            if not self._step_slots.locked() and await self._maintain():
+                continue
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(wait):
+                    await self._work.wait()
+
+    @staticmethod
+    def _is_free(running: Running) -> bool:
+        return running.state == "running" and not running.busy and not running.dropped
+
+    async def _step(self, running: Running) -> None:
+        async with self._step_slots:
+            running.begin_step()  # now, so that what arrived meanwhile is in the window
+            await self._on_worker(running, running.step)
+        self._work.set()
+
+    async def _begin_following(self, running: Running) -> None:
+        async with self._step_slots:
+            running.begin_following()
+            await self._on_worker(running, running.beginnings)
+        self._work.set()
+
+    async def _on_worker(self, running: Running, work: Callable[[], Sent | None]) -> None:
+        try:
+            sent = await blocking.run(self._steps, work)
+        except Exception as error:
+            await self._instance.check()
+            self._failed(running, error, "running")
+        else:
+            if sent is not None:
+                self._went_well(running, sent)
+            else:
+                self._not_done(running)
+
+    async def _maintain(self) -> bool:
+        """Do a slice of some arrangement's merging; return whether there was any."""
+        for running in list(self._dataflows.values()):
+            if running.state == "running" and not running.busy and running.merging_due:
+                running.busy = True
+                try:
+                    running.merging_due = await blocking.run(self._steps, running.maintain)
+                finally:
+                    running.busy = False
+                if running.dropped:
+                    self._close(running)
+                else:
+                    self._advance(running)
+                return True
+        return False
+
+    def _went_well(self, running: Running, sent: Sent) -> None:
+        running.busy = False
+        if running.dropped:
+            self._close(running)
+            return
+        running.state = "running"
+        running.failures = 0
+        if running.failure is not None:
+            running.failure = None
+            self._send_status()
+        running.merging_due = True
+        for message, tables in running.wanted(sent):
+            self._send(message, tables)
+        self._frontier_moved(running)
+        self._advance(running)
+
+    def _not_done(self, running: Running) -> None:
+        """Note that a step is to be tried at once with a smaller window: it has not failed."""
+        running.busy = False
+        if running.dropped:
+            self._close(running)
+
+    def _failed(self, running: Running, error: Exception, again: str) -> None:
+        """Note that a dataflow could not go on, and try again later, from where it was."""
+        running.busy = False
+        if running.dropped:
+            self._close(running)
+            return
+        failure = failure_of(error)
+        logger.error(
+            "dataflow failed",
+            extra={"dataflow": running.id, "state": running.state, "error": failure.message},
+        )
+        seconds = RETRY_SECONDS[min(running.failures, len(RETRY_SECONDS) - 1)]
+        running.state = "failed"
+        running.failure = failure
+        running.failures += 1
+        self._send_status()
+        asyncio.get_running_loop().call_later(seconds, self._retry, running, again)
+        self._peeks.look_again()
+
+    def _retry(self, running: Running, state: str) -> None:
+        if running.state == "failed" and not running.dropped:
+            running.state = state
+            self._work.set()
+            self._hydrations.set()
+
+    # --- status
+
+    async def _report(self) -> None:
+        while True:
+            await asyncio.sleep(STATUS_SECONDS)
+            self._send_status()
+
+    async def _watch_engine(self) -> None:
+        while True:
+            await asyncio.sleep(STATUS_SECONDS)
+            await self._instance.check()
+
+    def _send_status(self) -> None:
+        dataflows = tuple(running.status() for running in self._dataflows.values())
+        instance = self._instance
+        self._send(Status(instance.engine is not None, dataflows, instance.failure))
+
+
+def _wanted(command: CreateDataflow, tables: Tables, files: LocalFiles) -> Wanted:
+    rest = iter(tables)
+    imports = {c.snapshot.id: c for c in arrived(command.snapshots, rest, files)}
+    persisted = {c.snapshot.id: c for c in arrived(command.persisted, rest, files)}
+    return Wanted(command.description, imports, persisted)
+
+
+async def serve(
+    address: str, secret: str, engines: Mapping[str, EngineFactory], *, lifeline: bool
+) -> None:
+    """Listen at `unix:PATH` or `HOST:PORT`; with a `lifeline`, until standard input ends."""
+    replica = Replica(engines)
+    loop = asyncio.get_running_loop()
+
+    def connection() -> Connection[Command]:
+        return Connection(Command, replica.deliver, replica.lost, secret)
+
+    if address.startswith("unix:"):
+        server = await loop.create_unix_server(connection, address.removeprefix("unix:"))
+    else:
+        host, _, port = address.rpartition(":")
+        server = await loop.create_server(connection, host, int(port))
+    task = loop.create_task(replica.run())
+    if lifeline:
+        ended = loop.create_task(standard_input_ends())
+        await asyncio.wait([task, ended], return_when=asyncio.FIRST_COMPLETED)
+    else:
+        await asyncio.wait([task])
+    if task.done():
+        logger.critical("the replica cannot go on", exc_info=task.exception())
+    server.close()
+    if lifeline:  # who would have removed it may have been killed
+        shutil.rmtree(os.environ[SCRATCH_VARIABLE], ignore_errors=True)
+    os._exit(int(task.done()))  # engines' threads do not hold a replica that nobody needs
+
+
+def start(address: str, *, lifeline: bool, engines: Mapping[str, EngineFactory] = ENGINES) -> None:
+    """Run a replica in this process."""
+    logging.basicConfig(
+        level=os.environ.get("FORESHORE_LOG_LEVEL", "WARNING"),
+        format=f"%(asctime)s replica[{os.getpid()}] %(levelname)s %(name)s: %(message)s",
+    )
+    secret = os.environ.pop(SECRET_VARIABLE, "")
+    if len(secret) < 16:
+        raise SystemExit(f"{SECRET_VARIABLE} has to hold the secret that the controller knows")
+    if SCRATCH_VARIABLE not in os.environ:  # started by hand
+        remove_abandoned()
+        os.environ[SCRATCH_VARIABLE] = str(Scratch().path)
+    sys.setswitchinterval(0.0005)  # a look-up does not wait long for a step's Python code
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve(address, secret, engines, lifeline=lifeline))
+
+
+@click.command()
+@click.option("--listen", "address", required=True, help="HOST:PORT, or unix:PATH.")
+@click.option("--lifeline", is_flag=True, help="End when standard input does.")
+def main(address: str, lifeline: bool) -> None:
+    """Run a replica of a cluster."""
+    start(address, lifeline=lifeline)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,264 @@
+"""Coercion: making a scalar of the type that its place asks for.
+
+Three contexts, as PostgreSQL has them: *implicit* (an operand), *assignment* (a column's value) and
+*explicit* (a cast). A literal whose type is still unknown is read by the input function of the type
+it gets, here and once, so that what is wrong with it is an error of the statement with a position.
+An undeclared parameter learns its type.
+"""
+
+from collections.abc import Sequence
+
+from foreshore.errors import CannotCoerce, DataError, DatatypeMismatch
+from foreshore.expr.functions.casting import array_of_text, is_of_sized_strings
+from foreshore.expr.functions.registry import (
+    Context,
+    numeric_of_text,
+    resolve,
+    resolve_cast,
+    select_common_type,
+    without_modifiers,
+)
+from foreshore.expr.ir import Call, Environment, Literal, Parameter, Scalar, type_of
+from foreshore.sql.planning import Planning, located
+from foreshore.text import INTEGERS, REG_NAMES, parse_text
+from foreshore.types import (
+    DATE,
+    INT4,
+    NUMERIC,
+    TEXT,
+    TIMESTAMPTZ,
+    UNKNOWN,
+    SqlType,
+    array_of,
+    category_of,
+)
+
+_VECTORS = {"int2vector": "int2", "oidvector": "oid"}
+_MOMENTS = frozenset(("now", "today", "tomorrow", "yesterday"))
+_NUMERIC_OF_TEXT = "cast(text,numeric)"
+_DAYS = {"today": 0, "tomorrow": 1, "yesterday": -1}
+
+
+def is_unknown(scalar: Scalar) -> bool:
+    """Whether the scalar is of unknown type: a bare literal, NULL or undeclared parameter."""
+    return type_of(scalar).name == "unknown"
+
+
+def coerce(
+    planning: Planning, scalar: Scalar, target: SqlType, context: Context, at: int
+) -> Scalar | None:
+    """Return `scalar` as a `target`; None if it may not become one in this context.
+
+    The result's type can differ from `target` in its modifiers alone, and only where `target` has
+    none.
+    """
+    source = type_of(scalar)
+    if source == target:
+        return scalar
+    if isinstance(scalar, Literal) and scalar.value is None:
+        if source != UNKNOWN and resolve_cast(source, target, context) is None:
+            return None
+        return Literal(None, target)
+    if source == UNKNOWN:
+        if isinstance(scalar, Literal):
+            return literal_of(planning, scalar.value, target, context, at)
+        if isinstance(scalar, Parameter):
+            scalar = planning.parameters.learn(scalar.number, target)
+            source = scalar.type
+            if source == target:
+                return scalar
+    if source.name in _VECTORS and target.element is not None:
+        # A vector is an array whose subscripts start at 0, and lies there as one.
+        source = array_of(SqlType(_VECTORS[source.name]))
+        scalar = Call("relabel", (scalar,), source)
+        if source == target:
+            return scalar
+    if source.name in REG_NAMES and category_of(target) == "S":
+        from foreshore.sql.bind.sql_functions import reg_name
+
+        return None if context == "implicit" else reg_name(planning, scalar, target, at)
+    if target.name in REG_NAMES and category_of(source) == "S":
+        from foreshore.sql.bind.sql_functions import reg_of_text
+
+        return None if context == "assignment" else reg_of_text(planning, scalar, target, at)
+    resolved = resolve_cast(source, target, context)
+    if resolved is None:
+        return None
+    if (
+        isinstance(scalar, Call)
+        and scalar.function == _NUMERIC_OF_TEXT
+        and isinstance(scalar.args[0], Literal)
+        and target.name in ("float4", "float8")
+    ):
+        return literal_of(planning, scalar.args[0].value, target, context, at)
+    if isinstance(scalar, Literal):
+        if resolved.key == "relabel":
+            return Literal(scalar.value, resolved.result)
+        folded = _fold(scalar, resolved.result)
+        if folded is not None:
+            return folded
+    if resolved.key == "relabel" and resolved.result == source:
+        return scalar
+    return planning.zone.applied(Call(resolved.key, (scalar,), resolved.result))
+
+
+def _fold(literal: Literal, target: SqlType) -> Literal | None:
+    """Return a number as a constant of another type, where nothing is lost and nothing fails."""
+    value, source = literal.value, literal.type.name
+    if source in INTEGERS:
+        if target.name in INTEGERS:
+            low, high = INTEGERS[target.name]
+            return Literal(value, target) if low <= value <= high else None
+        if target.name == "mz_timestamp" and value >= 0:
+            return Literal(value, target)
+        if target.name == "float8" and abs(value) < 2**53:
+            return Literal(float(value), target)
+    if target.name == "numeric" and (source in INTEGERS or source == "numeric"):
+        try:
+            return Literal(parse_text(str(value), target), target)
+        except DataError:
+            return None
+    return None
+
+
+def literal_of(planning: Planning, text: str, target: SqlType, context: Context, at: int) -> Scalar:
+    """Return the constant that `text` is as a `target`, by the type's input function."""
+    if target == UNKNOWN:
+        return Literal(text, UNKNOWN)
+    if target.name in ("date", "timestamp", "timestamptz") and text.strip().lower() in _MOMENTS:
+        return _moment(planning, text.strip().lower(), target, at)
+    if target.name in REG_NAMES and not text.strip().isdigit():
+        from foreshore.sql.bind.sql_functions import reg_constant
+
+        return reg_constant(planning, text, target, at)
+    if context == "explicit":
+        if target == NUMERIC:
+            target = numeric_of_text(text)
+        elif target.name in ("varchar", "bpchar") and target.length is not None:
+            text = text[: target.length]
+        elif is_of_sized_strings(target):
+            with located(at):
+                return Literal(array_of_text(text, target), target)
+    elif target == NUMERIC and context == "implicit":
+        target = numeric_of_text(text)
+    with located(at):
+        return Literal(planning.zone.read(text, target), target)
+
+
+def _moment(planning: Planning, word: str, target: SqlType, at: int) -> Scalar:
+    """Return `now`, `today`, ... as what it is when the statement runs."""
+    scalar: Scalar = Environment("now", TIMESTAMPTZ)
+    if word != "now":
+        scalar = cast(planning, scalar, DATE, at)
+        found = resolve("+", (DATE, INT4))
+        scalar = Call(found.key, (scalar, Literal(_DAYS[word], INT4)), found.result)
+    result = coerce(planning, scalar, target, "explicit", at)
+    assert result is not None
+    return result
+
+
+def common_type(scalars: Sequence[Scalar], what: str, ats: Sequence[int]) -> SqlType:
+    """Return the type that the scalars come to; raises DatatypeMismatch.
+
+    What is of unknown type takes the others', but neither their length nor their scale: `'1.555'`
+    stays what it is beside a numeric(5,2). NULL has room in any.
+    """
+    types = [type_of(scalar) for scalar in scalars]
+    common = select_common_type(types)
+    if common is not None:
+        return select_common_type([_room_for(s, common) for s in scalars]) or common
+    known = [(t, at) for t, at in zip(types, ats, strict=True) if t != UNKNOWN]
+    for i in range(2, len(known) + 1):
+        if select_common_type([t for t, _ in known[:i]]) is None:
+            # What did not fit is the last, beside what the ones before come to.
+            before = select_common_type([t for t, _ in known[: i - 1]])
+            raise DatatypeMismatch(
+                f"{what} types {before} and {known[i - 1][0]} cannot be matched",
+                position=known[i - 1][1] + 1,
+            )
+    raise AssertionError(types)
+
+
+def _room_for(scalar: Scalar, common: SqlType) -> SqlType:
+    """Return the scalar's type, or if that is unknown the one of the kind of `common` it needs."""
+    if not is_unknown(scalar):
+        return type_of(scalar)
+    if isinstance(scalar, Literal):
+        if scalar.value is None:
+            return UNKNOWN
+        if common.name == "numeric":
+            return numeric_of_text(scalar.value)
+    return without_modifiers(common)
+
+
+def to_common(planning: Planning, scalar: Scalar, common: SqlType, what: str, at: int) -> Scalar:
+    """Return `scalar` as the common type."""
+    result = coerce(planning, scalar, common, "implicit", at)
+    if result is None:
+        raise CannotCoerce(
+            f"{what} could not convert type {type_of(scalar)} to {common}", position=at + 1
+        )
+    if type_of(result) != common and isinstance(result, Literal):
+        # A literal keeps its own scale where nothing asks otherwise; here something does.
+        recast = coerce(planning, result, common, "explicit", at)
+        return result if recast is None else recast
+    return result
+
+
+def to_known(planning: Planning, scalar: Scalar, at: int) -> Scalar:
+    """Return `scalar` with an unknown type made text, as a query's output column has it."""
+    if not is_unknown(scalar):
+        return scalar
+    result = coerce(planning, scalar, TEXT, "implicit", at)
+    assert result is not None
+    return result
+
+
+def cast(planning: Planning, scalar: Scalar, target: SqlType, at: int) -> Scalar:
+    """Return CAST(scalar AS target)."""
+    result = coerce(planning, scalar, target, "explicit", at)
+    if result is None:
+        raise CannotCoerce(
+            f"cannot cast type {type_of(scalar)} to {target}",
+            position=at + 1,
+        )
+    return result
+
+
+def assign(planning: Planning, scalar: Scalar, target: SqlType, column: str, at: int) -> Scalar:
+    """Return `scalar` as the value of the column; raises DatatypeMismatch."""
+    if (
+        isinstance(scalar, Literal)
+        and scalar.type == UNKNOWN
+        and scalar.value is not None
+        and target == NUMERIC
+    ):
+        with located(at):
+            return Literal(parse_text(scalar.value, NUMERIC), NUMERIC)
+    result = coerce(planning, scalar, target, "assignment", at)
+    if result is None:
+        raise DatatypeMismatch(
+            f'column "{column}" is of type {target} but expression is of type {type_of(scalar)}',
+            hint="You will need to rewrite or cast the expression.",
+            position=at + 1,
+        )
+    return result
+
+
+def number(text: str) -> Literal | Call:
+    """Return the constant that a number in the text is: int4, int8 or numeric.
+
+    One that no numeric of ours holds is a cast of its text, which fails where it stays numeric and
+    becomes a float where one is wanted (`1e300`).
+    """
+    if text.lstrip("-").isdigit():
+        value = int(text)
+        for name in ("int4", "int8"):
+            low, high = INTEGERS[name]
+            if low <= value <= high:
+                return Literal(value, SqlType(name))
+    type = numeric_of_text(text)
+    try:
+        return Literal(parse_text(text, type), type)
+    except DataError:
+        return Call(_NUMERIC_OF_TEXT, (Literal(text, TEXT),), NUMERIC)

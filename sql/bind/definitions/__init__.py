@@ -1,0 +1,1 @@
+"""Statements that make, alter, drop and show objects."""

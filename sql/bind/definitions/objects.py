@@ -1,0 +1,377 @@
+"""CREATE, DROP, RENAME, COMMENT ON of all but tables: what to do, as far as the text can say.
+
+The `sql` of a plan is the statement in one fixed form with all names of relations qualified;
+planning it again at another time, in another session, means the same.
+"""
+
+from foreshore.errors import (
+    DuplicateColumn,
+    FeatureNotSupported,
+    InvalidParameterValue,
+    SyntaxError_,
+    UndefinedObject,
+    WrongObjectType,
+)
+from foreshore.expr.ir import (
+    Column,
+    Environment,
+    Relation,
+    Scalar,
+    scalars_of,
+    walk_relations,
+    walk_scalars,
+)
+from foreshore.interval_text import parse_interval
+from foreshore.sql import ast
+from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
+from foreshore.sql.bind.from_clause import alias_of, qualify, relation_of_item
+from foreshore.sql.bind.query import bind_query
+from foreshore.sql.bind.result import plain_query
+from foreshore.sql.bind.scope import Scope, Slot, Table
+from foreshore.sql.bind.subquery import check_no_subquery
+from foreshore.sql.bind.time import bind_as_of
+from foreshore.sql.parse.keywords import quote_identifier
+from foreshore.sql.plan import (
+    Comment,
+    CreateCluster,
+    CreateClusterReplica,
+    CreateDatabase,
+    CreateIndex,
+    CreateMaterializedView,
+    CreateSchema,
+    CreateView,
+    Drop,
+    Name,
+    ObjectKind,
+    Rename,
+    Retain,
+    ShowCreate,
+)
+from foreshore.sql.planning import Planning, located
+from foreshore.sql.rewrite.column_names import without_qualifiers
+from foreshore.sql.rewrite.splice import spliced
+from foreshore.types import TEXT, ColumnType, RelationDesc
+
+_KINDS: dict[str, ObjectKind] = {
+    "database": "database",
+    "schema": "schema",
+    "table": "table",
+    "view": "view",
+    "materialized view": "materialized view",
+    "index": "index",
+    "sequence": "sequence",
+    "subscription": "subscription",
+    "cluster": "cluster",
+    "cluster replica": "cluster replica",
+    "role": "role",
+    "column": "column",
+}
+DEFAULT_SIZE = "embedded"
+TICK_INTERVAL = "tick_interval_ms"  # what an engine is told
+
+
+def kept_text(planning: Planning, start: int, end: int) -> str:
+    """Return the text between two offsets with its relations' names qualified."""
+    return spliced(planning.text, set(planning.qualified), start, end)
+
+
+# --- views ---------------------------------------------------------------------------------
+
+
+def bind_create_view(
+    planning: Planning, statement: ast.CreateViewStatement
+) -> CreateView | CreateMaterializedView:
+    """Return the plan of CREATE VIEW or CREATE MATERIALIZED VIEW."""
+    with located(statement.name.at):
+        name = planning.catalog.resolve_new(statement.name.name, temporary=statement.temporary)
+    as_of = None if statement.as_of is None else bind_as_of(planning, statement.as_of)
+    planning.in_view = planning.keeps_text = True
+    planning.maintained = statement.materialized
+    bound = bind_query(planning, statement.query, None)
+    if len(statement.columns) > len(bound.names):
+        raise SyntaxError_(
+            "CREATE VIEW specifies more column names than columns",
+            position=statement.name.at + 1,
+        )
+    names = statement.columns + bound.names[len(statement.columns) :]
+    for i, column in enumerate(names):
+        if column in names[:i]:
+            raise DuplicateColumn(f'column "{column}" specified more than once')
+    query = plain_query(bound, names)
+    notices: tuple[str, ...] = ()
+    if any(planning.catalog.item(each).name.temporary for each in planning.depends_on):
+        if statement.materialized:
+            raise FeatureNotSupported("materialized views must not use temporary tables or views")
+        if not name.temporary:
+            notices = (f'view "{name.item}" will be a temporary view',)
+            with located(statement.name.at):
+                name = planning.catalog.resolve_new(statement.name.name, temporary=True)
+    if statement.materialized:
+        refuse_environment(query.relation, "a materialized view")
+    _require_cluster(planning, statement.cluster)
+    depends_on = frozenset(planning.depends_on)
+    sql = "CREATE MATERIALIZED VIEW " if statement.materialized else "CREATE VIEW "
+    sql += name.dotted()
+    if statement.columns:
+        sql += f" ({', '.join(map(quote_identifier, statement.columns))})"
+    if statement.cluster is not None:
+        sql += f" IN CLUSTER {quote_identifier(statement.cluster)}"
+    sql += f" AS {kept_text(planning, statement.at, statement.end)}"
+    if statement.materialized:
+        return CreateMaterializedView(
+            name,
+            query,
+            statement.cluster,
+            statement.or_replace,
+            statement.if_not_exists,
+            depends_on,
+            sql,
+            retention(statement.retain),
+            as_of,
+        )
+    return CreateView(
+        name, query, statement.or_replace, statement.if_not_exists, depends_on, sql, notices
+    )
+
+
+def refuse_environment(relation: Relation, what: str) -> None:
+    """Raise an error if the relation depends on when or by whom it is evaluated."""
+    for node in walk_relations(relation):
+        for scalar in scalars_of(node):
+            for part in walk_scalars(scalar):
+                if isinstance(part, Environment):
+                    raise FeatureNotSupported(
+                        f"{part.name.split(':')[0]} cannot be used in {what}, "
+                        "because its value depends on when and by whom it is called"
+                    )
+
+
+def _require_cluster(planning: Planning, cluster: str | None) -> None:
+    if cluster is not None and not planning.catalog.cluster_exists(cluster):
+        raise UndefinedObject(f'unknown cluster "{cluster}"')
+
+
+# --- indexes -------------------------------------------------------------------------------
+
+
+def bind_create_index(planning: Planning, statement: ast.CreateIndexStatement) -> CreateIndex:
+    """Return the plan of CREATE INDEX."""
+    with located(statement.on.at):
+        item = planning.catalog.resolve_item(statement.on.name)
+        if item.kind == "index":
+            raise WrongObjectType(f'"{item.name.item}" is an index')
+        if item.kind == "builtin":
+            raise WrongObjectType(
+                f'cannot create an index on system catalog "{item.name.item}"', sqlstate="42501"
+            )
+    qualify(planning, statement.on, item)
+    refuse_environment(relation_of_item(planning, item), "an index")
+    _require_cluster(planning, statement.cluster)
+    planning.in_view = planning.maintained = True
+    columns = item.desc.columns
+    slots = [Slot(column, i) for i, column in enumerate(item.desc.names)]
+    table = Table(*alias_of(statement.on, item), tuple(slots))
+    scope = Scope(list(columns), [table], slots)
+    key: tuple[Scalar, ...]
+    if statement.default:
+        positions = item.desc.keys[0] if item.desc.keys else range(len(columns))
+        key = tuple(Column(i, columns[i].type, columns[i].nullable) for i in positions)
+        keys = ""
+    else:
+        binder = ExpressionBinder(planning, scope, Clause("index expressions"))
+        bound = []
+        for expr in statement.keys:
+            scalar = binder.bind(expr)
+            check_no_subquery(scalar, "index expression", at_of(expr))
+            bound.append(scalar)
+        key = tuple(bound)
+        written = planning.text[statement.keys_at : statement.keys_end]
+        keys = " " + without_qualifiers(written, statement.keys_at, statement.keys)
+    sql = "CREATE DEFAULT INDEX" if statement.default else "CREATE INDEX"
+    if statement.name is not None:
+        sql += f" {quote_identifier(statement.name)}"
+    if statement.cluster is not None:
+        sql += f" IN CLUSTER {quote_identifier(statement.cluster)}"
+    sql += f" ON {item.name.dotted()}{keys}"
+    return CreateIndex(
+        statement.name,
+        item.id,
+        key,
+        statement.default,
+        statement.cluster,
+        statement.if_not_exists,
+        sql,
+        retention(statement.retain),
+    )
+
+
+# --- clusters, namespaces ------------------------------------------------------------------
+
+
+def bind_create_cluster(statement: ast.CreateClusterStatement) -> CreateCluster:
+    """Return the plan of CREATE CLUSTER."""
+    options = dict(statement.options)
+    if statement.replicas is not None:
+        replicas = []
+        for name, each in statement.replicas:
+            size = each.get("size", DEFAULT_SIZE)
+            _known_options(each, ("size",))
+            replicas.append((name, size))
+        return CreateCluster(
+            statement.name,
+            replicas[0][1] if replicas else DEFAULT_SIZE,
+            len(replicas),
+            {},
+            tuple(replicas),
+            statement.if_not_exists,
+        )
+    size = options.pop("size", DEFAULT_SIZE)
+    factor = options.pop("replication factor", "1")
+    if not factor.isdigit():
+        raise InvalidParameterValue(
+            f'invalid value for REPLICATION FACTOR: "{factor}"', position=statement.at + 1
+        )
+    _known_options(options, ("tick interval",))
+    kept = {}
+    if (interval := options.get("tick interval")) is not None:
+        with located(statement.at):
+            kept[TICK_INTERVAL] = str(_tick_interval(interval))
+    return CreateCluster(statement.name, size, int(factor), kept, None, statement.if_not_exists)
+
+
+def _tick_interval(text: str) -> int:
+    """Return the milliseconds of an interval between a cluster's steps."""
+    months, days, microseconds = parse_interval(text)
+    if months or days or microseconds < 0 or microseconds % 1000:
+        raise InvalidParameterValue(
+            f'invalid value for TICK INTERVAL: "{text}"',
+            hint="Give hours, minutes, seconds or milliseconds.",
+        )
+    return microseconds // 1000
+
+
+def _known_options(options: dict[str, str], known: tuple[str, ...]) -> None:
+    for name in options:
+        if name not in known:
+            raise InvalidParameterValue(f"unrecognized option {name.upper()}")
+
+
+def bind_create_replica(
+    planning: Planning, statement: ast.CreateReplicaStatement
+) -> CreateClusterReplica:
+    """Return the plan of CREATE CLUSTER REPLICA."""
+    with located(statement.at):
+        _require_cluster(planning, statement.cluster)
+    options = dict(statement.options)
+    size = options.pop("size", DEFAULT_SIZE)
+    _known_options(options, ("address",))
+    return CreateClusterReplica(statement.cluster, statement.name, size, options)
+
+
+def bind_create_namespace(
+    planning: Planning, statement: ast.CreateNamespaceStatement
+) -> CreateDatabase | CreateSchema:
+    """Return the plan of CREATE DATABASE or CREATE SCHEMA."""
+    parts = statement.name
+    if statement.kind == "database":
+        if len(parts) != 1:
+            raise SyntaxError_(
+                f'improper database name: "{".".join(parts)}"', position=statement.at + 1
+            )
+        return CreateDatabase(parts[0], statement.if_not_exists)
+    if len(parts) > 2:
+        raise SyntaxError_(
+            f"improper qualified name (too many dotted names): {'.'.join(parts)}",
+            position=statement.at + 1,
+        )
+    database = parts[0] if len(parts) == 2 else planning.catalog.database
+    return CreateSchema(database, parts[-1], statement.if_not_exists)
+
+
+# --- DROP, RENAME, SHOW CREATE -------------------------------------------------------------
+
+
+def bind_drop(planning: Planning, statement: ast.DropStatement) -> Drop:
+    """Return the plan of DROP."""
+    kind = _KINDS[statement.kind]
+    names = tuple(_name_of(planning, kind, ref) for ref in statement.names)
+    return Drop(kind, names, statement.if_exists, statement.cascade)
+
+
+def bind_rename(planning: Planning, statement: ast.RenameStatement) -> Rename:
+    """Return the plan of ALTER ... RENAME TO."""
+    kind = _KINDS[statement.kind]
+    name = _name_of(planning, kind, statement.name)
+    return Rename(kind, name, statement.to, statement.if_exists)
+
+
+def retention(retain: ast.Retain | None) -> int | None:
+    """Return the milliseconds of RETAIN HISTORY, None where it is not said."""
+    if retain is None:
+        return None
+    with located(retain.at):
+        months, days, microseconds = parse_interval(retain.interval)
+        total = days * 86_400_000 + microseconds // 1000
+        if months or total <= 0:
+            raise InvalidParameterValue(
+                f'invalid value for RETAIN HISTORY: "{retain.interval}"',
+                hint="Give a positive interval in days or less.",
+            )
+    return total
+
+
+def bind_retain(planning: Planning, statement: ast.RetainStatement) -> Retain:
+    """Return the plan of ALTER ... SET (RETAIN HISTORY FOR ...) and of its RESET."""
+    kind = _KINDS[statement.kind]
+    name = _name_of(planning, kind, statement.name)
+    return Retain(kind, name, retention(statement.retain), statement.if_exists)
+
+
+def bind_comment(planning: Planning, statement: ast.CommentStatement) -> Comment:
+    """Return the plan of COMMENT ON."""
+    kind, ref = _KINDS[statement.kind], statement.name
+    column = None
+    if kind == "column":
+        if len(ref.name) == 1:
+            raise SyntaxError_("column name must be qualified", position=ref.at + 1)
+        column = ref.name[-1]
+        ref = ast.TableRef(ref.name[:-1], None, (), ref.at, ref.end)
+    return Comment(kind, _name_of(planning, kind, ref), column, statement.text or None)
+
+
+def bind_show_create(planning: Planning, statement: ast.ShowCreateStatement) -> ShowCreate:
+    """Return the plan of SHOW CREATE."""
+    kind = _KINDS[statement.kind]
+    name = _name_of(planning, kind, statement.name)
+    text = ColumnType(TEXT, False)
+    return ShowCreate(kind, name, RelationDesc(("name", "create_sql"), (text, text)))
+
+
+def _name_of(planning: Planning, kind: ObjectKind, ref: ast.TableRef) -> Name:
+    """Return a name with as many parts as the kind has; None for those not written.
+
+    Whether there is such an object is asked when the statement runs: IF EXISTS decides what follows
+    if not, and a statement may name what one before it in the same text makes.
+    """
+    parts = ref.name
+    limits = {"database": 1, "cluster": 1, "schema": 2, "cluster replica": 2, "role": 1}
+    if len(parts) > limits.get(kind, 3):
+        raise SyntaxError_(
+            f"improper qualified name (too many dotted names): {'.'.join(parts)}",
+            position=ref.at + 1,
+        )
+    match kind:
+        case "database" | "cluster" | "role":
+            return Name(None, None, parts[0])
+        case "schema":
+            database = parts[0] if len(parts) == 2 else planning.catalog.database
+            return Name(database, None, parts[-1])
+        case "cluster replica":
+            if len(parts) != 2:
+                raise SyntaxError_(
+                    "a cluster replica is named cluster.replica", position=ref.at + 1
+                )
+            return Name(None, parts[0], parts[1])
+        case _:
+            padded = (None, None, *parts)[-3:]
+            return Name(padded[0], padded[1], parts[-1])

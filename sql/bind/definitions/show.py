@@ -1,0 +1,146 @@
+"""SHOW objects: queries over mz_catalog, written in SQL and planned like any other."""
+
+from foreshore.errors import InvalidSchemaName, SyntaxError_
+from foreshore.ids import is_temporary
+from foreshore.sql import ast
+from foreshore.sql.bind.bound_query import BoundQuery
+from foreshore.sql.bind.query import bind_query
+from foreshore.sql.parse.keywords import quote_string
+from foreshore.sql.planning import Planning, located
+
+_IN_SCHEMA = """
+    FROM mz_catalog.{relation} o
+    JOIN mz_catalog.mz_schemas s ON s.id = o.schema_id
+    LEFT JOIN mz_catalog.mz_databases d ON d.id = s.database_id
+    WHERE {where}"""
+
+
+def bind_show(planning: Planning, statement: ast.ShowStatement) -> BoundQuery:
+    """Return SHOW as the query that it is."""
+    from foreshore.sql.parse.parse import parse
+
+    with located(statement.at):
+        text = _text(planning, statement)
+    base = parse(text)[0].ast
+    assert isinstance(base, ast.SelectStatement)
+    query = base.query
+    at = statement.at
+    where = statement.where
+    if statement.like is not None:
+        where = ast.Like(
+            "like",
+            ast.ColumnRef(("name",), at),
+            ast.String(statement.like, at),
+            None,
+            False,
+            at,
+        )
+    shown = ast.SubqueryRef(query, "shown", (), False, at)
+    star = ast.Target(ast.Star((), at), None, at)
+    select = ast.Select(None, (star,), (shown,), where, (), None, at)
+    order = (ast.SortKey(ast.Number("1", at), False, None, at),)
+    if statement.what == "columns":
+        # In the order of the relation; the position is not shown.
+        order = (ast.SortKey(ast.ColumnRef(("position",), at), False, None, at),)
+    bound = bind_query(planning, ast.Query(select, at, order_by=order), None)
+    if statement.what == "columns":
+        bound.project, bound.names = bound.project[:-1], bound.names[:-1]
+    return bound
+
+
+def _schema(planning: Planning, within: tuple[str, ...]) -> str:
+    """Return the condition that picks the schema that is meant."""
+    if len(within) > 2:
+        raise SyntaxError_(f"improper qualified name: {'.'.join(within)}")
+    catalog = planning.catalog
+    if within:
+        name = within[-1]
+        database = within[0] if len(within) == 2 else catalog.database
+        catalog.resolve_new((*((database,) if len(within) == 2 else ()), name, "x"))
+    else:
+        system = ("pg_catalog", "mz_catalog", "mz_internal", "information_schema")
+        path = catalog.search_path
+        own = [each for each in path if each not in system and not is_temporary(each)]
+        if not own:
+            raise InvalidSchemaName("no schema has been selected")
+        name, database = own[0], catalog.database
+    database = quote_string(database)
+    return f"s.name = {quote_string(name)} AND (d.name = {database} OR s.database_id IS NULL)"
+
+
+def _text(planning: Planning, statement: ast.ShowStatement) -> str:
+    within = statement.within
+    match statement.what:
+        case "databases":
+            return "SELECT name FROM mz_catalog.mz_databases"
+        case "schemas":
+            database = within[-1] if within else planning.catalog.database
+            return (
+                "SELECT s.name FROM mz_catalog.mz_schemas s "
+                "LEFT JOIN mz_catalog.mz_databases d ON d.id = s.database_id "
+                f"WHERE d.name = {quote_string(database)} OR s.database_id IS NULL"
+            )
+        case "tables" | "views":
+            return "SELECT o.name" + _IN_SCHEMA.format(
+                relation=f"mz_{statement.what}", where=_schema(planning, within)
+            )
+        case "objects":
+            return "SELECT o.name, o.type" + _IN_SCHEMA.format(
+                relation="mz_objects", where=_schema(planning, within)
+            )
+        case "materialized views":
+            where = _schema(planning, within)
+            if statement.in_cluster is not None:
+                where += f" AND c.name = {quote_string(statement.in_cluster)}"
+            return "SELECT o.name, c.name AS cluster" + _IN_SCHEMA.format(
+                relation="mz_materialized_views o "
+                "JOIN mz_catalog.mz_clusters c ON c.id = o.cluster_id",
+                where=where,
+            ).replace(" o\n", "\n", 1)
+        case "indexes":
+            return _indexes(planning, statement)
+        case "subscriptions":
+            return "SELECT o.name, o.position, o.behind_ms" + _IN_SCHEMA.format(
+                relation="mz_subscriptions", where=_schema(planning, within)
+            )
+        case "clusters":
+            return (
+                "SELECT c.name, (SELECT string_agg(r.name || ' (' || r.size || ')', ', ' "
+                "ORDER BY r.name) FROM mz_catalog.mz_cluster_replicas r "
+                "WHERE r.cluster_id = c.id) AS replicas FROM mz_catalog.mz_clusters c"
+            )
+        case "cluster replicas":
+            return (
+                "SELECT c.name AS cluster, r.name AS replica, r.size "
+                "FROM mz_catalog.mz_cluster_replicas r "
+                "JOIN mz_catalog.mz_clusters c ON c.id = r.cluster_id"
+            )
+        case "columns":
+            if not within:
+                raise SyntaxError_("SHOW COLUMNS needs FROM and a relation")
+            item = planning.catalog.resolve_item(within)
+            return (
+                "SELECT c.name, c.nullable, c.type, c.position FROM mz_catalog.mz_columns c "
+                f"WHERE c.id = {quote_string(item.id)}"
+            )
+    raise AssertionError(statement.what)
+
+
+def _indexes(planning: Planning, statement: ast.ShowStatement) -> str:
+    text = (
+        "SELECT i.name, o.name AS on, c.name AS cluster, "
+        "(SELECT array_agg(coalesce(a.name, k.on_expression) ORDER BY k.index_position) "
+        "FROM mz_catalog.mz_index_columns k LEFT JOIN mz_catalog.mz_columns a "
+        "ON a.id = i.on_id AND a.position = k.on_position WHERE k.index_id = i.id) AS key "
+        "FROM mz_catalog.mz_indexes i JOIN mz_catalog.mz_objects o ON o.id = i.on_id "
+        "JOIN mz_catalog.mz_clusters c ON c.id = i.cluster_id "
+        "JOIN mz_catalog.mz_schemas s ON s.id = o.schema_id "
+        "LEFT JOIN mz_catalog.mz_databases d ON d.id = s.database_id WHERE "
+    )
+    if statement.on:
+        text += f"i.on_id = {quote_string(planning.catalog.resolve_item(statement.on).id)}"
+    else:
+        text += _schema(planning, statement.within)
+    if statement.in_cluster is not None:
+        text += f" AND c.name = {quote_string(statement.in_cluster)}"
+    return text

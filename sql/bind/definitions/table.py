@@ -1,0 +1,563 @@
+"""CREATE TABLE and ALTER TABLE: a table's columns, defaults and constraints.
+
+A table is defined by one CREATE TABLE in a fixed form, in which everything has a name. ALTER TABLE
+is an edit of that statement's syntax tree; the outcome is planned like any other.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal as OneOf
+
+from foreshore.constraint import Check, Constraint, Unique
+from foreshore.errors import (
+    DuplicateColumn,
+    DuplicateObject,
+    FeatureNotSupported,
+    InvalidParameterValue,
+    InvalidTableDefinition,
+    ObjectNotInPrerequisiteState,
+    SyntaxError_,
+    UndefinedColumn,
+    UndefinedObject,
+    UndefinedTable,
+    WrongObjectType,
+)
+from foreshore.expr.ir import (
+    Scalar,
+)
+from foreshore.expr.split import columns_used
+from foreshore.ids import GlobalId
+from foreshore.sql import ast
+from foreshore.sql.bind.definitions.column import (
+    ColumnBinder,
+    generated,
+    is_numbered,
+    object_name,
+)
+from foreshore.sql.bind.definitions.objects import retention
+from foreshore.sql.bind.definitions.sequence import altered_sequence, identity_sequence
+from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
+from foreshore.sql.bind.scope import Scope, Slot, Table
+from foreshore.sql.bind.subquery import check_no_subquery
+from foreshore.sql.bind.type_names import type_of_name
+from foreshore.sql.catalog_reader import ItemView
+from foreshore.sql.parse.keywords import quote_identifier
+from foreshore.sql.plan import AlterSequence, AlterTable, CreateTable, Maintain, Name, Truncate
+from foreshore.sql.planning import Planning, located
+from foreshore.sql.rewrite.column_names import column_refs, with_column_renamed, without_qualifiers
+from foreshore.types import ColumnType, RelationDesc, written_type
+
+_NOT_STORED = frozenset(("record", "void", "unknown", "int2vector", "oidvector", "char"))
+
+
+def bind_create_table(planning: Planning, statement: ast.CreateTableStatement) -> CreateTable:
+    """Return the plan of CREATE TABLE."""
+    with located(statement.name.at):
+        name = planning.catalog.resolve_new(statement.name.name, temporary=statement.temporary)
+    on_commit = bound_on_commit(name, statement.on_commit)
+    primary = [each for each in statement.constraints if each.kind == "primary key"]
+    with located(primary[1].at if len(primary) > 1 else 0):
+        _refuse_two_primary_keys(name, statement.constraints)
+    definition = _define(
+        planning, name, statement.columns, statement.constraints, statement.if_not_exists
+    )
+    return replace(definition, retain_ms=retention(statement.retain), on_commit=on_commit)
+
+
+def bound_on_commit(
+    name: Name, on_commit: ast.OnCommit | None
+) -> OneOf["delete rows", "drop"] | None:
+    """Return what goes whenever the session commits; raises if the table is not temporary."""
+    if on_commit is not None and not name.temporary:
+        raise InvalidTableDefinition("ON COMMIT can only be used on temporary tables")
+    return None if on_commit == "preserve rows" else on_commit
+
+
+def _define(
+    planning: Planning,
+    name: Name,
+    definitions: Sequence[ast.ColumnDefinition],
+    constraints: Sequence[ast.ConstraintDefinition],
+    if_not_exists: bool = False,
+) -> CreateTable:
+    planning.in_view = True  # no parameters
+    required = _required(name, definitions, constraints)
+    defining = ColumnBinder(planning, name)
+    seen: set[str] = set()
+    columns: list[ColumnType] = []
+    defaults: list[Scalar] = []
+    parts: list[str] = []
+    for column in definitions:
+        if column.name in seen:
+            raise DuplicateColumn(f'column "{column.name}" specified more than once')
+        seen.add(column.name)
+        type = defining.type_of(column)
+        if (type.element or type).name in _NOT_STORED:
+            raise InvalidParameterValue(
+                f'column "{column.name}" has pseudo-type {type}',
+                sqlstate="42P16",
+                position=column.at + 1,
+            )
+        columns.append(ColumnType(type, column.name not in required))
+        default, text = defining.default(len(parts), column, type)
+        defaults.append(default)
+        null = " NOT NULL" if column.name in required else ""
+        parts.append(f"{quote_identifier(column.name)} {written_type(type)}{null}{text}")
+    if not name.temporary and any(
+        planning.catalog.item(each).name.temporary for each in planning.depends_on
+    ):
+        raise FeatureNotSupported("a permanent table must not use a temporary sequence")
+    names = tuple(c.name for c in definitions)
+    bound = _constraints(planning, name, names, columns, constraints)
+    parts += [_constraint_text(names, each) for each in bound]
+    keys = tuple(
+        each.columns
+        for each in bound
+        if isinstance(each, Unique)
+        and not (each.nulls_distinct and any(columns[i].nullable for i in each.columns))
+    )
+    return CreateTable(
+        name,
+        RelationDesc(names, tuple(columns), keys),
+        tuple(defaults),
+        bound,
+        if_not_exists,
+        f"CREATE TABLE {name.dotted()} ({', '.join(parts)})",
+        tuple(map(generated, definitions)),
+        tuple(defining.sequences),
+        frozenset(planning.depends_on),
+    )
+
+
+def _required(
+    name: Name,
+    definitions: Sequence[ast.ColumnDefinition],
+    constraints: Sequence[ast.ConstraintDefinition],
+) -> set[str]:
+    """Return the columns that are never NULL."""
+    required = {column.name for column in definitions if column.not_null or is_numbered(column)}
+    for each in constraints:
+        if each.kind == "primary key":
+            required |= {column for column, _ in each.columns}
+    for column in definitions:
+        if column.nullable and (column.not_null or is_numbered(column)):
+            raise SyntaxError_(
+                f'conflicting NULL/NOT NULL declarations for column "{column.name}" '
+                f'of table "{name.item}"',
+                position=column.at + 1,
+            )
+    return required
+
+
+# --- constraints ---------------------------------------------------------------------------
+
+
+def _refuse_two_primary_keys(name: Name, constraints: Sequence[ast.ConstraintDefinition]) -> None:
+    if [each.kind for each in constraints].count("primary key") > 1:
+        raise InvalidTableDefinition(
+            f'multiple primary keys for table "{name.item}" are not allowed'
+        )
+
+
+def _constraints(
+    planning: Planning,
+    table: Name,
+    names: tuple[str, ...],
+    columns: Sequence[ColumnType],
+    definitions: Sequence[ast.ConstraintDefinition],
+) -> tuple[Constraint, ...]:
+    """Return the constraints, the primary key first; those without a name get PostgreSQL's."""
+    taken: set[str] = set()
+    for each in definitions:
+        if each.name is not None:
+            if each.name in taken:
+                raise DuplicateObject(
+                    f'constraint "{each.name}" for relation "{table.item}" already exists'
+                )
+            taken.add(each.name)
+
+    def named(each: ast.ConstraintDefinition, middle: str, label: str) -> str:
+        if each.name is not None:
+            return each.name
+        is_index = each.kind != "check"
+        for number in range(len(taken) + 1_000_000):
+            found = object_name(table.item, middle, f"{label}{number or ''}")
+            name = Name(table.database, table.schema, found)
+            if found not in taken and not (is_index and planning.catalog.is_taken(name)):
+                taken.add(found)
+                return found
+        raise AssertionError
+
+    order = {"primary key": 0, "unique": 1, "check": 2}
+    found: list[Constraint] = []
+    for each in sorted(definitions, key=lambda each: order[each.kind]):
+        if each.kind == "check":
+            condition = _condition(planning, table, names, columns, each)
+            used = sorted(columns_used(condition))
+            middle = names[used[0]] if len(used) == 1 else ""
+            text = without_qualifiers(each.text, each.text_at, each.condition).strip()
+            found.append(Check(named(each, middle, "check"), condition, text))
+            continue
+        positions = _positions(names, each)
+        primary = each.kind == "primary key"
+        middle = "" if primary else "_".join(names[i] for i in positions)
+        label = "pkey" if primary else "idx" if each.is_index else "key"
+        name = named(each, middle, label)
+        found.append(Unique(name, positions, primary, each.nulls_distinct, each.is_index))
+    return tuple(found)
+
+
+def _positions(names: tuple[str, ...], definition: ast.ConstraintDefinition) -> tuple[int, ...]:
+    positions: list[int] = []
+    for column, at in definition.columns:
+        if column not in names:
+            raise UndefinedColumn(
+                f'column "{column}" named in key does not exist', position=definition.at + 1
+            )
+        if names.index(column) in positions:
+            raise DuplicateColumn(
+                f'column "{column}" appears twice in {definition.kind} constraint',
+                position=at + 1 if definition.name is None else definition.at + 1,
+            )
+        positions.append(names.index(column))
+    return tuple(positions)
+
+
+def _condition(
+    planning: Planning,
+    table: Name,
+    names: tuple[str, ...],
+    columns: Sequence[ColumnType],
+    definition: ast.ConstraintDefinition,
+) -> Scalar:
+    assert definition.condition is not None
+    slots = [Slot(name, i) for i, name in enumerate(names)]
+    # NULL may stand where the column forbids it: both constraints are looked at on their own.
+    nullable = [ColumnType(column.type) for column in columns]
+    scope = Scope(nullable, [Table(table.item, table.schema, tuple(slots))], slots)
+    binder = ExpressionBinder(planning, scope, Clause("check constraints"))
+    condition = binder.boolean(definition.condition, "CHECK")
+    check_no_subquery(condition, "check constraint", at_of(definition.condition))
+    return condition
+
+
+def _constraint_text(names: tuple[str, ...], constraint: Constraint) -> str:
+    """Return the constraint as CREATE TABLE has it, or an index in the same manner."""
+    if isinstance(constraint, Unique) and constraint.is_index:
+        rule = constraint_rule(names, constraint).removeprefix("UNIQUE ")
+        return f"UNIQUE INDEX {quote_identifier(constraint.name)} {rule}"
+    return f"CONSTRAINT {quote_identifier(constraint.name)} {constraint_rule(names, constraint)}"
+
+
+def constraint_rule(names: tuple[str, ...], constraint: Constraint) -> str:
+    """Return what a constraint says, without its name."""
+    if isinstance(constraint, Check):
+        return f"CHECK ({constraint.text})"
+    columns = ", ".join(quote_identifier(names[i]) for i in constraint.columns)
+    if constraint.primary:
+        return f"PRIMARY KEY ({columns})"
+    nulls = "" if constraint.nulls_distinct else "NULLS NOT DISTINCT "
+    return f"UNIQUE {nulls}({columns})"
+
+
+# --- TRUNCATE ------------------------------------------------------------------------------
+
+
+def bind_truncate(planning: Planning, statement: ast.TruncateStatement) -> Truncate:
+    """Return the plan of TRUNCATE."""
+    items = []
+    for ref in statement.tables:
+        with located(ref.at):
+            item = planning.catalog.resolve_item(ref.name)
+        require_table(item)
+        items.append(item)
+    tables = tuple(dict.fromkeys(item.id for item in items))
+    return Truncate(tables, statement.restart_identity)
+
+
+def bind_maintenance(planning: Planning, statement: ast.MaintenanceStatement) -> Maintain:
+    """Return the plan of VACUUM, ANALYZE or CHECKPOINT."""
+    skipped = []
+    for ref in statement.tables:
+        with located(ref.at):
+            item = planning.catalog.resolve_item(ref.name)
+        if item.kind not in ("table", "materialized view"):
+            skipped.append(item.name.item)
+    return Maintain(statement.verb, tuple(skipped))
+
+
+def require_table(item: ItemView) -> None:
+    """Raise unless `item` is a table."""
+    if item.kind != "table":
+        code = "42501" if item.kind == "builtin" else None
+        raise WrongObjectType(f'"{item.name.item}" is not a table', sqlstate=code)
+
+
+# --- ALTER TABLE ---------------------------------------------------------------------------
+
+
+def bind_alter_table(planning: Planning, statement: ast.AlterTableStatement) -> AlterTable:
+    """Return the plan of ALTER TABLE; None for the table if there is none and IF EXISTS is said."""
+    try:
+        with located(statement.name.at):
+            item = planning.catalog.resolve_item(statement.name.name)
+    except UndefinedTable as error:
+        if not statement.if_exists:
+            raise
+        return AlterTable(None, None, (f"{error.message}, skipping",))
+    require_table(item)
+    return altered(planning, item, statement.actions)
+
+
+def altered(
+    planning: Planning,
+    item: ItemView,
+    actions: Sequence[ast.TableAction],
+    tag: str = "ALTER TABLE",
+) -> AlterTable:
+    """Return the plan that does `actions` to table `item`."""
+    edit = _Edit(planning, item)
+    for action in sorted(actions, key=_pass):
+        edit.apply(action)
+    definition = _define(planning, item.name, edit.columns, edit.constraints)
+    return AlterTable(
+        item.id,
+        definition,
+        tuple(edit.notices),
+        tuple(edit.origins),
+        tuple(edit.dropped),
+        tuple(edit.renumbered),
+        tuple(edit.unnumbered),
+        tag,
+    )
+
+
+def _pass(action: ast.TableAction) -> int:
+    """Return when among others an action happens; in PostgreSQL it is the same (AT_PASS_...)."""
+    match action:
+        case ast.DropColumn() | ast.DropConstraint() | ast.DropIdentity():
+            return 0
+        case ast.SetNotNull(not_null=False) | ast.SetDefault(default=None):
+            return 0
+        case ast.AddColumn():
+            return 1
+        case ast.SetNotNull():
+            return 2
+        case ast.AddConstraint(constraint=constraint) if constraint.kind != "check":
+            return 3
+        case ast.SetIdentity():
+            return 5
+        case _:
+            return 4
+
+
+class _Edit:
+    """The definition of a table while ALTER TABLE's actions are applied to it."""
+
+    def __init__(self, planning: Planning, item: ItemView) -> None:
+        from foreshore.sql.parse.parse import parse
+
+        (statement,) = parse(item.create_sql)
+        text = without_qualifiers(item.create_sql, 0, statement.ast)
+        if text != item.create_sql:  # in directories of before, CHECKs may name the table
+            (statement,) = parse(text)
+        tree = statement.ast
+        assert isinstance(tree, ast.CreateTableStatement), tree
+        for column in tree.columns:
+            column.is_new = False
+        self._planning = planning
+        self.name = item.name
+        self.columns = list(tree.columns)
+        self.origins: list[int | None] = list(range(len(self.columns)))  # where each was
+        self.dropped: list[tuple[int, bool]] = []  # columns, and whether what uses them goes too
+        self.constraints = list(tree.constraints)
+        self.notices: list[str] = []
+        self.renumbered: list[AlterSequence] = []
+        self.unnumbered: list[GlobalId] = []
+
+    def apply(self, action: ast.TableAction) -> None:
+        match action:
+            case ast.AddConstraint(constraint=constraint):
+                if any(each.name == constraint.name is not None for each in self.constraints):
+                    raise DuplicateObject(
+                        f'constraint "{constraint.name}" for relation "{self.name.item}" '
+                        "already exists"
+                    )
+                self.constraints.append(constraint)
+                _refuse_two_primary_keys(self.name, self.constraints)
+            case ast.DropConstraint(name=name, if_exists=if_exists, is_index=is_index):
+                if if_exists and self._find(name) is None:
+                    self.notices.append(f"{self._missing(name)}, skipping")
+                else:
+                    self.constraints.remove(self._constraint(name, is_index=is_index))
+            case ast.RenameConstraint(name=name, to=to, is_index=is_index):
+                if self._find(to) is not None:
+                    raise DuplicateObject(
+                        f'constraint "{to}" for relation "{self.name.item}" already exists'
+                    )
+                self._constraint(name, is_index=is_index).name = to
+            case ast.SetNotNull(column=column, not_null=not_null):
+                found = self._column(column)
+                if not not_null:
+                    self._refuse_identity(found)
+                if not not_null and self._is_in_primary_key(column):
+                    raise InvalidTableDefinition(f'column "{column}" is in a primary key')
+                found.not_null = not_null
+            case ast.SetDefault(column=column, default=default, text=text, text_at=text_at):
+                found = self._column(column)
+                self._refuse_identity(found, is_dropping=default is None)
+                found.default, found.default_text, found.default_at = default, text, text_at
+            case ast.AddIdentity():
+                self._add_identity(action)
+            case ast.SetIdentity():
+                self._set_identity(action)
+            case ast.DropIdentity():
+                self._drop_identity(action)
+            case ast.RenameColumn(name=name, to=to):
+                self._rename(name, to)
+            case ast.AddColumn():
+                self._add(action)
+            case ast.DropColumn():
+                self._drop(action)
+
+    def _add(self, action: ast.AddColumn) -> None:
+        name = action.column.name
+        if self._find_column(name) is not None:
+            taken = f'column "{name}" of relation "{self.name.item}" already exists'
+            if not action.if_not_exists:
+                raise DuplicateColumn(taken)
+            self.notices.append(f"{taken}, skipping")
+            return
+        self.columns.append(action.column)
+        self.origins.append(None)
+        for constraint in action.constraints:
+            self.apply(ast.AddConstraint(constraint))
+
+    def _drop(self, action: ast.DropColumn) -> None:
+        """Drop a column with the constraints that it is in."""
+        if action.if_exists and self._find_column(action.name) is None:
+            self.notices.append(f"{self._no_column(action.name)}, skipping")
+            return
+        place = self.columns.index(self._column(action.name))
+        del self.columns[place]
+        origin = self.origins.pop(place)
+        if origin is not None:
+            self.dropped.append((origin, action.cascade))
+        self.constraints = [
+            each for each in self.constraints if action.name not in _columns_in(each)
+        ]
+
+    def _add_identity(self, action: ast.AddIdentity) -> None:
+        found = self._column(action.column)
+        described = self._described(found.name)
+        identity_sequence(action.identity.options, type_of_name(found.type))  # raises
+        if not (found.not_null or self._is_in_primary_key(found.name)):
+            raise ObjectNotInPrerequisiteState(
+                f"{described} must be declared NOT NULL before identity can be added"
+            )
+        if found.identity is not None:
+            raise ObjectNotInPrerequisiteState(f"{described} is already an identity column")
+        if found.default is not None:
+            raise ObjectNotInPrerequisiteState(f"{described} already has a default value")
+        found.identity, found.is_new = action.identity, True
+
+    def _set_identity(self, action: ast.SetIdentity) -> None:
+        found = self._column(action.column)
+        if found.identity is None:
+            raise ObjectNotInPrerequisiteState(
+                f"{self._described(found.name)} is not an identity column"
+            )
+        if action.options.given:
+            if found.is_new:
+                raise FeatureNotSupported(
+                    "options of an identity column cannot be set by the ALTER TABLE that adds it"
+                )
+            plan = altered_sequence(self._planning, self._sequence(found), action.options)
+            self.renumbered.append(plan)
+        if action.always is not None:
+            found.identity.always = action.always
+
+    def _drop_identity(self, action: ast.DropIdentity) -> None:
+        found = self._column(action.column)
+        if found.identity is None:
+            message = f"{self._described(found.name)} is not an identity column"
+            if not action.if_exists:
+                raise ObjectNotInPrerequisiteState(message)
+            self.notices.append(f"{message}, skipping")
+            return
+        self.unnumbered.append(self._sequence(found).id)
+        found.identity = None
+
+    def _sequence(self, column: ast.ColumnDefinition) -> ItemView:
+        """Return the sequence that an identity column has already."""
+        assert column.identity is not None, column
+        named: ast.TableRef = column.identity.options.given["sequence name"]
+        return self._planning.catalog.resolve_item(named.name)
+
+    def _rename(self, name: str, to: str) -> None:
+        found = self._find_column(name)
+        if found is None:
+            raise UndefinedColumn(f'column "{name}" does not exist')
+        if self._find_column(to) is not None:
+            raise DuplicateColumn(f'column "{to}" of relation "{self.name.item}" already exists')
+        found.name = to
+        for each in self.constraints:
+            each.columns = tuple((to if c == name else c, at) for c, at in each.columns)
+            each.text = with_column_renamed(each.text, each.text_at, each.condition, name, to)
+            for ref in column_refs(each.condition):
+                if ref.parts[-1] == name:
+                    ref.parts = (*ref.parts[:-1], to)
+
+    def _find_column(self, name: str) -> ast.ColumnDefinition | None:
+        return next((each for each in self.columns if each.name == name), None)
+
+    def _column(self, name: str) -> ast.ColumnDefinition:
+        found = self._find_column(name)
+        if found is None:
+            raise UndefinedColumn(self._no_column(name))
+        return found
+
+    def _refuse_identity(self, column: ast.ColumnDefinition, *, is_dropping: bool = False) -> None:
+        if column.identity is not None:
+            instead = "ALTER TABLE ... ALTER COLUMN ... DROP IDENTITY"
+            raise SyntaxError_(
+                f"{self._described(column.name)} is an identity column",
+                hint=f"Use {instead} instead." if is_dropping else None,
+            )
+
+    def _is_in_primary_key(self, column: str) -> bool:
+        return any(
+            each.kind == "primary key" and column in dict(each.columns) for each in self.constraints
+        )
+
+    def _described(self, column: str) -> str:
+        return f'column "{column}" of relation "{self.name.item}"'
+
+    def _no_column(self, name: str) -> str:
+        return f"{self._described(name)} does not exist"
+
+    def _find(self, name: str, *, is_index: bool = False) -> ast.ConstraintDefinition | None:
+        return next(
+            (
+                each
+                for each in self.constraints
+                if each.name == name and (is_index or not each.is_index)
+            ),
+            None,
+        )
+
+    def _constraint(self, name: str, *, is_index: bool) -> ast.ConstraintDefinition:
+        found = self._find(name, is_index=is_index)
+        if found is None:
+            raise UndefinedObject(self._missing(name))
+        return found
+
+    def _missing(self, name: str) -> str:
+        return f'constraint "{name}" of relation "{self.name.item}" does not exist'
+
+
+def _columns_in(constraint: ast.ConstraintDefinition) -> set[str]:
+    """Return the names of the columns that a constraint is about."""
+    if constraint.kind == "check":
+        return {ref.parts[-1] for ref in column_refs(constraint.condition)}
+    return {name for name, _ in constraint.columns}

@@ -1,0 +1,53 @@
+"""CREATE TABLE ... AS and SELECT ... INTO: a table of a query's columns, and the query's rows.
+
+The table is defined by the text of a CREATE TABLE, as every table is.
+"""
+
+from dataclasses import replace
+
+from foreshore.errors import DuplicateColumn, SyntaxError_
+from foreshore.expr.ir import columns_of
+from foreshore.sql import ast
+from foreshore.sql.bind.acting import split_calls
+from foreshore.sql.bind.bound_query import plain_relation
+from foreshore.sql.bind.definitions.table import bind_create_table, bound_on_commit
+from foreshore.sql.bind.query import bind_query
+from foreshore.sql.bind.result import lowered
+from foreshore.sql.bind.time import bind_as_of
+from foreshore.sql.parse.keywords import quote_identifier
+from foreshore.sql.plan import CreateTableAs
+from foreshore.sql.planning import Planning, located
+from foreshore.types import written_type
+
+
+def bind_create_table_as(
+    planning: Planning, statement: ast.CreateTableAsStatement
+) -> CreateTableAs:
+    """Return the plan of CREATE TABLE ... AS."""
+    from foreshore.sql.parse.parse import parse
+
+    with located(statement.name.at):
+        name = planning.catalog.resolve_new(statement.name.name, temporary=statement.temporary)
+    on_commit = bound_on_commit(name, statement.on_commit)
+    bound = bind_query(planning, statement.query, None)
+    if len(statement.columns) > len(bound.names):
+        raise SyntaxError_("too many column names were specified")
+    names = statement.columns + bound.names[len(statement.columns) :]
+    for i, column in enumerate(names):
+        if column in names[:i]:
+            raise DuplicateColumn(f'column "{column}" specified more than once')
+    relation = plain_relation(bound)
+    source, over = split_calls(relation) or (relation, ())
+    columns = ", ".join(
+        f"{quote_identifier(column)} {written_type(each.type)}"
+        for column, each in zip(names, columns_of(relation), strict=True)
+    )
+    text = f"CREATE TABLE {name.dotted()} ({columns})"
+    (definition,) = parse(text)
+    assert isinstance(definition.ast, ast.CreateTableStatement), text
+    table = bind_create_table(Planning(planning.catalog, text), definition.ast)
+    table = replace(table, on_commit=on_commit)
+    source = lowered(source)
+    as_of = None if statement.as_of is None else bind_as_of(planning, statement.as_of, source)
+    with_data, if_not_exists = statement.with_data, statement.if_not_exists
+    return CreateTableAs(table, source, over, with_data, if_not_exists, as_of)

@@ -1,0 +1,585 @@
+"""Functions that are queries: their meaning is a SQL expression over the catalog's relations.
+
+`pg_get_viewdef(oid)` looks a definition up; `'t'::regclass` looks a name up. Such a function has a
+body in SQL in which `$1`, `$2` stand for its arguments, and a call of it is its body, bound where
+the call stands. Nothing else knows of them, so they are planned, optimised and evaluated like
+anything that a user could have written.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from foreshore.errors import FeatureNotSupported, UndefinedTable
+from foreshore.expr.functions.registry import resolve_cast
+from foreshore.expr.ir import (
+    AnySubquery,
+    Call,
+    Column,
+    Exists,
+    Join,
+    Literal,
+    Map,
+    OuterColumn,
+    Project,
+    Scalar,
+    ScalarSubquery,
+    type_of,
+)
+from foreshore.sql import ast
+from foreshore.sql.bind.privilege_functions import privilege_functions
+from foreshore.sql.parse.keywords import quote_string
+from foreshore.sql.plan import Name
+from foreshore.sql.planning import Planning, located
+from foreshore.sql.rewrite.scalars import map_scalar, push_down
+from foreshore.types import (
+    BOOL,
+    INT2,
+    INT4,
+    INT8,
+    INTERVAL,
+    NAME,
+    OID,
+    REGCLASS,
+    REGNAMESPACE,
+    REGPROC,
+    REGTYPE,
+    TEXT,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    ColumnType,
+    SqlType,
+    array_of,
+)
+
+if TYPE_CHECKING:
+    from foreshore.sql.bind.expression import ExpressionBinder
+
+MAX_INLINING = 8
+SMALL = 4  # nodes
+_TYPES = {
+    "oid": OID,
+    "text": TEXT,
+    "text[]": array_of(TEXT),
+    "bool": BOOL,
+    "int2": INT2,
+    "int4": INT4,
+    "int8": INT8,
+    "name": NAME,
+    "regclass": REGCLASS,
+    "regtype": REGTYPE,
+    "timestamp": TIMESTAMP,
+    "timestamptz": TIMESTAMPTZ,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SqlFunction:
+    """A function by its body, in which its parameters are columns `_1`, `_2`, ..."""
+
+    name: str
+    parameters: tuple[SqlType, ...]
+    result: SqlType
+    body: str
+
+
+_FUNCTIONS: dict[str, list[SqlFunction]] = {}
+
+
+def define(names: str, parameters: str, result: SqlType, body: str) -> None:
+    """Define a function under each of `names`."""
+    types = tuple(_TYPES[type] for type in parameters.split())
+    for i in range(len(types), 0, -1):
+        body = body.replace(f"${i}", f"_{i}")
+    for name in names.split():
+        _FUNCTIONS.setdefault(name, []).append(SqlFunction(name, types, result, body))
+
+
+def find_sql_function(name: str, types: tuple[SqlType, ...]) -> SqlFunction | None:
+    """Return the SQL-bodied function of that name which takes these arguments, if there is one."""
+    if name not in _FUNCTIONS:
+        return None
+    fitting = [
+        function
+        for function in _FUNCTIONS[name]
+        if len(function.parameters) == len(types)
+        and all(
+            source.name == "unknown" or resolve_cast(source, target, "implicit") is not None
+            for source, target in zip(types, function.parameters, strict=True)
+        )
+    ]
+    if not fitting:
+        return None
+    return max(fitting, key=lambda f: sum(a == b for a, b in zip(f.parameters, types, strict=True)))
+
+
+@cache
+def _body(text: str) -> ast.Expression:
+    from foreshore.sql.parse.parse import parse_expression
+
+    return parse_expression(text)
+
+
+def bind_sql_function(
+    binder: "ExpressionBinder",
+    function: SqlFunction,
+    args: tuple[Scalar, ...],
+    ats: tuple[int, ...],
+    at: int,
+) -> Scalar:
+    """Return the function's body over `args`."""
+    from foreshore.sql.bind.coerce import coerce
+
+    values: list[Scalar] = []
+    for arg, place, type in zip(args, ats, function.parameters, strict=True):
+        value = coerce(binder.planning, arg, type, "implicit", place)
+        assert value is not None
+        values.append(value)
+    with located(at):
+        return inline(binder.planning, function, tuple(values))
+
+
+def inline(planning: Planning, function: SqlFunction, values: tuple[Scalar, ...]) -> Scalar:
+    """Return the body of the function with `values`, of its parameters' types, put in."""
+    from foreshore.sql.bind.coerce import cast
+    from foreshore.sql.bind.expression import Clause, ExpressionBinder
+    from foreshore.sql.bind.scope import Scope, Slot
+
+    if planning.inlining >= MAX_INLINING:
+        raise FeatureNotSupported(f"{function.name} is nested too deeply")
+    scope = Scope(
+        [ColumnType(type) for type in function.parameters],
+        visible=[Slot(f"_{i}", i - 1) for i in range(1, len(values) + 1)],
+    )
+    hidden, planning.common_tables = planning.common_tables, []
+    named = len(planning.qualified)
+    planning.inlining += 1
+    try:
+        binder = ExpressionBinder(planning, scope, Clause(function.name))
+        result = cast(planning, binder.bind(_body(function.body)), function.result, 0)
+    finally:
+        planning.inlining -= 1
+        planning.common_tables = hidden
+        del planning.qualified[named:]
+
+    return _applied(result, values)
+
+
+def _applied(body: Scalar, values: tuple[Scalar, ...]) -> Scalar:
+    """Return `body`, over columns alone that are its parameters, with `values` in their place.
+
+    A value of some size that stands in several places is computed once, as a column of the one row
+    of `(SELECT body FROM (SELECT value))`; so calls of calls grow by the sum of their bodies.
+    """
+    uses = Counter[int]()
+
+    def count(node: Scalar, depth: int) -> Scalar | None:
+        index = _parameter(node, depth)
+        if index is not None:
+            uses[index] += 1
+        return None
+
+    map_scalar(body, count)
+    shared = [i for i, value in enumerate(values) if uses[i] > 1 and not _is_small(value)]
+    place = {index: i for i, index in enumerate(shared)}
+    boundary = 1 if shared else 0
+
+    def argument(node: Scalar, depth: int) -> Scalar | None:
+        index = _parameter(node, depth)
+        if index is None:
+            return None
+        if index not in place:
+            levels = depth + boundary
+            return push_down(values[index], levels) if levels else values[index]
+        type = type_of(values[index])
+        return OuterColumn(depth, place[index], type) if depth else Column(place[index], type)
+
+    applied = map_scalar(body, argument)
+    if not shared:
+        return applied
+    row = Map(Join(()), tuple(push_down(values[i]) for i in shared))
+    return ScalarSubquery(Project(Map(row, (applied,)), (len(shared),)), type_of(applied))
+
+
+def _parameter(node: Scalar, depth: int) -> int | None:
+    """Return which parameter of a body `node` stands for, `depth` boundaries within it."""
+    if isinstance(node, Column) and depth == 0:
+        return node.index
+    return node.index if isinstance(node, OuterColumn) and node.level == depth else None
+
+
+def _is_small(value: Scalar) -> bool:
+    """Whether a value may as well be repeated: it has a few nodes, and no query."""
+    nodes = 0
+
+    def look(node: Scalar, depth: int) -> Scalar | None:
+        nonlocal nodes
+        nodes += SMALL + 1 if isinstance(node, Exists | ScalarSubquery | AnySubquery) else 1
+        return node if nodes > SMALL else None
+
+    map_scalar(value, look)
+    return nodes <= SMALL
+
+
+# --- names to oids and back ------------------------------------------------------------------
+
+# A name of two parts, or of one (then NULL and it), which the search path finds.
+define(
+    "_relation_in",
+    "text text",
+    REGCLASS,
+    """(SELECT c.oid FROM pg_catalog.pg_class c
+        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        WHERE c.relname = $2
+          AND CASE WHEN $1 IS NULL THEN n.nspname = ANY (current_schemas(true))
+                   WHEN $1 = 'pg_temp' THEN n.oid = pg_my_temp_schema()
+                   ELSE n.nspname = $1 END
+        ORDER BY array_position(current_schemas(true), n.nspname) LIMIT 1)""",
+)
+# The parts of a name as `_name_parts` gives them: one, two, or three with the database before.
+define(
+    "_schema_part",
+    "text[]",
+    TEXT,
+    """CASE cardinality($1)
+        WHEN 1 THEN NULL
+        WHEN 2 THEN $1[1]
+        WHEN 3 THEN CASE WHEN $1[1] = current_database() THEN $1[2]
+            ELSE _raised('0A000', 'cross-database references are not implemented: "'
+                                  || array_to_string($1, '.') || '"') END
+        ELSE _raised('42601', 'improper relation name (too many dotted names): '
+                              || array_to_string($1, '.')) END""",
+)
+define(
+    "_relation_oid",
+    "text[]",
+    REGCLASS,
+    "_relation_in(_schema_part($1), $1[cardinality($1)])",
+)
+define(
+    "to_regclass",
+    "text",
+    REGCLASS,
+    """CASE WHEN $1 ~ '^[0-9]+$' THEN CAST($1::oid AS regclass)
+            ELSE _relation_oid(_name_parts($1)) END""",
+)
+define(
+    "to_regtype",
+    "text",
+    REGTYPE,
+    """(SELECT min(t.oid) FROM pg_catalog.pg_type t
+        WHERE t.typname = $1 OR format_type(t.oid, NULL) = $1)""",
+)
+define(
+    "to_regnamespace",
+    "text",
+    REGNAMESPACE,
+    "(SELECT n.oid FROM pg_catalog.pg_namespace n WHERE n.nspname = $1)",
+)
+define(
+    "to_regproc",
+    "text",
+    REGPROC,
+    "(SELECT min(p.oid) FROM pg_catalog.pg_proc p WHERE p.proname = $1)",
+)
+
+# --- definitions -----------------------------------------------------------------------------
+
+for _more in ("", " bool", " int4"):
+    define(
+        "pg_get_viewdef",
+        f"oid{_more}",
+        TEXT,
+        """(SELECT d.definition FROM mz_internal.pg_object_definitions d
+            WHERE d.oid = $1 AND d.kind IN ('view', 'materialized view'))""",
+    )
+define(
+    "pg_get_indexdef",
+    "oid",
+    TEXT,
+    """(SELECT d.definition FROM mz_internal.pg_object_definitions d
+        WHERE d.oid = $1 AND d.kind = 'index')""",
+)
+define(
+    "pg_get_indexdef",
+    "oid int4 bool",
+    TEXT,
+    """CASE WHEN $2 = 0 THEN pg_get_indexdef($1) ELSE
+        (SELECT coalesce(a.attname::text, k.on_expression) FROM pg_catalog.pg_class c
+         JOIN mz_catalog.mz_indexes i ON i.oid = c.oid
+         JOIN mz_catalog.mz_index_columns k ON k.index_id = i.id
+         LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = $2
+         WHERE c.oid = $1 AND k.index_position = $2) END""",
+)
+define("pg_get_expr", "text oid", TEXT, "$1")
+define("pg_get_expr", "text oid bool", TEXT, "$1")
+define(
+    "pg_get_constraintdef",
+    "oid",
+    TEXT,
+    """(SELECT d.definition FROM mz_internal.pg_object_definitions d
+        WHERE d.oid = $1 AND d.kind = 'constraint')""",
+)
+define(
+    "pg_get_constraintdef",
+    "oid bool",
+    TEXT,
+    """(SELECT d.definition FROM mz_internal.pg_object_definitions d
+        WHERE d.oid = $1 AND d.kind = CASE WHEN $2 THEN 'pretty ' ELSE '' END || 'constraint')""",
+)
+for _name in ("pg_get_triggerdef", "pg_get_ruledef"):
+    define(_name, "oid", TEXT, "NULL::text")
+    define(_name, "oid bool", TEXT, "NULL::text")
+define("pg_get_partkeydef", "oid", TEXT, "NULL::text")
+define("pg_get_statisticsobjdef_columns", "oid", TEXT, "NULL::text")
+define("pg_get_function_result pg_get_function_arguments", "oid", TEXT, "NULL::text")
+define(
+    "_serial_sequence",
+    "regclass text text",
+    TEXT,
+    """CASE WHEN $1 IS NULL
+        THEN _raised('42P01', 'relation "' || $2 || '" does not exist')
+        ELSE (SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname)
+              FROM pg_catalog.pg_depend d
+              JOIN pg_catalog.pg_class c ON c.oid = d.objid AND c.relkind = 'S'
+              JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+              JOIN pg_catalog.pg_attribute a
+                ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
+              WHERE d.refobjid = $1 AND a.attname = $3 AND d.deptype IN ('a', 'i')
+              ORDER BY c.oid LIMIT 1) END""",  # an identity may come to a serial column
+)
+define("pg_get_serial_sequence", "text text", TEXT, "_serial_sequence(to_regclass($1), $1, $2)")
+define(
+    "pg_get_userbyid",
+    "oid",
+    NAME,
+    """coalesce((SELECT r.rolname::text FROM pg_catalog.pg_roles r WHERE r.oid = $1),
+        'unknown (OID=' || $1::text || ')')""",
+)
+for _name, _relation in (
+    ("obj_description", "pg_description"),
+    ("shobj_description", "pg_shdescription"),
+):
+    define(
+        _name,
+        "oid name",
+        TEXT,
+        f"""(SELECT min(d.description) FROM pg_catalog.{_relation} d
+            JOIN pg_catalog.pg_class c ON c.oid = d.classoid
+            WHERE d.objoid = $1 AND c.relname = $2 AND c.relnamespace = 11
+              {"AND d.objsubid = 0" if _name == "obj_description" else ""})""",
+    )
+define(
+    "obj_description",
+    "oid",
+    TEXT,
+    """(SELECT min(d.description) FROM pg_catalog.pg_description d
+        WHERE d.objoid = $1 AND d.objsubid = 0)""",
+)
+define(
+    "col_description",
+    "oid int4",
+    TEXT,
+    """(SELECT min(d.description) FROM pg_catalog.pg_description d
+        JOIN pg_catalog.pg_class c ON c.oid = d.classoid
+        WHERE d.objoid = $1 AND d.objsubid = $2 AND c.relname = 'pg_class')""",
+)
+
+# --- visibility and privileges -----------------------------------------------------------------
+
+
+define(
+    "pg_table_is_visible",
+    "oid",
+    BOOL,
+    "(SELECT v.visible FROM mz_internal.pg_relation_visibility v WHERE v.oid = $1)",
+)
+for _name, _relation, _namespace in (
+    ("pg_type_is_visible", "pg_type", "typnamespace"),
+    ("pg_function_is_visible", "pg_proc", "pronamespace"),
+    ("pg_collation_is_visible", "pg_collation", "collnamespace"),
+    ("pg_operator_is_visible", "pg_operator", "oprnamespace"),
+    ("pg_opclass_is_visible", "pg_opclass", "opcnamespace"),
+    ("pg_opfamily_is_visible", "pg_opfamily", "opfnamespace"),
+    ("pg_conversion_is_visible", "pg_conversion", "connamespace"),
+    ("pg_statistics_obj_is_visible", "pg_statistic_ext", "stxnamespace"),
+    ("pg_ts_config_is_visible", "pg_ts_config", "cfgnamespace"),
+    ("pg_ts_dict_is_visible", "pg_ts_dict", "dictnamespace"),
+    ("pg_ts_parser_is_visible", "pg_ts_parser", "prsnamespace"),
+    ("pg_ts_template_is_visible", "pg_ts_template", "tmplnamespace"),
+):
+    define(
+        _name,
+        "oid",
+        BOOL,
+        f"""(SELECT n.nspname = ANY (current_schemas(true)) FROM pg_catalog.{_relation} r
+            JOIN pg_catalog.pg_namespace n ON n.oid = r.{_namespace} WHERE r.oid = $1)""",
+    )
+for _definition in privilege_functions():
+    define(*_definition)
+define("pg_is_in_recovery", "", BOOL, "false")
+define(
+    "pg_is_other_temp_schema",
+    "oid",
+    BOOL,
+    """CASE WHEN $1 IS NOT NULL THEN EXISTS (
+        SELECT 1 FROM pg_catalog.pg_namespace n
+        WHERE n.oid = $1 AND starts_with(n.nspname::text, 'pg_temp_')
+          AND n.oid <> pg_my_temp_schema()) END""",
+)
+define("pg_relation_is_publishable", "regclass", BOOL, "false")
+define("row_security_active", "oid", BOOL, "false")
+define(
+    "pg_encoding_to_char", "int4", NAME, "CASE $1 WHEN 6 THEN 'UTF8' WHEN 0 THEN 'SQL_ASCII' END"
+)
+define("pg_char_to_encoding", "name", INT4, "CASE upper($1) WHEN 'UTF8' THEN 6 ELSE -1 END")
+define("getdatabaseencoding pg_client_encoding", "", NAME, "'UTF8'")
+define("age", "timestamp", INTERVAL, "age(current_date::timestamp, $1)")
+define("age", "timestamptz", INTERVAL, "age(current_date::timestamptz, $1)")
+define("mz_is_superuser", "", BOOL, "true")
+define("txid_current", "", INT8, "mz_now()::int8")
+define("pg_tablespace_location", "oid", TEXT, "''")
+
+# --- sizes -----------------------------------------------------------------------------------
+
+# Of what is durable: a view has no bytes, and an index has its own in the memory of replicas.
+define(
+    "pg_relation_size pg_table_size pg_total_relation_size",
+    "regclass",
+    INT8,
+    """CASE WHEN EXISTS (SELECT 1 FROM pg_catalog.pg_class c WHERE c.oid = $1)
+        THEN coalesce((SELECT max(s.size_bytes) FROM mz_internal.mz_storage_sizes s
+                       WHERE s.oid = $1), 0) END""",
+)
+define(
+    "pg_relation_size",
+    "regclass text",
+    INT8,
+    """CASE WHEN $1 IS NULL OR $2 IS NULL THEN NULL
+        WHEN $2 = 'main' THEN pg_relation_size($1)
+        WHEN $2 IN ('fsm', 'vm', 'init') THEN pg_indexes_size($1)
+        ELSE _raised('22023', 'invalid fork name')::int8 END""",
+)
+define(
+    "pg_indexes_size",
+    "regclass",
+    INT8,
+    "(SELECT max(0) FROM pg_catalog.pg_class c WHERE c.oid = $1)",
+)
+define("pg_database_size", "name", INT8, "pg_database_size(_database_named($1))")
+define(
+    "pg_database_size",
+    "oid",
+    INT8,
+    """CASE WHEN EXISTS (SELECT 1 FROM pg_catalog.pg_database d WHERE d.oid = $1)
+        THEN coalesce((SELECT sum(s.size_bytes)::int8 FROM mz_internal.mz_storage_sizes s
+                       JOIN mz_catalog.mz_databases d ON d.id = s.database_id
+                       WHERE d.oid = $1), 0) END""",
+)
+
+define(
+    "_regclass_name",
+    "oid",
+    TEXT,
+    """coalesce((SELECT CASE WHEN v.visible THEN ''
+                       ELSE quote_ident(n.nspname) || '.' END || quote_ident(c.relname)
+        FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        JOIN mz_internal.pg_relation_visibility v ON v.oid = c.oid
+        WHERE c.oid = $1), CASE WHEN $1 = 0 THEN '-' ELSE $1::text END)""",
+)
+define("_regtype_name", "oid", TEXT, "CASE WHEN $1 = 0 THEN '-' ELSE format_type($1, NULL) END")
+define(
+    "_regnamespace_name",
+    "oid",
+    TEXT,
+    """coalesce((SELECT quote_ident(n.nspname) FROM pg_catalog.pg_namespace n WHERE n.oid = $1),
+        CASE WHEN $1 = 0 THEN '-' ELSE $1::text END)""",
+)
+define(
+    "_regproc_name",
+    "oid",
+    TEXT,
+    """coalesce((SELECT p.proname::text FROM pg_catalog.pg_proc p WHERE p.oid = $1),
+        CASE WHEN $1 = 0 THEN '-' ELSE $1::text END)""",
+)
+
+
+def reg_constant(planning: Planning, text: str, target: SqlType, at: int) -> Scalar:
+    """Return a `reg*` constant that names an object: the object's oid, looked up when it runs.
+
+    A relation that is not there is an error of the statement, as it is in PostgreSQL. A view means
+    the relation that had the name when the view was made, and depends on it.
+    """
+    from foreshore.sql.bind.coerce import literal_of
+
+    if text == "-":
+        return literal_of(planning, "0", target, "explicit", at)
+    with located(at):
+        if target.name != "regclass":
+            return _looked_up(planning, Literal(text, TEXT), target)
+        parts = name_parts(text)
+        kept = planning.keeps_text and not planning.inlining
+        try:
+            item = planning.catalog.resolve_item(parts)
+        except UndefinedTable:
+            if kept or planning.catalog.find_key(parts) is None:
+                raise
+            return _relation_named(planning, parts)
+        if kept and item.kind != "builtin":
+            planning.depends_on.add(item.id)
+            _qualify_text(planning, at, item.name)
+            return Literal(item.oid, REGCLASS)
+        return _relation_named(planning, parts)
+
+
+def _relation_named(planning: Planning, parts: tuple[str, ...]) -> Scalar:
+    schema = Literal(parts[-2] if len(parts) > 1 else None, TEXT)
+    (function,) = _FUNCTIONS["_relation_in"]
+    return inline(planning, function, (schema, Literal(parts[-1], TEXT)))
+
+
+def _qualify_text(planning: Planning, at: int, name: Name) -> None:
+    """Note that the constant at `at` is to be a full name where the text is kept."""
+    from foreshore.sql.parse.lexer import STRING, tokenize
+
+    for token in tokenize(planning.text)[0]:
+        if token.start == at and token.kind == STRING:
+            planning.qualified.append((at, token.end, quote_string(name.dotted())))
+
+
+def reg_of_text(planning: Planning, scalar: Scalar, target: SqlType, at: int) -> Scalar:
+    """Return the oid of the object that a text names, NULL where there is none."""
+    from foreshore.sql.bind.coerce import coerce
+
+    text = coerce(planning, scalar, TEXT, "implicit", at)
+    assert text is not None
+    with located(at):
+        return _looked_up(planning, text, target)
+
+
+def _looked_up(planning: Planning, text: Scalar, target: SqlType) -> Scalar:
+    (function,) = _FUNCTIONS[f"to_{target.name}"]
+    return inline(planning, function, (text,))
+
+
+def reg_name(planning: Planning, scalar: Scalar, target: SqlType, at: int) -> Scalar:
+    """Return the name of the object that a `reg*` value is the oid of."""
+    from foreshore.sql.bind.coerce import cast
+
+    (function,) = _FUNCTIONS[f"_{type_of(scalar).name}_name"]
+    with located(at):
+        oid = Call("relabel", (scalar,), OID)
+        return cast(planning, inline(planning, function, (oid,)), target, at)
+
+
+def name_parts(text: str) -> tuple[str, ...]:
+    """Return the parts of a qualified name in a string, folded as in SQL."""
+    from foreshore.sql.parse.cursor import Cursor
+    from foreshore.sql.parse.lexer import tokenize
+
+    cursor = Cursor(text, tokenize(text)[0])
+    parts = [cursor.label()]
+    while cursor.accept_symbol("."):
+        parts.append(cursor.label())
+    return tuple(parts)

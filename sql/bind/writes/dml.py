@@ -1,0 +1,592 @@
+"""INSERT, UPDATE and DELETE: which rows go, which come.
+
+An update or delete says which rows change by a relation over the table; rows that are equal in
+all columns are one row with a multiplicity, and change together. With FROM or USING a row may match
+several times and changes once: matches are found for each distinct row, then put beside the rows.
+"""
+
+from collections.abc import Sequence
+from typing import Literal as OneOf
+
+import msgspec
+
+from foreshore.constraint import Unique
+from foreshore.errors import (
+    DuplicateColumn,
+    FeatureNotSupported,
+    GeneratedAlways,
+    InsufficientPrivilege,
+    InvalidColumnReference,
+    SyntaxError_,
+    UndefinedColumn,
+    UndefinedObject,
+    WrongObjectType,
+)
+from foreshore.expr.ir import (
+    TRUE,
+    Column,
+    Get,
+    Join,
+    Literal,
+    LocalGet,
+    Map,
+    OrderKey,
+    Project,
+    Relation,
+    Scalar,
+    TopK,
+    columns_of,
+    sources_of,
+    type_of,
+)
+from foreshore.sql import ast
+from foreshore.sql.bind.acting import acts, distinct_calls, refuse_order, split_calls
+from foreshore.sql.bind.bound_query import distinct, filtered, relation_and_order
+from foreshore.sql.bind.coerce import assign
+from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
+from foreshore.sql.bind.from_clause import Part, right_side, scope_of, side_by_side
+from foreshore.sql.bind.query import bind_query, rows_relation
+from foreshore.sql.bind.result import lowered, query_over
+from foreshore.sql.bind.scope import Scope, Slot, Table
+from foreshore.sql.bind.select import project_targets
+from foreshore.sql.bind.time import bind_as_of
+from foreshore.sql.bind.with_clause import Lets, common_tables, with_lets
+from foreshore.sql.bind.writes.changed_keys import Link, keys_of, linked, links_within
+from foreshore.sql.catalog_reader import ItemView
+from foreshore.sql.lower.outer_columns import has_subquery
+from foreshore.sql.plan import Delete, Insert, OnConflict, Query, Update
+from foreshore.sql.planning import Planning, located
+from foreshore.sql.rewrite.scalars import map_scalar
+from foreshore.types import INT8, ColumnType
+
+
+def target_table(planning: Planning, ref: ast.TableRef, verb: str) -> ItemView:
+    """Return the table that a statement changes."""
+    with located(ref.at):
+        item = planning.catalog.resolve_item(ref.name)
+        name = item.name.item
+        match item.kind:
+            case "table":
+                return item
+            case "view":
+                preposition = {"insert": "into ", "delete": "from "}.get(verb, "")
+                raise WrongObjectType(f'cannot {verb} {preposition}view "{name}"', sqlstate="55000")
+            case "materialized view":
+                raise WrongObjectType(f'cannot change materialized view "{name}"')
+            case "index":
+                raise WrongObjectType(f'"{name}" is an index')
+            case "sequence" | "subscription":
+                raise WrongObjectType(f'cannot change {item.kind} "{name}"')
+            case "builtin":
+                raise InsufficientPrivilege(f'permission denied: "{name}" is a system catalog')
+
+
+def positions_of(item: ItemView, columns: Sequence[tuple[str, int]]) -> tuple[int, ...]:
+    """Return where columns that a statement names are in the table."""
+    positions: list[int] = []
+    for name, at in columns:
+        if name not in item.desc.names:
+            raise UndefinedColumn(
+                f'column "{name}" of relation "{item.name.item}" does not exist', position=at + 1
+            )
+        index = item.desc.names.index(name)
+        if index in positions:
+            raise DuplicateColumn(f'column "{name}" specified more than once', position=at + 1)
+        positions.append(index)
+    return tuple(positions)
+
+
+def default_of(planning: Planning, item: ItemView, index: int) -> Scalar:
+    """Return the default of a column; each call in it that acts is one of its own."""
+    if item.defaults:
+        return map_scalar(item.defaults[index], distinct_calls(planning))
+    return Literal(None, item.desc.columns[index].type)
+
+
+def refuse_generated(item: ItemView, index: int, verb: OneOf["insert", "update"]) -> None:
+    """Raise if a column, which is given a value, always generates its own."""
+    if not item.generated or item.generated[index] != "always":
+        return
+    name = item.desc.names[index]
+    insert = verb == "insert"
+    raise GeneratedAlways(
+        f'cannot insert a non-DEFAULT value into column "{name}"'
+        if insert
+        else f'column "{name}" can only be updated to DEFAULT',
+        detail=f'Column "{name}" is an identity column defined as GENERATED ALWAYS.',
+        hint="Use OVERRIDING SYSTEM VALUE to override." if insert else None,
+    )
+
+
+def returning_over(
+    planning: Planning,
+    targets: tuple[ast.Target, ...],
+    scope: Scope,
+    lets: Lets = (),
+    merge_action: Column | None = None,
+) -> Query | None:
+    """Return what RETURNING gives of the rows that have been changed, which `scope` describes."""
+    if not targets:
+        return None
+    relation = LocalGet(0, tuple(scope.columns))
+    clause = Clause("RETURNING", merge_action=merge_action)
+    outputs, names = project_targets(planning, targets, scope, relation, clause)
+    return query_over(lowered(with_lets(lets, outputs)), names)
+
+
+def row_of(item: ItemView, ref: ast.TableRef, columns: Sequence[ColumnType]) -> Scope:
+    """Return the scope of a row of the table that a statement changes."""
+    slots = tuple(Slot(name, i) for i, name in enumerate(item.desc.names))
+    table = Table(ref.alias or item.name.item, None if ref.alias else item.name.schema, slots)
+    return Scope(list(columns), [table], list(slots))
+
+
+# --- INSERT --------------------------------------------------------------------------------
+
+
+def bind_insert(planning: Planning, statement: ast.InsertStatement) -> Insert:
+    """Return the plan of INSERT."""
+    item = target_table(planning, statement.table, "insert")
+    positions = (
+        tuple(range(len(item.desc.names)))
+        if statement.columns is None
+        else positions_of(item, statement.columns)
+    )
+    query = statement.source
+    order_by: tuple[OrderKey, ...] = ()
+    if query is None:
+        row = [default_of(planning, item, i) for i in range(len(item.desc.names))]
+        source = rows_relation([row])
+    else:
+        if statement.ctes:
+            query = ast.Query(query, query.at, statement.ctes, statement.recursive)
+        source, order_by = _source(planning, item, positions, statement, query)
+    source, over, order_by = _split(source, order_by, len(item.desc.names), statement)
+    relation = lowered(source)
+    return Insert(
+        item.id,
+        relation,
+        returning_over(
+            planning, statement.returning, row_of(item, statement.table, item.desc.columns)
+        ),
+        not sources_of(relation),
+        None
+        if statement.on_conflict is None
+        else _on_conflict(planning, item, statement.table, statement.on_conflict),
+        over,
+        None if statement.as_of is None else bind_as_of(planning, statement.as_of, relation),
+        order_by,
+    )
+
+
+def _split(
+    source: Relation, order_by: tuple[OrderKey, ...], width: int, statement: ast.InsertStatement
+) -> tuple[Relation, tuple[Scalar, ...], tuple[OrderKey, ...]]:
+    """Return what to compute first, the table's columns over that, and the order of the rows.
+
+    `source` has the columns of `order_by` behind the table's, which are `width`.
+    """
+    split = split_calls(source)
+    if split is not None:
+        source, over = split
+        refuse_order([key.expr for key in order_by], over)
+        keys = zip(order_by, over[width:], strict=True)
+        return (
+            source,
+            over[:width],
+            tuple(msgspec.structs.replace(key, expr=scalar) for key, scalar in keys),
+        )
+    if statement.on_conflict is None and statement.returning is None:
+        order_by = ()
+    if not order_by and len(columns_of(source)) > width:
+        source = Project(source, tuple(range(width)))
+    return source, (), order_by
+
+
+def _on_conflict(
+    planning: Planning, item: ItemView, ref: ast.TableRef, clause: ast.OnConflict
+) -> OnConflict:
+    arbiters = _arbiters(item, clause)
+    if clause.assignments is None:
+        return OnConflict(arbiters, None)
+    if not (clause.columns or clause.constraint):
+        raise SyntaxError_(
+            "ON CONFLICT DO UPDATE requires inference specification or constraint name",
+            hint="For example, ON CONFLICT (column_name).",
+            position=clause.at + 1,
+        )
+    columns = item.desc.columns
+    width = len(columns)
+    there = row_of(item, ref, columns)
+    slots = tuple(Slot(name, width + i) for i, name in enumerate(item.desc.names))
+    excluded = Table("excluded", None, slots)
+    scope = Scope([*columns, *columns], [*there.tables, excluded], [*there.visible, *slots])
+    number = ColumnType(INT8, False)
+    relation: Relation = LocalGet(0, (*columns, *columns, number))
+    given = assigned_columns(planning, item, clause.assignments, scope)
+    new = tuple(given[i] if i in given else scope.column(i) for i in range(width))
+    where: Scalar = TRUE
+    if clause.where is not None:
+        where = ExpressionBinder(planning, scope, Clause("WHERE")).condition(clause.where)
+        relation = filtered(relation, where)
+    if any(map(has_subquery, (*new, where))):
+        raise FeatureNotSupported(
+            "a subquery in ON CONFLICT DO UPDATE is not supported", position=clause.at + 1
+        )
+    start = 2 * width + 1
+    relation = Project(Map(relation, new), (start - 1, *range(start, start + width)))
+    return OnConflict(arbiters, lowered(relation))
+
+
+def _arbiters(item: ItemView, clause: ast.OnConflict) -> tuple[str, ...]:
+    """Return the names of the unique constraints whose keys decide."""
+    unique = [each for each in item.constraints if isinstance(each, Unique)]
+    if clause.constraint is not None:
+        name, _ = clause.constraint
+        found = next((each for each in item.constraints if each.name == name), None)
+        if found is None or (isinstance(found, Unique) and found.is_index):
+            raise UndefinedObject(
+                f'constraint "{name}" for table "{item.name.item}" does not exist'
+            )
+        if not isinstance(found, Unique):
+            raise WrongObjectType("constraint in ON CONFLICT clause has no associated index")
+        return (name,)
+    if not clause.columns:
+        return tuple(each.name for each in unique)
+    wanted = set()
+    for name, at in clause.columns:
+        if name not in item.desc.names:
+            raise UndefinedColumn(f'column "{name}" does not exist', position=at + 1)
+        wanted.add(item.desc.names.index(name))
+    matching = tuple(each.name for each in unique if set(each.columns) == wanted)
+    if not matching:
+        raise InvalidColumnReference(
+            "there is no unique or exclusion constraint matching the ON CONFLICT specification"
+        )
+    return matching
+
+
+def _source(
+    planning: Planning,
+    item: ItemView,
+    positions: tuple[int, ...],
+    statement: ast.InsertStatement,
+    query: ast.Query,
+) -> tuple[Relation, tuple[OrderKey, ...]]:
+    """Return rows of the table, perhaps with more columns, and the order of the rows over that."""
+    explicit = statement.columns is not None
+    body = query.body
+    plain = not (query.ctes or query.order_by or query.limit or query.offset or query.locks)
+    if isinstance(body, ast.Values) and plain:
+        return _values(planning, item, positions, statement, body), ()
+    wanted = [item.desc.columns[i].type for i in positions]
+    bound = bind_query(planning, query, None, wanted, locking=True)
+    relation, order_by = relation_and_order(bound)
+    columns = columns_of(relation)
+    _check_width(len(bound.project), positions, statement, query.at, explicit=explicit)
+    given: dict[int, Scalar] = {}
+    for i, (position, place) in enumerate(zip(positions, bound.project, strict=False)):
+        if _ignored(item, position, statement):
+            continue
+        if statement.overriding is None:
+            refuse_generated(item, position, "insert")
+        scalar = Column(place, columns[place].type, columns[place].nullable)
+        at = bound.ats[i] if bound.ats else query.at
+        given[position] = assign(
+            planning, scalar, item.desc.columns[position].type, item.desc.names[position], at
+        )
+    rows = _filled(planning, item, relation, given, [key.expr for key in order_by])
+    places = range(len(item.desc.names), len(columns_of(rows)))
+    return rows, tuple(
+        msgspec.structs.replace(key, expr=Column(place, type_of(key.expr)))
+        for key, place in zip(order_by, places, strict=True)
+    )
+
+
+def _ignored(item: ItemView, position: int, statement: ast.InsertStatement) -> bool:
+    """Whether OVERRIDING USER VALUE lets a column generate its value whatever is given."""
+    return (
+        statement.overriding == "user"
+        and bool(item.generated)
+        and item.generated[position] is not None
+    )
+
+
+def _check_width(
+    width: int,
+    positions: tuple[int, ...],
+    statement: ast.InsertStatement,
+    at: int,
+    *,
+    explicit: bool,
+) -> None:
+    if width > len(positions):
+        raise SyntaxError_("INSERT has more expressions than target columns", position=at + 1)
+    if width < len(positions) and explicit:
+        assert statement.columns is not None
+        raise SyntaxError_(
+            "INSERT has more target columns than expressions",
+            position=statement.columns[width][1] + 1,
+        )
+
+
+def _filled(
+    planning: Planning,
+    item: ItemView,
+    relation: Relation,
+    given: dict[int, Scalar],
+    others: Sequence[Scalar] = (),
+) -> Relation:
+    """Return rows of the table: what is given, and defaults for the rest; then `others`."""
+    scalars = [
+        *(
+            given[i] if i in given else default_of(planning, item, i)
+            for i in range(len(item.desc.names))
+        ),
+        *others,
+    ]
+    width = len(columns_of(relation))
+    if all(isinstance(s, Column) and s.index == i for i, s in enumerate(scalars)) and (
+        len(scalars) == width
+    ):
+        return relation
+    return Project(Map(relation, tuple(scalars)), tuple(range(width, width + len(scalars))))
+
+
+def _values(
+    planning: Planning,
+    item: ItemView,
+    positions: tuple[int, ...],
+    statement: ast.InsertStatement,
+    values: ast.Values,
+) -> Relation:
+    binder = ExpressionBinder(planning, Scope(), Clause("VALUES"))
+    width = len(values.rows[0])
+    types = [column.type for column in item.desc.columns]
+    names = item.desc.names
+    rows: list[list[Scalar]] = []
+    for exprs in values.rows:
+        if len(exprs) != width:
+            raise SyntaxError_(
+                "VALUES lists must all be the same length", position=at_of(exprs[0]) + 1
+            )
+        if len(exprs) > len(positions):
+            raise SyntaxError_(
+                "INSERT has more expressions than target columns",
+                position=at_of(exprs[len(positions)]) + 1,
+            )
+        _check_width(
+            len(exprs),
+            positions,
+            statement,
+            values.at,
+            explicit=statement.columns is not None,
+        )
+        row: list[Scalar] = []
+        for position, expr in zip(positions, exprs, strict=False):
+            if isinstance(expr, ast.Default) or _ignored(item, position, statement):
+                row.append(default_of(planning, item, position))
+                continue
+            if statement.overriding is None:
+                refuse_generated(item, position, "insert")
+            scalar = binder.bind(expr)
+            row.append(assign(planning, scalar, types[position], names[position], at_of(expr)))
+        rows.append(row)
+    places = {position: place for place, position in enumerate(positions[:width])}
+    # What generates a number in every row does so for all of them at once.
+    numbered = {
+        i
+        for i in range(len(types))
+        if acts(default_of(planning, item, i))
+        and (i not in places or all(_is_default(exprs[places[i]]) for exprs in values.rows))
+    }
+    others = [i for i in range(len(types)) if i not in numbered]
+    relation = rows_relation(
+        [
+            [row[places[i]] if i in places else default_of(planning, item, i) for i in others]
+            for row in rows
+        ]
+    )
+    columns = columns_of(relation)
+    return _filled(
+        planning,
+        item,
+        relation,
+        {i: Column(k, columns[k].type, columns[k].nullable) for k, i in enumerate(others)},
+    )
+
+
+def _is_default(expr: ast.Expression) -> bool:
+    return isinstance(expr, ast.Default)
+
+
+# --- UPDATE --------------------------------------------------------------------------------
+
+
+def _matched(
+    planning: Planning,
+    item: ItemView,
+    ref: ast.TableRef,
+    others: tuple[ast.FromItem, ...],
+    where: ast.Expression | None,
+) -> tuple[Relation, Scope, list[Link]]:
+    """Return the table's rows, beside those of `others`, that WHERE lets through.
+
+    The last is what WHERE says about the rows of the table.
+    """
+    table: Relation = Get(item.id, item.desc.columns, item.desc.keys)
+    planning.depends_on.add(item.id)
+    scope = row_of(item, ref, item.desc.columns)
+    part = Part(
+        distinct(table) if others else table,
+        scope.columns,
+        scope.tables,
+        scope.visible,
+    )
+    sources: list[tuple[int, Relation]] = []  # where the columns of each begin
+    for other in others:
+        right, lateral = right_side(planning, other, part, None)
+        if not lateral:
+            sources.append((len(part.columns), right.relation))
+        part = side_by_side(part, right, "inner", TRUE, lateral, other.at)
+    scope = scope_of(part, None)
+    relation = part.relation
+    if where is None:
+        return relation, scope, []
+    condition = ExpressionBinder(planning, scope, Clause("WHERE")).condition(where)
+    links = [linked(item, 0, source, at, (condition,)) for at, source in sources]
+    links += links_within(item, relation, condition)
+    return filtered(relation, condition), scope, links
+
+
+def _beside_rows(item: ItemView, matches: Relation) -> Relation:
+    """Return the table's rows, each beside its row of `matches`, which starts with its columns."""
+    columns = item.desc.columns
+    width = len(columns)
+    equal = tuple(
+        (Column(i, c.type, c.nullable), Column(width + i, c.type, c.nullable))
+        for i, c in enumerate(columns)
+    )
+    nullable = tuple(i for i, c in enumerate(columns) if c.nullable)
+    joined = Join((Get(item.id, columns, item.desc.keys), matches), equal, nullable)
+    return Project(joined, tuple(range(width, width + len(columns_of(matches)))))
+
+
+def _one_match(item: ItemView, matches: Relation) -> Relation:
+    """Return for each row of the table, with which `matches` starts, one of those that have it."""
+    return TopK(matches, tuple(range(len(item.desc.names))), (), Literal(1, INT8), None)
+
+
+def bind_update(planning: Planning, statement: ast.UpdateStatement) -> Update:
+    """Return the plan of UPDATE."""
+    with common_tables(planning, statement.ctes, None, recursive=statement.recursive) as lets:
+        return _update(planning, statement, lets)
+
+
+def _update(planning: Planning, statement: ast.UpdateStatement, lets: Lets) -> Update:
+    item = target_table(planning, statement.table, "update")
+    relation, scope, links = _matched(
+        planning, item, statement.table, statement.from_, statement.where
+    )
+    width = len(item.desc.names)
+    given = assigned_columns(planning, item, statement.assignments, scope)
+    new = tuple(given[i] if i in given else scope.column(i) for i in range(width))
+    all_columns = len(columns_of(relation))
+    beside = range(width, all_columns) if statement.returning else ()
+
+    def selected(rows: Relation) -> Relation:
+        outputs = (*range(width), *range(all_columns, all_columns + width), *beside)
+        return Project(Map(rows, new), outputs)
+
+    relation = selected(relation)
+    selection, over = split_calls(relation) or (relation, ())
+    by_row = not over and not statement.from_
+    keys = keys_of(planning, item, links, relation, lets, selected if by_row else None)
+    if statement.from_:
+        selection = _beside_rows(item, _one_match(item, selection))
+    return Update(
+        item.id,
+        lowered(with_lets(lets, selection)),
+        returning_over(planning, statement.returning, scope, lets),
+        over,
+        keys,
+    )
+
+
+def assigned_columns(
+    planning: Planning, item: ItemView, assignments: Sequence[ast.Assignment], scope: Scope
+) -> dict[int, Scalar]:
+    """Return what SET gives to columns, by their positions."""
+    binder = ExpressionBinder(planning, scope, Clause("UPDATE"))
+    given: dict[int, Scalar] = {}
+    for assignment in assignments:
+        positions = positions_of(item, assignment.columns)
+        values = _assigned(binder, item, assignment, positions)
+        for position, (scalar, at) in zip(positions, values, strict=True):
+            name = item.desc.names[position]
+            if position in given:
+                raise SyntaxError_(f'multiple assignments to same column "{name}"')
+            given[position] = assign(planning, scalar, item.desc.columns[position].type, name, at)
+    return given
+
+
+def _assigned(
+    binder: ExpressionBinder,
+    item: ItemView,
+    assignment: ast.Assignment,
+    positions: tuple[int, ...],
+) -> list[tuple[Scalar, int]]:
+    expr = assignment.value
+
+    def one(value: ast.Expression, position: int) -> tuple[Scalar, int]:
+        if isinstance(value, ast.Default):
+            return default_of(binder.planning, item, position), value.at
+        refuse_generated(item, position, "update")
+        return binder.bind(value), at_of(value)
+
+    if not assignment.multiple:
+        return [one(expr, positions[0])]
+    if isinstance(expr, ast.Row):
+        if len(expr.items) != len(positions):
+            raise SyntaxError_(
+                "number of columns does not match number of values", position=expr.at + 1
+            )
+        return [one(e, p) for e, p in zip(expr.items, positions, strict=True)]
+    if isinstance(expr, ast.Subquery):
+        raise FeatureNotSupported(
+            "assigning several columns from one subquery is not supported", position=expr.at + 1
+        )
+    if len(positions) == 1:
+        return [one(expr, positions[0])]
+    raise FeatureNotSupported(
+        "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression",
+        position=at_of(expr) + 1,
+    )
+
+
+# --- DELETE --------------------------------------------------------------------------------
+
+
+def bind_delete(planning: Planning, statement: ast.DeleteStatement) -> Delete:
+    """Return the plan of DELETE."""
+    with common_tables(planning, statement.ctes, None, recursive=statement.recursive) as lets:
+        return _delete(planning, statement, lets)
+
+
+def _delete(planning: Planning, statement: ast.DeleteStatement, lets: Lets) -> Delete:
+    item = target_table(planning, statement.table, "delete")
+    relation, scope, links = _matched(
+        planning, item, statement.table, statement.using, statement.where
+    )
+    as_is = None if statement.using else lambda rows: rows
+    keys = keys_of(planning, item, links, relation, lets, as_is)
+    if statement.using:
+        if not statement.returning:
+            relation = Project(relation, tuple(range(len(item.desc.names))))
+        relation = _beside_rows(item, _one_match(item, relation))
+    return Delete(
+        item.id,
+        lowered(with_lets(lets, relation)),
+        returning_over(planning, statement.returning, scope, lets),
+        keys,
+    )

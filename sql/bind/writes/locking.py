@@ -1,0 +1,247 @@
+"""SELECT ... FOR UPDATE and its kin, and LOCK TABLE: what is to be locked.
+
+A clause locks the rows of the relations in FROM, or of those it names: of tables, and of what views
+and subqueries there come from, but not of queries of WITH. With SKIP LOCKED the rows are told apart
+by a key of the table, whose columns stand behind those that the query asks for, and LIMIT counts
+the rows that have been locked.
+
+A subquery with such a clause becomes a query of its own, an init plan; the statement around it
+reads its rows as a collection that it alone knows.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal as OneOf
+
+from msgspec.structs import replace as with_fields
+
+from foreshore.errors import FeatureNotSupported, SyntaxError_, UndefinedTable, WrongObjectType
+from foreshore.expr.ir import Get
+from foreshore.ids import GlobalId
+from foreshore.sql import ast
+from foreshore.sql.bind.bound_query import BoundQuery, Wanted, plain_relation
+from foreshore.sql.bind.query import bind_query
+from foreshore.sql.bind.result import finished_query
+from foreshore.sql.bind.scope import Scope
+from foreshore.sql.catalog_reader import ItemView
+from foreshore.sql.plan import InitPlan, Locking, LockTable, Query, Select, Wait
+from foreshore.sql.planning import Planning, located
+from foreshore.sql.rewrite.scalars import has_own_lets, is_closed
+
+_WAITS: tuple[Wait, ...] = ("block", "skip", "error")  # the last of those that are said counts
+# What nobody who only reads or writes rows has to wait for, nor those who take it.
+_WEAK = ("access share", "row share", "row exclusive")
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """An item of FROM: a relation, a query in it, or what has no rows that could be locked."""
+
+    name: str | None
+    of: ItemView | ast.Query | OneOf["function", "join", "WITH query"]
+    nullable: bool  # whether an outer join may leave it out
+
+
+def bind_locked(
+    planning: Planning, query: ast.Query, parent: Scope | None = None, wanted: Wanted = None
+) -> tuple[Query, Locking | None]:
+    """Return a query that may have FOR UPDATE, and what that locks."""
+    if not query.locks:
+        return finished_query(bind_query(planning, query, parent, wanted)), None
+    wait = max((each.wait for each in query.locks), key=_WAITS.index)
+    strength = query.locks[0].strength
+    planning.locked = query
+    bound = bind_query(planning, query, parent, wanted)  # it has to be good as it is written
+    whole = plain_relation(bound)
+    if not (is_closed(whole) and has_own_lets(whole)):
+        raise FeatureNotSupported(
+            f"{strength} in a subquery that depends on something outside of it is not supported",
+            position=query.locks[0].at + 1,
+        )
+    tables = _tables(planning, query)
+    skipping = _skipping(planning, query) if wait == "skip" else None
+    if skipping is None:
+        if wait == "skip" and len(tables) > 1:
+            raise FeatureNotSupported(
+                "SKIP LOCKED over more than one table is not supported",
+                position=query.locks[0].at + 1,
+            )
+        return finished_query(bound), Locking(tables, strength, wait)
+    planning.locked, key = skipping
+    bound = bind_query(planning, planning.locked, parent, wanted)
+    finished = finished_query(replace(bound, limit=None, offset=None))
+    if finished.over:
+        raise FeatureNotSupported(
+            "functions that act are not supported with SKIP LOCKED",
+            position=query.locks[0].at + 1,
+        )
+    return finished, Locking(tables, strength, wait, key, bound.limit, bound.offset)
+
+
+def bind_init_plan(
+    planning: Planning, query: ast.Query, parent: Scope | None, wanted: Wanted
+) -> BoundQuery:
+    """Return the rows of a subquery with FOR UPDATE, which will be there before all else is read.
+
+    Raises FeatureNotSupported where no such rows can be, or what the subquery says depends on rows
+    or queries outside of it.
+    """
+    plans = planning.init_plans
+    if plans is None:
+        raise not_here(query)
+    if id(query) not in plans:
+        kept = planning.locked, planning.changes
+        planning.init_plans = planning.changes = None
+        found, locking = bind_locked(planning, query, parent, wanted)
+        planning.locked, planning.changes = kept
+        planning.init_plans = plans
+        plans[id(query)] = InitPlan(GlobalId(f"i{len(plans) + 1}"), Select(found, locking=locking))
+    plan = plans[id(query)]
+    desc = plan.select.desc
+    return BoundQuery(Get(plan.id, desc.columns), tuple(range(len(desc.columns))), desc.names)
+
+
+def not_here(query: ast.Query) -> FeatureNotSupported:
+    """Return the error for FOR UPDATE where nothing can be locked."""
+    clause = query.locks[0]
+    return FeatureNotSupported(
+        f"{clause.strength} in a subquery is not supported here",
+        hint="Run SELECT ... FOR UPDATE first, in the same transaction block.",
+        position=clause.at + 1,
+    )
+
+
+def _skipping(planning: Planning, query: ast.Query) -> tuple[ast.Query, tuple[int, ...]] | None:
+    """Return the query with the columns of a key of its one table behind all others, and the key.
+
+    None, if it is not over a table that has one.
+    """
+    body = query.body
+    if not isinstance(body, ast.Select) or len(body.from_) != 1:
+        return None
+    (source,) = _sources(planning, body.from_, _names_of(query), nullable=False)
+    ref = body.from_[0]
+    if not (isinstance(source.of, ItemView) and isinstance(ref, ast.TableRef)):
+        return None
+    if source.of.kind != "table" or not source.of.desc.keys:
+        return None
+    key = source.of.desc.keys[0]
+    names = [*ref.columns, *source.of.desc.names[len(ref.columns) :]]
+    assert source.name is not None
+    targets = tuple(
+        ast.Target(ast.ColumnRef((source.name, names[i]), body.at), None, body.at) for i in key
+    )
+    wide = with_fields(body, targets=body.targets + targets)
+    return with_fields(query, body=wide), key
+
+
+# --- which relations -----------------------------------------------------------------------
+
+
+def _tables(planning: Planning, query: ast.Query) -> tuple[GlobalId, ...]:
+    """Return the tables and views whose rows the clauses of a query lock."""
+    found: dict[GlobalId, None] = {}
+    sources = list(_sources_of(planning, query))
+    for clause in query.locks:
+        named = sources
+        if clause.of:
+            named = [_named(sources, clause, name, at) for name, at in clause.of]
+        for source in named:
+            found.update(dict.fromkeys(_ids(planning, source, clause.strength)))
+    return tuple(found)
+
+
+def _named(
+    sources: list[_Source], clause: ast.LockingClause, name: tuple[str, ...], at: int
+) -> _Source:
+    if len(name) > 1:
+        raise SyntaxError_(
+            f"{clause.strength} must specify unqualified relation names", position=at + 1
+        )
+    for source in sources:
+        if source.name == name[0]:
+            if isinstance(source.of, str):
+                raise FeatureNotSupported(
+                    f"{clause.strength} cannot be applied to a {source.of}",
+                    position=at + 1,
+                )
+            return source
+    raise UndefinedTable(
+        f'relation "{name[0]}" in {clause.strength} clause not found in FROM clause',
+        position=at + 1,
+    )
+
+
+def _ids(planning: Planning, source: _Source, strength: str) -> Iterator[GlobalId]:
+    if source.nullable and not isinstance(source.of, str):
+        raise FeatureNotSupported(
+            f"{strength} cannot be applied to the nullable side of an outer join"
+        )
+    match source.of:
+        case ItemView(kind="materialized view", name=name):
+            raise WrongObjectType(f'cannot lock rows in materialized view "{name.item}"')
+        case ItemView(kind="table" | "view", id=id):
+            yield id
+        case ast.Query() as query:
+            for each in _sources_of(planning, query):
+                yield from _ids(planning, each, strength)
+
+
+def _sources_of(planning: Planning, query: ast.Query) -> Iterator[_Source]:
+    stack: list[object] = [query]
+    while stack:
+        match stack.pop():
+            case ast.Query(body=body):
+                stack.append(body)
+            case ast.SetOperation(inputs=inputs):
+                stack.extend(inputs)
+            case ast.Select(from_=items):
+                yield from _sources(planning, items, _names_of(query), nullable=False)
+
+
+def _names_of(query: ast.Query) -> frozenset[str]:
+    return frozenset(each.name for each in query.ctes)
+
+
+def _sources(
+    planning: Planning, items: tuple[ast.FromItem, ...], ctes: frozenset[str], *, nullable: bool
+) -> Iterator[_Source]:
+    for item in items:
+        match item:
+            case ast.TableRef(name=name) if len(name) == 1 and name[0] in ctes:
+                yield _Source(item.alias or name[0], "WITH query", nullable)
+            case ast.TableRef(name=name):
+                with located(item.at):
+                    found = planning.catalog.resolve_item(name)
+                yield _Source(item.alias or name[-1], found, nullable)
+            case ast.SubqueryRef():
+                yield _Source(item.alias, item.query, nullable)
+            case ast.FunctionRef():
+                yield _Source(item.alias, "function", nullable)
+            case ast.JoinRef(kind=kind):
+                left = nullable or kind in ("right", "full")
+                right = nullable or kind in ("left", "full")
+                if item.alias is not None:
+                    yield _Source(item.alias, "join", nullable)
+                yield from _sources(planning, (item.left,), ctes, nullable=left)
+                yield from _sources(planning, (item.right,), ctes, nullable=right)
+
+
+# --- LOCK TABLE ----------------------------------------------------------------------------
+
+
+def bind_lock_table(planning: Planning, statement: ast.LockTableStatement) -> LockTable:
+    """Return the plan of LOCK TABLE."""
+    ids: dict[GlobalId, None] = {}
+    for ref in statement.tables:
+        with located(ref.at):
+            item = planning.catalog.resolve_item(ref.name)
+        if item.kind not in ("table", "view", "builtin"):
+            what = {"index": "indexes"}.get(item.kind, f"{item.kind}s")
+            raise WrongObjectType(
+                f'cannot lock relation "{item.name.item}"',
+                detail=f"This operation is not supported for {what}.",
+            )
+        if item.kind != "builtin":
+            ids[item.id] = None
+    return LockTable(tuple(ids), statement.mode not in _WEAK, statement.nowait)

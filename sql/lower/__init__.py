@@ -1,0 +1,1 @@
+"""Subqueries and outer joins as plain relational algebra."""

@@ -1,0 +1,244 @@
+"""Lowering: every subquery and every outer join as plain relational algebra.
+
+A subquery is a function of the row in which it stands, and a plan has no functions of rows. So it
+is computed for all rows at once. Of the rows at hand, those columns are taken on which the
+subquery depends, each combination once: the *keys*. The subquery is *applied* to them, every
+operator in it keeping the key it works for as its first columns (a product at the leaves, a longer
+group key in aggregates), and what comes out, key and value, is joined back to the rows.
+
+    SELECT a, (SELECT count(*) FROM u WHERE u.b = t.a) FROM t
+
+    keys    Reduce(t, [a], [])
+    counts  Reduce(Filter(Join(keys, u), a = b), [a], [count])
+    all     Union(counts, Map(Union(keys, Negate(Project(counts, [a]))), 0))
+    result  Join(t, all) on a, where NULL is a key like any other
+
+Operators that give something for nothing, the aggregate without GROUP BY, EXISTS and the scalar
+subquery, are completed for the keys that got nothing. What does not depend on the row is computed
+once. An outer join is its inner join and, padded with NULLs, the rows whose columns used in ON are
+not among those that found a partner. Multiplicities are exact throughout: keys are distinct, and
+what is negated has been there.
+
+A subquery that may fail is applied only to the rows for which Case, And and Or let it be
+evaluated, as far as their other operands tell. One that gives several rows where one is wanted
+fails in a Filter that is never TRUE (`single_row_check`) beside its rows.
+"""
+
+from typing import assert_never
+
+from foreshore.errors import FeatureNotSupported
+from foreshore.expr.ir import (
+    Aggregate,
+    Call,
+    Column,
+    Constant,
+    Filter,
+    FlatMap,
+    Get,
+    Join,
+    JoinOn,
+    Let,
+    LocalGet,
+    Map,
+    Negate,
+    OrderKey,
+    OuterColumn,
+    Project,
+    Recursive,
+    Reduce,
+    Relation,
+    Scalar,
+    Threshold,
+    TopK,
+    Union,
+    check_lowered,
+    columns_of,
+)
+from foreshore.expr.share import allow_depth, share
+from foreshore.expr.split import Test, may_fail
+from foreshore.ids import GlobalId
+from foreshore.sql.lower.joins import JoinLowering
+from foreshore.sql.lower.outer_columns import (
+    has_subquery,
+    put_in,
+)
+from foreshore.sql.lower.rows import NOTHING_OUTSIDE, Outer, Row, columns_at
+from foreshore.sql.lower.subquery import over_nothing
+from foreshore.sql.plan import Block, Recursion
+from foreshore.types import BOOL
+
+
+def lower(relation: Relation, fallible: Test = may_fail) -> Relation:
+    """Return `relation` in the lowered form; raises FeatureNotSupported."""
+    block = lower_block(relation, fallible)
+    if block.recursions:
+        raise FeatureNotSupported("WITH RECURSIVE is supported in queries only")
+    return block.relation
+
+
+def lower_block(relation: Relation, fallible: Test = may_fail) -> Block:
+    """Return `relation` in the lowered form, with its recursions beside it."""
+    allow_depth()
+    block = _PlanLowering(relation, fallible).run(relation)
+    check_lowered(block.relation)
+    return block
+
+
+def _distinct(relation: Relation) -> Relation:
+    return Reduce(relation, columns_at(columns_of(relation)), ())
+
+
+class _PlanLowering(JoinLowering):
+    """Lowers relations."""
+
+    def __init__(self, relation: Relation, fallible: Test) -> None:
+        super().__init__(relation, fallible)
+        self.recursions: list[Recursion] = []  # of the block at hand
+        self.next_recursion = 1
+
+    def run(self, relation: Relation) -> Block:
+        return self.block(relation, NOTHING_OUTSIDE)
+
+    def block(self, relation: Relation, outer: Outer) -> Block:
+        """Return `relation` applied to `outer` as a plan of its own."""
+        start = len(self.bindings)
+        recursions, self.recursions = self.recursions, []
+        body = self.apply(relation, outer)
+        for number, value in reversed(self.bindings):
+            body = Let(number, value, body)
+        block = Block(share(body), tuple(self.recursions))
+        del self.bindings[start:]
+        self.recursions = recursions
+        return block
+
+    def recursive(self, node: Recursive, outer: Outer) -> Relation:
+        """Return the result of a recursion for each of the rows of `outer`, as a collection."""
+        types = (*outer.types, *columns_of(node))
+        number = self.next_recursion
+        self.next_recursion += 1
+        working = Get(GlobalId(f"r{number}w"), types)
+        result = Get(GlobalId(f"r{number}"), types)
+        base, step = node.base, node.step
+        found: Relation = working
+        if outer.width:  # of each key, what was found last for it
+            equal = tuple(
+                Call(
+                    "is_not_distinct",
+                    (
+                        Column(place, outer.types[place].type, outer.types[place].nullable),
+                        OuterColumn(*reference, outer.types[place].type),
+                    ),
+                    BOOL,
+                )
+                for reference, place in outer.places.items()
+            )
+            found = Project(Filter(working, equal), tuple(range(outer.width, len(types))))
+        step = put_in(step, node.number, found)
+        if not node.all:
+            base = _distinct(base)
+        based, stepped = self.block(base, outer), self.block(step, outer)
+        if not node.all:
+            new = Threshold(Union((_distinct(stepped.relation), Negate(result))))
+            stepped = Block(share(new), stepped.recursions)
+        self.recursions.append(Recursion(working.id, result.id, based, stepped))
+        return result
+
+    def apply(self, relation: Relation, outer: Outer) -> Relation:
+        """Return each of the rows of `outer` beside the rows of `relation` for it."""
+        if outer.width and not self.scopes.of_relation(relation):
+            return Join((outer.relation, self.apply(relation, NOTHING_OUTSIDE)))
+        match relation:
+            case Constant() | Get():
+                return relation
+            case LocalGet(number=number):
+                return self.locals.get(number, relation)
+            case Let(number=number, value=value, body=body):
+                if self.scopes.of_relation(value):
+                    return self.apply(put_in(body, number, value), outer)
+                shadowed = self.locals.get(number)
+                self.locals[number] = self.let(self.apply(value, NOTHING_OUTSIDE))
+                result = self.apply(body, outer)
+                if shadowed is None:
+                    del self.locals[number]
+                else:
+                    self.locals[number] = shadowed
+                return result
+            case Map(input=input, scalars=scalars):
+                row = self.row(input, outer)
+                for scalar in scalars:
+                    lowered = self.scalar(row, scalar, ())
+                    column = columns_of(Map(row.relation, (lowered,)))[-1]
+                    appended = row.append(Map(row.relation, (lowered,)), column)
+                    row.columns.append(appended.index)
+                return self.close(row)
+            case Filter(input=input, predicates=predicates):
+                row = self.row(input, outer)
+                self.filter(row, predicates)
+                return self.close(row)
+            case Project(input=input, outputs=outputs):
+                row = self.row(input, outer)
+                row.columns = [row.columns[i] for i in outputs]
+                return self.close(row)
+            case FlatMap(input=input, function=function, args=args, columns=columns):
+                row = self.row(input, outer)
+                lowered_args = tuple(self.scalar(row, arg, ()) for arg in args)
+                start = len(row.types)
+                row.relation = FlatMap(row.relation, function, lowered_args, columns)
+                row.types += columns
+                row.columns += range(start, start + len(columns))
+                return self.close(row)
+            case Reduce():
+                return self.reduce(relation, outer)
+            case TopK():
+                return self.top_k(relation, outer)
+            case Negate(input=input):
+                return Negate(self.apply(input, outer))
+            case Threshold(input=input):
+                return Threshold(self.apply(input, outer))
+            case Union(inputs=inputs):
+                return Union(tuple(self.apply(input, outer) for input in inputs))
+            case Join():
+                return self.join(relation, outer)
+            case JoinOn():
+                return self.join_on(relation, outer)
+            case Recursive():
+                return self.recursive(relation, outer)
+            case _:
+                assert_never(relation)
+
+    def reduce(self, reduce: Reduce, outer: Outer) -> Relation:
+        row = self.row(reduce.input, outer)
+        key = [self.scalar(row, scalar, ()) for scalar in reduce.group_key]
+        aggregates = tuple(self.aggregate(row, a) for a in reduce.aggregates)
+        result = Reduce(row.relation, (*outer.columns(), *key), aggregates)
+        if reduce.group_key or not outer.width:
+            return result
+        groups = self.let(result)
+        width = outer.width
+        missing = self.without(outer, Project(groups, tuple(range(width))))
+        return Union((groups, Map(missing, over_nothing(reduce.aggregates))))
+
+    def aggregate(self, row: Row, aggregate: Aggregate) -> Aggregate:
+        filter = aggregate.filter
+        guards: tuple[Scalar, ...] = ()
+        if filter is not None:
+            filter = self.scalar(row, filter, ())
+            guards = (filter,)
+        args = tuple(self.scalar(row, arg, guards) for arg in aggregate.args)
+        order_by = tuple(self.order_key(row, key, guards) for key in aggregate.order_by)
+        return Aggregate(
+            aggregate.function, args, aggregate.type, aggregate.distinct, filter, order_by
+        )
+
+    def order_key(self, row: Row, key: OrderKey, guards: tuple[Scalar, ...]) -> OrderKey:
+        return OrderKey(self.scalar(row, key.expr, guards), key.descending, key.nulls_first)
+
+    def top_k(self, top_k: TopK, outer: Outer) -> Relation:
+        for bound in (top_k.limit, top_k.offset):
+            if bound is not None and (has_subquery(bound) or self.scopes.of_scalar(bound)):
+                raise FeatureNotSupported("LIMIT and OFFSET that depend on other rows")
+        row = self.row(top_k.input, outer)
+        keys = tuple(self.order_key(row, key, ()) for key in top_k.order_key)
+        group = (*range(outer.width), *(row.columns[i] for i in top_k.group_key))
+        row.relation = TopK(row.relation, group, keys, top_k.limit, top_k.offset)
+        return self.close(row)

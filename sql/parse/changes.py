@@ -1,0 +1,150 @@
+"""Statements that change rows: INSERT, UPDATE, DELETE, MERGE."""
+
+from typing import Literal as OneOf
+
+from foreshore.sql import ast
+from foreshore.sql.parse.lexer import QUOTED, WORD
+from foreshore.sql.parse.objects import ObjectParser
+
+
+class ChangeParser(ObjectParser):
+    """Parses statements that change rows."""
+
+    def _returning(self) -> tuple[ast.Target, ...]:
+        return self.list_of(self.target) if self.accept("returning") else ()
+
+    def _insert(self) -> ast.InsertStatement:
+        self.expect("insert", "into")
+        table = self.table_name()
+        if self.accept("as"):
+            table.alias = self.name()
+        columns = None
+        if self.at_symbol("(") and not (
+            self.peek().kind == WORD and self.peek().value in ("select", "values", "with", "table")
+        ) and self.peek().value != "(":  # fmt: skip
+            columns = self.in_parentheses(self.name_at)
+        overriding: OneOf["system", "user"] | None = None
+        if self.accept("overriding"):
+            overriding = "user" if self.at_word("user") else "system"
+            self.expect(overriding, "value")
+        source = None
+        if not self.accept("default", "values"):
+            source = self.query()
+        as_of = self.as_of()
+        conflict = self._on_conflict() if self.at_words("on", "conflict") else None
+        returning = self._returning()
+        return ast.InsertStatement(table, columns, source, returning, conflict, overriding, as_of)
+
+    def _on_conflict(self) -> ast.OnConflict:
+        at = self.expect("on", "conflict").start
+        columns: tuple[tuple[str, int], ...] = ()
+        constraint = None
+        if self.at_symbol("("):
+            columns = self.in_parentheses(self._conflict_column)
+            if self.at_word("where"):
+                self.unsupported("ON CONFLICT (...) WHERE")
+        elif self.accept("on", "constraint"):
+            constraint = self.name_at()
+        self.expect("do")
+        if self.accept("nothing"):
+            return ast.OnConflict(columns, constraint, None, None, at)
+        self.expect("update", "set")
+        assignments = self.list_of(self._assignment)
+        return ast.OnConflict(columns, constraint, assignments, self._where(), at)
+
+    def _conflict_column(self) -> tuple[str, int]:
+        if self.at_symbol("(") or self.peek().value == "(":
+            self.unsupported("an expression as the target of ON CONFLICT")
+        return self.name_at()
+
+    def _changed_table(self) -> ast.TableRef:
+        self.accept("only")
+        table = self.table_name()
+        self.accept_symbol("*")
+        if (
+            self.accept("as")
+            or self.token.kind == QUOTED
+            or (
+                self.token.kind == WORD
+                and self.token.value not in ("set", "using", "where")
+                and not self.at_end()
+                and not self.at_word("returning")
+            )
+        ):
+            table.alias = self.name()
+        return table
+
+    def _update(self) -> ast.UpdateStatement:
+        self.expect("update")
+        table = self._changed_table()
+        self.expect("set")
+        assignments = self.list_of(self._assignment)
+        from_ = self.list_of(self.from_item) if self.accept("from") else ()
+        where = self._where()
+        return ast.UpdateStatement(table, assignments, from_, where, self._returning())
+
+    def _assignment(self) -> ast.Assignment:
+        at = self.token.start
+        multiple = self.at_symbol("(")
+        columns = self.in_parentheses(self.name_at) if multiple else (self.name_at(),)
+        if self.at_symbol("[") or self.at_symbol("."):
+            self.unsupported("assigning to a part of a column")
+        self.expect_symbol("=")
+        return ast.Assignment(columns, self.expression(), multiple, at)
+
+    def _delete(self) -> ast.DeleteStatement:
+        self.expect("delete", "from")
+        table = self._changed_table()
+        using = self.list_of(self.from_item) if self.accept("using") else ()
+        where = self._where()
+        return ast.DeleteStatement(table, using, where, self._returning())
+
+    def _where(self) -> ast.Expression | None:
+        if not self.accept("where"):
+            return None
+        if self.at_words("current", "of"):
+            self.unsupported("WHERE CURRENT OF")
+        return self.expression()
+
+    def _merge(self) -> ast.MergeStatement:
+        self.expect("merge", "into")
+        table = self._changed_table()
+        self.expect("using")
+        source = self.from_item()
+        self.expect("on")
+        condition = self.expression()
+        clauses = [self._merge_clause()]
+        while self.at_word("when"):
+            clauses.append(self._merge_clause())
+        returning = self._returning()
+        return ast.MergeStatement(table, source, condition, tuple(clauses), returning)
+
+    def _merge_clause(self) -> ast.MergeClause:
+        at = self.expect("when").start
+        matched = not self.accept("not")
+        self.expect("matched")
+        condition = self.expression() if self.accept("and") else None
+        self.expect("then")
+        action: ast.MergeUpdate | ast.MergeDelete | ast.MergeInsert | ast.MergeNothing
+        if self.accept("do", "nothing"):
+            action = ast.MergeNothing()
+        elif matched and self.accept("update"):
+            self.expect("set")
+            action = ast.MergeUpdate(self.list_of(self._assignment))
+        elif matched and self.accept("delete"):
+            action = ast.MergeDelete()
+        elif not matched and self.at_word("insert"):
+            action = self._merge_insert()
+        else:
+            self.fail()
+        return ast.MergeClause(matched, condition, action, at)
+
+    def _merge_insert(self) -> ast.MergeInsert:
+        at = self.expect("insert").start
+        columns = self.in_parentheses(self.name_at) if self.at_symbol("(") else None
+        if self.at_word("overriding"):
+            self.unsupported("OVERRIDING")
+        if self.accept("default", "values"):
+            return ast.MergeInsert(columns, None, at)
+        self.expect("values")
+        return ast.MergeInsert(columns, self.in_parentheses(self.expression), at)

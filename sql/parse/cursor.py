@@ -1,0 +1,203 @@
+"""A place in a token stream, and the ways to move on from it.
+
+What a parser is made of: look at the token at hand, take it if it is the one wanted, or say that it
+is not. Nesting is counted, so that a hostile statement ends with 54001 and not with the process.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NoReturn, TypeVar
+
+from foreshore.errors import FeatureNotSupported, SyntaxError_
+from foreshore.sql.parse.grammar.base import MAX_DEPTH, too_deep
+from foreshore.sql.parse.keywords import NOT_COLUMN, RESERVED
+from foreshore.sql.parse.lexer import (
+    END,
+    NUMBER,
+    OPERATOR,
+    PUNCTUATION,
+    QUOTED,
+    STRING,
+    WORD,
+    Token,
+)
+
+T = TypeVar("T")
+
+
+class Cursor:
+    """Tokens of `text`, from `index` on."""
+
+    def __init__(self, text: str, tokens: list[Token], index: int = 0) -> None:
+        self.text = text
+        self.tokens = tokens
+        self.index = index
+        self.token = tokens[index]
+        self.depth = 0
+
+    # --- looking
+
+    def peek(self, ahead: int = 1) -> Token:
+        """Return the token `ahead` of the one at hand."""
+        return self.tokens[min(self.index + ahead, len(self.tokens) - 1)]
+
+    def at_word(self, *words: str) -> bool:
+        """Whether the token at hand is one of the key words."""
+        return self.token.kind == WORD and self.token.value in words
+
+    def at_words(self, *words: str) -> bool:
+        """Whether the tokens at hand are these key words one after the other."""
+        return all(
+            (token := self.peek(i)).kind == WORD and token.value == word
+            for i, word in enumerate(words)
+        )
+
+    def at_symbol(self, symbol: str) -> bool:
+        """Whether the token at hand is the punctuation or operator `symbol`."""
+        return self.token.value == symbol and self.token.kind in (PUNCTUATION, OPERATOR)
+
+    def at_end(self) -> bool:
+        """Whether the statement ends here."""
+        return self.token.kind == END or self.at_symbol(";")
+
+    @property
+    def last_end(self) -> int:
+        """Where the token before the one at hand ended."""
+        return self.tokens[self.index - 1].end
+
+    # --- moving
+
+    def go_to(self, index: int) -> None:
+        """Move to the token at `index`."""
+        self.index = index
+        self.token = self.tokens[index]
+
+    def advance(self) -> Token:
+        """Take the token at hand."""
+        token = self.token
+        if token.kind != END:
+            self.index += 1
+            self.token = self.tokens[self.index]
+        return token
+
+    def accept(self, *words: str) -> bool:
+        """Take these key words, if they all come now."""
+        if not self.at_words(*words):
+            return False
+        for _ in words:
+            self.advance()
+        return True
+
+    def accept_symbol(self, symbol: str) -> bool:
+        """Take `symbol`, if it comes now."""
+        if self.at_symbol(symbol):
+            self.advance()
+            return True
+        return False
+
+    def expect(self, *words: str) -> Token:
+        """Take these key words; anything else is a syntax error. Returns the first."""
+        first = self.token
+        for word in words:
+            if not self.accept(word):
+                self.fail()
+        return first
+
+    def expect_symbol(self, symbol: str) -> Token:
+        """Take `symbol`; anything else is a syntax error."""
+        token = self.token
+        if not self.accept_symbol(symbol):
+            self.fail()
+        return token
+
+    def fail(self, token: Token | None = None) -> NoReturn:
+        """Raise PostgreSQL's syntax error at `token`, or the one at hand."""
+        token = token or self.token
+        if token.kind == END:
+            raise SyntaxError_("syntax error at end of input", position=token.start + 1)
+        near = self.text[token.start : token.end]
+        raise SyntaxError_(f'syntax error at or near "{near}"', position=token.start + 1)
+
+    def unsupported(self, what: str, at: int | None = None) -> NoReturn:
+        """Raise 0A000 for something that PostgreSQL has."""
+        position = (self.token.start if at is None else at) + 1
+        raise FeatureNotSupported(f"{what} is not supported", position=position)
+
+    @contextmanager
+    def nested(self) -> Iterator[None]:
+        """One level deeper."""
+        self.enter()
+        try:
+            yield
+        finally:
+            self.depth -= 1
+
+    def enter(self) -> None:
+        """Go one level deeper; the caller goes back up."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise too_deep()
+
+    # --- small phrases
+
+    def list_of(self, one: Callable[[], T]) -> tuple[T, ...]:
+        """Return what `one` gives, once and for each comma."""
+        items = [one()]
+        while self.accept_symbol(","):
+            items.append(one())
+        return tuple(items)
+
+    def in_parentheses(self, one: Callable[[], T]) -> tuple[T, ...]:
+        """Return a list in parentheses."""
+        self.expect_symbol("(")
+        items = self.list_of(one)
+        self.expect_symbol(")")
+        return items
+
+    def name(self) -> str:
+        """Return a name of a column, table, alias, cursor, ..."""
+        token = self.token
+        if token.kind == QUOTED or (token.kind == WORD and token.value not in NOT_COLUMN):
+            self.advance()
+            return token.value
+        self.fail()
+
+    def name_at(self) -> tuple[str, int]:
+        """Return a name and where it stands."""
+        at = self.token.start
+        return self.name(), at
+
+    def label(self) -> str:
+        """Return a name where any word will do, after AS or a dot."""
+        token = self.token
+        if token.kind not in (QUOTED, WORD):
+            self.fail()
+        self.advance()
+        return token.value
+
+    def name_or_function(self) -> str:
+        """Return a name that may also be that of a function or type."""
+        token = self.token
+        if token.kind == QUOTED or (token.kind == WORD and token.value not in RESERVED):
+            self.advance()
+            return token.value
+        self.fail()
+
+    def dotted(self) -> tuple[str, ...]:
+        """Return a name with its qualifiers."""
+        parts = [self.name()]
+        while self.accept_symbol("."):
+            parts.append(self.label())
+        return tuple(parts)
+
+    def string(self) -> str:
+        """Return a string constant."""
+        if self.token.kind != STRING:
+            self.fail()
+        return self.advance().value
+
+    def integer(self) -> int:
+        """Return a non-negative integer constant."""
+        if self.token.kind != NUMBER or not self.token.value.isdigit():
+            self.fail()
+        return int(self.advance().value)

@@ -1,0 +1,145 @@
+"""Our sqlglot dialect: PostgreSQL's queries and expressions as PostgreSQL reads them.
+
+sqlglot reads many dialects into one tree, and on the way gives some things a common form that
+PostgreSQL tells apart. This dialect keeps what was written (its parser is in `grammar/`):
+
+- every call stays a call by its name with its arguments in order (no function is known), but for
+  those that the standard spells with key words;
+- operators bind as in PostgreSQL's grammar, from loosest to tightest OR, AND, NOT, IS, comparison,
+  BETWEEN IN LIKE, any other operator, + -, * / %, ^, AT TIME ZONE, COLLATE, sign; and each is an
+  `exp.Operator` with its spelling;
+- types keep their names and modifiers;
+- each node knows the offset of the token that an error would point to (`meta["at"]`).
+
+What PostgreSQL does not take is a syntax error at the token where sqlglot stops.
+"""
+
+import re
+from bisect import bisect_left
+from itertools import pairwise
+from typing import ClassVar
+
+from sqlglot.dialects.postgres import Postgres
+from sqlglot.tokens import Token, TokenType
+
+from foreshore.sql.parse.grammar.query import Parser as Grammar
+from foreshore.sql.parse.string_constants import (
+    CONTINUED,
+    decode_escapes,
+    escaped_pieces,
+    goes_on,
+    on_one_line,
+)
+
+
+class Foreshore(Postgres):
+    """PostgreSQL for reading, with nothing normalised."""
+
+    INDEX_OFFSET = 0
+
+    class Tokenizer(Postgres.Tokenizer):
+        KEYWORDS = {
+            **{
+                word: type
+                for word, type in Postgres.Tokenizer.KEYWORDS.items()
+                if type not in (TokenType.COMMAND, TokenType.HINT)
+                and (" " not in word or word in ("GROUP BY", "ORDER BY", "PARTITION BY"))
+            },
+            **{
+                operator: TokenType.DAT
+                for operator in (
+                    "!~", "!~*", "!~~", "!~~*", "~~", "~~*", "~*", "~", "|/", "||/", "@>", "<@",
+                    "?|", "?&", "#-", "@?", "@@", "&&", "<<", ">>", "->", "->>", "#>", "#>>", "||",
+                    "<->", "-|-", "&<", "&>", "^@", "!!",
+                )
+            },
+            "!=": TokenType.NEQ,
+        }  # fmt: skip
+        COMMANDS: ClassVar[set[TokenType]] = set()
+        HEREDOC_STRINGS: ClassVar[list[str | tuple[str, str]]] = []
+        SINGLE_TOKENS = {**Postgres.Tokenizer.SINGLE_TOKENS, "$": TokenType.PARAMETER}
+
+    Parser = Grammar
+
+
+class DollarQuoting(Foreshore):
+    """The same for texts with dollar-quoted strings.
+
+    Apart, because sqlglot's tokenizer looks for the end of one behind every `$1,`.
+    """
+
+    class Tokenizer(Foreshore.Tokenizer):
+        HEREDOC_STRINGS = Postgres.Tokenizer.HEREDOC_STRINGS
+        SINGLE_TOKENS = Postgres.Tokenizer.SINGLE_TOKENS
+
+
+FORESHORE = Foreshore()
+_DOLLAR_QUOTING = DollarQuoting()
+_CONTINUED = (TokenType.STRING, TokenType.NATIONAL_STRING, TokenType.UNICODE_STRING)
+# Within what sqlglot takes for one number: where it ends, as the sign of an exponent follows the E.
+_END_OF_NUMBER = re.compile(r"[\d.][eE]\d+(?=[+-]\d)")
+_DOLLAR_QUOTE = re.compile(r"\$(?:[A-Za-z_]\w*)?\$")
+
+
+def tokenize(text: str) -> list[Token]:
+    """Return sqlglot's tokens of `text`; raises sqlglot's TokenError."""
+    dialect = _DOLLAR_QUOTING if _DOLLAR_QUOTE.search(text) else FORESHORE
+    if CONTINUED.search(text) is None:
+        return _tokens(dialect, text)
+    return _joined(text, _tokens(dialect, on_one_line(text)))
+
+
+def _tokens(dialect: Foreshore, text: str) -> list[Token]:
+    """Return sqlglot's tokens, but `1e3-1` as the three that it is."""
+    found = dialect.tokenize(text)
+    ends = [
+        token.start + end.end()
+        for token in found
+        if token.token_type == TokenType.NUMBER and (end := _END_OF_NUMBER.search(token.text))
+    ]
+    if not ends:
+        return found
+    spaced = " ".join(text[start:end] for start, end in pairwise([0, *ends, len(text)]))
+    spaces = [end + i for i, end in enumerate(ends)]
+    return [
+        Token(
+            token.token_type,
+            token.text,
+            token.line,
+            token.col,
+            token.start - bisect_left(spaces, token.start),
+            token.end - bisect_left(spaces, token.end),
+            token.comments,
+        )
+        for token in _tokens(dialect, spaced)
+    ]
+
+
+def _joined(text: str, found: list[Token]) -> list[Token]:
+    """Return the tokens with string constants that go on on other lines as one each."""
+    joined: list[Token] = []
+    for token in found:
+        last = joined[-1] if joined else None
+        if token.token_type == TokenType.BYTE_STRING:
+            pieces = escaped_pieces(text, token.start)
+            if pieces is not None and len(pieces) > 1:
+                value = decode_escapes(pieces, token.start)
+                token = Token(
+                    token.token_type, value, token.line, token.col, token.start, token.end
+                )
+        elif (
+            last is not None
+            and token.token_type == TokenType.STRING
+            and last.token_type in _CONTINUED
+            and goes_on(text, last.end + 1, token.start)
+        ):
+            value = last.text + token.text
+            joined[-1] = Token(last.token_type, value, last.line, last.col, last.start, token.end)
+            continue
+        joined.append(token)
+    return joined
+
+
+def new_parser() -> Grammar:
+    """Return a parser for one text; `start_at` sets it to work."""
+    return Grammar(dialect=FORESHORE)

@@ -1,0 +1,176 @@
+"""The ground of the grammar: places in the text, key words, errors, lists and names.
+
+Each node of a tree knows the offset of the token that an error about it would point to
+(`meta["at"]`).
+"""
+
+import re
+import sys
+from typing import Any, NoReturn
+
+from sqlglot import exp
+from sqlglot.parsers.postgres import PostgresParser
+from sqlglot.tokens import Token, TokenType
+
+from foreshore.errors import FeatureNotSupported, StatementTooComplex, SyntaxError_
+from foreshore.sql.parse.keywords import RESERVED
+
+# How tightly operators bind, from loosest to tightest.
+OR, AND, NOT, IS, COMPARISON, RANGE, OTHER = range(1, 8)
+TERM, FACTOR, POWER, ZONE, COLLATE, SIGN, OPERAND = range(8, 15)
+
+# Deep enough for anything people or tools write, shallow enough for recursion over the tree.
+MAX_DEPTH = 120
+MAX_CHAIN = 200
+# sqlglot takes some twenty calls a level. Python's own calls do not use up the process's stack.
+sys.setrecursionlimit(max(sys.getrecursionlimit(), 6_000))
+
+_OPERATOR = re.compile(r"[~!@#^&|`?+\-*/%<>=]+\Z")
+STRINGS = frozenset(
+    (
+        TokenType.STRING, TokenType.HEREDOC_STRING, TokenType.BYTE_STRING,
+        TokenType.NATIONAL_STRING, TokenType.UNICODE_STRING,
+    )
+)  # fmt: skip
+# Tokens whose text may look like an operator or a word and is neither.
+VALUES = STRINGS | {
+    TokenType.IDENTIFIER, TokenType.BIT_STRING, TokenType.HEX_STRING, TokenType.NUMBER,
+}  # fmt: skip
+NOT_WORDS = VALUES | {TokenType.PARAMETER}
+
+
+def too_deep() -> StatementTooComplex:
+    """Return the error of a statement that is nested too deeply, in PostgreSQL's words."""
+    return StatementTooComplex(
+        "stack depth limit exceeded",
+        hint=f"Expressions and queries may be nested at most {MAX_DEPTH} levels deep.",
+    )
+
+
+def first_word(token: Token) -> str:
+    """Return the key word that a token is or (ORDER BY) starts with."""
+    return token.text.split()[0].lower() if token.text.strip() else ""
+
+
+def is_word(token: Token) -> bool:
+    """Whether a token is a key word or an unquoted name."""
+    return token.token_type not in NOT_WORDS and (token.text[0].isalpha() or token.text[0] == "_")
+
+
+def located(node: Any, token: Token) -> Any:
+    """Return `node`, an error about which points to `token`."""
+    node.meta["at"] = token.start
+    return node
+
+
+class BaseParser(PostgresParser):
+    """sqlglot's parser with our errors, and ways to look at and take tokens."""
+
+    depth = 0
+
+    # --- errors and positions
+
+    def raise_error(self, message: str, token: Token | None = None) -> NoReturn:
+        """Raise PostgreSQL's syntax error at the token at hand."""
+        self.fail(self._curr)
+
+    def fail(self, token: Token | None) -> NoReturn:
+        """Raise PostgreSQL's syntax error at `token`; None: at the end."""
+        if not token:
+            raise SyntaxError_("syntax error at end of input", position=len(self.sql) + 1)
+        near = self.sql[token.start : token.end + 1]
+        raise SyntaxError_(f'syntax error at or near "{near}"', position=token.start + 1)
+
+    def unsupported(self, what: str, at: int) -> NoReturn:
+        """Raise 0A000 for something that PostgreSQL has."""
+        raise FeatureNotSupported(f"{what} is not supported", position=at + 1)
+
+    def start_at(self, sql: str, tokens: list[Token], index: int) -> None:
+        """Make `tokens[index]` the token at hand."""
+        self.reset()
+        self.sql = sql
+        self._tokens = tokens
+        self._tokens_size = len(tokens)
+        self._index = index - 1
+        self.depth = 0
+        self._advance()
+
+    def position(self) -> int:
+        """Return the index of the token at hand."""
+        return self._index if self._curr else self._tokens_size
+
+    # --- taking tokens
+
+    def _level(self, level: int) -> exp.Expr | None:
+        raise AssertionError("ExpressionParser has it")
+
+    def _need(self, level: int) -> exp.Expr:
+        found = self._level(level)
+        if found is None:
+            self.fail(self._curr)
+        return found
+
+    def _word(self, *words: str) -> bool:
+        """Whether the tokens at hand are these key words one after the other."""
+        for ahead, word in enumerate(words):
+            index = self._index + ahead
+            if index >= len(self._tokens):
+                return False
+            token = self._tokens[index]
+            if token.token_type in NOT_WORDS or token.text.lower() != word:
+                return False
+        return True
+
+    def _take(self, *words: str) -> bool:
+        if not self._word(*words):
+            return False
+        self._advance(len(words))
+        return True
+
+    def _operator_here(self) -> str | None:
+        token = self._curr
+        if not token or token.token_type in VALUES or not _OPERATOR.match(token.text):
+            return None
+        return token.text
+
+    def _list(self) -> list[exp.Expr]:
+        items = [self._need(0)]
+        while self._match(TokenType.COMMA):
+            items.append(self._need(0))
+        return items
+
+    def _integers(self, *, quoted: bool = False) -> list[int]:
+        """Parse integers in parentheses, which may be `quoted`."""
+        self._match_l_paren()
+        numbers = []
+        while True:
+            negative = self._match(TokenType.DASH)
+            token = self._curr
+            if not (token and token.text.isdigit()):
+                self.fail(token)
+            if token.token_type in STRINGS and not quoted:
+                self.fail(token)
+            numbers.append(-int(token.text) if negative else int(token.text))
+            self._advance()
+            if not self._match(TokenType.COMMA):
+                break
+        self._match_r_paren()
+        return numbers
+
+    def _names(self) -> list[str]:
+        """Return a dotted name."""
+        names = []
+        while True:
+            token = self._curr
+            if not token or not (is_word(token) or token.token_type == TokenType.IDENTIFIER):
+                self.fail(token)
+            if token.token_type == TokenType.IDENTIFIER:
+                names.append(token.text)
+            else:
+                word = token.text.lower()
+                if not names and word in RESERVED:
+                    self.fail(token)
+                names.append(word)
+            self._advance()
+            if not self._match(TokenType.DOT):
+                return names

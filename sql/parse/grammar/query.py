@@ -1,0 +1,252 @@
+"""Queries and items of FROM, and the productions that statements are made of."""
+
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.tokens import TokenType
+
+from foreshore.sql.parse.grammar.base import MAX_DEPTH, first_word, is_word, located, too_deep
+from foreshore.sql.parse.grammar.expression import ExpressionParser
+from foreshore.sql.parse.keywords import NEEDS_AS, NOT_COLUMN
+
+
+class Parser(ExpressionParser):
+    """PostgreSQL's queries, from a token on."""
+
+    # What stands behind the last operand belongs to all of them together.
+    SET_OP_MODIFIERS = {*ExpressionParser.SET_OP_MODIFIERS, "locks"}  # noqa: RUF012 - sqlglot's own
+
+    # --- productions that a statement is made of
+
+    def parse_query(self) -> exp.Expr | None:
+        """Parse a query, WITH and ORDER BY and all."""
+        return self._parse_statement()
+
+    def parse_level(self, level: int) -> exp.Expr:
+        """Parse an expression whose loosest operator is of `level` or tighter."""
+        return self._need(level)
+
+    def parse_spelling(self) -> exp.Expr:
+        """Parse a type."""
+        return self._spelling()
+
+    def parse_target(self) -> exp.Expr | None:
+        """Parse an item of a select list."""
+        return self._parse_expression()
+
+    def parse_from_item(self) -> exp.Expr | None:
+        """Parse an item of FROM with the joins that follow it, up to a comma."""
+        item = self._parse_table()
+        while item is not None and self._curr and self._curr.text != ",":
+            join = self._parse_join()
+            if join is None:
+                break
+            item.append("joins", join)
+        return item
+
+    def parse_with(self) -> exp.Expr | None:
+        """Parse WITH and its queries."""
+        return self._parse_with()
+
+    # --- queries
+
+    def _parse_statement(self) -> exp.Expr | None:
+        """Parse a query; VALUES is one that may have a WITH, as SELECT is."""
+        statement = super()._parse_statement()
+        if not isinstance(statement, exp.Values):
+            return statement
+        modifiers = {key: statement.args.pop(key, None) for key in ("order", "limit", "offset")}
+        query = exp.Select(expressions=[exp.Star()], from_=exp.From(this=statement), **modifiers)
+        query.meta.update(statement.meta)
+        return query
+
+    def _parse_select(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+        token = self._curr
+        if token and token.token_type == TokenType.FROM:  # DuckDB's queries may begin with it
+            return None
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise too_deep()
+        query = super()._parse_select(*args, **kwargs)
+        self.depth -= 1
+        if query is not None and "at" not in query.meta:
+            query.meta["at"] = token.start
+        return query
+
+    def _parse_query_modifiers(self, this: Any) -> Any:
+        """Parse the clauses behind FROM; joins come right behind it, and nowhere else."""
+        if isinstance(this, exp.Select | exp.SetOperation | exp.Values):
+            token = self._curr
+            without = this.meta.get("modified") or not this.args.get("from_")
+            if without and self._parse_join() is not None:
+                self.fail(token)
+            this.meta["modified"] = True
+        return super()._parse_query_modifiers(this)
+
+    def _parse_csv(self, parse_method: Any, *args: Any, **kwargs: Any) -> list[Any]:
+        """Parse a list; behind a comma there must be an item."""
+        items: list[Any] = []
+        item = parse_method()
+        while item is not None:
+            items.append(item)
+            if not self._match(TokenType.COMMA):
+                break
+            item = parse_method()
+            if item is None:
+                self.fail(self._curr)
+        return items
+
+    def _parse_into(self) -> exp.Into | None:
+        """Parse `INTO [[LOCAL | GLOBAL] TEMP[ORARY] | UNLOGGED] [TABLE] name`."""
+        if not self._take("into"):
+            return None
+        temporary = any(
+            self._take(*scope, word)
+            for word in ("temporary", "temp")
+            for scope in ((), ("local",), ("global",))
+        )
+        if not temporary and self._word("unlogged"):
+            self.unsupported("an unlogged table", self._curr.start)
+        self._take("table")
+        token = self._curr
+        name = self._names()
+        into = exp.Into(temporary=temporary)
+        into.set("name", name)
+        into.set("end", self._prev.end + 1)
+        return located(into, token)
+
+    def _parse_group(self, *args: Any, **kwargs: Any) -> exp.Group | None:
+        group = super()._parse_group(*args, **kwargs)
+        if group is not None and self._prev.token_type is TokenType.GROUP_BY:
+            self.fail(self._curr)
+        return group
+
+    def _parse_limit(self, this: Any = None, *args: Any, **kwargs: Any) -> Any:
+        token = self._curr
+        if this is None and self._take("limit", "all"):
+            return located(exp.Limit(expression=located(exp.Null(), token)), token)
+        return super()._parse_limit(this, *args, **kwargs)
+
+    def _parse_locks(self) -> list[exp.Lock]:
+        """Parse FOR UPDATE and its kin, with what they are OF and how they wait."""
+        locks = []
+        while self._word("for"):
+            token = self._curr
+            for strength in ("UPDATE", "NO KEY UPDATE", "SHARE", "KEY SHARE"):
+                if self._take("for", *strength.lower().split()):
+                    break
+            else:
+                self._advance()
+                self.fail(self._curr)
+            lock = located(exp.Lock(update=strength.endswith("UPDATE")), token)
+            lock.set("strength", f"FOR {strength}")
+            lock.set("of", self._locked_names() if self._take("of") else [])
+            skip = self._take("skip", "locked")
+            lock.set("wait", "skip" if skip else "error" if self._take("nowait") else "block")
+            locks.append(lock)
+        return locks
+
+    def _locked_names(self) -> list[tuple[list[str], int]]:
+        names = []
+        while True:
+            token = self._curr
+            names.append((self._names(), token.start if token else 0))
+            if not self._match(TokenType.COMMA):
+                return names
+
+    def _parse_join(self, *args: Any, **kwargs: Any) -> exp.Join | None:
+        token = self._curr
+        join = super()._parse_join(*args, **kwargs)
+        return None if join is None else located(join, token)
+
+    def _parse_derived_table_values(self, *args: Any, **kwargs: Any) -> exp.Values | None:
+        if self._curr and self._curr.text == "(" and self._is_combined():
+            return None  # (VALUES ... UNION ...): a query like any other
+        return super()._parse_derived_table_values(*args, **kwargs)
+
+    def _is_combined(self) -> bool:
+        """Whether a set operation stands right within the parentheses that open here."""
+        depth = 0
+        for token in self._tokens[self._index :]:
+            depth += (token.text == "(") - (token.text == ")")
+            if depth == 0:
+                return False
+            if depth == 1 and token.text.lower() in ("union", "except", "intersect"):
+                return True
+        return False
+
+    # --- aliases and FROM
+
+    def _parse_alias(self, this: Any, explicit: bool = False) -> Any:
+        """Parse `[AS] label` behind an item of a select list."""
+        if this is None or not self._curr or self._at_clause_of_ours():
+            return this
+        token = self._curr
+        explicit = self._take("as")
+        label = self._curr
+        if not label:
+            self.fail(None)
+        quoted = label.token_type == TokenType.IDENTIFIER
+        if not quoted and (not is_word(label) or (not explicit and first_word(label) in NEEDS_AS)):
+            if explicit:
+                self.fail(label)
+            return this
+        self._advance()
+        alias = exp.Identifier(this=label.text, quoted=quoted)
+        return located(exp.Alias(this=this, alias=located(alias, label)), token)
+
+    def _at_clause_of_ours(self) -> bool:
+        """Whether AS OF time or UP TO time comes, which is no alias."""
+        if self._word("up", "to"):
+            return True
+        if not self._word("as", "of"):
+            return False
+        after = self._tokens[self._index + 2 : self._index + 3]
+        return bool(after) and after[0].text.lower() not in (",", ")", ";", "from", "where")
+
+    def _parse_table_alias(self, alias_tokens: Any = None) -> exp.TableAlias | None:
+        """Parse `[AS] alias [(columns)]`."""
+        if not self._curr or self._at_clause_of_ours():
+            return None
+        explicit = self._take("as")
+        token = self._curr
+        quoted = bool(token) and token.token_type == TokenType.IDENTIFIER
+        if not token or not (quoted or (is_word(token) and first_word(token) not in NOT_COLUMN)):
+            if explicit:
+                self.fail(token)
+            return None
+        self._advance()
+        alias = exp.TableAlias(this=located(exp.Identifier(this=token.text, quoted=quoted), token))
+        if self._match(TokenType.L_PAREN):
+            columns = []
+            while True:
+                column = self._curr
+                if not column or not (is_word(column) or column.token_type == TokenType.IDENTIFIER):
+                    self.fail(column)
+                self._advance()
+                if self._curr and self._curr.text not in (",", ")"):
+                    self.unsupported("a column definition list", self._curr.start)
+                quoted = column.token_type == TokenType.IDENTIFIER
+                columns.append(located(exp.Identifier(this=column.text, quoted=quoted), column))
+                if not self._match(TokenType.COMMA):
+                    break
+            self._match_r_paren()
+            alias.set("columns", columns)
+        return located(alias, token)
+
+    def _parse_lateral(self) -> Any:
+        """Parse LATERAL before a query or a function."""
+        token = self._curr
+        if not self._take("lateral"):
+            return None
+        if self._curr and self._curr.text == "(":
+            query = self._parse_select(table=True, parse_subquery_alias=False)
+            if query is None:
+                self.fail(self._curr)
+            lateral = located(exp.Lateral(this=query), token)
+            lateral.set("alias", self._parse_table_alias())
+            return lateral
+        return self._parse_table()
+
+    def _parse_unnest(self, with_alias: bool = True) -> None:
+        return None  # a function like any other

@@ -1,0 +1,138 @@
+"""Text to tokens: sqlglot's, and the same ones in the form that our statement parsers read.
+
+sqlglot's tokenizer, in our dialect, does the reading. A statement parser (`cursor.py`) wants to
+know of a token only its kind, its value (names folded, strings decoded) and where it
+stands; queries and expressions are parsed by sqlglot from its own tokens, found by their offset.
+"""
+
+import re
+from typing import Final, NamedTuple
+
+from sqlglot.errors import TokenError
+from sqlglot.tokens import Token as SqlglotToken
+from sqlglot.tokens import TokenType
+
+from foreshore.errors import SyntaxError_
+from foreshore.sql.parse import dialect
+
+# Kinds of token.
+WORD: Final = "word"  # unquoted, folded
+QUOTED: Final = "quoted"  # a quoted identifier
+STRING: Final = "string"
+NUMBER: Final = "number"
+PARAMETER: Final = "parameter"
+OPERATOR: Final = "operator"
+PUNCTUATION: Final = "punctuation"
+BITS: Final = "bits"
+END: Final = "end"
+
+MAX_NAME_BYTES = 63
+
+
+class Token(NamedTuple):
+    """A token: what it is, what it says, and the characters [start, end) that it stands in."""
+
+    kind: str
+    value: str
+    start: int
+    end: int
+
+
+_KINDS = {
+    TokenType.IDENTIFIER: QUOTED,
+    TokenType.NUMBER: NUMBER,
+    TokenType.BIT_STRING: BITS,
+    TokenType.HEX_STRING: BITS,
+    **dict.fromkeys(
+        (
+            TokenType.STRING,
+            TokenType.HEREDOC_STRING,
+            TokenType.BYTE_STRING,
+            TokenType.NATIONAL_STRING,
+            TokenType.UNICODE_STRING,
+        ),
+        STRING,
+    ),
+}
+_PUNCTUATION = frozenset((",", "(", ")", "[", "]", ".", ";", ":", "::", ":=", "=>"))
+_WORDS = re.compile(r"\S+")
+# Where quoting and comments start, and how they end.
+_QUOTED = re.compile(
+    r"""--[^\n]*|/\*(?:[^*]|\*(?!/))*(?P<comment>\*/|\Z)|"(?:[^"]|"")*(?P<name>"|\Z)"""
+    r"""|[eE]'(?:[^'\\]|\\.|'')*(?P<escaped>'|\Z)|'(?:[^']|'')*(?P<string>'|\Z)"""
+    r"""|\$(?P<tag>(?:[A-Za-z_]\w*)?)\$.*?(?P<dollar>\$(?P=tag)\$|\Z)""",
+    re.DOTALL,
+)
+
+
+def tokenize(text: str) -> tuple[list[Token], list[SqlglotToken]]:
+    """Return the tokens of `text`, ours (the last of kind END) and sqlglot's."""
+    try:
+        found = dialect.tokenize(text)
+    except TokenError:
+        raise _unterminated(text) from None
+    tokens: list[Token] = []
+    for token in found:
+        kind = _KINDS.get(token.token_type)
+        value, start, end = token.text, token.start, token.end + 1
+        if tokens and start == tokens[-1].end and tokens[-1].kind == NUMBER:
+            _check_number(text, tokens[-1], kind, value, end)
+        if kind == QUOTED and not value:
+            raise SyntaxError_(
+                'zero-length delimited identifier at or near """"', position=start + 1
+            )
+        if kind is not None:
+            tokens.append(Token(kind, cut(value) if kind == QUOTED else value, start, end))
+        elif value[0].isalpha() or value[0] == "_" or not value[0].isascii():
+            for word in _WORDS.finditer(text, start, end):  # ORDER BY is one token of sqlglot's
+                tokens.append(Token(WORD, fold(word.group()), word.start(), word.end()))
+        elif value in _PUNCTUATION:
+            tokens.append(Token(PUNCTUATION, value, start, end))
+        elif value == "$":
+            tokens.append(Token(PARAMETER, value, start, end))
+        else:
+            tokens.append(Token(OPERATOR, "<>" if value == "!=" else value, start, end))
+    tokens.append(Token(END, "", len(text), len(text)))
+    return tokens, found
+
+
+def _check_number(text: str, number: Token, kind: str | None, value: str, end: int) -> None:
+    """Raise an error if what follows a number at once is part of a word."""
+    if kind is None and (value[0].isalpha() or value[0] == "_"):
+        near = text[number.start : end]
+        raise SyntaxError_(
+            f'trailing junk after numeric literal at or near "{near}"', position=number.start + 1
+        )
+
+
+def fold(word: str) -> str:
+    """Return an unquoted name as PostgreSQL reads it: only ASCII letters fold; 63 bytes count."""
+    if not word.isascii():
+        return cut("".join(c.lower() if c.isascii() else c for c in word))
+    return word.lower()[:63]
+
+
+def cut(name: str) -> str:
+    """Return as much of a name as PostgreSQL keeps: whole characters of its first 63 bytes."""
+    if len(name) <= MAX_NAME_BYTES // 4:
+        return name
+    return name.encode()[:MAX_NAME_BYTES].decode(errors="ignore")
+
+
+def _unterminated(text: str) -> SyntaxError_:
+    """Return PostgreSQL's error of a text whose quotes do not end."""
+    kinds = {
+        "comment": "/* comment",
+        "name": "quoted identifier",
+        "string": "quoted string",
+        "escaped": "quoted string",
+        "dollar": "dollar-quoted string",
+    }
+    for match in _QUOTED.finditer(text):
+        kind = match.lastgroup
+        if kind is not None and match[kind] == "":
+            return SyntaxError_(
+                f'unterminated {kinds[kind]} at or near "{text[match.start() :]}"',
+                position=match.start() + 1,
+            )
+    return SyntaxError_("syntax error at end of input", position=len(text) + 1)

@@ -1,0 +1,351 @@
+"""Statements about objects: CREATE, DROP, ALTER, COMMENT ON, SHOW; `parse_tables.py` has tables."""
+
+from typing import Literal as OneOf
+
+from foreshore.errors import FeatureNotSupported
+from foreshore.sql import ast
+from foreshore.sql.parse.lexer import WORD
+from foreshore.sql.parse.query import first_select
+from foreshore.sql.parse.subscribe import SubscribeParser
+from foreshore.sql.parse.tables import TableParser
+
+_KINDS = (
+    ("materialized", "view"),
+    ("cluster", "replica"),
+    ("cluster",),
+    ("table",),
+    ("view",),
+    ("index",),
+    ("sequence",),
+    ("subscription",),
+    ("schema",),
+    ("database",),
+)
+_VERBS = frozenset(("create", "drop", "alter", "show", "comment", "on"))
+_SHOWN = (
+    ("materialized", "views"),
+    ("cluster", "replicas"),
+    ("tables",),
+    ("views",),
+    ("indexes",),
+    ("subscriptions",),
+    ("clusters",),
+    ("columns",),
+    ("objects",),
+    ("databases",),
+    ("schemas",),
+)
+
+
+class ObjectParser(TableParser, SubscribeParser):
+    """Parses statements about objects."""
+
+    # --- CREATE
+
+    def create(self) -> ast.StatementSyntax:
+        """Parse CREATE."""
+        at = self.expect("create").start
+        or_replace = self.accept("or", "replace")
+        if self.at_word("unlogged"):
+            self.unsupported("CREATE UNLOGGED")
+        if temporary := self._temporary():
+            if self.at_word("recursive"):
+                self.unsupported("CREATE RECURSIVE VIEW")
+            if not self.at_word("view") and (or_replace or not self.at_word("table", "sequence")):
+                self.fail()
+        if self.accept("materialized"):
+            self.expect("view")
+            return self._create_view(or_replace, materialized=True)
+        if self.accept("view"):
+            return self._create_view(or_replace, materialized=False, temporary=temporary)
+        if or_replace:
+            if self.at_word("function", "procedure", "rule", "trigger", "aggregate", "language"):
+                self.unsupported(f"CREATE {self.token.value.upper()}")
+            self.fail()
+        if self.accept("table"):
+            return self._create_table(temporary)
+        if self.accept("sequence"):
+            return self._create_sequence(temporary)
+        if self.accept("subscription"):
+            return self.create_subscription()
+        if self.at_words("unique", "index"):
+            self.advance()
+            return self._create_unique_index(at)
+        if self.at_words("default", "index"):
+            self.advance()
+            return self._create_index(at, default=True)
+        if self.at_word("index"):
+            return self._create_index(at, default=False)
+        if self.at_word("database", "schema"):
+            return self._create_namespace()
+        if self.accept("cluster", "replica"):
+            cluster = self.name()
+            self.expect_symbol(".")
+            return ast.CreateReplicaStatement(cluster, self.label(), self._options(), at)
+        if self.accept("cluster"):
+            return self._create_cluster(at)
+        if self.token.kind == WORD:
+            self.unsupported(f"CREATE {self.token.value.upper()}")
+        self.fail()
+
+    def _create_namespace(self) -> ast.StatementSyntax:
+        token = self.advance()
+        if_not_exists = self._if_not_exists()
+        at = self.token.start
+        name = self.dotted()
+        kind: OneOf["database", "schema"] = "database" if token.value == "database" else "schema"
+        if self.at_word("authorization", "with", "owner", "template", "encoding"):
+            self.unsupported(f"CREATE {kind.upper()} with options")
+        return ast.CreateNamespaceStatement(kind, name, if_not_exists, at)
+
+    def _temporary(self) -> bool:
+        """Parse `[[LOCAL | GLOBAL] TEMP[ORARY]]`; return whether it was there."""
+        scoped = self.accept("local") or self.accept("global")
+        found = self.accept("temporary") or self.accept("temp")
+        if scoped and not found:
+            self.fail()
+        return found
+
+    def _create_view(
+        self, or_replace: bool, *, materialized: bool, temporary: bool = False
+    ) -> ast.StatementSyntax:
+        if_not_exists = self._if_not_exists()
+        name = self.table_name()
+        columns = self.in_parentheses(self.name) if self.at_symbol("(") else ()
+        cluster = self._in_cluster()
+        retain = self._retention() if materialized else None
+        if self.accept("with"):
+            self.unsupported("options of a view")
+        self.expect("as")
+        at = self.token.start
+        query = self.query()
+        end = self.last_end
+        first = first_select(query)
+        if first is not None and first.into is not None:
+            raise FeatureNotSupported("views must not contain SELECT INTO")
+        as_of = self.as_of() if materialized else None
+        if self.at_word("with"):
+            self.accept("with", "data")
+            if self.at_word("with"):
+                self.unsupported("WITH NO DATA or CHECK OPTION")
+        return ast.CreateViewStatement(
+            name,
+            columns,
+            query,
+            materialized,
+            cluster,
+            or_replace,
+            if_not_exists,
+            at,
+            end,
+            retain,
+            temporary,
+            as_of,
+        )
+
+    def _in_cluster(self) -> str | None:
+        return self.name() if self.accept("in", "cluster") else None
+
+    def _create_index(self, at: int, *, default: bool) -> ast.StatementSyntax:
+        self.expect("index")
+        self.accept("concurrently")
+        if_not_exists = self._if_not_exists()
+        name = None
+        if not self.at_word("on", "in"):
+            name = self.name()
+        cluster = self._in_cluster()
+        self.expect("on")
+        on = self.table_name()
+        if self.accept("using"):
+            self.name()
+        keys: tuple[ast.Expression, ...] = ()
+        keys_at = keys_end = self.last_end
+        if not default:
+            keys_at = self.token.start
+            keys = self.in_parentheses(self._index_key)
+            keys_end = self.last_end
+        elif self.at_symbol("("):
+            self.fail()
+        retain = self._retention()
+        if self.at_word("where", "include", "with"):
+            self.unsupported(f"CREATE INDEX ... {self.token.value.upper()}")
+        return ast.CreateIndexStatement(
+            name, on, keys, default, cluster, if_not_exists, at, keys_at, keys_end, retain
+        )
+
+    def _create_unique_index(self, at: int) -> ast.StatementSyntax:
+        self.expect("index")
+        self.accept("concurrently")
+        if_not_exists = self._if_not_exists()
+        name = None if self.at_word("on") else self.name()
+        if if_not_exists and name is None:
+            self.fail()
+        self.expect("on")
+        self.accept("only")
+        on = self.table_name()
+        if self.accept("using") and self.name() != "btree":
+            self.unsupported("a unique index that is no btree")
+        columns = self.in_parentheses(self._unique_key)
+        distinct = True
+        if self.accept("nulls"):
+            distinct = not self.accept("not")
+            self.expect("distinct")
+        if self.at_word("where", "include", "with"):
+            self.unsupported(f"CREATE UNIQUE INDEX ... {self.token.value.upper()}")
+        index = ast.ConstraintDefinition(
+            "unique", name, columns, None, "", distinct, at, is_index=True
+        )
+        return ast.CreateUniqueIndexStatement(on, index, if_not_exists)
+
+    def _unique_key(self) -> tuple[str, int]:
+        """Parse a column; in which order an index has it matters to nothing here."""
+        if self.at_symbol("(") or self.peek().value in ("(", "."):
+            self.unsupported("a unique index on an expression")
+        found = self.name_at()
+        if self.token.kind == WORD and self.token.value.endswith("_ops"):
+            self.advance()
+        if not self.accept("asc"):
+            self.accept("desc")
+        if self.accept("nulls") and not self.accept("first"):
+            self.expect("last")
+        return found
+
+    def _index_key(self) -> ast.Expression:
+        key = self.expression()
+        if self.at_word("asc", "desc", "nulls"):
+            self.unsupported("an order of an index's key")
+        if self.token.kind == WORD and self.token.value.endswith("_ops"):
+            self.advance()
+        return key
+
+    # --- clusters
+
+    def _create_cluster(self, at: int) -> ast.StatementSyntax:
+        if_not_exists = self._if_not_exists()
+        name = self.name()
+        if self.accept("replicas"):
+            replicas = self.in_parentheses(self._replica)
+            return ast.CreateClusterStatement(name, {}, replicas, if_not_exists, at)
+        if self.at_symbol("(") and self.peek().value == "replicas":
+            self.advance()
+            self.advance()
+            replicas = self.in_parentheses(self._replica)
+            self.expect_symbol(")")
+            return ast.CreateClusterStatement(name, {}, replicas, if_not_exists, at)
+        return ast.CreateClusterStatement(name, self._options(), None, if_not_exists, at)
+
+    def _replica(self) -> tuple[str, dict[str, str]]:
+        return self.name(), self._options()
+
+    # --- DROP, ALTER
+
+    def _kind(self) -> str:
+        for words in _KINDS:
+            if self.accept(*words):
+                return " ".join(words)
+        if self.token.kind == WORD:
+            before = self.tokens[max(self.index - 2, 0) : self.index]
+            verb = " ".join(each.value.upper() for each in before if each.value in _VERBS)
+            self.unsupported(f"{verb} {self.token.value.upper()}")
+        self.fail()
+
+    def comment(self) -> ast.StatementSyntax:
+        """Parse COMMENT ON."""
+        self.expect("comment", "on")
+        kind = (
+            "column" if self.accept("column") else "role" if self.accept("role") else self._kind()
+        )
+        name = self.table_name()
+        self.expect("is")
+        return ast.CommentStatement(kind, name, None if self.accept("null") else self.string())
+
+    def drop(self) -> ast.StatementSyntax:
+        """Parse DROP."""
+        self.expect("drop")
+        if self.at_word("owned"):
+            self.unsupported("DROP OWNED")
+        kind = self._kind()
+        self.accept("concurrently")
+        if_exists = self.accept("if", "exists")
+        names = self.list_of(self.table_name)
+        cascade = self.accept("cascade")
+        if not cascade:
+            self.accept("restrict")
+        return ast.DropStatement(kind, names, if_exists, cascade)
+
+    def alter(self) -> ast.StatementSyntax:
+        """Parse ALTER."""
+        self.expect("alter")
+        kind = self._kind()
+        if_exists = self.accept("if", "exists")
+        if kind == "table":
+            self.accept("only")
+        name = self.table_name()
+        if self.accept("rename", "to"):
+            return ast.RenameStatement(kind, name, self.name(), if_exists)
+        if kind in ("table", "materialized view", "index"):
+            if self.at_word("set") and self.peek(2).value == "retain":
+                self.advance()
+                return ast.RetainStatement(kind, name, self._retain_options(), if_exists)
+            if self.at_word("reset") and self.peek(2).value == "retain":
+                self.advance()
+                self.expect_symbol("(")
+                self.expect("retain", "history")
+                self.expect_symbol(")")
+                return ast.RetainStatement(kind, name, None, if_exists)
+        if kind == "table":
+            return self._alter_table(name, if_exists)
+        if kind == "sequence":
+            options = self._sequence_options()
+            if not options.given:
+                self.fail()
+            return ast.AlterSequenceStatement(name, options, if_exists)
+        if kind == "subscription" and self.accept("advance"):
+            since = self.expression() if self.accept("from") else None
+            self.expect("to")
+            return ast.AdvanceStatement(name, since, self.expression(), if_exists)
+        words = self.token.value.upper() if self.token.kind == WORD else ""
+        self.unsupported(f"ALTER {kind.upper()} ... {words}".rstrip(" ."))
+
+    # --- SHOW
+
+    def show(self) -> ast.StatementSyntax:
+        """Parse SHOW."""
+        at = self.expect("show").start
+        if self.accept("create"):
+            kind = self._kind()
+            return ast.ShowCreateStatement(kind, self.table_name())
+        for words in _SHOWN:
+            if self.at_words(*words) and (
+                self.peek(len(words)).kind == "end"
+                or self.peek(len(words)).value in (";", "from", "in", "like", "where", "on")
+            ):
+                self.accept(*words)
+                return self._show_objects(" ".join(words), at)
+        if self.accept("time", "zone"):
+            return ast.ShowVariableStatement("timezone")
+        if self.accept("transaction", "isolation", "level"):
+            return ast.ShowVariableStatement("transaction isolation level")
+        if self.accept("session", "authorization"):
+            return ast.ShowVariableStatement("session_authorization")
+        parts = [self.label()]
+        while self.accept_symbol("."):
+            parts.append(self.label())
+        return ast.ShowVariableStatement(".".join(parts).lower())
+
+    def _show_objects(self, what: str, at: int) -> ast.StatementSyntax:
+        statement = ast.ShowStatement(what, (), None, None, at)
+        while True:
+            if self.accept("in", "cluster"):
+                statement.in_cluster = self.name()
+            elif self.accept("from") or self.accept("in"):
+                statement.within = self.dotted()
+            elif self.accept("on"):
+                statement.on = self.dotted()
+            else:
+                break
+        if self.accept("like"):
+            statement.like = self.string()
+        elif self.accept("where"):
+            statement.where = self.expression()
+        return statement

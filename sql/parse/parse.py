@@ -1,0 +1,84 @@
+"""Text to statements.
+
+`parse` splits a text into its statements and gives each as a syntax tree, with its own text and
+where in the whole it starts. All positions in the tree are offsets in the whole text, because that
+is what PostgreSQL's error positions count in.
+
+sqlglot, in our dialect, tokenizes the text and parses queries and expressions (decision 0003); the
+statements around them are read from its tokens. What is taken means what it means in PostgreSQL,
+and what is not is refused where PostgreSQL would refuse it. A text that is too long or nested too
+deeply is 54001, before or while it is read.
+"""
+
+import msgspec
+
+from foreshore.errors import StatementTooComplex
+from foreshore.sql import ast
+from foreshore.sql.parse.grammar.base import too_deep
+from foreshore.sql.parse.lexer import END, WORD, Token, tokenize
+from foreshore.sql.parse.statement import StatementParser
+
+# Characters; more than a driver's largest batch of INSERTs, less than what would hold up a session.
+MAX_LENGTH = 32 << 20
+# How often a statement may say UNION, EXCEPT, INTERSECT, JOIN, each.
+MAX_COMBINED = 400
+_CHAINS = ("union", "except", "intersect", "join")
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """One statement: its text, where it starts in `whole`, and its syntax tree."""
+
+    text: str
+    position: int
+    ast: ast.StatementSyntax
+    whole: str
+
+
+def parse(text: str) -> list[Statement]:
+    """Return the statements of `text`; none, where there is nothing but space and comments.
+
+    Raises SyntaxError_, FeatureNotSupported, StatementTooComplex.
+    """
+    if len(text) > MAX_LENGTH:
+        raise StatementTooComplex(f"the statement is longer than {MAX_LENGTH} characters")
+    if "\x00" in text:
+        text = text[: text.index("\x00")]
+    tokens, found = tokenize(text)
+    _check_chains(tokens)
+    parser = StatementParser(text, tokens, found)
+    statements: list[Statement] = []
+    while True:
+        while parser.accept_symbol(";"):
+            pass
+        if parser.token.kind == END:
+            return statements
+        start = parser.token.start
+        parser.depth = 0
+        try:
+            tree = parser.statement()
+        except RecursionError:
+            raise too_deep() from None
+        statements.append(Statement(text[start : parser.last_end], start, tree, text))
+
+
+def _check_chains(tokens: list[Token]) -> None:
+    """Raise an error if a statement combines so many queries or tables that it would take long."""
+    counts = dict.fromkeys(_CHAINS, 0)
+    for token in tokens:
+        if token.value == ";":
+            counts = dict.fromkeys(_CHAINS, 0)
+        elif token.kind == WORD and token.value in counts:
+            counts[token.value] += 1
+            if counts[token.value] > MAX_COMBINED:
+                raise StatementTooComplex(
+                    f"the statement has more than {MAX_COMBINED} times {token.value.upper()}"
+                )
+
+
+def parse_expression(text: str) -> ast.Expression:
+    """Return the syntax tree of `text` as one expression."""
+    parser = StatementParser(text, *tokenize(text))
+    tree = parser.expression()
+    if parser.token.kind != END:
+        parser.fail()
+    return tree

@@ -1,0 +1,135 @@
+"""Queries and expressions within a statement: sqlglot parses them, from where the cursor stands.
+
+A statement parser reads its own key words and names by the cursor and calls these methods where the
+grammar has a query, an expression, a type or an item of FROM. Each sets sqlglot's parser on the
+token at hand, lets it take what belongs to the production, converts its tree, and moves the cursor
+behind it.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from sqlglot.tokens import Token as SqlglotToken
+
+from foreshore.sql import ast
+from foreshore.sql.parse.cursor import Cursor
+from foreshore.sql.parse.dialect import new_parser
+from foreshore.sql.parse.from_sqlglot import Converter
+from foreshore.sql.parse.grammar.base import OPERAND
+from foreshore.sql.parse.grammar.query import Parser
+from foreshore.sql.parse.keywords import NOT_COLUMN
+from foreshore.sql.parse.lexer import QUOTED, WORD, Token
+
+T = TypeVar("T")
+
+
+class QueryParser(Cursor):
+    """Parses queries, expressions and what they are made of."""
+
+    def __init__(self, text: str, tokens: list[Token], found: list[SqlglotToken]) -> None:
+        super().__init__(text, tokens)
+        self._found = found
+        self._parser = new_parser()
+        self._converter = Converter(text)
+        self._ours = {token.start: index for index, token in enumerate(tokens)}
+        self._theirs = {token.start: index for index, token in enumerate(found)}
+
+    def _through(self, produce: Callable[[Parser], Any], convert: Callable[[Any], T]) -> T:
+        """Parse one production with sqlglot."""
+        index = self._theirs.get(self.token.start)
+        if index is None:
+            self.fail()
+        self._parser.start_at(self.text, self._found, index)
+        node = produce(self._parser)
+        after = self._parser.position()
+        if node is None or after == index:
+            self.fail()
+        start = self._found[after].start if after < len(self._found) else len(self.text)
+        self.go_to(self._ours[start])
+        return convert(node)
+
+    def query(self) -> ast.Query:
+        """Parse a query, WITH and ORDER BY and all."""
+        return self._through(lambda parser: parser.parse_query(), self._converter.query)
+
+    def as_of(self) -> ast.AsOf | None:
+        """Parse AS OF [AT LEAST] time, if it comes."""
+        if not self.accept("as", "of"):
+            return None
+        at_least = self.accept("at", "least")
+        return ast.AsOf(self.expression(), at_least)
+
+    def expression(self, level: int = 0) -> ast.Expression:
+        """Parse an expression whose loosest operator is of `level` or tighter."""
+        return self._through(lambda parser: parser.parse_level(level), self._converter.expression)
+
+    def operand(self) -> ast.Expression:
+        """Parse what an operator may stand beside."""
+        return self.expression(OPERAND)
+
+    def type_name(self) -> ast.TypeName:
+        """Parse a type."""
+        return self._through(lambda parser: parser.parse_spelling(), self._converter.type)
+
+    def target(self) -> ast.Target:
+        """Parse an item of a select list."""
+        return self._through(lambda parser: parser.parse_target(), self._converter.target)
+
+    def from_item(self) -> ast.FromItem:
+        """Parse an item of FROM with the joins that follow it."""
+        return self._through(lambda parser: parser.parse_from_item(), self._converter.from_item)
+
+    def with_clause(self) -> tuple[tuple[ast.CommonTable, ...], bool]:
+        """Parse WITH, if it comes."""
+        if not self.at_word("with"):
+            return (), False
+        return self._through(lambda parser: parser.parse_with(), self._converter.with_clause)
+
+    def table_name(self) -> ast.TableRef:
+        """Parse the name of an item."""
+        at = self.token.start
+        name = self.dotted()
+        return ast.TableRef(name, None, (), at, self.last_end)
+
+    def any_name(self) -> tuple[str, ...]:
+        """Return a dotted name whose first part may be that of a function or type."""
+        parts = [self.name_or_function()]
+        while self.accept_symbol("."):
+            parts.append(self.label())
+        return tuple(parts)
+
+    def alias(self) -> tuple[str | None, tuple[str, ...]]:
+        """Parse `[AS] alias [(columns)]`, if it comes."""
+        if self.at_words("as", "of") or self.at_words("up", "to"):
+            return None, ()
+        if self.accept("as"):
+            alias = self.name()
+        elif self.token.kind == QUOTED or (
+            self.token.kind == WORD and self.token.value not in NOT_COLUMN
+        ):
+            alias = self.advance().value
+        else:
+            return None, ()
+        return alias, self.in_parentheses(self.name) if self.at_symbol("(") else ()
+
+    def parenthesised_query(self) -> ast.Query:
+        """Parse a query in parentheses."""
+        self.expect_symbol("(")
+        query = self.query()
+        self.expect_symbol(")")
+        return query
+
+
+def first_select(query: ast.Query) -> ast.Select | None:
+    """Return the SELECT that the text of a query begins with, behind its WITH."""
+    body: ast.Select | ast.Values | ast.SetOperation | ast.Query = query
+    while True:
+        match body:
+            case ast.Query(body=inner):
+                body = inner
+            case ast.SetOperation(inputs=inputs):
+                body = inputs[0]
+            case ast.Select():
+                return body
+            case ast.Values():
+                return None

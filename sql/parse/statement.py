@@ -1,0 +1,536 @@
+"""Statements but those of objects and changes: queries, sessions, transactions, cursors, COPY.
+
+`statement` takes one statement and leaves the cursor at the `;` or the end behind it. What
+PostgreSQL knows and we do not is named in an error, not taken for a mistake.
+"""
+
+from collections.abc import Callable
+from typing import Any
+from typing import Literal as OneOf
+
+from foreshore.errors import FeatureNotSupported, SyntaxError_
+from foreshore.sql import ast
+from foreshore.sql.parse.changes import ChangeParser
+from foreshore.sql.parse.lexer import NUMBER, QUOTED, STRING, WORD
+from foreshore.sql.parse.query import first_select
+
+_NOT_OURS = frozenset(
+    [
+        "call",
+        "cluster",
+        "do",
+        "grant",
+        "import",
+        "listen",
+        "load",
+        "notify",
+        "reassign",
+        "refresh",
+        "reindex",
+        "revoke",
+        "security",
+    ]
+)
+_PREPARED = ("select", "values", "with", "insert", "update", "delete", "merge", "table")
+_STAGES = {
+    ("optimized", "plan"): "optimized",
+    ("physical", "plan"): "physical",
+    ("decorrelated", "plan"): "decorrelated",
+    ("raw", "plan"): "raw",
+    ("plan",): "optimized",
+    ("timestamp",): "timestamp",
+    ("freshness",): "freshness",
+}
+_MAINTAINED = (("materialized", "view"), ("view",), ("index",))
+
+
+class StatementParser(ChangeParser):
+    """Parses statements."""
+
+    def statement(self) -> ast.StatementSyntax:
+        """Parse the statement at hand, to its end."""
+        at = self.token.start
+        result = self._statement()
+        if not self.at_end():
+            if self.at_words("as", "of"):
+                raise only_queries_have_times(self.token.start)
+            self.fail()
+        assert self.token.start >= at
+        return result
+
+    def _statement(self) -> ast.StatementSyntax:
+        token = self.token
+        if self.at_symbol("("):
+            return self._query_statement()
+        if token.kind != WORD:
+            self.fail()
+        if token.value in _NOT_OURS:
+            return self._not_ours()
+        parse = _STATEMENTS.get(token.value)
+        if parse is None:
+            self.fail()
+        return parse(self)
+
+    def _not_ours(self) -> ast.StatementSyntax:
+        token = self.token
+        while not self.at_end():
+            self.advance()
+        return ast.Unsupported(token.value.upper(), token.start)
+
+    # --- queries
+
+    def _query_statement(self) -> ast.SelectStatement | ast.CreateTableAsStatement:
+        """Parse a query as a statement of its own, with INTO or not."""
+        statement = self._select_statement()
+        select = first_select(statement.query)
+        if select is None or select.into is None:
+            return statement
+        into, select.into = select.into, None
+        return ast.CreateTableAsStatement(
+            into.name, (), statement.query, True, False, into.temporary, as_of=statement.as_of
+        )
+
+    def _select_statement(self) -> ast.SelectStatement:
+        query = self.query()
+        return ast.SelectStatement(query, self.as_of())
+
+    def _with(self) -> ast.StatementSyntax:
+        """Parse a statement that begins with WITH; what follows decides what it is."""
+        start = self.index
+        ctes, recursive = self.with_clause()
+        statement: (
+            ast.InsertStatement | ast.UpdateStatement | ast.DeleteStatement | ast.MergeStatement
+        )
+        match self.token.value:
+            case "insert":
+                statement = self._insert()
+            case "update":
+                statement = self._update()
+            case "delete":
+                statement = self._delete()
+            case "merge":
+                statement = self._merge()
+            case _:
+                self.go_to(start)
+                return self._query_statement()
+        statement.ctes, statement.recursive = ctes, recursive
+        return statement
+
+    def _explain(self) -> ast.ExplainStatement:
+        at = self.expect("explain").start
+        stage = "optimized"
+        if self.at_symbol("("):
+            self.unsupported("EXPLAIN with options")
+        if self.at_word("analyze", "analyse", "verbose"):
+            self.unsupported(f"EXPLAIN {self.token.value.upper()}")
+        for words, name in _STAGES.items():
+            if self.accept(*words):
+                stage = name
+                if self.at_word("as", "with"):
+                    self.unsupported(f"EXPLAIN ... {self.token.value.upper()}")
+                self.expect("for")
+                break
+        if stage == "freshness":
+            for words in _MAINTAINED:
+                if self.accept(*words):
+                    kept = ast.ObjectRef(" ".join(words), self.table_name())
+                    return ast.ExplainStatement(stage, kept, at)
+        return ast.ExplainStatement(stage, self._statement(), at)
+
+    # --- COPY
+
+    def _copy(self) -> ast.CopyStatement:
+        at = self.expect("copy").start
+        columns = None
+        source: ast.TableRef | ast.SelectStatement | ast.SubscribeStatement
+        if self.accept_symbol("("):
+            subscribes = self.at_word("subscribe")
+            source = self.subscribe() if subscribes else self._select_statement()
+            self.expect_symbol(")")
+        else:
+            source = self.table_name()
+            if self.at_symbol("("):
+                columns = self.in_parentheses(self.name_at)
+        inward = self.accept("from")
+        if inward and not isinstance(source, ast.TableRef):
+            self.fail(self.tokens[self.index - 1])
+        if not inward:
+            self.expect("to")
+        if not self.accept("stdin") and not self.accept("stdout"):
+            self.unsupported("COPY with a file or program")
+        options: dict[str, Any] = {}
+        self.accept("with")
+        if self.at_symbol("("):
+            options = dict(self.in_parentheses(self._copy_option))
+        else:
+            self._old_copy_options(options)
+        if self.at_word("where"):
+            self.unsupported("COPY FROM ... WHERE")
+        return ast.CopyStatement(source, columns, inward, options, at)
+
+    def _copy_option(self) -> tuple[str, Any]:
+        name = self.label()
+        if self.accept_symbol("*"):
+            return name, "*"
+        if self.at_symbol("("):
+            return name, self.in_parentheses(self.name)
+        if self.at_symbol(",") or self.at_symbol(")"):
+            return name, "true"
+        return name, self.advance().value
+
+    def _old_copy_options(self, options: dict[str, Any]) -> None:
+        while not self.at_end() and not self.at_word("where"):
+            token = self.token
+            name = self.label()
+            match name:
+                case "binary" | "csv":
+                    options["format"] = name
+                case "header" | "freeze":
+                    options[name] = "true"
+                case "delimiter" | "delimiters" | "null" | "quote" | "escape" | "encoding":
+                    self.accept("as")
+                    options["delimiter" if name == "delimiters" else name] = self.string()
+                case "force":
+                    if self.accept("quote"):
+                        options["force_quote"] = (
+                            "*" if self.accept_symbol("*") else self.list_of(self.name)
+                        )
+                    else:
+                        self.accept("not")
+                        self.expect("null")
+                        self.unsupported("FORCE NULL", token.start)
+                case _:
+                    self.fail(token)
+
+    # --- sessions
+
+    def _set(self) -> ast.StatementSyntax:
+        self.expect("set")
+        local = self.accept("local")
+        session = not local and self.at_word("session") and self.peek().value not in ("=", "to")
+        if session:
+            self.advance()
+        if session and self.accept("characteristics"):
+            self.expect("as", "transaction")
+            return self._modes("characteristics")
+        if not session and self.at_word("transaction") and self.peek().value not in ("=", "to"):
+            self.advance()
+            if self.at_word("snapshot"):
+                self.unsupported("SET TRANSACTION SNAPSHOT")
+            return self._modes("set")
+        if self.accept("time", "zone"):
+            if self.accept("default") or (self.at_word("local") and self.accept("local")):
+                return ast.SetStatement("timezone", None, local)
+            if self.at_word("interval"):
+                return self._zone_interval(local)
+            return ast.SetStatement("timezone", (self._setting(),), local)
+        if session and self.accept("authorization", "default"):
+            return ast.SetStatement("session_authorization", None, local)
+        if self.at_word("role", "authorization") and self.peek().value not in ("=", "to"):
+            self.unsupported("SET ROLE")
+        if self.at_word("names", "schema") and self.peek().value not in ("=", "to"):
+            name = {"names": "client_encoding", "schema": "search_path"}[self.advance().value]
+            return ast.SetStatement(name, (self._setting(),), local)
+        name = self._variable()
+        if not self.accept_symbol("="):
+            self.expect("to")
+        if self.accept("default"):
+            return ast.SetStatement(name, None, local)
+        return ast.SetStatement(name, self.list_of(self._setting), local)
+
+    def _zone_interval(self, local: bool) -> ast.SetZoneStatement:
+        self.expect("interval")
+        if self.accept_symbol("("):
+            self.integer()  # of digits of a second, none of which a zone has
+            self.expect_symbol(")")
+        text, at = self.string(), self.token.start
+        fields = None
+        if self.accept("hour"):
+            fields = "hour to minute" if self.accept("to", "minute") else "hour"
+        elif self.accept("minute"):
+            fields = "minute"
+        elif not self.at_end():
+            raise SyntaxError_("time zone interval must be HOUR or HOUR TO MINUTE", position=at + 1)
+        return ast.SetZoneStatement(text, fields, local, at)
+
+    def _variable(self) -> str:
+        parts = [self.name_or_function()]
+        while self.accept_symbol("."):
+            parts.append(self.label())
+        return ".".join(parts).lower()
+
+    def _setting(self) -> str:
+        sign = ""
+        if self.at_symbol("-") or self.at_symbol("+"):
+            sign = "-" if self.advance().value == "-" else ""
+        if self.token.kind not in (NUMBER, STRING, WORD, QUOTED):
+            self.fail()
+        return sign + self.advance().value
+
+    def _reset_variable(self) -> ast.StatementSyntax:
+        self.expect("reset")
+        if self.accept("all"):
+            return ast.ResetStatement(None)
+        if self.accept("time", "zone"):
+            return ast.ResetStatement("timezone")
+        if self.at_words("session", "authorization") or self.at_word("role"):
+            self.unsupported("RESET ROLE")
+        return ast.ResetStatement(self._variable())
+
+    def _begin(self) -> ast.StatementSyntax:
+        if self.advance().value == "start":
+            self.expect("transaction")
+            return self._modes("start", required=False)
+        if not self.accept("work"):
+            self.accept("transaction")
+        return self._modes("begin", required=False)
+
+    def _modes(
+        self, kind: OneOf["begin", "start", "set", "characteristics"], *, required: bool = True
+    ) -> ast.TransactionStatement:
+        result = ast.TransactionStatement(kind)
+        first = True
+        while not self.at_end():
+            if not first:
+                self.accept_symbol(",")
+            first = False
+            if self.accept("read", "only"):
+                result.read_only = True
+            elif self.accept("read", "write"):
+                result.read_only = False
+            elif self.accept("isolation", "level"):
+                words = [self.label()]
+                if words[0] in ("read", "repeatable", "strict"):
+                    words.append(self.label())
+                if words[0] == "bounded":
+                    words += [self.label(), self.string()]
+                result.isolation = " ".join(words)
+            elif not (self.accept("not", "deferrable") or self.accept("deferrable")):
+                self.fail()
+        if first and required:
+            self.fail()
+        return result
+
+    def _commit(self) -> ast.StatementSyntax:
+        token = self.advance()
+        if self.at_word("prepared"):
+            self.unsupported("two-phase commit")
+        if not self.accept("work"):
+            self.accept("transaction")
+        if token.value == "rollback" and self.accept("to"):
+            self.accept("savepoint")
+            return ast.SavepointStatement("rollback to", self.name())
+        chain = False
+        if self.accept("and"):
+            chain = not self.accept("no")
+            self.expect("chain")
+        kind: OneOf["commit", "rollback"] = (
+            "commit" if token.value in ("commit", "end") else "rollback"
+        )
+        return ast.TransactionStatement(kind, chain=chain)
+
+    def _savepoint(self) -> ast.StatementSyntax:
+        self.expect("savepoint")
+        return ast.SavepointStatement("savepoint", self.name())
+
+    def _release(self) -> ast.StatementSyntax:
+        self.expect("release")
+        self.accept("savepoint")
+        return ast.SavepointStatement("release", self.name())
+
+    def _prepare(self) -> ast.StatementSyntax:
+        self.expect("prepare")
+        if self.at_word("transaction"):
+            self.unsupported("two-phase commit")
+        name = self.name()
+        types = self.in_parentheses(self.type_name) if self.at_symbol("(") else ()
+        self.expect("as")
+        start = self.token.start
+        if not self.at_word(*_PREPARED):
+            self.fail()
+        self._statement()
+        return ast.PrepareStatement(name, types, start, self.last_end)
+
+    def _execute(self) -> ast.StatementSyntax:
+        self.expect("execute")
+        name = self.name()
+        args = self.in_parentheses(self.expression) if self.at_symbol("(") else ()
+        return ast.ExecuteStatement(name, args)
+
+    def _deallocate(self) -> ast.StatementSyntax:
+        self.expect("deallocate")
+        self.accept("prepare")
+        return ast.DeallocateStatement(None if self.accept("all") else self.name())
+
+    def _declare(self) -> ast.StatementSyntax:
+        self.expect("declare")
+        name = self.name()
+        while not self.at_word("cursor"):
+            if self.at_word("binary", "scroll"):
+                self.unsupported(f"DECLARE ... {self.token.value.upper()} CURSOR")
+            if not (
+                self.accept("insensitive")
+                or self.accept("asensitive")
+                or self.accept("no", "scroll")
+            ):
+                self.fail()
+        self.advance()
+        hold = self.accept("with", "hold")
+        if not hold:
+            self.accept("without", "hold")
+        self.expect("for")
+        if self.at_word("subscribe"):
+            return ast.DeclareStatement(name, hold, self.subscribe())
+        return ast.DeclareStatement(name, hold, self._select_statement())
+
+    def _fetch(self) -> ast.StatementSyntax:
+        move = self.advance().value == "move"
+        count: int | None = 1
+        if self.at_word("prior", "first", "last", "absolute", "relative", "backward"):
+            self.unsupported(f"FETCH {self.token.value.upper()}")
+        forward = self.accept("forward")
+        if self.accept("all"):
+            count = None
+        elif self.token.kind == NUMBER:
+            count = self.integer()
+        elif self.at_symbol("-"):
+            self.unsupported("FETCH BACKWARD")
+        elif not forward:
+            self.accept("next")
+        if not self.accept("from"):
+            self.accept("in")
+        name = self.name()
+        timeout = None
+        if self.accept("with"):
+            self.expect_symbol("(")
+            self.expect("timeout")
+            self.accept_symbol("=")
+            timeout = self.advance().value
+            self.expect_symbol(")")
+        return ast.FetchStatement(name, count, timeout, move)
+
+    def _close(self) -> ast.StatementSyntax:
+        self.expect("close")
+        return ast.CloseStatement(None if self.accept("all") else self.name())
+
+    def _unlisten(self) -> ast.StatementSyntax:
+        self.expect("unlisten")
+        if not self.accept_symbol("*"):
+            self.name()
+        return ast.UnlistenStatement()
+
+    def _vacuum(self) -> ast.StatementSyntax:
+        self.expect("vacuum")
+        if self.at_symbol("("):
+            self.in_parentheses(self._maintenance_option)
+        else:
+            if self.at_word("full"):
+                self.unsupported("VACUUM FULL")
+            self.accept("freeze")
+            self.accept("verbose")
+            if not self.accept("analyze"):
+                self.accept("analyse")
+        return self._maintenance("vacuum")
+
+    def _analyze(self) -> ast.StatementSyntax:
+        self.advance()
+        if self.at_symbol("("):
+            self.in_parentheses(self._maintenance_option)
+        else:
+            self.accept("verbose")
+        return self._maintenance("analyze")
+
+    def _maintenance_option(self) -> None:
+        """Parse `NAME [value]`; what is said of how to do it has nothing to act on here."""
+        if self.at_word("full"):
+            self.unsupported("VACUUM FULL")
+        self.label()
+        if not (self.at_symbol(",") or self.at_symbol(")")):
+            self.advance()
+
+    def _maintenance(self, verb: OneOf["vacuum", "analyze"]) -> ast.StatementSyntax:
+        tables = () if self.at_end() else self.list_of(self._maintained)
+        return ast.MaintenanceStatement(verb, tables)
+
+    def _maintained(self) -> ast.TableRef:
+        table = self.table_name()
+        if self.at_symbol("("):  # columns, for statistics
+            self.in_parentheses(self.name)
+        return table
+
+    def _checkpoint(self) -> ast.StatementSyntax:
+        self.expect("checkpoint")
+        return ast.MaintenanceStatement("checkpoint", ())
+
+    def _discard(self) -> ast.StatementSyntax:
+        self.expect("discard")
+        what = "temp" if self.accept("temporary") else self.token.value
+        if what != "temp" and not self.at_word("all", "plans", "sequences", "temp"):
+            self.fail()
+        if self.at_word("all", "plans", "sequences", "temp"):
+            self.advance()
+        return ast.DiscardStatement(what)
+
+
+Parse = Callable[[StatementParser], ast.StatementSyntax]
+
+_STATEMENTS: dict[str, Parse] = {
+    "select": StatementParser._query_statement,
+    "values": StatementParser._select_statement,
+    "table": StatementParser._select_statement,
+    "with": StatementParser._with,
+    "subscribe": StatementParser.subscribe,
+    "explain": StatementParser._explain,
+    "insert": StatementParser._insert,
+    "update": StatementParser._update,
+    "delete": StatementParser._delete,
+    "merge": StatementParser._merge,
+    "truncate": StatementParser.truncate,
+    "lock": StatementParser.lock,
+    "copy": StatementParser._copy,
+    "create": StatementParser.create,
+    "drop": StatementParser.drop,
+    "alter": StatementParser.alter,
+    "comment": StatementParser.comment,
+    "show": StatementParser.show,
+    "set": StatementParser._set,
+    "reset": StatementParser._reset_variable,
+    "begin": StatementParser._begin,
+    "start": StatementParser._begin,
+    "commit": StatementParser._commit,
+    "end": StatementParser._commit,
+    "rollback": StatementParser._commit,
+    "abort": StatementParser._commit,
+    "savepoint": StatementParser._savepoint,
+    "release": StatementParser._release,
+    "prepare": StatementParser._prepare,
+    "execute": StatementParser._execute,
+    "deallocate": StatementParser._deallocate,
+    "declare": StatementParser._declare,
+    "fetch": StatementParser._fetch,
+    "move": StatementParser._fetch,
+    "close": StatementParser._close,
+    "unlisten": StatementParser._unlisten,
+    "discard": StatementParser._discard,
+    "vacuum": StatementParser._vacuum,
+    "analyze": StatementParser._analyze,
+    "analyse": StatementParser._analyze,
+    "checkpoint": StatementParser._checkpoint,
+}
+
+
+def only_queries_have_times(at: int) -> FeatureNotSupported:
+    """Return the error of AS OF where nothing is read."""
+    return FeatureNotSupported(
+        "AS OF is for queries only",
+        detail="A change takes effect when it is committed: "
+        "at another time it would alter what has been read already.",
+        hint="It says when a query is read, and stands behind it: in SELECT, COPY (...), DECLARE, "
+        "EXPLAIN, SUBSCRIBE, INSERT ... SELECT, CREATE TABLE ... AS and CREATE MATERIALIZED VIEW.",
+        position=at + 1,
+    )
+
+
+def unsupported(statement: ast.Unsupported) -> FeatureNotSupported:
+    """Return the error of a statement that is PostgreSQL's and not ours."""
+    return FeatureNotSupported(f"{statement.what} is not supported", position=statement.at + 1)

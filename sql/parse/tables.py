@@ -1,0 +1,407 @@
+"""Tables: CREATE TABLE and ALTER TABLE, their columns and constraints."""
+
+from typing import Literal as OneOf
+
+from foreshore.errors import SyntaxError_
+from foreshore.sql import ast
+from foreshore.sql.parse.grammar.base import IS
+from foreshore.sql.parse.lexer import NUMBER, QUOTED, STRING, WORD
+from foreshore.sql.parse.sequences import NOT_OF_IDENTITY, SET_OPTIONS, SequenceParser, add_option
+
+_CONSTRAINTS = frozenset(("primary", "unique", "check", "references", "foreign", "exclude"))
+
+# Of LOCK TABLE; one that begins as another does comes before it.
+_LOCK_MODES = (
+    "access share",
+    "access exclusive",
+    "row share",
+    "row exclusive",
+    "share update exclusive",
+    "share row exclusive",
+    "share",
+    "exclusive",
+)
+
+
+class TableParser(SequenceParser):
+    """Parses CREATE TABLE and ALTER TABLE."""
+
+    # --- CREATE TABLE
+
+    def _if_not_exists(self) -> bool:
+        return self.accept("if", "not", "exists")
+
+    def _create_table(self, temporary: bool) -> ast.StatementSyntax:
+        if_not_exists = self._if_not_exists()
+        name = self.table_name()
+        if self.at_word("as", "on") or (self.at_symbol("(") and self._names_then_as()):
+            return self._create_table_as(name, if_not_exists, temporary)
+        if self.at_words("partition", "of") or self.at_word("of"):
+            self.unsupported("CREATE TABLE OF")
+        columns: list[ast.ColumnDefinition] = []
+        constraints: list[ast.ConstraintDefinition] = []
+        self.expect_symbol("(")
+        while not self.at_symbol(")"):
+            if self.at_word("constraint") or self.at_word(*_CONSTRAINTS):
+                constraints.append(self._table_constraint())
+            elif self.at_word("like"):
+                self.unsupported("LIKE in CREATE TABLE")
+            else:
+                columns.append(self._column(name, constraints))
+            if not self.accept_symbol(","):
+                break
+        self.expect_symbol(")")
+        retain = self._retention("fillfactor")  # how full to leave pages that we do not have
+        on_commit = self._on_commit()
+        if self.at_word("inherits", "partition", "using", "with", "without", "tablespace"):
+            self.unsupported(f"CREATE TABLE ... {self.token.value.upper()}")
+        return ast.CreateTableStatement(
+            name, tuple(columns), tuple(constraints), if_not_exists, retain, temporary, on_commit
+        )
+
+    def _on_commit(self) -> ast.OnCommit | None:
+        if not self.accept("on", "commit"):
+            return None
+        if self.accept("drop"):
+            return "drop"
+        preserve = self.accept("preserve")
+        if not preserve:
+            self.expect("delete")
+        self.expect("rows")
+        return "preserve rows" if preserve else "delete rows"
+
+    def _retention(self, ignored: str | None = None) -> ast.Retain | None:
+        """Parse `WITH (RETAIN HISTORY [=] FOR 'interval')`, if it is there.
+
+        There may be an option that is `ignored`, too.
+        """
+        if not (self.at_word("with") and self.peek(2).value in ("retain", ignored)):
+            return None
+        self.advance()
+        return self._retain_options(ignored)
+
+    def _retain_options(self, ignored: str | None = None) -> ast.Retain | None:
+        """Parse a list of options in parentheses, in which none is twice."""
+        said: dict[str, ast.Retain | None] = {}
+
+        def option() -> None:
+            token = self.token
+            if token.value in said:
+                raise SyntaxError_("conflicting or redundant options", position=token.start + 1)
+            if token.value == ignored:
+                self._option()
+                said[ignored] = None
+            elif ignored is not None and token.value != "retain":
+                self.unsupported(f"WITH ({token.value})")
+            else:
+                said["retain"] = self._retain()
+
+        self.in_parentheses(option)
+        return said.get("retain")
+
+    def _retain(self) -> ast.Retain:
+        self.expect("retain", "history")
+        self.accept_symbol("=")
+        self.expect("for")
+        at = self.token.start
+        return ast.Retain(self.string(), at)
+
+    def _create_table_as(
+        self, name: ast.TableRef, if_not_exists: bool, temporary: bool
+    ) -> ast.StatementSyntax:
+        columns = self.in_parentheses(self.name) if self.at_symbol("(") else ()
+        on_commit = self._on_commit()
+        self.expect("as")
+        if self.at_word("execute"):
+            self.unsupported("CREATE TABLE AS EXECUTE")
+        query = self.query()
+        as_of = self.as_of()
+        with_data = True
+        if self.accept("with"):
+            with_data = not self.accept("no")
+            self.expect("data")
+        return ast.CreateTableAsStatement(
+            name, columns, query, with_data, if_not_exists, temporary, on_commit, as_of
+        )
+
+    def _names_then_as(self) -> bool:
+        ahead = 1
+        while self.peek(ahead).kind in (WORD, QUOTED) and self.peek(ahead + 1).value == ",":
+            ahead += 2
+        return (
+            self.peek(ahead).kind in (WORD, QUOTED)
+            and self.peek(ahead + 1).value == ")"
+            and self.peek(ahead + 2).value in ("as", "on")
+        )
+
+    def _column(
+        self, table: ast.TableRef, constraints: list[ast.ConstraintDefinition]
+    ) -> ast.ColumnDefinition:
+        """Parse a column of `table`; its constraints are added to `constraints`."""
+        name, at = self.name_at()
+        column = ast.ColumnDefinition(name, self.type_name(), False, None, at)
+        while not (self.at_symbol(",") or self.at_symbol(")") or self.at_end()):
+            constraint = self.name() if self.accept("constraint") else None
+            token = self.token
+            if self.accept("not"):
+                self.expect("null")
+                column.not_null = True
+            elif self.accept("null"):
+                column.nullable = True
+            elif self.at_word("default"):
+                if column.default is not None:
+                    raise SyntaxError_(
+                        f'multiple default values specified for column "{name}" '
+                        f'of table "{table.name[-1]}"',
+                        position=token.start + 1,
+                    )
+                self.advance()
+                column.default_at = self.token.start
+                column.default, column.default_text = self._written(IS)
+            elif self.accept("collate"):
+                self.any_name()
+            elif self.at_word(*_CONSTRAINTS):
+                constraints.append(self._constraint(constraint, ((name, token.start),)))
+            elif self.accept("generated"):
+                if column.identity is not None:
+                    raise SyntaxError_(
+                        "multiple identity specifications for column "
+                        f'"{name}" of table "{table.name[-1]}"',
+                        position=token.start + 1,
+                    )
+                column.identity = self._identity()
+            else:
+                self.fail()
+        return column
+
+    def _identity(self) -> ast.Identity:
+        """Parse `ALWAYS | BY DEFAULT AS IDENTITY [(options)]`."""
+        always = self._always()
+        self.expect("as")
+        if self.at_symbol("("):
+            self.unsupported("a generated column")
+        self.expect("identity")
+        options = ast.SequenceOptions({}, {})
+        if self.accept_symbol("("):
+            options = self._sequence_options()
+            self.expect_symbol(")")
+        return ast.Identity(always, options)
+
+    def _always(self) -> bool:
+        """Parse `ALWAYS | BY DEFAULT`."""
+        always = self.accept("always")
+        if not always:
+            self.expect("by", "default")
+        return always
+
+    def _written(self, level: int = 0) -> tuple[ast.Expression, str]:
+        """Parse an expression; return it and its text."""
+        start = self.token.start
+        expression = self.expression(level)
+        return expression, self.text[start : self.last_end]
+
+    def _table_constraint(self) -> ast.ConstraintDefinition:
+        name = self.name() if self.accept("constraint") else None
+        return self._constraint(name, None)
+
+    def _constraint(
+        self, name: str | None, column: tuple[tuple[str, int], ...] | None
+    ) -> ast.ConstraintDefinition:
+        """Parse a constraint, of `column` if it stands with one."""
+        at = self.token.start
+        if self.accept("check"):
+            self.expect_symbol("(")
+            text_at = self.token.start
+            condition, text = self._written()
+            self.expect_symbol(")")
+            found = ast.ConstraintDefinition(
+                "check", name, column or (), condition, text, True, at, text_at
+            )
+            if self.accept("no", "inherit"):
+                return found
+        elif self.at_word("primary", "unique"):
+            primary = self.accept("primary", "key")
+            if not primary:
+                self.expect("unique")
+            is_index = not primary and name is None and column is None and self.accept("index")
+            if is_index:  # as the catalog keeps it
+                name = self.name()
+            distinct = True
+            if not primary and self.accept("nulls"):
+                distinct = not self.accept("not")
+                self.expect("distinct")
+            if self.at_words("using", "index"):
+                self.unsupported("a constraint USING INDEX")
+            columns = column or self.in_parentheses(self.name_at)
+            if self.at_word("include", "using") or self.at_words("with"):
+                self.unsupported(f"{self.token.value.upper()} of a constraint")
+            kind: OneOf["primary key", "unique"] = "primary key" if primary else "unique"
+            found = ast.ConstraintDefinition(
+                kind, name, columns, None, "", distinct, at, is_index=is_index
+            )
+        elif self.at_word("references", "foreign"):
+            self.unsupported("a FOREIGN KEY constraint")
+        elif self.at_word("exclude"):
+            self.unsupported("an EXCLUDE constraint")
+        else:
+            self.fail()
+        if self.at_words("not", "valid"):
+            self.unsupported("NOT VALID")
+        if self.at_word("deferrable") or self.at_words("initially", "deferred"):
+            self.unsupported("a deferrable constraint")
+        self.accept("not", "deferrable")
+        self.accept("initially", "immediate")
+        return found
+
+    # --- ALTER TABLE
+
+    def _alter_table(self, name: ast.TableRef, if_exists: bool) -> ast.StatementSyntax:
+        if self.accept("rename"):  # nothing beside it
+            return ast.AlterTableStatement(name, (self._renaming(),), if_exists)
+        actions = self.list_of(lambda: self._table_action(name))
+        return ast.AlterTableStatement(name, actions, if_exists)
+
+    def _renaming(self) -> ast.RenameConstraint | ast.RenameColumn:
+        is_constraint = self.accept("constraint")
+        if not is_constraint:
+            self.accept("column")
+        name = self.name()
+        self.expect("to")
+        to = self.name()
+        return ast.RenameConstraint(name, to) if is_constraint else ast.RenameColumn(name, to)
+
+    def _table_action(self, table: ast.TableRef) -> ast.TableAction:
+        if self.accept("add"):
+            if self.at_word("constraint") or self.at_word(*_CONSTRAINTS):
+                return ast.AddConstraint(self._table_constraint())
+            self.accept("column")
+            if_not_exists = self._if_not_exists()
+            constraints: list[ast.ConstraintDefinition] = []
+            new = self._column(table, constraints)
+            return ast.AddColumn(new, tuple(constraints), if_not_exists)
+        if self.accept("drop"):
+            is_constraint = self.accept("constraint")
+            if not is_constraint:
+                self.accept("column")
+            if_exists = self.accept("if", "exists")
+            name = self.name()
+            cascade = self.accept("cascade")
+            if not cascade:
+                self.accept("restrict")
+            if is_constraint:
+                return ast.DropConstraint(name, if_exists)
+            return ast.DropColumn(name, if_exists, cascade)
+        if self.accept("alter"):
+            self.accept("column")
+            return self._column_action(self.name())
+        if self.token.kind != WORD:
+            self.fail()
+        self.unsupported(f"ALTER TABLE ... {self.token.value.upper()}")
+
+    def _column_action(self, column: str) -> ast.TableAction:
+        """Parse what ALTER COLUMN does."""
+        if self.accept("set", "not", "null"):
+            return ast.SetNotNull(column, True)
+        if self.accept("drop", "not", "null"):
+            return ast.SetNotNull(column, False)
+        if self.accept("drop", "default"):
+            return ast.SetDefault(column, None, "", 0)
+        if self.accept("set", "default"):
+            at = self.token.start
+            return ast.SetDefault(column, *self._written(), at)
+        if self.accept("add"):
+            self.expect("generated")
+            return ast.AddIdentity(column, self._identity())
+        if self.accept("drop", "identity"):
+            return ast.DropIdentity(column, self.accept("if", "exists"))
+        if self.at_word("restart") or (
+            self.at_word("set") and self.peek(1).value in ("generated", *SET_OPTIONS)
+        ):
+            return self._set_identity(column)
+        self.unsupported(f"ALTER COLUMN ... {self.token.value.upper()}")
+
+    def _set_identity(self, column: str) -> ast.SetIdentity:
+        """Parse `SET GENERATED ... | SET option | RESTART [WITH n]`, as many as there are."""
+        generated: list[bool] = []
+        options = ast.SequenceOptions({}, {})
+        while self.at_word("set", "restart"):
+            is_set = self.accept("set")
+            at = self.token.start
+            if is_set and self.accept("generated"):
+                if generated:
+                    raise SyntaxError_("conflicting or redundant options")
+                generated.append(self._always())
+                continue
+            found = self._sequence_option()
+            if found is None:
+                self.fail()
+            if is_set and found[0] in NOT_OF_IDENTITY:
+                option = found[0].replace(" ", "_")
+                raise SyntaxError_(
+                    f'sequence option "{option}" not supported here', position=at + 1
+                )
+            add_option(options, *found, at)
+        return ast.SetIdentity(column, generated[0] if generated else None, options)
+
+    # --- TRUNCATE
+
+    def truncate(self) -> ast.StatementSyntax:
+        """Parse TRUNCATE."""
+        self.expect("truncate")
+        self.accept("table")
+        tables = self.list_of(self._truncated_table)
+        restart = self.at_word("restart")
+        if self.at_word("restart", "continue"):
+            self.expect(self.token.value, "identity")
+        if not self.accept("cascade"):
+            self.accept("restrict")
+        return ast.TruncateStatement(tables, restart)
+
+    def lock(self) -> ast.StatementSyntax:
+        """Parse LOCK TABLE."""
+        self.expect("lock")
+        self.accept("table")
+        tables = self.list_of(self._truncated_table)
+        mode = "access exclusive"
+        if self.accept("in"):
+            for each in _LOCK_MODES:
+                if self.accept(*each.split()):
+                    mode = each
+                    break
+            else:
+                self.fail()
+            self.expect("mode")
+        return ast.LockTableStatement(tables, mode, self.accept("nowait"))
+
+    def _truncated_table(self) -> ast.TableRef:
+        self.accept("only")
+        table = self.table_name()
+        self.accept_symbol("*")
+        return table
+
+    # --- options
+
+    def _options(self) -> dict[str, str]:
+        """Parse `NAME [=] value, ...`, in parentheses or not."""
+        if self.at_symbol("("):
+            return dict(self.in_parentheses(self._option))
+        if self.at_end():
+            return {}
+        return dict(self.list_of(self._option))
+
+    def _option(self) -> tuple[str, str]:
+        words = [self.label()]
+        while self.token.kind == WORD and not self.at_symbol("=") and self.peek(0).value not in (
+            "true", "false", "on", "off",
+        ):  # fmt: skip
+            words.append(self.label())
+        name = " ".join(words)
+        self.accept_symbol("=")
+        if self.at_symbol("("):
+            self.fail()
+        if self.token.kind not in (STRING, NUMBER, WORD, QUOTED):
+            if len(words) > 1 and not self.at_symbol("("):
+                # `SIZE embedded`: the value was taken for a second word.
+                return " ".join(words[:-1]), words[-1]
+            self.fail()
+        return name, self.advance().value

@@ -1,0 +1,1 @@
+"""Edits of bound scalars and of kept texts."""
