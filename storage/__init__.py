@@ -1,1 +1,1 @@
-"""Durable collections over time: the log, batches, traces, and who may read and write them."""
+"""Durable collections over time: the log, batches, traces and capabilities."""

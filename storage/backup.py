@@ -1,19 +1,18 @@
-"""Backups: a copy of a data directory as of one moment, taken while it is written to.
+"""Backups: consistent copies of a data directory, taken while it is in use.
 
-    DEST/backup.json     what the backup consists of; without it there is none
-    DEST/blob, DEST/log  the files that it names
+    DEST/backup.json     the manifest; without it there is no backup
+    DEST/blob, DEST/log  the files that it lists
 
-The log is one order for all shards and the catalog, so a prefix of it is a consistent whole, with
-what consensus held at its end: what a kill at that moment would have left. Everything acknowledged
-before the backup began is in it.
-Batches never change, so they are linked where source and destination share a file system, else
-copied, and a later backup to the same place takes only those that are new, or no longer there as
-they were. `backup.json` is replaced at the very end: a backup that is interrupted leaves the one
-before it, or none.
+The log has one order for all shards and the catalog, so a prefix of it, together with the consensus
+states at its end, is a consistent state: the state that a kill at that moment would have left. It
+includes everything acknowledged before the backup began. Batches never change, so they are
+hard-linked if source and destination share a file system, and copied otherwise. A later backup to
+the same place takes only files that are new or damaged there. `backup.json` is replaced last: an
+interrupted backup leaves the previous one, or none.
 
-A restored database is another one: it has an identity of its own and a new epoch, goes on with
-times later than all in the backup, and gives out ids that neither the one that was backed up nor
-any other copy of it does (`identity.py`).
+A restored database is a new database. It has its own identity and a new epoch, its times are later
+than all times in the backup, and its new ids differ from those of the original and of any other
+copy (`identity.py`).
 """
 
 import asyncio
@@ -57,8 +56,8 @@ from foreshore.storage.wal import LOG_KEY, LogState, SegmentInfo
 
 MANIFEST = "backup.json"
 VERSION = 1
-PARTS = ("blob", "log")  # the directories of a backup, and of a data directory that is new
-TAKEOVER_SECONDS = 10.0  # after which who began to take the data over, and has not, has died
+PARTS = ("blob", "log")  # the directories of a backup and of a new data directory
+TAKEOVER_SECONDS = 10.0  # a takeover that takes longer has died
 
 
 class BackupFile(msgspec.Struct, frozen=True):
@@ -70,12 +69,12 @@ class BackupFile(msgspec.Struct, frozen=True):
 
     @property
     def stored(self) -> str:
-        """Return its path within the backup: a segment that was still open grows until the next."""
+        """Return its path within the backup. An open segment has its own name, since it grows."""
         return f"{self.path}.{self.bytes}" if self.path.startswith("log/") else self.path
 
 
 class Backup(msgspec.Struct, frozen=True):
-    """What a backup consists of: the heads of consensus, and the files that they name."""
+    """The manifest of a backup: the heads of consensus, and the files that they name."""
 
     version: int
     identity: str  # of the database
@@ -89,9 +88,9 @@ class _Manifest(msgspec.Struct, frozen=True):
 
 
 def read_backup(place: Path) -> Backup:
-    """Return what the backup consists of.
+    """Return the manifest of the backup.
 
-    Raises UndefinedFile if there is none, DataCorrupted if what says so is damaged or too new.
+    Raises UndefinedFile if there is none, DataCorrupted if it is corrupt or too new.
     """
     path = place / MANIFEST
     try:
@@ -104,7 +103,7 @@ def read_backup(place: Path) -> Backup:
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise DataCorrupted(f'"{path}" is not readable: {error}') from None
     intact = zlib.crc32(msgspec.json.encode(manifest.backup)) == manifest.checksum
-    if not intact or msgspec.json.encode(manifest) != written:  # base64 has bits that say nothing
+    if not intact or msgspec.json.encode(manifest) != written:  # base64 has unused bits
         raise DataCorrupted(f'"{path}" has a wrong checksum')
     if manifest.backup.version > VERSION:
         raise DataCorrupted(
@@ -117,10 +116,10 @@ def read_backup(place: Path) -> Backup:
 
 
 def back_up(data_dir: Path, place: Path) -> Backup:
-    """Store in `place` all that the data directory holds now, and return what that is.
+    """Back up the current state of the data directory to `place`, and return the manifest.
 
-    The server may run. Raises DuplicateFile if the place holds something else, or the backup of
-    another database, or of another history of this one.
+    The server may be running. Raises DuplicateFile if the place holds something else, or the backup
+    of another database or of another history of this one.
     """
     states = look(data_dir)
     with _locked(place):
@@ -132,7 +131,7 @@ def back_up(data_dir: Path, place: Path) -> Backup:
             manifest = _Manifest(backup, zlib.crc32(msgspec.json.encode(backup)))
             _write(place / MANIFEST, msgspec.json.encode(manifest))
             named = {file.stored for file in backup.files}
-        finally:  # also give back the room of a backup that came to nothing
+        finally:  # also frees the space of a failed backup
             for folder in PARTS:
                 for path in (place / folder).rglob("*"):
                     if path.is_file() and path.relative_to(place).as_posix() not in named:
@@ -170,19 +169,19 @@ def _previous(place: Path, states: States) -> dict[str, BackupFile]:
 
 
 def _names(directory: Path) -> set[str]:
-    """Return the names of what is there, but for the `lost+found` that a new file system has."""
+    """Return the names in a directory, except the `lost+found` of a new file system."""
     return {path.name for path in directory.iterdir() if not _is_new_lost_found(path)}
 
 
 def _is_new_lost_found(path: Path) -> bool:
     try:
         return path.name == "lost+found" and path.is_dir() and not any(path.iterdir())
-    except PermissionError:  # only root looks into it
+    except PermissionError:  # only root may read it
         return True
 
 
 def _copied(data_dir: Path, place: Path, previous: dict[str, BackupFile]) -> Backup:
-    """Copy the files that the states name; again where the compacter took one away meanwhile.
+    """Copy the files named by the states, retrying if the compacter removed one meanwhile.
 
     Raises DuplicateFile if the last backup has another file of the same name.
     """
@@ -206,16 +205,16 @@ def _copied(data_dir: Path, place: Path, previous: dict[str, BackupFile]) -> Bac
         now = look(data_dir).log
         if now.epoch == states.log.epoch and not (states.changes_hands and now != states.log):
             return backup
-        # Another environment took over: it may have cut off what was read of the log's end.
+        # Another environment took over and may have cut off the end of the log that was read.
 
 
 def _moment(data_dir: Path) -> tuple[States, int]:
-    """Return the states, and up to where what is written of the open segment goes with them.
+    """Return consistent states, and the length of the open segment that belongs to them.
 
-    What else is in consensus, as where sequences stand, is said by no record of the log, but rows
-    and the catalog's entries in it rely on it. So the log ends where it did between two looks that
-    found all of that the same. The states of shards are read once, which may take long: they go
-    with the log as long as it has the segments that it had then.
+    Values in consensus such as sequence positions are not logged, but rows and catalog entries in
+    the log depend on them. So the log is cut where it ended between two looks that found these
+    values equal. The states of shards are read only once, which may take long; they fit as long as
+    the log still has the segments that it had then.
     """
     while True:
         states = look(data_dir)
@@ -223,7 +222,7 @@ def _moment(data_dir: Path) -> tuple[States, int]:
         while registers.get(LOG_KEY) == states.heads[LOG_KEY]:
             end = 0
             for segment in states.log.segments[-1:]:
-                with contextlib.suppress(FileNotFoundError):  # whoever reads it finds out
+                with contextlib.suppress(FileNotFoundError):  # the reader of the file reports it
                     end = segment_path(data_dir, segment).stat().st_size
             before, registers = registers, read_registers(data_dir)
             if _beside_the_log(before) == _beside_the_log(registers):
@@ -245,10 +244,10 @@ def _copy_once(
     assert states.identity is not None
     files = []
     segments = []
-    for segment in states.log.segments:  # first, as they go first
+    for segment in states.log.segments:  # first, because they are removed first
         contents = read_log(data_dir, segment, end)
         path = segment_path(data_dir, segment)
-        with path.open("rb") as source:  # the read of the log has just found it
+        with path.open("rb") as source:  # reading the log has just found it
             file = BackupFile(f"log/{path.name}", contents.length, contents.checksum)
             _check_history(place, previous.get(file.path), file)
             _write(place / file.stored, source.read(contents.length))
@@ -272,9 +271,9 @@ def _copy_once(
 
 
 def _check_history(place: Path, before: BackupFile | None, file: BackupFile) -> None:
-    """Raise DuplicateFile if `file` would take the place of another file of the last backup.
+    """Raise DuplicateFile if `file` would replace a different file of the last backup.
 
-    The data directory was put back to what it was before that, say, and has gone on otherwise.
+    This happens if the data directory was restored to an earlier state and took another course.
     """
     if before is not None and before.stored == file.stored and before != file:
         raise DuplicateFile(
@@ -285,22 +284,22 @@ def _check_history(place: Path, before: BackupFile | None, file: BackupFile) -> 
 
 
 def _make(directory: Path) -> None:
-    """Make the directory and those above that are missing, durably."""
+    """Create the directory and missing parents, durably."""
     if not directory.is_dir():
         _make(directory.parent)
         directory.mkdir(exist_ok=True)
-    with contextlib.suppress(PermissionError):  # to read there: somebody else made it
+    with contextlib.suppress(PermissionError):  # not readable for us, so created by somebody else
         sync_directory(directory.parent)
 
 
 def _sync_names(place: Path, files: Sequence[str]) -> None:
-    """Make the names of these files below `place` durable, whoever made their directories."""
+    """Make the names of these files below `place` durable."""
     for directory in {parent for file in files for parent in PurePosixPath(file).parents}:
         sync_directory(place / directory)
 
 
 def _take(source: Path, target: Path) -> None:
-    """Have `source` at `target` too, but for the name: as a link if that can be, else as a copy."""
+    """Link or copy `source` to `target`; the caller syncs the name."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
     try:
@@ -313,7 +312,7 @@ def _take(source: Path, target: Path) -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Put a file there whole, or not at all."""
+    """Write a file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f"{path.name}.new")
     try:
@@ -342,11 +341,10 @@ def _is_intact(place: Path, file: BackupFile) -> bool:
 
 
 def restore(place: Path, data_dir: Path) -> Backup:
-    """Make a data directory of the backup in `place`, all of it or nothing.
+    """Restore the backup in `place` to `data_dir`, completely or not at all.
 
-    An empty directory, which may be where something is mounted, is filled and not replaced.
-    Raises DuplicateFile if there is something at `data_dir`, DataCorrupted if a file of the backup
-    is not what it was.
+    An empty directory, which may be a mount point, is filled and not replaced. Raises DuplicateFile
+    if `data_dir` is not empty, DataCorrupted if a file of the backup is corrupt.
     """
     backup = read_backup(place)
     if is_half_restored(data_dir):
@@ -358,7 +356,7 @@ def restore(place: Path, data_dir: Path) -> Backup:
         return backup
     partial = data_dir.with_name(f".{data_dir.name}{RESTORING}")
     if partial.exists():
-        shutil.rmtree(partial)  # of an attempt that was interrupted
+        shutil.rmtree(partial)  # left by an interrupted attempt
     _make(partial)
     try:
         _restore_to(partial, place, backup)
@@ -380,17 +378,17 @@ def _fill(data_dir: Path, place: Path, backup: Backup) -> None:
         sync_directory(data_dir)
         (partial / CONSENSUS_FILE).replace(data_dir / CONSENSUS_FILE)
     except BaseException:
-        if is_half_restored(data_dir):  # else it was interrupted behind the last step
+        if is_half_restored(data_dir):  # otherwise the interruption was after the last step
             _clear(data_dir)
         raise
-    with contextlib.suppress(FileNotFoundError):  # a server has started, and does the same
-        shutil.rmtree(partial)  # with the journal of consensus, in which nothing is left
+    with contextlib.suppress(FileNotFoundError):  # a server has started and removed it
+        shutil.rmtree(partial)  # including the empty journal of consensus
     sync_directory(data_dir)
 
 
 def _clear(data_dir: Path) -> None:
-    """Remove what a restore has left in a directory that was empty before it."""
-    for name in (*PARTS, RESTORING):  # as long as the last is there, it is no data directory
+    """Remove what a restore has left in a directory that was empty before."""
+    for name in (*PARTS, RESTORING):  # RESTORING last: until then it is no data directory
         shutil.rmtree(data_dir / name, ignore_errors=True)
 
 

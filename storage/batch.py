@@ -1,15 +1,15 @@
-"""Batches: immutable sets of updates, and a promise of exactly which updates they are.
+"""Batches: immutable sets of updates over a known interval of times.
 
-A batch [lower, upper) holds every update of its shard at or beyond `lower` and not at or beyond
-`upper`. Laid end to end, each starting where the last one stopped, batches are the whole history.
-Consolidation moves times forward to the batch's `since`; from then on it promises not its updates
-but what they add up to at each time at or beyond `since`.
+A batch [lower, upper) holds every update of its shard at or beyond `lower` and before `upper`. Each
+batch starts where the previous one ends, so together they are the whole history. Consolidation
+moves times forward to the batch's `since`. From then on the batch no longer holds the original
+updates, but it has the same sum at each time at or beyond `since`.
 
-A batch is a Parquet file: the row's columns, then `__time` and `__diff`, sorted by row in the order
-of its columns and then by time, with statistics and a checksum for each page. Columns are meant by
-position. Their names are the user's, but for one that another has too (case does not distinguish)
-or that says `__time` or `__diff`, which gets a number behind. What the batch promises is in
-the file's metadata under `foreshore`.
+A batch is a Parquet file: the row's columns, then `__time` and `__diff`, sorted by row in column
+order and then by time, with statistics and a checksum for each page. Columns are identified by
+position. They keep the user's names, except that a name that occurs twice (ignoring case) or equals
+`__time` or `__diff` gets a number appended. The batch's interval and since are in the file's
+metadata under `foreshore`.
 """
 
 import errno
@@ -33,7 +33,7 @@ PAGE_BYTES = 128 << 10
 
 
 class Promise(msgspec.Struct, frozen=True):
-    """What a file says of itself."""
+    """The interval, since and shard id in a file's metadata."""
 
     id: str
     lower: Timestamp
@@ -43,7 +43,7 @@ class Promise(msgspec.Struct, frozen=True):
 
 
 def column_names(schema: pa.Schema) -> list[str]:
-    """Return the names that the columns of updates have in a file."""
+    """Return the file's column names for the columns of updates."""
     taken = {TIME, DIFF}
     names: list[str] = []
     for name in schema.names[:-2]:
@@ -58,7 +58,7 @@ def column_names(schema: pa.Schema) -> list[str]:
 
 
 def file_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema of a file of updates with the schema."""
+    """Return the file schema for updates with `schema`."""
     names = column_names(schema)
     return pa.schema([f.with_name(name) for f, name in zip(schema, names, strict=True)])
 
@@ -71,7 +71,7 @@ def write_batch(
     promise: Promise,
     updates: Iterable[pa.RecordBatch],
 ) -> Batch:
-    """Store a batch of updates, which are sorted and consolidated, under `key`."""
+    """Store a batch of sorted and consolidated updates under `key`."""
     form = file_schema(schema).with_metadata({METADATA: msgspec.json.encode(promise)})
     rows = loose = 0
     try:
@@ -115,7 +115,7 @@ def _row_groups(updates: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterato
 
 
 def _slices(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
-    """Yield a batch in slices of at most `size` bytes, or of one row that has more."""
+    """Yield a batch in slices of at most `size` bytes, or of one row if it is larger."""
     if batch.num_rows <= 1 or batch.nbytes <= size:
         yield batch
     else:
@@ -134,14 +134,14 @@ def read_batch(
     *,
     piece_bytes: int = ROW_GROUP_BYTES,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the updates of a batch under the schema's own names, in pieces of about so many bytes.
+    """Yield the updates of a batch under the schema's own names, in pieces of `piece_bytes`.
 
-    Those of the selection, and if `after` is given at later times; `reading` counts the parts. The
-    file is not held in memory, but for a page of each column. Raises DataCorrupted.
+    Yields only updates of the selection, and only later ones if `after` is given. `reading` counts
+    row groups. At most a page of each column is held in memory. Raises DataCorrupted.
     """
     try:
         yield from _read(files, batch, schema, selection, after, reading or Reading(), piece_bytes)
-    except OSError as error:  # Arrow's have no number: what was checked is another page by now
+    except OSError as error:  # Arrow sets no errno: a page changed since the check
         if error.errno not in (None, errno.EIO):
             raise
         raise DataCorrupted(f'batch "{batch.key}" is not readable: {error}') from error

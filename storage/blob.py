@@ -1,19 +1,19 @@
-"""Blobs: immutable named bytes, where batches live.
+"""Blobs: immutable named bytes, which store batches.
 
-    put(key, data)     whole and durable when it returns, replacing what was there
-    create(key, data)  the same, if nothing was there
-    get(key)           all of it, or None
-    delete(key)        nothing is there afterwards, whether or not something was
-    list(prefix)       keys with their sizes
+    put(key, data)     store whole and durable, replacing an existing blob
+    create(key, data)  the same, but only if there is no such blob
+    get(key)           return all of it, or None
+    delete(key)        remove the blob if it exists
+    list(prefix)       yield keys with their sizes
 
-That is all a database asks of its store, so that any object store will do. What is large goes by
-file: `put_file` and `fetch` are put and get of one, and `local` names the file that a blob is
-already. Which files of a store are on this machine is `local_files.py`'s to know.
+A database needs nothing else of its store, so any object store will do. Large blobs use files:
+`put_file` and `fetch` store and load one, and `local` returns the path of a blob that is a local
+file already. `local_files.py` manages the local copies of remote blobs.
 
 Every call blocks and belongs on a thread.
 """
 
-# What the methods do is said once, by the Protocol.
+# The Protocol documents the methods.
 # ruff: noqa: D102
 
 import contextlib
@@ -34,22 +34,22 @@ from foreshore.storage.fault import Determinate, DiskFull, Indeterminate
 
 
 class Blob(Protocol):
-    """A store of blobs; keys are relative paths of letters, digits, `-`, `_`, `.` and `/`."""
+    """A store of blobs. Keys are relative paths of letters, digits, `-`, `_`, `.` and `/`."""
 
     def get(self, key: str) -> bytes | None:
-        """Return the blob's bytes, None if there is none."""
+        """Return the blob's bytes, None if there is no such blob."""
         ...
 
     def put(self, key: str, data: bytes) -> None:
-        """Store `data`, durably and whole."""
+        """Store `data` durably and atomically."""
         ...
 
     def put_file(self, key: str, file: Path) -> None:
-        """Store the contents of `file`, durably and whole; `file` is gone afterwards."""
+        """Store the contents of `file` durably and atomically; `file` is removed."""
         ...
 
     def create(self, key: str, data: bytes) -> bool:
-        """Store `data` if the key has no blob; return whether that was so."""
+        """Store `data` if there is no such blob; return whether it was stored."""
         ...
 
     def fetch(self, key: str, file: Path) -> bool:
@@ -60,7 +60,7 @@ class Blob(Protocol):
         ...
 
     def delete(self, key: str) -> None:
-        """Remove the blob, if there is one."""
+        """Remove the blob if it exists."""
         ...
 
     def list(self, prefix: str) -> Iterator[tuple[str, int]]:
@@ -68,24 +68,24 @@ class Blob(Protocol):
         ...
 
     def local(self, key: str) -> Path | None:
-        """Return the file of this machine that the blob is, None in a store that is elsewhere."""
+        """Return the blob's path on this machine, None in a remote store."""
         ...
 
 
 class FileBlob:
     """Blobs as files below a directory.
 
-    A blob is written beside its place, synced and renamed into it, and the directories are synced,
-    so that whatever is there under a key is all of it, also after power was lost. A file that is
-    handed over may be on another file system than the store, and is copied then.
+    A blob is written to a temporary file, synced, and renamed into place, and the directories are
+    synced. So whatever is found under a key is complete, also after a power failure. A file on
+    another file system is copied.
     """
 
     def __init__(self, root: Path) -> None:
-        """Open the store; the directory is made when there is something to put into it."""
+        """Open the store; the directory is created with the first blob."""
         self.root = Path(os.path.abspath(root))
         self._scratch = self.root / ".scratch"
         self._numbers = count()
-        self._synced = {Path(self.root.anchor)}  # directories whose names are durable
+        self._synced = {Path(self.root.anchor)}  # directories whose entries are durable
 
     def get(self, key: str) -> bytes | None:
         try:
@@ -125,14 +125,14 @@ class FileBlob:
         return True
 
     def _copy(self, key: str, file: Path, path: Path) -> None:
-        """Move a file of another file system to the place of the blob."""
+        """Store a file from another file system."""
         copy = self._written(key, partial(shutil.copyfile, file))
         self._ready(key, copy)
         copy.replace(path)
         file.unlink()
 
     def _written(self, key: str, write: Callable[[Path], object]) -> Path:
-        """Return a file of the store, beside the blobs, that `write` has filled."""
+        """Return a temporary file in the store that `write` has filled."""
         file = self._scratch / f"{os.getpid()}-{id(self)}-{next(self._numbers)}"
         try:
             self._make_directory(self._scratch)
@@ -146,7 +146,7 @@ class FileBlob:
         return file
 
     def _ready(self, key: str, file: Path) -> Path:
-        """Return the place of the blob; `file` is durable, and so is the directory to hold it."""
+        """Sync `file`, create the blob's directory durably, and return the blob's path."""
         path = self._path(key)
         try:
             sync_file(file)
@@ -169,7 +169,7 @@ class FileBlob:
             path.unlink(missing_ok=True)
         except OSError as error:
             raise Indeterminate(f"cannot delete blob {key}: {error.strerror}") from error
-        with contextlib.suppress(OSError):  # only an empty directory goes
+        with contextlib.suppress(OSError):  # fails unless the directory is empty
             path.parent.rmdir()
             self._synced.discard(path.parent)
 
@@ -194,7 +194,7 @@ class FileBlob:
         return path
 
     def _make_directory(self, directory: Path) -> None:
-        """Make the directory, or sync what names it, as who made it may not have come to that."""
+        """Create the directory and sync its parent, even if another process created it."""
         if directory.is_dir() and (
             directory in self._synced or not directory.is_relative_to(self.root)
         ):
@@ -203,7 +203,7 @@ class FileBlob:
         directory.mkdir(exist_ok=True)
         try:
             sync_directory(directory.parent)
-        except PermissionError:  # who may not read there was given the root by somebody else
+        except PermissionError:  # not readable for us, so created by somebody else
             if directory != self.root:
                 raise
         self._synced.add(directory)
@@ -216,7 +216,7 @@ def _not_written(key: str, error: OSError) -> Determinate:
 
 
 class MemoryBlob:
-    """Blobs in the memory of one process, for tests: a replica's process does not see them."""
+    """Blobs in the memory of one process, for tests. Replica processes cannot see them."""
 
     def __init__(self) -> None:
         self._blobs: dict[str, bytes] = {}
@@ -257,7 +257,7 @@ class MemoryBlob:
 
 
 def open_blob(uri: str | None, data_dir: Path) -> Blob:
-    """Return the store that `uri` names; None is a directory in `data_dir`."""
+    """Return the store for `uri`; None stands for a directory in `data_dir`."""
     if uri is None:
         return FileBlob(data_dir / "blob")
     parts = urlsplit(uri)
@@ -265,7 +265,7 @@ def open_blob(uri: str | None, data_dir: Path) -> Blob:
         case "file":
             return FileBlob(Path(unquote(parts.path)))
         case "s3":
-            from foreshore.storage.s3_blob import S3Blob  # needs a package that not all install
+            from foreshore.storage.s3_blob import S3Blob  # needs an optional package
 
             return S3Blob(uri)
         case scheme:
@@ -285,11 +285,11 @@ def sync_file(path: Path) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Make the names in the directory durable."""
+    """Make the entries of the directory durable."""
     sync_file(path)
 
 
 def is_of_a_live_process(name: str) -> bool:
-    """Whether the process whose number a file's name begins with is still there."""
+    """Whether the process whose number begins the file's name still runs."""
     pid = name.partition("-")[0]
     return pid.isdecimal() and Path("/proc", pid).exists()

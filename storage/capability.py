@@ -1,25 +1,25 @@
-"""Capabilities: who holds a shard's frontiers back.
+"""Capabilities: the rights that hold a shard's frontiers back.
 
-A read capability keeps what is at or beyond its frontier readable: the shard's `since` is the meet
-of the frontiers of all that are live. A write capability is the right to say what comes at or
-beyond its frontier: nobody else closes the times there. Each has a token that is never given out
-twice, and is durable: it outlives its process.
+A read capability keeps times at or beyond its frontier readable: the shard's `since` is the meet of
+all live read capabilities. A write capability is the right to append at or beyond its frontier.
+Each capability has a unique token and is durable: it outlives the process that acquired it.
 
-    clone       another capability that holds the same
-    downgrade   the same capability holds less from now on
-    drop        it holds nothing, and its token is invalid from now on
-    expire      so is it if it is a lease and nothing is heard of its holder
+    clone       create another capability at the same frontier
+    downgrade   advance the frontier of a capability
+    drop        give the capability up; its token becomes invalid
+    expire      end a lease whose holder sent no heartbeat in time
 
-Whoever presents a capability has it; handing it on is telling another its three values. One with a
-lease may be held by anybody anywhere. One without is held by its environment, which no heartbeat is
-needed of: it ends when a later one takes the shard over.
+Presenting the token is enough: a holder passes a capability on by sending its three values. A
+capability with a lease may be held by any process. One without a lease belongs to its environment,
+needs no heartbeat, and ends when a later environment takes the shard over.
 
-A frontier only advances. The last holder who drops his capability lets it advance to the end, the
-empty frontier: since = {} is never read again, upper = {} never written. Where the last one is lost
-instead, expired or left behind, it stays where it was, and may be acquired again.
+Frontiers only advance. When the last holder drops its capability, the shard's frontier advances to
+EMPTY: with since = {} the shard is never read again, with upper = {} it is never written again.
+When the last capability is lost instead (expired, or left behind by an earlier environment), the
+frontier stays and a new capability can be acquired.
 
-What is presented is checked against what is live, so a token that nobody was given, that is another
-shard's, was dropped or has expired, and a frontier that was given up, are refused.
+Every capability presented is checked against the live ones. An unknown token, a token of another
+shard, a dropped or expired token, and a frontier already given up are rejected.
 """
 
 from collections import deque
@@ -31,15 +31,15 @@ from foreshore.ids import GlobalId
 from foreshore.storage.record import Grant, Mode
 from foreshore.update import EMPTY, Timestamp
 
-EXPIRED_REMEMBERED = 256  # of a shard, so that their holders hear what became of them
+EXPIRED_REMEMBERED = 256  # per shard, so that holders get a specific error
 
 
 class InvalidCapability(ObjectNotInPrerequisiteState):
-    """The capability is not live, or holds less than was asked of it."""
+    """The capability is not live, or its frontier is beyond the requested time."""
 
 
 class ExpiredCapability(InvalidCapability):
-    """Nothing was heard of the capability's holder for as long as its lease."""
+    """The capability's lease ended because no heartbeat arrived in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class ReadCapability:
 
 @dataclass(frozen=True, slots=True)
 class WriteCapability:
-    """The right to write a shard at or beyond `frontier`."""
+    """The right to append to a shard at or beyond `frontier`."""
 
     token: str
     id: GlobalId
@@ -65,12 +65,12 @@ Capability = TypeVar("Capability", bound=AnyCapability)
 
 
 def mode_of(capability: AnyCapability) -> Mode:
-    """Return what the capability is for."""
+    """Return whether the capability is for reading or writing."""
     return "read" if isinstance(capability, ReadCapability) else "write"
 
 
 def grant_of(capability: AnyCapability, lease_ms: int | None = None) -> Grant:
-    """Return the capability as the log keeps it."""
+    """Return the capability in the form the log stores."""
     return Grant(capability.token, mode_of(capability), capability.frontier, lease_ms)
 
 
@@ -84,18 +84,18 @@ class Capabilities:
 
     @property
     def grants(self) -> tuple[Grant, ...]:
-        """Return all that are live."""
+        """Return all live capabilities."""
         return tuple(self._live.values())
 
     def meet(self, mode: Mode, otherwise: Timestamp) -> Timestamp:
-        """Return the least frontier of those that are live, EMPTY if the last one was dropped.
+        """Return the least frontier of the live capabilities, EMPTY if the last one was dropped.
 
-        `otherwise` is where it stays if all were lost.
+        Returns `otherwise` if there are none because all were lost.
         """
         return min((g.frontier for g in self._live.values() if g.mode == mode), default=otherwise)
 
     def is_last(self, token: str) -> bool:
-        """Whether a live capability is the only one of its mode."""
+        """Whether this live capability is the only one of its mode."""
         mode = self._live[token].mode
         return sum(grant.mode == mode for grant in self._live.values()) == 1
 
@@ -104,14 +104,14 @@ class Capabilities:
         return token in self._live
 
     def add(self, grant: Grant) -> None:
-        """Let a new capability live."""
+        """Add a new live capability."""
         assert grant.token not in self._live, grant
         self._live[grant.token] = grant
 
     def remove_before(self, epoch: int) -> None:
-        """End those of earlier epochs, but for leases: their holders are still there.
+        """End the capabilities of earlier epochs, except leases, whose holders may still run.
 
-        What the last holder gave up stays so, too.
+        A mode whose last holder dropped its capability stays at EMPTY.
         """
         self._live = {
             token: grant
@@ -120,9 +120,9 @@ class Capabilities:
         }
 
     def drop(self, token: str) -> None:
-        """End a capability, if it is live, as its holder wants.
+        """End a capability, if it is live, on behalf of its holder.
 
-        The last of its mode stays, at EMPTY: so it is known that the frontier is.
+        The last capability of a mode is kept at EMPTY, which records the frontier.
         """
         if token in self._live:
             if self.is_last(token):
@@ -131,14 +131,14 @@ class Capabilities:
                 del self._live[token]
 
     def end_writers(self) -> list[str]:
-        """End all write capabilities, as the shard is complete; return their tokens."""
+        """End all write capabilities of a complete shard; return their tokens."""
         ended = [token for token, grant in self._live.items() if grant.mode == "write"]
         for token in ended:
             del self._live[token]
         return ended
 
     def expire(self, token: str) -> Mode | None:
-        """End a capability of whose holder nothing was heard; return its mode if it was live."""
+        """End a capability whose holder sent no heartbeat; return its mode if it was live."""
         grant = self._live.pop(token, None)
         if grant is None:
             return None
@@ -146,15 +146,15 @@ class Capabilities:
         return grant.mode
 
     def advance(self, token: str, frontier: Timestamp) -> None:
-        """Let a capability hold no more than what is at or beyond `frontier`."""
+        """Advance a capability's frontier to `frontier`."""
         grant = self._live.get(token)
         if grant is not None and grant.frontier < frontier:
             self._live[token] = Grant(token, grant.mode, frontier, grant.lease_ms)
 
     def check(self, capability: AnyCapability) -> Grant:
-        """Return what is live of the capability.
+        """Return the live grant of the capability.
 
-        Raises ExpiredCapability, or InvalidCapability if it is not valid for another reason.
+        Raises ExpiredCapability, or InvalidCapability if it is invalid for another reason.
         """
         mode = mode_of(capability)
         grant = self._live.get(capability.token)
@@ -176,7 +176,7 @@ class Capabilities:
     def check_write(self, token: str, lower: Timestamp) -> None:
         """Raise as `check` does unless `token` gives the right to write from `lower` on.
 
-        This is on the way of every commit.
+        Every commit calls this, so it does no more than necessary.
         """
         grant = self._live.get(token)
         if grant is None or grant.mode != "write" or lower < grant.frontier:
@@ -184,25 +184,25 @@ class Capabilities:
 
 
 class Tokens:
-    """Tokens of one epoch, no two the same."""
+    """Unique tokens of one epoch."""
 
     def __init__(self, epoch: int) -> None:
         self._epoch = epoch
         self._next = 0
 
     def take(self) -> str:
-        """Return a token never given out before."""
+        """Return a new, unused token."""
         self._next += 1
         return f"{self._epoch}-{self._next}"
 
 
 def epoch_of(token: str) -> int:
-    """Return the epoch in which the token was given out."""
+    """Return the epoch in which the token was issued."""
     return int(token.partition("-")[0])
 
 
 def downgraded(capability: Capability, frontier: Timestamp) -> Capability:
-    """Return the capability as it is after its downgrade."""
+    """Return the capability with its frontier advanced to `frontier`."""
     if frontier < capability.frontier:
         raise ObjectNotInPrerequisiteState(
             f"a capability at {capability.frontier} cannot go back to {frontier}"

@@ -1,19 +1,19 @@
-"""The compacter: turns the log into batches, and many batches into few.
+"""The compacter: turns the log into batches and merges small batches.
 
     a sealed segment of the log   ──►  a batch for each shard with updates in it
-    small neighbouring batches    ──►  one, consolidated up to since
+    small neighbouring batches    ──►  one batch, consolidated up to since
 
-Sizes of a trace's batches fall geometrically from the oldest to the newest, so an update is
-rewritten a logarithmic number of times. What since has passed is consolidated on the way: a trace's
-size follows the distinct rows that live, not the updates there were.
+The sizes of a trace's batches fall geometrically from the oldest to the newest, so an update is
+rewritten a logarithmic number of times. Times that since has passed are consolidated, so a trace
+grows with its distinct live rows, not with the number of updates.
 
-The order of steps is what makes it safe to die between any two: a file is stored before a state
-names it, and removed only after a state that does not name it was surely committed. A segment goes
-when states name all that it held. Files that no state names are removed at the next start. All
-go through `garbage.py`, which keeps them as long as somebody reads them by a lease file.
+The order of steps makes it safe to die between any two of them. A file is stored before a state
+names it, and removed only after a state without it was surely committed. A log segment is removed
+when states name batches with all of its contents. Files that no state names are removed at the next
+start. All deletions go through `garbage.py`, which keeps files that a lease file protects.
 
-A shard whose step fails for what it holds is put off, and the log stays of which it has yet to make
-batches; the others are compacted as if nothing had happened.
+A shard whose compaction fails because of its own data is retried later, and the log segments that
+it still needs are kept. All other shards are compacted as usual.
 """
 
 import asyncio
@@ -62,29 +62,29 @@ _KEY = re.compile(r"[ust][0-9]+/(?P<epoch>[0-9]+)-[0-9]+\.parquet")
 
 RETRY_SECONDS = 1.0
 MAX_RETRY_SECONDS = 60.0
-MAX_RETRY_SECONDS_FULL = 10.0  # somebody is about to make room
-GROWTH = 2  # a batch has at least so many times the rows of those behind it
-WORTH_SEALING = 8 << 20  # bytes of sealed segments, or of what is in memory of them
+MAX_RETRY_SECONDS_FULL = 10.0  # an operator is expected to make room
+GROWTH = 2  # a batch has at least this many times the rows of those after it
+WORTH_SEALING = 8 << 20  # bytes of sealed segments, or of their updates in memory
 MANY = 8  # sealed segments
-ROWS_OF_A_FILE = 1_000  # a file costs about as much as so many rows, even without any
+ROWS_OF_A_FILE = 1_000  # the cost of a file, in rows, even if it is empty
 WORTH_REWRITING = 10_000  # loose updates
-MERGED_BYTES = 4 << 20  # of all batches of a merge that are in memory at once
+MERGED_BYTES = 4 << 20  # in memory at once, over all batches of a merge
 
 
-# What gives a shard's updates as of a since, sorted: their schema, since, a scratch directory.
+# Yields a shard's sorted updates as of a since. Arguments: schema, since, scratch directory.
 Consolidated = Callable[[pa.Schema, Timestamp, Path], Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Retry:
-    """When a shard that has failed is tried again: seconds after the failure, time of the loop."""
+    """When to retry a failed shard: the pause in seconds, and the loop time of the next attempt."""
 
     pause: float
     at: float
 
 
 class Compacter:
-    """The compaction of one environment's shards; its own task, its work on its own thread."""
+    """Compacts the shards of one environment, in its own task and on its own thread."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Compacter:
     ) -> None:
         self.leases = Leases(self._delete)
         self.damages = Damages()
-        self.full: DiskFull | None = None  # why it is stuck, if so
+        self.full: DiskFull | None = None  # set while compaction waits for disk space
         self._blob = blob
         self._files = files
         self._garbage = garbage
@@ -117,8 +117,8 @@ class Compacter:
         self._round = asyncio.Event()
         self._stop = asyncio.Event()
         self._asked = False
-        self._through = 0  # the last segment that has been gone through
-        self._retries: dict[GlobalId, _Retry] = {}  # of shards that have failed
+        self._through = 0  # the last segment processed
+        self._retries: dict[GlobalId, _Retry] = {}  # of shards whose compaction failed
         self._closing = False
         self._running = False
         self._deleting: set[asyncio.Task[None]] = set()
@@ -126,14 +126,14 @@ class Compacter:
     async def recover(self) -> dict[GlobalId, TraceState]:
         """Take the traces over from earlier epochs and return them.
 
-        Raises DataCorrupted for a state that is amiss.
+        Raises DataCorrupted for a corrupt state.
         """
         traces: dict[GlobalId, TraceState] = {}
         for key, head in (await self._consensus.heads(KEYS)).items():
             register = Register(self._consensus, key, TraceState)
             state = register.found(head)
             assert state is not None
-            if not state.dropped:  # that is the last word on a shard: nobody sets it anew
+            if not state.dropped:  # a dropped state is final; nobody changes it
                 state = await register.claim(self._epoch, None)
                 assert state is not None
                 self._registers[id_of(key)] = register
@@ -143,9 +143,10 @@ class Compacter:
         return traces
 
     async def begin(self, shards: Iterable[Shard]) -> dict[GlobalId, TraceState]:
-        """Take over the shards of earlier epochs without a state, and return what they have now.
+        """Claim the shards of earlier epochs that have no state; return the states found.
 
-        Else an older environment could still name the first batch of one. It may have until now.
+        Otherwise an older environment could still name the first batch of such a shard. It may have
+        done so before the claim.
         """
         traces: dict[GlobalId, TraceState] = {}
         for shard in shards:
@@ -159,14 +160,14 @@ class Compacter:
         return traces
 
     async def clean(self, traces: Iterable[TraceState]) -> None:
-        """Look that what the states name is there, and remove what earlier epochs left behind."""
+        """Check that the files named by states exist, and remove files left by earlier epochs."""
         states = list(traces)
         await self._garbage.collect(await blocking.run(self._executor, self._check, states))
 
     def _check(self, states: Sequence[TraceState]) -> list[str]:
-        """Find the files that states name; return those of earlier epochs that none does.
+        """Check the files named by states; return files of earlier epochs that no state names.
 
-        One that is amiss is damage of its shard. What is in them is checked when they are read.
+        A missing or wrong file is corruption of its shard. Contents are checked when they are read.
         """
         self._scratch.mkdir(parents=True, exist_ok=True)
         for leftover in self._scratch.iterdir():
@@ -185,17 +186,17 @@ class Compacter:
         return [f"blob/{key}" for key, form in forms.items() if int(form["epoch"]) < self._epoch]
 
     def drop(self, id: GlobalId) -> None:
-        """Record in consensus that the shard is gone, and free its files."""
+        """Record in consensus that the shard was dropped, and release its files."""
         self._to_drop.add(id)
         self._wake.set()
 
     @property
     def dropping(self) -> tuple[GlobalId, ...]:
-        """Return the shards whose end consensus does not know yet."""
+        """Return the dropped shards that are not yet recorded in consensus."""
         return tuple(self._to_drop)
 
     def wake(self) -> None:
-        """Look for work: a segment was sealed, or since has moved."""
+        """Look for work after a segment was sealed or since has advanced."""
         self._idle.clear()
         self._wake.set()
 
@@ -207,31 +208,31 @@ class Compacter:
 
     @property
     def running(self) -> bool:
-        """Whether `run` is at it."""
+        """Whether `run` is active."""
         return self._running
 
     @property
     def behind(self) -> int:
-        """How many segments have not been gone through, whether or not all shards let them go."""
+        """Return how many segments have not been processed by a round of compaction."""
         return sum(segment.number > self._through for segment in self._wal.segments)
 
     async def progress(self) -> None:
-        """Wait until the next round is done, or stuck for want of room, or `tell`."""
+        """Wait until a round ends, or there is no room for it, or `tell` is called."""
         await self._round.wait()
 
     def tell(self) -> None:
-        """Let those who wait for progress look again."""
+        """Wake the callers of `progress`."""
         self._round.set()
         self._round.clear()
 
     def close(self) -> None:
-        """Let `run` end after the step it is at."""
+        """Let `run` end after its current step."""
         self._closing = True
         self._stop.set()
         self._wake.set()
 
     async def shut(self) -> None:
-        """Wait for what is under way on threads."""
+        """Wait for work on threads."""
         if self._deleting:
             await asyncio.gather(*self._deleting, return_exceptions=True)
         self._executor.shutdown(wait=True)
@@ -281,14 +282,14 @@ class Compacter:
             self._wake.clear()
 
     def _stuck(self, full: DiskFull) -> None:
-        """Let those who wait for compaction know that there is no room for it."""
+        """Record that there is no room for compaction, and wake the callers of `progress`."""
         if self.full is None:
             logger.error("no room for compaction, to be tried again: %s", full)
         self.full = full
         self.tell()
 
     async def _work(self) -> None:
-        """Do what is due; single shards that fail are put off."""
+        """Do all work that is due; shards that fail are put off."""
         for id in tuple(self._to_drop):
             await self._bury(id)
         for id in self._retries.keys() - self._shards.keys():
@@ -316,7 +317,7 @@ class Compacter:
         return retry is not None and asyncio.get_running_loop().time() < retry.at
 
     def _put_off(self, shard: Shard, error: Exception) -> None:
-        """Leave a shard alone for a while, twice as long as the last time."""
+        """Retry a shard later, after twice the previous pause."""
         before = self._retries.get(shard.id)
         pause = min(2 * before.pause, MAX_RETRY_SECONDS) if before else RETRY_SECONDS
         self._retries[shard.id] = _Retry(pause, asyncio.get_running_loop().time() + pause)
@@ -327,22 +328,22 @@ class Compacter:
         )
 
     def _first_unsealed(self, through: int) -> int:
-        """Return the first segment with updates in no batch, or the one behind number `through`."""
+        """Return the first segment with updates not in a batch, or `through + 1`."""
         tails = (shard.tail for shard in self._shards.values())
         segments = (part.segment for part in chain.from_iterable(tails))
         return min((through + 1, *segments))
 
     async def _compact(self, shard: Shard, through: int) -> None:
-        """Make batches of the segments up to number `through`, and few of many batches."""
+        """Write batches from the segments up to number `through`, then merge small batches."""
         await self._seal(shard, through)
         while not self._closing and (due := self._due_for_merging(shard)):
-            with contextlib.suppress(DataCorrupted):  # it is noted
+            with contextlib.suppress(DataCorrupted):  # it has been recorded
                 await self._merge(shard, due)
 
     def _due(self) -> int:
-        """Return up to which segment the log is to become batches.
+        """Return the number up to which segments should become batches now.
 
-        Little of it waits, as it is read quickly at a start and would make many small files.
+        Small amounts wait: a start reads them quickly, and they would make many small files.
         """
         sealed = [segment for segment in self._wal.segments[:-1] if segment.number > self._through]
         asked, self._asked = self._asked, False
@@ -359,13 +360,13 @@ class Compacter:
         return through if asked or much or len(sealed) >= MANY else self._through
 
     def _due_for_merging(self, shard: Shard) -> tuple[Batch, ...]:
-        """Return what is to become one batch; nothing of a shard that is damaged."""
+        """Return the batches to merge into one, none for a corrupt shard."""
         return () if self.damages.of(shard.id) is not None else due_for_merging(shard)
 
     async def _bury(self, id: GlobalId) -> None:
         tombstone = TraceState(epoch=self._epoch, id=id, schema=b"", dropped=True)
         register = self._registers.get(id)
-        if register is None:  # nobody knows what an earlier epoch has set since it was dropped
+        if register is None:  # an earlier epoch may have changed it since the drop
             register = Register(self._consensus, key_of(id), TraceState)
             await register.claim(self._epoch, tombstone)
         old = register.value
@@ -393,14 +394,14 @@ class Compacter:
         await self._change(register, new)
         reached("batch.named")
         self._registers[shard.id] = register
-        # From here to the end without an await: readers see the batch or the tail, never both.
+        # No await from here to the end: readers see the batch or the tail, never both.
         shard.batches = new.batches
         shard.sealed = upper
         shard.tail = [part for part in shard.tail if part.segment > through]
         self._after(shard)
 
     async def _merge(self, shard: Shard, batches: tuple[Batch, ...]) -> None:
-        """Make one batch of several neighbours."""
+        """Merge neighbouring batches into one."""
         runs = [self._read(batch, shard.schema, MERGED_BYTES // len(batches)) for batch in batches]
         with self.damages.noticing(shard.id):
             merged = await self._write(
@@ -421,7 +422,7 @@ class Compacter:
         return TraceState(epoch=self._epoch, id=shard.id, schema=shard.encoded_schema)
 
     def _after(self, shard: Shard) -> None:
-        """See to it that the files of a shard dropped meanwhile go too."""
+        """Release the files if the shard was dropped meanwhile."""
         if shard.id not in self._shards:
             self.drop(shard.id)
 
@@ -455,7 +456,7 @@ class Compacter:
             yield batch
 
     async def _change(self, register: Register[TraceState], new: TraceState) -> None:
-        """Set the state for sure: what was not known to succeed is tried until it is."""
+        """Set the state, retrying until the change surely succeeded."""
         while True:
             try:
                 await register.change(new)
@@ -480,12 +481,12 @@ class Compacter:
 
 
 def _concerns_all(error: Exception) -> bool:
-    """Whether a failure is of what all shards stand on, and not of what one of them holds."""
+    """Whether a failure concerns all shards and not the data of one."""
     return isinstance(error, Fenced | Unavailable | OSError) or _full(error) is not None
 
 
 def _full(error: BaseException) -> DiskFull | None:
-    """Return what a failure was for want of room; None if it was for anything else."""
+    """Return the DiskFull error for a failure caused by a full disk, None for any other."""
     if isinstance(error, DiskFull):
         return error
     if isinstance(error, OSError) and is_disk_full(error):
@@ -496,7 +497,7 @@ def _full(error: BaseException) -> DiskFull | None:
 
 
 def check_sizes(batches: Iterable[Batch], sizes: Mapping[str, int]) -> None:
-    """Raise DataCorrupted for a batch that is not in the store, or not with its length."""
+    """Raise DataCorrupted for a batch that is missing or has the wrong length."""
     for batch in batches:
         size = sizes.get(batch.key)
         if size is None:
@@ -506,7 +507,7 @@ def check_sizes(batches: Iterable[Batch], sizes: Mapping[str, int]) -> None:
 
 
 def due_for_merging(shard: Shard) -> tuple[Batch, ...]:
-    """Return the neighbouring batches that are to become one, none if all is well."""
+    """Return the neighbouring batches that should be merged, none if there are none."""
     batches = shard.batches
     if not batches:
         return ()

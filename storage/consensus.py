@@ -1,11 +1,11 @@
-"""Consensus: small values that change by compare-and-set, one total order for each key.
+"""Consensus: small values that change by compare-and-set, in a total order for each key.
 
-Each key has versions, numbered by `seqno` upwards; the last is its head. A new one is accepted
-only by somebody who knows the head, so that of two who want to change the same thing one learns of
-the other. Everything that storage promises about what exists rests on this and on nothing else.
+Each key has versions with increasing numbers, `seqno`; the last one is its head. A new version is
+accepted only from a caller that knows the head, so of two concurrent writers one gets a mismatch.
+All guarantees of storage about what exists depend on this.
 """
 
-# What the methods do is said once, by the Protocol.
+# The Protocol documents the methods.
 # ruff: noqa: D102
 
 import asyncio
@@ -33,49 +33,49 @@ class Versioned:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The compare-and-set took place; `seqno` is the new head's."""
+    """The compare-and-set succeeded; `seqno` is the new head's."""
 
     seqno: int
 
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """It did not, since the head is another one than expected."""
+    """The compare-and-set failed because the head was not the expected one."""
 
     head: Versioned | None
 
 
 class Consensus(Protocol):
-    """A register for each key; every call is linearizable.
+    """A register for each key. Every call is linearizable.
 
-    Calls raise `Determinate` where nothing happened, and a compare-and-set `Indeterminate` where it
-    may have.
+    Calls raise `Determinate` if they had no effect. A compare-and-set raises `Indeterminate` if it
+    may have had one.
     """
 
     async def head(self, key: str) -> Versioned | None:
-        """Return the last version, None if the key has never been set."""
+        """Return the last version, None if the key was never set."""
         ...
 
     async def compare_and_set(
         self, key: str, expected: int | None, new: bytes
     ) -> Committed | Mismatch:
-        """Make `new` the head if the head is `expected`, None: if there is none."""
+        """Set the head to `new` if the head is version `expected` (None: if there is none)."""
         ...
 
     async def scan(self, key: str, start: int) -> list[Versioned]:
-        """Return the versions at or beyond seqno `start`, oldest first."""
+        """Return the versions from seqno `start` on, oldest first."""
         ...
 
     async def truncate(self, key: str, start: int) -> None:
-        """Forget the versions before seqno `start`, never the head."""
+        """Remove the versions before seqno `start`, but never the head."""
         ...
 
     async def heads(self, prefix: str) -> dict[str, Versioned]:
-        """Return the last versions of the keys that start with `prefix`, in order of the keys."""
+        """Return the heads of the keys that start with `prefix`, ordered by key."""
         ...
 
     async def close(self) -> None:
-        """Let go of what is held open."""
+        """Close connections and files."""
         ...
 
 
@@ -121,20 +121,20 @@ class MemoryConsensus:
         return versions[-1] if versions else None
 
 
-# What SQLite says where there is no room; the second, of the index that its processes share.
+# SQLite's codes for a full disk; the second concerns the index shared by processes.
 FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
 LAST = "SELECT seqno, data, checksum FROM version WHERE key = ? ORDER BY seqno DESC LIMIT 1"
 
 
 def checksum_of(key: str, seqno: int, data: bytes) -> int:
-    """Return the CRC-32 that SQLite's table has beside a version: pages have none of their own."""
+    """Return the CRC-32 stored beside a version: SQLite's pages have no checksums."""
     return zlib.crc32(data, zlib.crc32(f"{key} {seqno} ".encode()))
 
 
 def checked(key: str, seqno: int, data: object, checksum: int | None = None) -> Versioned:
-    """Return the version; raises DataCorrupted if it is not the one that was written.
+    """Return the version; raise DataCorrupted if it is not as it was written.
 
-    In a damaged page `data` may be anything that SQLite has. Very old versions have no checksum.
+    In a corrupt page `data` may be any SQLite value. Very old versions have no checksum.
     """
     if not isinstance(data, bytes):
         raise DataCorrupted(f'consensus has version {seqno} of "{key}" that is not bytes')
@@ -144,7 +144,7 @@ def checked(key: str, seqno: int, data: object, checksum: int | None = None) -> 
 
 
 def verify(connection: sqlite3.Connection, name: str) -> None:
-    """Raise DataCorrupted unless the database and each version in it are as they were written."""
+    """Raise DataCorrupted unless the database and every version in it are intact."""
     for (message,) in connection.execute("PRAGMA integrity_check").fetchall():
         if message != "ok":
             raise DataCorrupted(f'"{name}" is damaged: {message}')
@@ -155,12 +155,12 @@ def verify(connection: sqlite3.Connection, name: str) -> None:
 class SqliteConsensus:
     """Versions in an SQLite database, shared by the processes of one machine.
 
-    The connection lives on a thread of its own. A commit is durable when it returns, and then in
-    the database's own file: the journal beside it is a rollback journal, with which nothing is lost
-    but a commit that nobody was told of. Of a write-ahead journal SQLite takes what precedes the
-    first damage, so that consensus would go back to earlier states without a word.
+    The connection has a thread of its own. A commit is durable on return, and is then in the
+    database file itself. The journal mode is rollback, which can lose only a commit that was never
+    acknowledged. With a write-ahead journal, SQLite would silently ignore everything after the
+    first corrupt frame, and consensus would go back to an earlier state.
 
-    Raises DataCorrupted if the database is not as it was written.
+    Raises DataCorrupted if the database is corrupt.
     """
 
     def __init__(self, path: Path) -> None:
@@ -193,7 +193,8 @@ class SqliteConsensus:
             " data BLOB NOT NULL, checksum INTEGER, PRIMARY KEY (key, seqno)) WITHOUT ROWID"
         )
         columns = connection.execute("PRAGMA table_info(version)").fetchall()
-        if all(name != "checksum" for _, name, *_ in columns):  # written before there were any
+        # Databases created before checksums were introduced lack the column.
+        if all(name != "checksum" for _, name, *_ in columns):
             connection.execute("ALTER TABLE version ADD COLUMN checksum INTEGER")
 
     async def head(self, key: str) -> Versioned | None:
@@ -262,32 +263,32 @@ class SqliteConsensus:
             )
             connection.execute("COMMIT")
         except sqlite3.Error as error:
-            with suppress(sqlite3.Error):  # then the next call does it, or fails
+            with suppress(sqlite3.Error):  # the next call closes it, or fails
                 self._roll_back()
-            if _is_full(error):  # a commit is the last that is written of it
+            if _is_full(error):  # the commit record is written last
                 raise _fault(error) from error
             raise Indeterminate(f"consensus failed: {error}") from error
         return Committed(seqno)
 
     def _roll_back(self) -> None:
-        """Take back what has failed, if there is anything."""
+        """Roll back a failed transaction, if there is one."""
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
 
 def _fault(error: sqlite3.Error, what: str = "consensus failed") -> Determinate:
-    """Return ours for an error of what surely did not happen."""
+    """Return the Determinate error for an SQLite error."""
     if _is_full(error):
         return DiskFull("to consensus")
     return Determinate(f"{what}: {error}")
 
 
 def _is_full(error: sqlite3.Error) -> bool:
-    return getattr(error, "sqlite_errorcode", None) in FULL  # the module's own have none
+    return getattr(error, "sqlite_errorcode", None) in FULL
 
 
 def open_consensus(uri: str | None, data_dir: Path) -> Consensus:
-    """Return the service that `uri` names; None is an SQLite database in `data_dir`."""
+    """Return the service for `uri`; None stands for an SQLite database in `data_dir`."""
     if uri is None:
         return SqliteConsensus(data_dir / "consensus.sqlite")
     parts = urlsplit(uri)

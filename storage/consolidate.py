@@ -1,18 +1,18 @@
-"""Consolidation: the fewest updates that say the same from `since` on.
+"""Consolidation: the fewest updates with the same sums from `since` on.
 
-Times before `since` move to `since`, diffs of equal (row, time) are added, zeros vanish. The result
-is sorted by row, column by column in their order, and then by time.
+Times before `since` move to `since`, diffs of equal (row, time) are added, and zeros are removed.
+The result is sorted by row, in column order, and then by time.
 
-    consolidate    of updates in any order: DuckDB sorts them, spilling what is too much
-    merge          of runs that are sorted already: in memory that does not grow with them
+    consolidate    of updates in any order: DuckDB sorts them and spills to disk
+    merge          of runs that are sorted already, in constant memory
 
-A merge takes from each run a piece of its front. No run will give anything before the end of its
-piece, so what all of them have up to the earliest of these ends is complete: it is consolidated and
-goes out, but for the last row, to which the next round may add.
+A merge holds one piece of each run. No run yields anything before the end of its piece, so all
+updates up to the earliest of these ends are complete. They are consolidated and emitted, except for
+the last row, to which the next round may add.
 
-Two rows are the same only if they are bit for bit: adding 0.0 to -0.0 would change what is stored.
-So DuckDB does not see the columns' types but the integers that they are made of, under names of our
-own. Only NaN is one value, whatever its bits, as it depends on the processor which of them it has.
+Rows are equal only if they are equal bit for bit: adding 0.0 to -0.0 would change stored values. So
+DuckDB sees each column as the integers that it consists of, under generated names. NaN is the
+exception: all NaNs count as one value, because their bits depend on the processor.
 """
 
 import math
@@ -32,9 +32,9 @@ from foreshore.update import Timestamp
 
 MEMORY = 64 << 20
 ROWS_AT_ONCE = 1 << 16
-VECTOR_ROWS = 2048  # what DuckDB has in memory at once, whatever its limit
-COPIES = 4  # of them: a sort has three, as measured with rows of 30 kB to 250 MB
-WIDE = 4 << 10  # bytes; so many narrower rows fit in `MEMORY` anyway
+VECTOR_ROWS = 2048  # DuckDB holds at least this many rows, whatever its limit
+COPIES = 4  # of a vector; a sort needs three, measured with rows of 30 kB to 250 MB
+WIDE = 4 << 10  # bytes; narrower rows fit in `MEMORY` anyway
 
 _Key = tuple[object, ...]
 
@@ -44,8 +44,8 @@ def consolidate(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the consolidated updates as of `since`, sorted.
 
-    `updates` have the schema, columns by position, time and diff last; `scratch` is a directory for
-    what does not fit in memory.
+    `updates` have the schema, with columns by position and time and diff last. `scratch` is a
+    directory for spilled data.
     """
     exact = exact_schema(schema)
     failures: list[Exception] = []
@@ -67,7 +67,7 @@ def consolidate(
                 if batch.num_rows:
                     yield _original(batch, exact, schema)
     except duckdb.Error:
-        if failures:  # of which DuckDB's error is only the wrapping
+        if failures:  # DuckDB's error only wraps them
             raise failures[0] from None
         raise
 
@@ -77,13 +77,13 @@ def merge(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the consolidated updates of all runs as of `since`, sorted.
 
-    Each run is sorted by row and time. At no time is more held than a piece of each. Raises
-    DataCorrupted where a piece begins before the end of the one before.
+    Each run is sorted by row and time. At most one piece of each is in memory. Raises DataCorrupted
+    if a piece begins before the end of the previous one.
     """
     exact = exact_schema(schema)
     query = _query(schema)
     live = [run for run in (_Run(pieces, exact, since) for pieces in runs) if run.fill()]
-    last = pa.RecordBatch.from_pylist([], exact)  # may yet be added to
+    last = pa.RecordBatch.from_pylist([], exact)  # the next round may add to it
     with closing(_connect(scratch)) as connection:
         room = _Room(connection)
         while live:
@@ -97,7 +97,7 @@ def merge(
                 last = last.slice(0, 0)
                 continue
             (batch,) = result.cast(exact).combine_chunks().to_batches()
-            last = batch.take([batch.num_rows - 1])  # a copy, which keeps nothing else
+            last = batch.take([batch.num_rows - 1])  # a copy, which keeps no other memory alive
             if batch.num_rows > 1:
                 yield _original(batch.slice(0, batch.num_rows - 1), exact, schema)
     if last.num_rows:
@@ -105,19 +105,19 @@ def merge(
 
 
 class _Run:
-    """A run of which a piece is in memory."""
+    """A sorted run, one piece of which is in memory."""
 
     def __init__(
         self, pieces: Iterator[pa.RecordBatch], exact: pa.Schema, since: Timestamp
     ) -> None:
-        self.end: _Key = ()  # of the piece: nothing that is still to be read comes before it
+        self.end: _Key = ()  # of the piece; everything still unread comes after it
         self._pieces = pieces
         self._exact = exact
         self._since = since
         self._piece: pa.RecordBatch | None = None
 
     def fill(self) -> bool:
-        """Have a piece, the next one if the last is used up; return whether there is one."""
+        """Load the next piece if the current one is used up; return whether there is one."""
         while self._piece is None or self._piece.num_rows == 0:
             piece = next(self._pieces, None)
             if piece is None:
@@ -130,7 +130,7 @@ class _Run:
         return True
 
     def take(self, bound: _Key) -> pa.RecordBatch:
-        """Return the updates up to `bound`, which the piece then no longer has."""
+        """Remove the updates up to `bound` from the piece and return them."""
         piece = self._piece
         assert piece is not None
         rows = bisect_right(range(piece.num_rows), bound, key=self._key)
@@ -138,14 +138,14 @@ class _Run:
         return piece.slice(0, rows)
 
     def _key(self, row: int) -> _Key:
-        """Return what the row and its time are ordered by, as DuckDB orders them."""
+        """Return the sort key of a row and its time, in DuckDB's order."""
         piece = self._piece
         assert piece is not None
         return tuple(_ordered(column[row].as_py()) for column in piece.columns[:-1])
 
 
 def _ordered(value: object) -> tuple[bool, object]:
-    """Return a value as Python is to compare it: nulls last, also within arrays and structs."""
+    """Return a value with Python's order: nulls last, also within arrays and structs."""
     match value:
         case None:
             return True, None
@@ -167,10 +167,10 @@ def _query(schema: pa.Schema) -> str:
 def least_multiplicity(
     updates: Iterable[pa.RecordBatch], schema: pa.Schema, since: Timestamp, scratch: Path
 ) -> int:
-    """Return the least number of times that any row is there at any time from `since` on.
+    """Return the least multiplicity of any row at any time from `since` on.
 
-    At most 0, as no row is there before it comes. Negative if the updates are not those of a
-    collection.
+    At most 0, because a row does not exist before it is inserted. A negative result means that the
+    updates are not those of a collection.
     """
     exact = exact_schema(schema)
     rows = ", ".join([f"c{i}" for i in range(len(schema) - 2)] or ["true"])
@@ -192,8 +192,9 @@ def least_multiplicity(
 
 
 def out_of_room(error: duckdb.Error) -> bool:
-    """Whether the disk had no room for what did not fit in memory."""
-    text = str(error)  # it limits itself to what was free, before it meets the disk's own limit
+    """Whether there was no disk space for spilled data."""
+    # DuckDB limits itself to the free space, before it meets the limit of the disk itself.
+    text = str(error)
     return "No space left on device" in text or "failed to offload data block" in text
 
 
@@ -210,18 +211,18 @@ def _connect(scratch: Path) -> duckdb.DuckDBPyConnection:
 
 
 class _Room:
-    """The memory that a connection has: enough for the widest rows that it is given.
+    """The memory limit of a connection, raised for the widest rows that it receives.
 
-    What does not fit it spills, but not what it has at hand: a row, or a vector of wide ones, for
-    which there is no room would never be consolidated, however often that is tried.
+    DuckDB can spill most data but not its current rows. Without enough memory for a single wide row
+    or a vector of them, consolidation would fail at every attempt.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
-        self._settings = connection.cursor()  # the connection itself is at its query
+        self._settings = connection.cursor()  # the connection itself is busy with its query
         self._widest = np.zeros(0, np.int64)
 
     def make(self, batch: pa.RecordBatch) -> None:
-        """Have room for the rows of a batch, beside what came before."""
+        """Raise the limit to hold the rows of a batch too."""
         widths = sum(map(_widths, batch.columns), np.zeros(batch.num_rows, np.int64))
         wide = widths[widths > WIDE]
         if not len(wide):
@@ -234,7 +235,7 @@ class _Room:
 
 
 def _widths(column: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return how many bytes of a column each row has, of values that are not all of one width."""
+    """Return the bytes of each row of a variable-width column."""
     if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
         return np.asarray(pc.fill_null(pc.binary_length(column), 0), np.int64)
     if pa.types.is_list(column.type):
@@ -247,13 +248,13 @@ def _widths(column: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 
 def exact_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema of the same bits under types whose equality is that of their bits."""
+    """Return a schema of the same bits whose types compare bitwise."""
     rows = [pa.field(f"c{i}", exact_type(schema.types[i])) for i in range(len(schema) - 2)]
     return pa.schema([*rows, pa.field("t", pa.int64()), pa.field("d", pa.int64())])
 
 
 def exact_type(type: pa.DataType) -> pa.DataType:
-    """Return the type as which the bits of a column of `type` are compared."""
+    """Return the type as which columns of `type` are compared bitwise."""
     if pa.types.is_floating(type) or pa.types.is_temporal(type):
         return pa.int32() if type.bit_width == 32 else pa.int64()
     if pa.types.is_list(type):
@@ -262,7 +263,7 @@ def exact_type(type: pa.DataType) -> pa.DataType:
 
 
 def _exact(batch: pa.RecordBatch, exact: pa.Schema, since: Timestamp) -> pa.RecordBatch:
-    """Return the updates under their exact types, no time before `since`."""
+    """Return the updates under their bitwise types, with no time before `since`."""
     *row, times, diffs = batch.columns
     columns = [
         column if column.type == type else one_nan(column).view(type)
@@ -273,7 +274,7 @@ def _exact(batch: pa.RecordBatch, exact: pa.Schema, since: Timestamp) -> pa.Reco
 
 
 def one_nan(column: pa.Array) -> pa.Array:
-    """Return a column with the same bits for all NaNs; it itself if there are none."""
+    """Return the column with equal bits for all NaNs; the column itself if it has none."""
     if not holds_floats(column.type):
         return column
     values = column if pa.types.is_floating(column.type) else column.flatten()
@@ -289,7 +290,7 @@ def one_nan(column: pa.Array) -> pa.Array:
 
 
 def holds_floats(type: pa.DataType) -> bool:
-    """Whether values of the type are floats, or lists of them."""
+    """Whether values of the type are floats, or lists of floats."""
     return bool(pa.types.is_floating(type.value_type if pa.types.is_list(type) else type))
 
 

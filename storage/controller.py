@@ -1,16 +1,17 @@
 """The storage controller: durable collections that change over time.
 
-    create -> append ... append -> drop          what is acknowledged is durable, in one order
+    create -> append ... append -> drop          acknowledged writes are durable, in one order
     snapshot, listen, subscribe_at, changes      exact at each time between since and upper
-    acquire_, clone_, downgrade_,                who holds since and upper back, and for how long
+    acquire_, clone_, downgrade_,                capabilities hold since and upper back
       drop_capability, heartbeat, confirm
 
-It owns every shard of its database, alone: an environment that opens the same data takes it over,
-and this one fails at its next write. All methods belong on the event loop and none blocks it.
+The controller is the only owner of the shards of its database. An environment that opens the same
+data takes them over, and this one fails at its next write. All methods belong on the event loop and
+none blocks it.
 
-Appends of one call are one entry of the log, so all of them are durable or none. Whether they fit
-is decided when they are called, in the order of the calls, against uppers that count what is in
-flight. What readers see, `upper`, follows when it is durable.
+Appends of one call are one entry of the log, so either all of them become durable or none. Whether
+they fit is decided when they are called, in call order, against uppers that include writes in
+flight. The `upper` that readers see advances once the entry is durable.
 """
 
 import asyncio
@@ -98,12 +99,12 @@ SEGMENTS_BEHIND = 16
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """All of it is durable."""
+    """All writes of the call are durable."""
 
 
 @dataclass(frozen=True, slots=True)
 class UpperMismatch:
-    """None of it was appended: the upper of shard `id` is another one."""
+    """Nothing was appended: shard `id` has the upper `upper`."""
 
     id: GlobalId
     upper: Timestamp
@@ -111,7 +112,7 @@ class UpperMismatch:
 
 @dataclass(frozen=True, slots=True)
 class StorageConfig:
-    """What tests and operators set."""
+    """Settings for tests and operators."""
 
     segment_bytes: int = SEGMENT_BYTES
     segment_records: int = SEGMENT_RECORDS
@@ -175,13 +176,13 @@ class StorageController(ShardReader):
         clock: Clock,
         config: StorageConfig | None = None,
     ) -> Self:
-        """Open the database in `data_dir`, a new one if there is none, and take it over.
+        """Open the database in `data_dir`, creating it if there is none, and take ownership.
 
-        `blob` and `consensus` are URIs; None is a directory and an SQLite database in `data_dir`.
-        By `clock` leases expire.
-        Raises DataCorrupted if something that concerns all shards is not as it was written (what
-        concerns one is in `damages`), DiskFull if there is no room to begin, and
-        ObjectNotInPrerequisiteState if a restore into `data_dir` was not completed.
+        `blob` and `consensus` are URIs; None stands for a directory and an SQLite database in
+        `data_dir`. Leases expire by `clock`. Raises DataCorrupted if something that concerns all
+        shards is corrupt (corruption of single shards is recorded in `damages`), DiskFull if there
+        is no room to start, and ObjectNotInPrerequisiteState if a restore into `data_dir` was not
+        completed.
         """
         # Engines compare paths with the directories that they may read.
         data_dir = Path(os.path.abspath(data_dir))  # noqa: ASYNC240 - looks at no file
@@ -204,10 +205,10 @@ class StorageController(ShardReader):
         clock: Clock,
         config: StorageConfig,
     ) -> Self:
-        """Open the database that these services hold.
+        """Open the database in these services.
 
-        Raises ObjectNotInPrerequisiteState if they are not of one database, and DataCorrupted if
-        they do not fit together. It has changed nothing then.
+        Raises ObjectNotInPrerequisiteState if they belong to different databases, and DataCorrupted
+        if they do not fit together. In both cases nothing was changed.
         """
         await identify(consensus, blob, FileBlob(data_dir / "log"))
         await check_epoch(consensus, data_dir / "log" / FENCE)
@@ -255,7 +256,7 @@ class StorageController(ShardReader):
 
     @property
     def consensus(self) -> Consensus:
-        """The register in which the environment keeps small durable values of its own."""
+        """Return the consensus store, which also keeps small values of the environment."""
         return self._consensus
 
     def check_owned(self) -> None:
@@ -263,9 +264,9 @@ class StorageController(ShardReader):
         self._wal.check_fence()
 
     async def close(self) -> None:
-        """Write what is pending and let go of the files, even if the log or compaction has failed.
+        """Write pending entries and close the files, even if the log or compaction has failed.
 
-        Raises what either has failed with.
+        Raises the error with which either has failed.
         """
         self._riders.close()
         if self._expiry_timer is not None:
@@ -290,7 +291,7 @@ class StorageController(ShardReader):
     async def create(
         self, id: GlobalId, schema: pa.Schema
     ) -> tuple[ReadCapability, WriteCapability]:
-        """Create a shard for rows of `schema`, durably, with its first capabilities.
+        """Create a shard for rows of `schema`, durably, and return its first capabilities.
 
         Raises DuplicateObject if the id names a shard or ever named one.
         """
@@ -302,7 +303,7 @@ class StorageController(ShardReader):
         grants = (grant_of(read), grant_of(write))
         for grant in grants:
             shard.capabilities.add(grant)
-        self._creating.add(id)  # until the log has said, even if nobody waits for that any more
+        self._creating.add(id)  # until the log answers, even if the caller is cancelled
         await self._log(
             Created(id, shard.encoded_schema, grants),
             partial(self._created, shard),
@@ -315,7 +316,7 @@ class StorageController(ShardReader):
         self._shards[shard.id] = shard
 
     async def drop(self, id: GlobalId) -> None:
-        """Drop the shard, durably, and with it its capabilities; its id is spent for ever."""
+        """Drop the shard and its capabilities, durably. Its id is never used again."""
         shard = self._shard(id)
         shard.dropping = True
         await self._log(Dropped(id), partial(self._drop, shard))
@@ -330,18 +331,18 @@ class StorageController(ShardReader):
             listen.drop()
 
     def spent(self) -> list[GlobalId]:
-        """Return the ids that named a shard once and will never name one again."""
+        """Return the ids of dropped shards, which are never used again."""
         return list(self._dropped)
 
     # --- writing -------------------------------------------------------------------------------
 
     async def append(self, writes: Sequence[ShardWrite]) -> Appended | UpperMismatch:
-        """Append to shards, durably and at once, if each write's lower is its shard's upper.
+        """Append to shards, durably and atomically, if each write's lower is its shard's upper.
 
-        Waits while compaction is far behind, so that neither log nor memory grows without bound.
-        Raises InvalidCapability if a write's token does not give the right to it, DiskFull if
-        there is no room for it, or for compaction, and AdminShutdown if it would have to wait for
-        compaction and `end_waiting` was called; nothing has happened then.
+        Waits while compaction is far behind, so that neither the log nor memory grows without
+        bound. Raises InvalidCapability if a write's token does not give the right to it, DiskFull
+        if there is no room for the write or for compaction, and AdminShutdown if it would wait for
+        compaction after `end_waiting`. In all these cases nothing was appended.
         """
         await self._not_far_behind()
         uppers: dict[GlobalId, Timestamp] = {}
@@ -368,11 +369,11 @@ class StorageController(ShardReader):
     async def append_at(
         self, write: WriteCapability, updates: pa.Table, frontier: Timestamp
     ) -> WriteCapability | UpperMismatch:
-        """Append all there is from the capability's frontier to `frontier`, durably.
+        """Append all updates from the capability's frontier to `frontier`, durably.
 
-        Returns the capability downgraded to `frontier`; with EMPTY nothing is ever written again.
-        Raises InvalidCapability, and InternalError unless all updates are at times in between, of
-        which there have to be some.
+        Returns the capability downgraded to `frontier`; after EMPTY nothing is ever written again.
+        Raises InvalidCapability, and InternalError unless there are updates and all are in that
+        interval.
         """
         shard = self._shard(write.id)
         outcome = await self.append(
@@ -395,7 +396,7 @@ class StorageController(ShardReader):
         for shard, write in writes:
             shard.in_flight -= 1
             shard.add(self._wal.number, write.upper, write.updates)
-        for shard, write in writes:  # whoever hears of one of them finds all of them there
+        for shard, write in writes:  # only now, so that a listener finds all writes in place
             shard.publish(write.upper, write.updates)
         for shard, _ in writes:
             shard.catch_up()  # it may have been advanced meanwhile
@@ -406,17 +407,17 @@ class StorageController(ShardReader):
             shard.refuse()
 
     def advance(self, ids: Iterable[GlobalId], upper: Timestamp, token: str | None = None) -> None:
-        """Let the uppers of shards be at least `upper`, where nothing has been appended.
+        """Advance the uppers of shards to at least `upper`, without appending anything.
 
-        In memory only: after a restart they may be where the log last had them. Raises
-        InvalidCapability if a token is given and gives no right to it.
+        This is in memory only: after a restart, uppers may be back at their last logged values.
+        Raises InvalidCapability if a token is given and does not give the right to write.
         """
         shards = self._shards
         for id in ids:
             shard = shards.get(id)
             if shard is None:
                 if id in self._dropped:
-                    continue  # its owner has not heard yet
+                    continue  # the caller does not know of the drop yet
                 raise UndefinedObject(f'shard "{id}" does not exist')
             if token is not None:
                 shard.capabilities.check_write(token, shard.upper)
@@ -424,26 +425,26 @@ class StorageController(ShardReader):
             self._end_writers(shard)
 
     def _end_writers(self, shard: Shard) -> None:
-        """End the write capabilities of a shard that is complete: they give the right to nothing.
+        """End the write capabilities of a complete shard, which nobody can use any more.
 
-        Not durably: at a start nobody gets one of such a shard.
+        This is not logged: after a restart, no capability is issued for such a shard.
         """
         if shard.upper == EMPTY:
             self._expiry.forget(shard.capabilities.end_writers())
 
     def keep_uppers(self) -> None:
-        """Let all uppers that there are become durable with what is appended next."""
+        """Log all current uppers with the next record."""
         self._riders.hurry()
 
     def follow(self, id: GlobalId, shared: SharedUpper) -> None:
-        """Let the shard advance with `shared`, beyond which only the caller appends to it.
+        """Attach the shard to `shared`. Only the caller may append beyond it.
 
         In memory only, as `advance`.
         """
         self._shard(id).follow(shared)
 
     def unfollow(self, id: GlobalId) -> None:
-        """Let the shard, if it is still there, advance alone again."""
+        """Detach the shard, if it still exists, from its shared upper."""
         if (shard := self._shards.get(id)) is not None:
             shard.unfollow()
 
@@ -458,26 +459,26 @@ class StorageController(ShardReader):
         await done
 
     def wait_for_room(self, wait: bool) -> None:
-        """Say whether what cannot be refused any more waits while the disk is full.
+        """Set whether entries that cannot be refused wait while the disk is full.
 
-        It does while the environment runs. At its start and its end nobody would make room, and
-        whoever awaits it gets DiskFull: without what it said the environment cannot go on.
+        They wait while the environment runs. During start and shutdown nobody would make room, so
+        callers get DiskFull: the environment cannot continue without these entries.
         """
         self._wal.waits_for_room = wait
 
     def end_waiting(self) -> None:
-        """Let nobody wait for room any more, or for compaction to catch up: the end is near."""
+        """Stop all waiting for disk space and for compaction, because shutdown has begun."""
         self.wait_for_room(False)
         self._ending = True
         self._compacter.tell()
 
     async def _settled(self) -> None:
-        """Wait for what is in flight, so that no answer tells of what is not yet durable."""
+        """Wait for writes in flight, so that no answer depends on a write that is not durable."""
         if any(shard.in_flight for shard in self._shards.values()):
             await self._log([], lambda: None, refuse=lambda: None)
 
     async def confirm(self) -> None:
-        """Return when all that was asked before is durable; one record for all downgrades."""
+        """Return when everything requested before is durable; one record covers all downgrades."""
         await self._log([], lambda: None)
 
     def _opening(self) -> Opening:
@@ -498,7 +499,7 @@ class StorageController(ShardReader):
         )
 
     async def settle(self) -> None:
-        """Seal the log as it is and wait until all of it is in batches; for tests and tools."""
+        """Seal the log and wait until all of it is in batches; for tests and tools."""
         await self._wal.seal()
         await self._compacter.settle()
 
@@ -507,10 +508,11 @@ class StorageController(ShardReader):
     async def acquire_capabilities(
         self, ids: Iterable[GlobalId], lease_ms: int | None = None
     ) -> dict[GlobalId, tuple[ReadCapability, WriteCapability]]:
-        """Return new capabilities at since and upper, durably: those of who has lost his.
+        """Return new capabilities at since and upper, durably, replacing lost ones.
 
-        Those of environments before end, but for leases. What was given up by its last holder, or
-        with the shard, cannot be had again: the capability is at EMPTY, valid for nothing.
+        Capabilities of earlier environments end, except leases. A frontier that was given up, by
+        its last holder or by dropping the shard, cannot be regained: that capability is at EMPTY
+        and allows nothing.
         """
         acquired = {}
         grants: list[tuple[GlobalId, Grant]] = []
@@ -518,7 +520,7 @@ class StorageController(ShardReader):
             shard = None if id in self._dropped else self._shard(id)
             since, upper = (shard.since, shard.upper) if shard is not None else (EMPTY, EMPTY)
             if shard is not None and shard.reserved == EMPTY:
-                upper = EMPTY  # in a moment
+                upper = EMPTY  # once the write in flight is durable
             read = ReadCapability(self._tokens.take(), id, since)
             write = WriteCapability(self._tokens.take(), id, upper)
             acquired[id] = read, write
@@ -538,8 +540,8 @@ class StorageController(ShardReader):
     ) -> Capability:
         """Return another capability on the same shard at the same frontier, durably.
 
-        With `lease_ms` it expires unless a heartbeat comes in every so many milliseconds. The clone
-        of a lease is one as well.
+        With `lease_ms` it expires unless a heartbeat arrives in every interval of that length. The
+        clone of a lease is a lease too.
         """
         shard = self._shard(capability.id)
         held = shard.capabilities.check(capability)
@@ -549,16 +551,17 @@ class StorageController(ShardReader):
             await self._log(Granted(((clone.id, grant),), False), lambda: None)
         except asyncio.CancelledError:
             self._expiry.forget([clone.token])
-            with suppress(DatabaseError):  # the log has ended, and with it all that it tells of
-                self._lost(shard, clone.token)  # nobody will ever have it
+            with suppress(DatabaseError):  # the log has ended, and this entry with it
+                self._lost(shard, clone.token)  # nobody will receive the clone
             raise
         return clone
 
     async def downgrade_capability(self, capability: Capability, frontier: Timestamp) -> Capability:
-        """Return the capability holding only what is at or beyond `frontier`, EMPTY: nothing.
+        """Return the capability with its frontier advanced to `frontier`; EMPTY drops it.
 
-        To read: it counts at once and becomes durable with the next record, see `confirm`. To
-        write: it is durable on return, and upper is at least the least frontier of those who write.
+        For a read capability, this takes effect at once and becomes durable with the next record,
+        see `confirm`. For a write capability, it is durable on return, and upper is then at least
+        the least frontier of the remaining writers.
         """
         shard = self._shard(capability.id)
         shard.capabilities.check(capability)
@@ -571,9 +574,9 @@ class StorageController(ShardReader):
         return lower
 
     async def drop_capability(self, capability: AnyCapability) -> None:
-        """End the capability, as a downgrade does.
+        """End the capability.
 
-        If it was the last of its kind, since or upper is EMPTY for ever, which is durable on
+        If it was the last of its mode, since or upper is EMPTY for ever, which is durable on
         return.
         """
         shard = self._shard(capability.id)
@@ -595,9 +598,9 @@ class StorageController(ShardReader):
         await self._log(event, self._reserving(shard))
 
     def _reserving(self, shard: Shard) -> Callable[[], None]:
-        """Let nobody write where all writers have gone; upper is there when it is durable."""
+        """Reserve the interval that all writers gave up; upper advances when that is durable."""
         frontier = shard.write_frontier()
-        if frontier <= shard.reserved:  # the others go on, and do not wait for it
+        if frontier <= shard.reserved:  # other writers continue and are not delayed
             return lambda: None
         shard.take(frontier)
         return partial(self._reserved, shard)
@@ -609,9 +612,9 @@ class StorageController(ShardReader):
     # --- leases --------------------------------------------------------------------------------
 
     def heartbeat(self, capabilities: Iterable[AnyCapability]) -> None:
-        """Let the leases among the capabilities last for their whole time again.
+        """Renew the leases among the capabilities for their full duration.
 
-        In memory only. Raises InvalidCapability for the first that is not valid; those before it
+        In memory only. Raises InvalidCapability for the first invalid capability; those before it
         are renewed.
         """
         for capability in capabilities:
@@ -619,13 +622,13 @@ class StorageController(ShardReader):
             self._watch(shard.id, shard.capabilities.check(capability))
 
     def expire(self) -> None:
-        """End the leases that have run out; by itself this happens every second."""
+        """End the leases that have run out. A timer calls this every second."""
         for id, token in self._expiry.take_ended():
             self._lost(self._shards[id], token)
             logger.info("a lease has expired", extra={"shard": id, "token": token})
 
     def _lost(self, shard: Shard, token: str) -> None:
-        """End a capability that nobody has any more, without its holder's having dropped it."""
+        """End a capability whose holder is gone and did not drop it."""
         if shard.capabilities.expire(token) == "write":
             self._wal.append(Entry(Expired(((shard.id, token),)), self._reserving(shard)))
         else:
@@ -639,7 +642,7 @@ class StorageController(ShardReader):
         return grant
 
     def _watch(self, id: GlobalId, grant: Grant) -> None:
-        """Let a lease's time begin; nothing to do for any other capability."""
+        """Start the lease of a grant, if it has one."""
         if grant.lease_ms is not None:
             self._expiry.renew(id, grant.token, grant.lease_ms)
             if self._expiry_timer is None:

@@ -1,11 +1,10 @@
-"""Damage: shards of which a file is missing, or is not as it was written.
+"""Corruption: shards with a file that is missing or not as it was written.
 
-It takes out its own shard and nothing else. What is damaged is found at the start, where the files
-that states name are looked for with their lengths, or when a batch is used, before anything of it
-is read. From then on until the next start nothing is read of the shard's batches, nothing is merged
-out of them and none of their files is deleted, so that the file's return makes all of it whole.
-What was appended and is not in a batch yet becomes one as ever: the log has it whole, and has to
-let go of it.
+Corruption makes only its own shard unavailable. It is found at the start, where the files named by
+states are checked for existence and length, and before a batch is first read. From then until the
+next start the shard's batches are not read or merged and none of its files is deleted, so that
+restoring the file repairs the shard. Updates in the log are intact and still become batches,
+because the log has to be freed.
 """
 
 import asyncio
@@ -24,9 +23,9 @@ DAMAGED = Gauge("storage_damaged_collections", "Collections that cannot be read.
 
 
 class Damages:
-    """The damaged shards of one environment; may be told of more by any thread.
+    """The corrupt shards of one environment. Any thread may add to them.
 
-    `name` says what a collection is called in messages.
+    `name` returns the name of a collection for messages.
     """
 
     def __init__(self) -> None:
@@ -35,22 +34,22 @@ class Damages:
         self._listeners: list[tuple[asyncio.AbstractEventLoop, Callable[[], None]]] = []
 
     def __len__(self) -> int:
-        """Return how many shards are damaged."""
+        """Return the number of corrupt shards."""
         return len(self._found)
 
     def of(self, id: GlobalId) -> CollectionDamaged | None:
-        """Return why the shard cannot be read; None: nothing is known to be amiss."""
+        """Return the error for reading the shard, None if it is not known to be corrupt."""
         what = self._found.get(id)
         return None if what is None else CollectionDamaged(self.name(id), what)
 
     def check(self, *ids: GlobalId) -> None:
-        """Raise CollectionDamaged for the first of the shards that is damaged."""
+        """Raise CollectionDamaged for the first of the shards that is corrupt."""
         for id in ids:
             if id in self._found:
                 raise CollectionDamaged(self.name(id), self._found[id])
 
     def found(self, id: GlobalId, error: DataCorrupted) -> None:
-        """Hear that the shard is damaged; what was found first counts."""
+        """Record that the shard is corrupt; the first error is kept."""
         if id in self._found:
             return
         self._found[id] = error.message
@@ -60,7 +59,7 @@ class Damages:
             loop.call_soon_threadsafe(heard)
 
     def keep(self, ids: Iterable[GlobalId]) -> None:
-        """Forget the damage of shards that are not among `ids`, as they are no more."""
+        """Forget shards that are not among `ids` because they were dropped."""
         if not self._found:
             return
         for id in self._found.keys() - set(ids):
@@ -68,16 +67,16 @@ class Damages:
         DAMAGED.set(len(self._found))
 
     def listen(self, heard: Callable[[], None]) -> None:
-        """Call `heard` on the running event loop, soon after more damage has been found."""
+        """Call `heard` on the running event loop soon after more corruption is found."""
         self._listeners.append((asyncio.get_running_loop(), heard))
 
     @contextmanager
     def noticing(self, id: GlobalId) -> Iterator[None]:
-        """Let what is found to be corrupted in a block be damage of the shard, and raise it so."""
+        """Record a DataCorrupted of the block as corruption of the shard, and re-raise it."""
         try:
             yield
         except CollectionDamaged:
-            raise  # it has been noticed where it was found, perhaps in another shard
+            raise  # already recorded where it was found, perhaps for another shard
         except DataCorrupted as error:
             self.found(id, error)
             raise CollectionDamaged(self.name(id), error.message) from error

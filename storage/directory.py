@@ -1,9 +1,9 @@
-"""A data directory as somebody finds it who does not own it: read, never changed.
+"""Reads a data directory without owning or changing it.
 
-The server may run meanwhile or not. What `look` returns are the states in consensus as of one
-moment. Files that they name may be gone by the time they are read, since the compacter removes what
-it has replaced, having committed states without it first, and nobody here takes a lease. So whoever
-misses one looks again: only if a state still names it, something is amiss.
+The server may be running. `look` returns the states in consensus as of one moment. The compacter
+may remove files that they name, after committing states without them, because no lease is taken
+here. So a caller that misses a file looks again: something is wrong only if a state still names the
+file.
 """
 
 import filecmp
@@ -42,12 +42,12 @@ def batch_files(data_dir: Path) -> LocalFiles:
 
 
 def is_half_restored(data_dir: Path) -> bool:
-    """Whether a restore into this directory has begun and not come to its end."""
+    """Whether a restore into this directory was started and not completed."""
     return (data_dir / RESTORING).is_dir() and not (data_dir / CONSENSUS_FILE).exists()
 
 
 def check_restored(data_dir: Path) -> None:
-    """Raise ObjectNotInPrerequisiteState if the directory is half restored."""
+    """Raise ObjectNotInPrerequisiteState if a restore was not completed."""
     if is_half_restored(data_dir):
         raise ObjectNotInPrerequisiteState(
             f'a restore into "{data_dir}" was not completed', hint="Run the restore again."
@@ -55,20 +55,20 @@ def check_restored(data_dir: Path) -> None:
 
 
 def end_restore(data_dir: Path) -> None:
-    """Remove what a restore has left that came to its end; raise as `check_restored` does."""
+    """Remove the remains of a completed restore; raise as `check_restored` does."""
     check_restored(data_dir)
     shutil.rmtree(data_dir / RESTORING, ignore_errors=True)
 
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """What consensus holds, all as of one moment."""
+    """The contents of consensus as of one moment."""
 
     heads: Mapping[str, Versioned]
     log: LogState
     epoch: int
-    identity: str | None  # None: the directory is older than identities
-    restored_from: str | None  # the identity of the database of whose backup this was made
+    identity: str | None  # None: the directory was created before databases had ids
+    restored_from: str | None  # the id of the database whose backup was restored
     traces: Mapping[GlobalId, TraceState]
 
     @property
@@ -78,7 +78,7 @@ class States:
 
     @property
     def changes_hands(self) -> bool:
-        """Whether a new owner has claimed the log, and not yet said where that before him ends."""
+        """Whether a new owner has claimed the log without recording yet where it ended before."""
         last = self.log.segments[-1:]
         return any(each.sealed is None and each.epoch < self.log.epoch for each in last)
 
@@ -90,12 +90,12 @@ class States:
 
 
 def look(data_dir: Path) -> States:
-    """Return the states; raises UndefinedFile if there are none, DataCorrupted if not readable."""
+    """Return the states. Raises UndefinedFile if there are none, DataCorrupted if unreadable."""
     return decode_states(read_heads(data_dir))
 
 
 def decode_states(heads: Mapping[str, Versioned]) -> States:
-    """Return what the heads say; raises DataCorrupted if one of them is not readable."""
+    """Return the states in these heads. Raises DataCorrupted if one is unreadable."""
     log = _decode(heads, LOG_KEY, LogState)
     epoch = _decode(heads, EPOCH_KEY, EpochState)
     if log is None or epoch is None:
@@ -115,11 +115,11 @@ def decode_states(heads: Mapping[str, Versioned]) -> States:
 
 
 def read_heads(data_dir: Path) -> dict[str, Versioned]:
-    """Return the last version of each key of the SQLite consensus, all as of one moment.
+    """Return the last version of each key of the SQLite consensus, as of one moment.
 
-    Raises DataCorrupted if any version is not as it was written: of a damaged last one SQLite may
-    take the key or the number for another, and the one before it for the last.
-    A directory that no server has opened since there are checksums has no column of them.
+    Raises DataCorrupted if any version is corrupt: with a corrupt last version, SQLite may confuse
+    keys or numbers and return the version before it. Directories that were last opened before
+    checksums were introduced have no checksum column.
     """
     for (message,) in _query(data_dir, "PRAGMA integrity_check"):
         if message != "ok":
@@ -128,9 +128,9 @@ def read_heads(data_dir: Path) -> dict[str, Versioned]:
 
 
 def read_registers(data_dir: Path) -> dict[str, Versioned]:
-    """Return what `read_heads` does, but for the shards, of which there may be very many.
+    """Return the heads except those of shards, of which there may be very many.
 
-    It is quick, and no damage is looked for but in what it returns.
+    This is quick, and checks only the versions that it returns.
     """
     beyond = KEYS[:-1] + chr(ord(KEYS[-1]) + 1)
     sql = (
@@ -156,7 +156,7 @@ def _query(data_dir: Path, sql: str) -> list[tuple[Any, ...]]:
             try:
                 return _ask(path, sql)
             except sqlite3.OperationalError as error:
-                code = getattr(error, "sqlite_errorcode", None)  # the module's own have none
+                code = getattr(error, "sqlite_errorcode", None)
                 if code != sqlite3.SQLITE_READONLY_ROLLBACK:
                     raise
             if (found := _ask_copy(path, sql)) is not None:
@@ -172,11 +172,11 @@ def _ask(path: Path, sql: str, mode: str = "ro") -> list[tuple[Any, ...]]:
 
 
 def _ask_copy(path: Path, sql: str) -> list[tuple[Any, ...]] | None:
-    """Ask a copy of the database in which a kill left the journal of a commit.
+    """Query a copy of the database if a killed process left the journal of a commit.
 
-    Whoever opens it to write takes the commit back by the journal. A server may do so meanwhile;
-    as the journal goes last, one that is still there goes with whatever was copied of the database.
-    None: it has gone.
+    The next writer, perhaps a server starting now, rolls the commit back with the journal and
+    removes the journal last. So a journal that still exists after the copy belongs to it. Returns
+    None if the journal is gone.
     """
     journal = path.with_name(f"{path.name}-journal")
     with tempfile.TemporaryDirectory() as place:
@@ -202,12 +202,12 @@ def _decode(heads: Mapping[str, Versioned], key: str, form: type[S]) -> S | None
 
 
 def segment_path(data_dir: Path, segment: SegmentInfo) -> Path:
-    """Return where the segment of the log is."""
+    """Return the path of the log segment."""
     return data_dir / "log" / segment_name(segment.number, segment.epoch)
 
 
 def read_log(data_dir: Path, segment: SegmentInfo, end: int | None = None) -> Contents:
-    """Return what the segment holds, an open one as far as it is written by now, or up to `end`."""
+    """Return the contents of the segment; an open one as written so far, or up to `end`."""
     return read_segment(
         segment_path(data_dir, segment), segment.number, segment.epoch, segment.sealed, end
     )

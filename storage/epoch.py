@@ -1,15 +1,16 @@
-"""Epochs: of all the environments that ever opened a database, the last one owns it.
+"""Epochs: the last environment to open a database owns it.
 
-An environment takes the next epoch from consensus when it opens. From then on an older one, which
-may still be running and know nothing of it, must fail at its next write, and nothing that it does
-until then may harm. Two devices see to that:
+An environment takes the next epoch from consensus when it opens. An older environment may still run
+without knowing. It must fail at its next write and must do no harm until then. Two mechanisms
+ensure this:
 
-- A `Register` is a state in consensus that carries its writer's epoch. A newcomer claims each
-  register, that is, sets it anew under its own epoch, so that the compare-and-set of an older
+- A `Register` is a value in consensus that carries its writer's epoch. A new environment claims
+  each register by setting it under its own epoch, so that a compare-and-set of the older
   environment no longer finds the head it expects.
-- A `Fence` guards what changes without consensus, the log's files. The newcomer raises it before it
-  reads them. A writer looks at it after each fsync and acknowledges only below it: what was synced
-  before the fence rose is found by the newcomer, and what came later was never acknowledged.
+- A `Fence` guards the log's files, which change without consensus. The new environment raises it
+  before it reads them. A writer checks it after each fsync and acknowledges only if the fence has
+  not been raised: data synced before the fence was raised is found by the new environment, and
+  data synced later was never acknowledged.
 """
 
 import asyncio
@@ -33,7 +34,7 @@ from foreshore.storage.fault import Determinate, DiskFull, Indeterminate
 logger = logging.getLogger(__name__)
 
 EPOCH_KEY = "epoch"
-FENCE = "fence"  # the file of it, beside the segments of the log
+FENCE = "fence"  # its file, beside the segments of the log
 ATTEMPTS = 5
 PAUSE_SECONDS = 0.05
 PATIENCE_SECONDS = 60.0
@@ -44,7 +45,7 @@ _FENCE = struct.Struct("<Q")
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """What a register holds: at least the epoch of its writer."""
+    """The value of a register: at least the epoch of its writer."""
 
     epoch: int
 
@@ -58,7 +59,7 @@ def fenced() -> Fenced:
 
 
 class Register(Generic[S]):
-    """A state in consensus that only the environment of the current epoch changes."""
+    """A value in consensus that only the environment of the current epoch changes."""
 
     def __init__(self, consensus: Consensus, key: str, form: type[S]) -> None:
         self.key = key
@@ -66,20 +67,20 @@ class Register(Generic[S]):
         self._consensus = consensus
         self._decoder = msgspec.json.Decoder(form)
         self._seqno: int | None = None
-        self._unknown: bytes | None = None  # what may have been set, or may yet be
+        self._unknown: bytes | None = None  # a value that may have been set, or may still be
 
     async def read(self) -> S | None:
         """Read the head."""
         return self.found(await self._consensus.head(self.key))
 
     def found(self, head: Versioned | None) -> S | None:
-        """Take the head that was read for what it holds."""
+        """Decode the head that was read and remember it."""
         self._seqno = head.seqno if head else None
         self.value = self._decoder.decode(head.data) if head else None
         return self.value
 
     async def claim(self, epoch: int, initial: S | None) -> S | None:
-        """Take the register over from earlier epochs; `initial` is for one that was never set."""
+        """Take the register over from earlier epochs. `initial` is used if it was never set."""
         while True:
             found = await self.read()
             if found is not None and found.epoch > epoch:
@@ -91,18 +92,18 @@ class Register(Generic[S]):
                 return value
 
     async def change(self, new: S) -> None:
-        """Set the register; raises Fenced if a later epoch has claimed it.
+        """Set the register. Raises Fenced if a later epoch has claimed it.
 
-        Raises Indeterminate if it is not known whether that took place. What the register held
-        and what it may hold now are then both in use, and only the same change may be tried again.
+        Raises Indeterminate if the outcome is not known. Both the old and the new value then count
+        as in use, and only the same change may be retried.
         """
         if not await self._try(new):
             raise fenced()
 
     async def change_with_patience(self, new: S) -> None:
-        """Set the register, over an outage of consensus as long as `PATIENCE_SECONDS`.
+        """Set the register, retrying for `PATIENCE_SECONDS` while consensus is unavailable.
 
-        Raises as `change` does when that has passed, and DiskFull at once.
+        Raises as `change` does after that time, and DiskFull at once.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + PATIENCE_SECONDS
@@ -118,7 +119,7 @@ class Register(Generic[S]):
             await asyncio.sleep(RETRY_SECONDS)
 
     async def settle(self) -> None:
-        """Make the change of which it is not known whether it took place, if there is one."""
+        """Complete a change whose outcome is not known, if there is one."""
         if self._unknown is not None:
             await self.change_with_patience(self._decoder.decode(self._unknown))
 
@@ -133,7 +134,7 @@ class Register(Generic[S]):
                 outcome = await self._consensus.compare_and_set(self.key, self._seqno, data)
             except DiskFull as error:
                 fault = error
-                break  # which does not pass by itself
+                break  # a full disk does not mend by itself
             except Determinate as error:
                 fault = error
                 continue
@@ -148,7 +149,7 @@ class Register(Generic[S]):
                     await self._set(head.seqno, new)
                     return True
                 case Mismatch():
-                    self._unknown = None  # what it was compared with is the head no more
+                    self._unknown = None  # its expected head is no longer the head
                     return False
         assert fault is not None
         raise Indeterminate(fault.message) if self._unknown else fault
@@ -160,24 +161,24 @@ class Register(Generic[S]):
         try:
             await self._consensus.truncate(self.key, seqno)
         except Determinate:
-            return  # old versions do no harm; the next change forgets them
+            return  # old versions are harmless; the next change truncates them
 
 
 class EpochState(State, frozen=True, kw_only=True):
-    """The last epoch that was taken.
+    """The last epoch taken.
 
-    `taker` tells environments apart that take the same one at the same time: by what is there
-    whoever had no answer knows whether it is his.
+    `taker` identifies the environment that took it. An environment whose request had no answer
+    compares it to learn whether its request succeeded.
     """
 
-    taker: str = ""  # of those taken before there were takers
+    taker: str = ""  # empty in states of older versions
 
 
 async def check_epoch(consensus: Consensus, fence: Path) -> None:
-    """Raise DataCorrupted if the fence is of an epoch that consensus knows nothing of.
+    """Raise DataCorrupted if the fence is of an epoch unknown to consensus.
 
-    One was taken before the fence was raised to it, so consensus has gone back to earlier states,
-    or the fence is damaged.
+    An epoch is taken before the fence is raised to it. So consensus has lost recent changes, or the
+    fence is corrupt.
     """
     raised = await blocking.run(None, read_fence, fence)
     last = await Register(consensus, EPOCH_KEY, EpochState).read()
@@ -189,12 +190,12 @@ async def check_epoch(consensus: Consensus, fence: Path) -> None:
 
 
 def fence_of(epoch: int) -> bytes:
-    """Return what the fence is where `epoch` has raised it last."""
+    """Return the contents of the fence file after `epoch` raised it."""
     return _FENCE.pack(epoch)
 
 
 def read_fence(path: Path) -> int:
-    """Return the epoch that has raised the fence last; 0 if none has."""
+    """Return the epoch that last raised the fence, 0 if none has."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -203,7 +204,7 @@ def read_fence(path: Path) -> int:
 
 
 async def take_epoch(consensus: Consensus) -> int:
-    """Return an epoch later than all that were taken before."""
+    """Take and return an epoch later than all taken before."""
     register = Register(consensus, EPOCH_KEY, EpochState)
     taker = secrets.token_hex(8)
     while True:
@@ -212,16 +213,16 @@ async def take_epoch(consensus: Consensus) -> int:
         try:
             await register.change(EpochState(epoch=epoch, taker=taker))
         except Fenced:
-            continue  # another took it at the same time
+            continue  # another environment took it at the same time
         reached("epoch.taken")
         return epoch
 
 
 class Fence:
-    """The latest epoch that has raised it, in a file that all environments of a machine see."""
+    """The latest epoch that raised it, in a file visible to all environments of a machine."""
 
     def __init__(self, path: Path, epoch: int) -> None:
-        """Raise the fence to `epoch`, durably; raises Fenced if it is above that already."""
+        """Raise the fence to `epoch`, durably. Raises Fenced if it is already above that."""
         self._epoch = epoch
         self._expected = fence_of(epoch)
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -245,7 +246,7 @@ class Fence:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
     def check(self) -> None:
-        """Raise Fenced unless this environment is the last to have raised the fence."""
+        """Raise Fenced unless this environment was the last to raise the fence."""
         if os.pread(self._descriptor, _FENCE.size, 0) != self._expected:
             raise fenced()
 

@@ -1,9 +1,9 @@
-"""Expiry: how long nothing has been heard of those who hold leases.
+"""Expiry: ends leases whose holders send no heartbeat.
 
-Time is what passes while somebody could have been heard: between two looks at the clock never less
-than nothing and never more than `MAX_STEP_MS`. So a clock that is set, a machine that slept and an
-event loop that stood still end no lease whose holder would have been heard. Nothing of it is
-durable: a heartbeat costs no write, and in a new environment each lease begins anew.
+The time counted between two looks at the clock is at least zero and at most `MAX_STEP_MS`. So
+setting the clock, suspending the machine or blocking the event loop does not end leases whose
+holders could not be heard. Expiry is not durable: a heartbeat costs no write, and in a new
+environment each lease starts anew.
 """
 
 from collections.abc import Iterable
@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from foreshore.clock import Clock
 from foreshore.ids import GlobalId
 
-TICK_SECONDS = 1.0  # how often it is looked who has gone
+TICK_SECONDS = 1.0  # how often leases are checked
 MAX_STEP_MS = 2_000
 
 
 class Expiry:
-    """The leases of one environment, by token, and the time at which each ends."""
+    """The leases of one environment by token, and the time at which each ends."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -28,17 +28,17 @@ class Expiry:
         return len(self._ends)
 
     def renew(self, id: GlobalId, token: str, lease_ms: int) -> None:
-        """Let a lease, a new one or one whose holder was heard, end `lease_ms` from now."""
+        """Let a lease, new or renewed, end `lease_ms` from now."""
         self._look()
         self._ends[token] = (id, self._passed + lease_ms)
 
     def forget(self, tokens: Iterable[str]) -> None:
-        """Watch over these no longer; they have ended otherwise."""
+        """Stop watching leases that have ended in another way."""
         for token in tokens:
             self._ends.pop(token, None)
 
     def take_ended(self) -> list[tuple[GlobalId, str]]:
-        """Return the leases that have run out, and watch over them no longer."""
+        """Remove and return the leases that have run out."""
         self._look()
         ended = [(id, token) for token, (id, end) in self._ends.items() if end <= self._passed]
         self.forget(token for _, token in ended)

@@ -1,8 +1,8 @@
-"""Faults of the services that storage stands on: whether what was asked for has happened.
+"""Faults of the services under storage, by whether the request may have taken effect.
 
-`Determinate` failed for sure and may be tried again. `Indeterminate` may have taken effect, or may
-still: whoever gets it looks before doing anything else, and deletes nothing that the outcome could
-name.
+`Determinate`: it failed for sure and may be retried. `Indeterminate`: it may have taken effect, or
+may still do so. The caller has to look before it does anything else, and must not delete anything
+that the outcome could name.
 """
 
 from collections.abc import Iterator
@@ -12,20 +12,20 @@ from foreshore.errors import OutOfDisk, Unavailable, is_disk_full
 
 
 class Determinate(Unavailable):
-    """It did not happen."""
+    """The request had no effect."""
 
     sqlstate = "58030"
 
 
 class DiskFull(Determinate, OutOfDisk):
-    """It did not happen for want of room, and will not before somebody makes some."""
+    """The request had no effect because the disk is full; a retry fails until there is room."""
 
     sqlstate = "53100"
 
 
 @contextmanager
 def writing(what: str) -> Iterator[None]:
-    """Raise DiskFull where there is no room for what the block writes, which leaves nothing."""
+    """Raise DiskFull if there is no room for a write of the block, which then has no effect."""
     try:
         yield
     except OSError as error:
@@ -35,6 +35,6 @@ def writing(what: str) -> Iterator[None]:
 
 
 class Indeterminate(Unavailable):
-    """It may have happened."""
+    """The request may have taken effect."""
 
     sqlstate = "58030"

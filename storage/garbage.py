@@ -1,21 +1,22 @@
-"""Garbage: files that no state names any more, until they are gone.
+"""Garbage: deletes files that no state names any more.
 
-Who in this process still reads one is `lease.py`'s to know, and only what nobody does comes here.
-Readers of the open files keep theirs with lease files, `lease_file.py`, which are looked at
+`lease.py` knows which files readers in this process use; files come here only when it has released
+them. Other processes that read the open files protect them with lease files (`lease_file.py`). The
+order of steps keeps a file f that such a reader may read:
 
-    a reader     takes its lease        reads the states       reads the files that they name
-    here         a state without f      looks at the leases    deletes f, if no live one holds it
+    a reader      takes its lease        reads the states       reads the files that they name
+    collection    a state without f      checks the leases      deletes f unless a lease holds it
 
-in just this order, and so f stays for whoever may read it: a reader whose states name f read them
-before those without f were committed, and took its lease before that. It is there when this looks,
-later; and if it is found to have ended it is removed before anything is deleted, so that a lease
-which is there at the end of the reading has held all the time. A reader that comes afterwards is
-not led to f. A lease that is rewritten, to hold less, stays the same file: no listing misses it.
+A reader whose states name f read them before the states without f were committed, and took its
+lease before that. So its lease exists when collection checks, later. A lease that has ended is
+removed before anything is deleted, so a lease that still exists when the reader is done was valid
+all the time. A later reader does not see f named. A lease is narrowed in place, by rewriting the
+same file, so no directory listing misses it.
 
-One that cannot be removed holds on, and the log says so.
+A lease file that cannot be removed stays in force, and this is logged.
 
-What a lease holds waits here, and is looked at again each second; over a restart, the start finds
-it again, as it does all that no state names.
+Files under a lease are checked again every second. After a restart they are found again, as all
+files that no state names.
 """
 
 import asyncio
@@ -34,11 +35,11 @@ from foreshore.storage.local_files import LocalFiles
 
 logger = logging.getLogger(__name__)
 
-LOOK_SECONDS = 1.0  # between looks whether leases have ended
+LOOK_SECONDS = 1.0  # between checks for ended leases
 
 
 class Garbage:
-    """Deletes the files of one environment: paths below `blob/`, of its store, and `log/`."""
+    """Deletes the files of one environment. Paths begin with `blob/` or `log/`."""
 
     def __init__(self, data_dir: Path, blob: Blob, files: LocalFiles, clock: Clock) -> None:
         self._data_dir = data_dir
@@ -46,33 +47,33 @@ class Garbage:
         self._files = files
         self._clock = clock
         self._waiting: set[str] = set()
-        self._complaints: set[tuple[str, str]] = set()  # made once each
+        self._complaints: set[tuple[str, str]] = set()  # logged once each
         self._collecting = asyncio.Lock()
         self._held = asyncio.Event()
         self._closing = asyncio.Event()
 
     def prepare(self) -> None:
-        """Make the place for leases, which is to be the server's; blocks."""
+        """Create the directory for leases, owned by the server's user; blocks."""
         try:
             (self._data_dir / DIRECTORY).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             logger.warning("no leases can be taken: %s", error)
 
     async def collect(self, paths: Iterable[str] = ()) -> None:
-        """Delete files that no state names, for sure, and nobody reads here; and what waits.
+        """Delete files that surely no state names and nobody reads, and those waiting.
 
-        What a lease holds waits until it has ended.
+        Files under a lease wait until it has ended.
         """
         self._waiting.update(paths)
         async with self._collecting:
-            due = sorted(self._waiting)  # what comes from here on has leases that are not seen now
+            due = sorted(self._waiting)  # files added later may have leases not seen here
             if due:
                 self._waiting.difference_update(await blocking.run(None, self._collect, due))
         if self._waiting:
             self._held.set()
 
     async def run(self) -> None:
-        """See to what waits, until `close`."""
+        """Retry waiting files until `close`."""
         while not self._closing.is_set():
             await self._held.wait()
             self._held.clear()
@@ -83,12 +84,12 @@ class Garbage:
             await self.collect()
 
     def close(self) -> None:
-        """Let `run` end; what waits is for the next start."""
+        """Let `run` end; the next start finds waiting files again."""
         self._closing.set()
         self._held.set()
 
     def _collect(self, due: list[str]) -> set[str]:
-        """Delete those that no lease holds, and return them."""
+        """Delete the files that no lease holds, and return them."""
         try:
             holds = holding(self._live())
         except OSError as error:
@@ -101,7 +102,7 @@ class Garbage:
         return free
 
     def _live(self) -> list[LeaseFile]:
-        """Return the leases that are there, having removed those that have ended."""
+        """Return the live leases, after removing those that have ended."""
         found = find_leases(self._data_dir)
         now = self._clock.now()
         live = []
@@ -141,5 +142,5 @@ class Garbage:
             else:
                 (self._data_dir / path).unlink(missing_ok=True)
         except (Determinate, Indeterminate, OSError) as error:
-            # It stays until the next start, which finds again what no state names.
+            # The next start finds it again, as a file that no state names.
             logger.warning("file not deleted", extra={"file": path}, exc_info=error)

@@ -1,17 +1,17 @@
-"""Identity: consensus, log and blob store belong to one database, and none of them serves another.
+"""Identity: ties consensus, the log and the blob store to one database.
 
-A start removes files that no state names. Over the blob store of another database, or over its own
-with a consensus that was lost, that would be everything. So a database has an id, drawn when it is
-made. Consensus has it under `database`, the log's directory and the blob store in a blob of that
-name, and whoever opens a database compares the three before anything else, also before it takes an
-epoch: a server started in the wrong place does not disturb the one that runs in the right one.
+A start removes files that no state names. With the blob store of another database, or with a lost
+consensus, that would remove everything. So a database gets an id when it is created. Consensus
+stores it under `database`; the log's directory and the blob store have it in a blob of that name.
+Opening a database compares the three before anything else, also before taking an epoch, so a server
+started in the wrong place does not disturb the running one.
 
-    blob store  ──►  log  ──►  consensus       is the order of marking; a start that died between
-                                               is continued by the next one, under the same id
+    blob store  ──►  log  ──►  consensus       is the order of marking; if a start dies in between,
+                                               the next one continues with the same id
 
-A database that is made of a backup begins its own ids of collections behind any that the one which
-was backed up has given out, or will: at `first_id`, the microseconds since 1970 of its making. No
-database comes that far by counting, nor counts on as fast as microseconds pass.
+A database restored from a backup numbers its collections from `first_id`, the microseconds from
+1970 to its creation. The original database never reaches such a number by counting, so its ids and
+those of other copies are all different.
 """
 
 import secrets
@@ -28,14 +28,14 @@ ID_BYTES = 16
 
 
 async def identify(consensus: Consensus, blob: Blob, log: Blob) -> None:
-    """Make sure that the three are parts of one database, which they become if they are new.
+    """Check that the three services belong to one database, marking them if they are new.
 
-    `log` is the log's directory as a blob store. Raises ObjectNotInPrerequisiteState, or
-    DataCorrupted where a part says nothing that could be an id.
+    `log` is the log's directory as a blob store. Raises ObjectNotInPrerequisiteState if they do
+    not, or DataCorrupted if an id is unreadable.
     """
     head = await consensus.head(NAME)
     if head is None:
-        # One that has taken epochs was made before databases had ids.
+        # A database that has taken epochs was created before databases had ids.
         made = await consensus.head(EPOCH_KEY) is not None
         id = await blocking.run(None, _mark, blob, log, made)
         match await consensus.compare_and_set(NAME, None, id):
@@ -61,13 +61,13 @@ async def identify(consensus: Consensus, blob: Blob, log: Blob) -> None:
 
 
 async def identity(consensus: Consensus) -> str:
-    """Return the database's id; "" if it has none yet."""
+    """Return the database's id, "" if it has none yet."""
     head = await consensus.head(NAME)
     return "" if head is None else head.data.decode()
 
 
 async def first_id(consensus: Consensus) -> int:
-    """Return the number from which on ids are this database's own."""
+    """Return the number from which ids are unique to this database."""
     head = await consensus.head(FIRST_ID)
     return 1 if head is None else int(head.data)
 

@@ -1,9 +1,9 @@
-"""Inspection: what a data directory holds, and what of it is damaged.
+"""Inspection: reports what a data directory holds and which parts are corrupt.
 
-It owns nothing and changes nothing; the server may run or not, and anything may be damaged. What is
-found amiss is a `Damage`, with the file and, where that can be said, the offset; reading goes on
-with the rest, whatever a reader of damaged bytes may raise. Something that is amiss counts only if
-it still is when the states have been read again: until then the compacter may have replaced it.
+It owns nothing and changes nothing. The server may be running, and any file may be corrupt. Each
+problem becomes a `Damage` with the file and, if known, the offset; reading continues with the rest,
+whatever error a corrupt file causes. A problem counts only if it is still there after reading the
+states again, because the compacter may have replaced the file.
 """
 
 import tempfile
@@ -43,27 +43,27 @@ from foreshore.update import Timestamp, decode_schema, row_schema
 
 @dataclass(frozen=True, slots=True, order=True)
 class Damage:
-    """Something that is not as it was written."""
+    """A deviation from what was written."""
 
     file: str  # within the data directory
-    offset: int | None  # in bytes, where that can be said
+    offset: int | None  # in bytes, if known
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentReport:
-    """A segment of the log, its length as far as it is valid."""
+    """A segment of the log; `length` is its valid part."""
 
     name: str
     sealed: bool
     length: int
-    torn: int  # bytes of an unfinished record behind it
+    torn: int  # bytes of an unfinished record after it
     records: int
 
 
 @dataclass(frozen=True, slots=True)
 class ShardReport:
-    """A shard; `least` and `greatest` are its updates' times, if verified and there are any."""
+    """A shard. `least` and `greatest` are its times, if verified and not empty."""
 
     id: GlobalId
     since: Timestamp
@@ -78,15 +78,16 @@ class ShardReport:
 
 @dataclass(slots=True)
 class Inspection:
-    """What was found."""
+    """The result of an inspection."""
 
     states: States | None = None
     segments: list[SegmentReport] = field(default_factory=list)
     shards: list[ShardReport] = field(default_factory=list)
-    leases: list[LeaseFile] = field(default_factory=list)  # those that live
-    unreferenced: list[str] = field(default_factory=list)  # files that no state names; no damage
+    leases: list[LeaseFile] = field(default_factory=list)  # only live ones
+    # Files that no state names, which is not corruption.
+    unreferenced: list[str] = field(default_factory=list)
     damages: list[Damage] = field(default_factory=list)
-    recovered: dict[GlobalId, Shard] = field(default_factory=dict)  # to read contents from
+    recovered: dict[GlobalId, Shard] = field(default_factory=dict)  # for reading contents
 
 
 _Times = tuple[Timestamp, Timestamp] | None
@@ -95,10 +96,10 @@ ROUNDS = 20
 
 
 def inspect(data_dir: Path, *, verify: bool = False) -> Inspection:
-    """Return what the data directory holds; `verify` also reads all of it and adds it up.
+    """Return what the data directory holds; `verify` also reads and sums up all updates.
 
-    Raises UndefinedFile if there is no data directory, and nothing else that has to do with its
-    state.
+    Raises UndefinedFile if there is no data directory. No state of a directory makes it raise
+    anything else.
     """
     verified: dict[Batch, _Times] = {}
     for _ in range(ROUNDS):
@@ -178,7 +179,7 @@ class _Inspector:
         return log
 
     def _strangers(self, states: States) -> None:
-        """See that the log's directory has no segment that consensus has forgotten."""
+        """Check that the log's directory has no segment missing from consensus."""
         for path in strangers(self._dir / "log", states.log.segments, states.epoch + 1):
             try:
                 check_stranger(path, states.log.segments)
@@ -220,7 +221,7 @@ class _Inspector:
 
     def _shard(self, shard: Shard, whole: bool) -> ShardReport:
         known = []
-        if self._verify and whole:  # else no file is opened: Arrow may end over a damaged one
+        if self._verify and whole:  # otherwise no file is opened: Arrow may abort on a corrupt one
             ranges = [_range(part.updates.to_batches()) for part in shard.tail]
             ranges += [self._verified[batch] for batch in shard.batches]
             known = [times for times in ranges if times is not None]
@@ -237,7 +238,7 @@ class _Inspector:
         )
 
     def _add_up(self, shard: Shard) -> None:
-        """See that no row is there a negative number of times, at any readable time."""
+        """Check that no row has a negative multiplicity at any readable time."""
         with tempfile.TemporaryDirectory() as scratch:
             try:
                 least = least_multiplicity(
@@ -257,7 +258,7 @@ class _Inspector:
             yield from part.updates.to_batches()
 
     def _identity(self, states: States) -> None:
-        """See that the log and the batches are of the database that consensus has."""
+        """Check that the log and the batches belong to the database in consensus."""
         for folder in ("blob", "log"):
             path = self._dir / folder / NAME
             if states.identity is None or not path.parent.is_dir():
@@ -269,7 +270,7 @@ class _Inspector:
                 self._damage(f"{folder}/{NAME}", DataCorrupted(message))
 
     def _fence(self, states: States) -> None:
-        """See that the fence stands between the last segment's epoch and the last one taken."""
+        """Check that the fence is between the last segment's epoch and the last epoch taken."""
         if not states.log.segments and not (self._dir / "log" / FENCE).exists():
             return
         try:
@@ -305,11 +306,11 @@ def _range(updates: Iterable[pa.RecordBatch]) -> _Times:
 
 
 def damaged_offset(path: Path) -> int | None:
-    """Return where in a damaged Parquet file the first column chunk begins that cannot be read.
+    """Return the offset of the first unreadable column chunk of a corrupt Parquet file.
 
-    If all can, or none is found, what is amiss is the footer or the magic bytes around: where that
-    begins. None if there is no file. Arrow may end its process over a damaged footer, so another
-    one looks.
+    If all are readable, the footer or the magic bytes are corrupt, and the footer's offset is
+    returned. None if there is no file. The check runs in another process, because Arrow may abort
+    on a corrupt footer.
     """
     try:
         size = path.stat().st_size

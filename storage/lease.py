@@ -1,8 +1,8 @@
-"""Leases: which files somebody is reading, so that none is deleted under their eyes.
+"""Leases: the files in use by readers of this process, which must not be deleted.
 
-A file that no state names any more is condemned, and deleted as soon as no lease names it. These
-live in memory, being this environment's own: after a restart nobody reads by them. Who reads the
-files from outside has a lease file, which `garbage.py` looks at before it deletes.
+A file that no state names any more is condemned, and deleted when no lease holds it. These leases
+are in memory and end with the process. Readers in other processes use lease files, which
+`garbage.py` checks before it deletes.
 """
 
 from collections import Counter
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 
 class Leases:
-    """The files in use; `delete` is called for those that are to go."""
+    """The files in use. `delete` is called for files that may go."""
 
     def __init__(self, delete: Callable[[list[str]], None]) -> None:
         self._delete = delete
@@ -18,7 +18,7 @@ class Leases:
         self._condemned: set[str] = set()
 
     def take(self, keys: Iterable[str]) -> Callable[[], None]:
-        """Keep the files until the function returned is called."""
+        """Keep the files until the returned function is called."""
         kept = list(keys)
         self._held.update(kept)
 
@@ -31,7 +31,7 @@ class Leases:
         return release
 
     def condemn(self, keys: Iterable[str]) -> None:
-        """Have files deleted as soon as nobody holds them."""
+        """Delete files as soon as no lease holds them."""
         named = list(keys)
         self._condemned.update(named)
         self._collect(named)

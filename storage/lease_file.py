@@ -1,16 +1,16 @@
-"""Lease files: what readers whom the server does not know keep from being deleted.
+"""Lease files: protect files from deletion while other processes read them.
 
     leases/<name>   {"holds": ["log", "blob/u7", "blob/s1/000003-000001.parquet"],
                      "lease_ms": 60000, "holder": "the nightly report"}
 
-`holds` has paths within the data directory, a directory standing for all below it. A lease lives
-while the clock is less than `lease_ms` away from the file's mtime, to either side, so that whoever
-dies, or whatever sets the clock, holds nothing for ever. It is renewed by touching the file, and
-ended by removing it. A name that begins with a dot is that of a lease being written, which holds
-nothing yet.
+`holds` lists paths within the data directory; a directory stands for everything below it. A lease
+is live while the clock is less than `lease_ms` before or after the file's mtime, so neither a dead
+holder nor a changed clock keeps files for ever. Touching the file renews the lease, and removing it
+ends the lease. A name that begins with a dot is a lease still being written, which holds nothing
+yet.
 
-Whatever else is found there holds everything, as it may be a lease that is just being rewritten,
-for as long as the longest lease.
+Any other file there may be a lease being rewritten. It holds everything, for the longest lease
+duration.
 """
 
 import os
@@ -24,13 +24,13 @@ import msgspec
 from foreshore.update import Timestamp
 
 DIRECTORY = "leases"
-MAX_LEASE_MS = 3_600_000  # a longer one is as long as this
+MAX_LEASE_MS = 3_600_000  # the limit for longer leases
 MAX_BYTES = 16 << 20
 EVERYTHING = ("blob", "log")
 
 
 class LeaseForm(msgspec.Struct, frozen=True):
-    """What a lease file says."""
+    """The contents of a lease file."""
 
     holds: tuple[str, ...]
     lease_ms: Annotated[int, msgspec.Meta(gt=0)]
@@ -39,22 +39,22 @@ class LeaseForm(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class LeaseFile:
-    """A lease as it was found."""
+    """A lease as found on disk."""
 
     name: str  # of its file
     renewed: Timestamp
     lease_ms: int
     holds: tuple[str, ...]
     holder: str = ""
-    amiss: str | None = None  # why it cannot be read, and so holds everything
+    amiss: str | None = None  # why it cannot be read; it then holds everything
 
     def lives(self, now: Timestamp) -> bool:
-        """Whether it holds anything at a time."""
+        """Whether the lease is live at a time."""
         return abs(now - self.renewed) < self.lease_ms
 
 
 def decode(name: str, renewed: Timestamp, data: bytes) -> LeaseFile:
-    """Return the lease that `data`, whatever it is, stands for."""
+    """Return the lease that `data` encodes, or an unreadable one."""
     try:
         form = msgspec.json.decode(data, type=LeaseForm)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -63,14 +63,14 @@ def decode(name: str, renewed: Timestamp, data: bytes) -> LeaseFile:
 
 
 def unreadable(name: str, renewed: Timestamp, why: str) -> LeaseFile:
-    """Return what stands for a lease that cannot be read."""
+    """Return a lease that stands for an unreadable file."""
     return LeaseFile(name, renewed, MAX_LEASE_MS, EVERYTHING, amiss=why)
 
 
 def find_leases(data_dir: Path) -> list[LeaseFile]:
     """Return the leases of a data directory, live or not; blocks.
 
-    Raises OSError if it cannot be seen which there are.
+    Raises OSError if the directory cannot be listed.
     """
     try:
         with os.scandir(data_dir / DIRECTORY) as entries:
@@ -81,7 +81,7 @@ def find_leases(data_dir: Path) -> list[LeaseFile]:
 
 
 def _read(path: Path) -> LeaseFile | None:
-    """Return the lease, None if it has been removed meanwhile."""
+    """Return the lease, None if it was removed meanwhile."""
     try:
         found = path.lstat()
         renewed = found.st_mtime_ns // 1_000_000
@@ -97,7 +97,7 @@ def _read(path: Path) -> LeaseFile | None:
 
 
 def holding(leases: Iterable[LeaseFile]) -> Callable[[str], bool]:
-    """Return what tells of a path within the data directory whether one of the leases holds it."""
+    """Return a predicate: whether one of the leases holds a path of the data directory."""
     held = {PurePosixPath(path) for lease in leases for path in lease.holds}
 
     def holds(path: str) -> bool:

@@ -1,9 +1,9 @@
-"""Listening: every update of a shard from a time on, as it is made durable.
+"""Listening: every update of a shard from a time on, as it becomes durable.
 
-Events are delivered on the event loop, in order, each beginning where the last one ended; an event
-without updates says that there are none in its interval. What is before the shard's upper when the
-listening begins comes first; where some of it lies in batches these are read on a thread, and what
-happens meanwhile waits its turn. With a selection only what is wanted is read and delivered.
+Events are delivered on the event loop, in order; each starts where the previous one ended. An event
+without updates says that its interval has none. Updates before the shard's upper come first. If
+some of them are in batches, a thread reads these and updates published meanwhile are queued. Only
+the rows and columns of the selection are read and delivered.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from foreshore.update import Timestamp
 
 @dataclass(frozen=True, slots=True)
 class ListenEvent:
-    """All updates with `lower <= time < upper`; None: there are none."""
+    """All updates with `lower <= time < upper`. None means there are none."""
 
     id: GlobalId
     lower: Timestamp
@@ -29,7 +29,7 @@ class ListenEvent:
 
 
 class Listen:
-    """A listening that is under way; hears no more once cancelled."""
+    """An active listen. Delivers nothing after it is cancelled."""
 
     def __init__(
         self,
@@ -41,45 +41,45 @@ class Listen:
     ) -> None:
         self.id = id
         self.selection = selection
-        self.reading = Reading()  # what has been delivered, and what it took to read it
-        self.heard = asyncio.Event()  # something has been published since it was cleared
-        self.frontier = frontier  # all before has been delivered
-        self.task: asyncio.Task[None] | None = None  # reads what lies in batches
+        self.reading = Reading()  # counts what has been read and delivered
+        self.heard = asyncio.Event()  # set at each publication
+        self.frontier = frontier  # all updates before it have been delivered
+        self.task: asyncio.Task[None] | None = None  # reads the updates that are in batches
         self._deliver = deliver
         self._dropped = dropped
         self._waiting: list[tuple[Timestamp, pa.Table | None]] | None = None
         self.cancelled = False
 
     def end(self) -> None:
-        """Hear nothing more."""
+        """Stop delivering."""
         self.cancelled = True
         self._waiting = None
 
     def cancel(self) -> None:
-        """Deliver nothing more, nor read what is to be."""
+        """Stop delivering and reading."""
         self.end()
         if self.task is not None:
             self.task.cancel()
 
     def drop(self) -> None:
-        """Hear that the shard has been dropped, and nothing more."""
+        """Stop because the shard was dropped, and call the `dropped` callback."""
         heard = not self.cancelled
         self.cancel()
         if heard and self._dropped is not None:
             self._dropped()
 
     def hold(self) -> None:
-        """Let what is published wait until `resume`."""
+        """Queue publications until `resume`."""
         self._waiting = []
 
     def resume(self) -> None:
-        """Deliver what has waited."""
+        """Deliver the queued publications."""
         waiting, self._waiting = self._waiting or [], None
         for upper, updates in waiting:
             self.publish(upper, updates)
 
     def publish(self, upper: Timestamp, updates: pa.Table | None) -> None:
-        """Hear that these are all the updates from the last upper to `upper`."""
+        """Accept all updates from the last upper to `upper`."""
         if self._waiting is not None:
             self._waiting.append((upper, updates))
             self.heard.set()
@@ -87,13 +87,13 @@ class Listen:
             self.deliver(upper, updates)
 
     def deliver(self, upper: Timestamp, updates: pa.Table | None) -> None:
-        """Deliver the updates from the frontier to `upper`; they may include earlier ones."""
+        """Deliver the updates from the frontier to `upper`. `updates` may include earlier ones."""
         if updates is not None:
             updates = self._selected(at_or_beyond(updates, self.frontier))
         self.hand_over(upper, updates)
 
     def hand_over(self, upper: Timestamp, updates: pa.Table | None) -> None:
-        """Deliver exactly these updates, and move the frontier to `upper`."""
+        """Deliver exactly these updates and advance the frontier to `upper`."""
         if updates is not None:
             self.reading.rows += updates.num_rows
             self.reading.bytes += updates.nbytes
@@ -104,7 +104,7 @@ class Listen:
         try:
             self._deliver(event)
         except Exception as error:
-            # A fault of whoever listens; the log and those who hear of it after go on.
+            # This is a fault of the listener. The log and other listeners continue.
             self.cancel()
             asyncio.get_running_loop().call_exception_handler(
                 {"message": f"a listener to {self.id} failed", "exception": error}

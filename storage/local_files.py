@@ -1,16 +1,16 @@
-"""Batches as files of this machine, which is how engines read them, each checked before it is read.
+"""Local files of batches, checked before they are read by engines.
 
-    with files.of(batches) as paths:      they are here, and what their state says they are
+    with files.of(batches) as paths:      the files exist and match the state that names them
 
-A batch in a store of local files is read where it is. One that is elsewhere is fetched, whole, into
-a directory that keeps what was read last, up to a number of bytes; batches never change, so nothing
-in it can be out of date. Whole, since only the checksum of all of it shows that it is what was
-written, and since the next query wants another column.
+A batch in a local store is read in place. A batch in a remote store is fetched as a whole into a
+cache directory of bounded size, which keeps the most recently used files. Batches never change, so
+the cache is never stale. Whole files are fetched because only the checksum of the whole file proves
+its contents, and because the next query usually reads other columns.
 
-A file is checked the first time that it is used, and again if it looks as if it had been written
-to since. What the store has and is not as it was written, or is missing, is `DataCorrupted`; a
-fetched file that has suffered here is fetched again. An environment that has been taken over from
-misses what the next one has merged: that is no damage, but `Fenced`.
+A file is checked at its first use, and again if its metadata shows a later write. A file that is
+missing from the store or wrong there raises `DataCorrupted`; a wrong cached file is fetched again.
+An environment that was taken over may miss files that the new one has merged. That is not
+corruption but raises `Fenced`.
 """
 
 import errno
@@ -39,26 +39,25 @@ class StoredFile(Protocol):
 
     @property
     def key(self) -> str:
-        """Its key in the blob store."""
+        """Return the key in the blob store."""
         ...
 
     @property
     def bytes(self) -> int:
-        """Its length."""
+        """Return the length."""
         ...
 
     @property
     def checksum(self) -> int:
-        """The CRC-32 of all of it."""
+        """Return the CRC-32 of the whole file."""
         ...
 
 
 class LocalFiles:
-    """The files of one process; `directory` is for what is fetched.
+    """The local files of one process. `directory` is the cache.
 
-    `check_owned` raises Fenced if the store has become another environment's.
-    A process that takes over shares the directory with the one before, until that has ended.
-    Its methods block, and may be called by several threads at once.
+    `check_owned` raises Fenced if another environment owns the store. During a takeover two
+    processes share the cache directory. Methods block, and several threads may call them at once.
     """
 
     def __init__(
@@ -75,9 +74,9 @@ class LocalFiles:
         self._lock = threading.Lock()
         self._checked: dict[str, _Look] = {}
         self._used: Counter[str] = Counter()
-        self._fetched: OrderedDict[str, int] = OrderedDict()  # sizes, the one used last at the end
+        self._fetched: OrderedDict[str, int] = OrderedDict()  # sizes, most recently used last
         self._numbers = count()
-        if directory.is_dir():  # what an earlier process has left serves again
+        if directory.is_dir():  # files cached by an earlier process are reused
             for file in directory.iterdir():
                 if file.name.endswith(".parquet"):
                     self._fetched[file.name] = file.stat().st_size
@@ -86,14 +85,14 @@ class LocalFiles:
 
     @property
     def root(self) -> Path:
-        """The directory below which all of them are."""
+        """Return the directory that contains all of the files."""
         return self._blob.local("") or self._directory
 
     @contextmanager
     def of(self, files: Sequence[StoredFile]) -> Iterator[list[Path]]:
-        """Have the files here for the length of a block; yields their paths in order.
+        """Yield the paths of the files in order; they stay available during the block.
 
-        Raises DataCorrupted, and Determinate where the store does not answer.
+        Raises DataCorrupted, and Determinate if the store does not answer.
         """
         with self._lock:
             self._used.update(_name(file) for file in files)
@@ -104,11 +103,11 @@ class LocalFiles:
         finally:
             with self._lock:
                 self._used.subtract(_name(file) for file in files)
-                self._used = +self._used  # forgets those at zero
+                self._used = +self._used  # removes the keys with count zero
                 self._discard()
 
     def verify(self, file: StoredFile) -> None:
-        """Compare what the store has with its state now, whatever was found before.
+        """Compare the stored file with its state now, regardless of earlier checks.
 
         Raises as `of` does.
         """
@@ -121,7 +120,7 @@ class LocalFiles:
 
     @contextmanager
     def while_ours(self) -> Iterator[None]:
-        """Let what is found to be amiss in a block be Fenced if the store is not ours any more."""
+        """Raise Fenced in place of DataCorrupted in the block if the store is no longer owned."""
         try:
             yield
         except DataCorrupted:
@@ -129,7 +128,7 @@ class LocalFiles:
             raise
 
     def adopt(self, key: str, file: Path) -> None:
-        """Store a file as the blob `key`, and keep it as if it had been fetched."""
+        """Store a file as the blob `key`, and cache it as if it had been fetched."""
         if self._blob.local(key) is not None:
             self._blob.put_file(key, file)
             return
@@ -147,7 +146,7 @@ class LocalFiles:
             self._discard()
 
     def forget(self, key: str) -> None:
-        """Keep no file of a blob that was deleted."""
+        """Remove the cached file of a deleted blob."""
         name = key.replace("/", "-")
         with self._lock:
             self._checked.pop(name, None)
@@ -195,13 +194,13 @@ class LocalFiles:
         return look is not None and look == _look(path)
 
     def _check(self, file: StoredFile, path: Path) -> None:
-        look = _look(path)  # before it is read: what is written to it after is seen
+        look = _look(path)  # taken before reading, so that later writes are noticed
         check_file(path, f'batch "{file.key}"', file.bytes, file.checksum)
         with self._lock:
             self._checked[_name(file)] = look
 
     def _discard(self) -> None:
-        """Remove fetched files that nobody uses, those used longest ago first; holds the lock."""
+        """Remove unused cached files, least recently used first; the lock must be held."""
         excess = sum(self._fetched.values()) - self._kept_bytes
         for name, size in list(self._fetched.items()):
             if excess <= 0:
@@ -213,7 +212,7 @@ class LocalFiles:
                 excess -= size
 
     def _scratch(self) -> Path:
-        """Return a name that no other process has, such as the one that this takes over from."""
+        """Return a file name that no other process uses, such as one being taken over from."""
         return self._directory / f"{os.getpid()}-{id(self)}-{next(self._numbers)}.unfinished"
 
 
@@ -222,12 +221,12 @@ def _name(file: StoredFile) -> str:
 
 
 def _is_of_another_process(name: str) -> bool:
-    """Whether an unfinished file is that of a process which is still there, and not this one."""
+    """Whether an unfinished file belongs to another process that still runs."""
     return is_of_a_live_process(name) and not name.startswith(f"{os.getpid()}-")
 
 
 def _look(path: Path) -> _Look:
-    """Return what changes when a file does; None if there is none."""
+    """Return the metadata that changes with the file, None if there is no file."""
     try:
         found = path.stat()
     except FileNotFoundError:
@@ -236,7 +235,7 @@ def _look(path: Path) -> _Look:
 
 
 def measure(path: Path) -> tuple[int, int]:
-    """Return the length of a file and the CRC-32 of all of it."""
+    """Return the length and the CRC-32 of a file."""
     size = checksum = 0
     with path.open("rb") as opened:
         while piece := opened.read(PIECE_BYTES):
@@ -246,7 +245,7 @@ def measure(path: Path) -> tuple[int, int]:
 
 
 def check_file(path: Path, name: str, size: int, checksum: int) -> None:
-    """Raise DataCorrupted, about `name`, unless the file is there and measures as it should."""
+    """Raise DataCorrupted, naming `name`, unless the file has this size and checksum."""
     try:
         found = measure(path)
     except FileNotFoundError:

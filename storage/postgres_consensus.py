@@ -1,15 +1,15 @@
-"""Consensus in PostgreSQL, shared by the machines that reach it.
+"""Consensus in PostgreSQL, shared by the machines that can connect to it.
 
-Two tables in a schema of their own: `head` has the seqno of each key's last version, `version` the
-versions. A compare-and-set is one statement that moves the head's row and adds the version. Two
-that want to move the same row wait for one another on its lock, and the second looks at the row
-again when it has it: read committed is all the isolation that this needs.
+Two tables in a schema of their own: `head` has the seqno of each key's last version, `version` has
+the versions. A compare-and-set is one statement that updates the head's row and inserts the
+version. Two concurrent updates of a row wait on its lock, and the second one checks the row again:
+read committed is enough.
 
-A statement to which the server answered with an ERROR has not happened. Where there was no answer,
-because the connection was lost or time ran out, a compare-and-set may have happened, or may yet.
+A statement that the server answered with an ERROR had no effect. A compare-and-set without an
+answer, because the connection was lost or timed out, may have taken effect or may still do so.
 """
 
-# What the methods do is said once, by the Protocol.
+# The Protocol documents the methods.
 # ruff: noqa: D102
 
 import asyncio
@@ -28,23 +28,23 @@ SCHEMA = "foreshore"
 CONNECTIONS = 4
 STATEMENT_SECONDS = 10.0
 CONNECT_SECONDS = 10.0
-ATTEMPTS = 5  # to connect, and to read over a connection that is not lost
+ATTEMPTS = 5  # to connect, and to repeat a read after a lost connection
 PAUSE_SECONDS = 0.05
 
-# What a statement fails with; the last where the end of a session comes amid its answer.
+# Errors of a statement. The last one occurs if the session ends in the middle of its answer.
 FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, asyncpg.InternalClientError)
 
-# What the names of tables are kept from being made twice by, when many begin at once.
+# An advisory lock that serializes concurrent creation of the tables.
 _CREATION_LOCK = 0x666F7265
 
 R = TypeVar("R")
 
 
 class PostgresConsensus:
-    """Versions in the tables of one schema; the tables are made where there are none."""
+    """Versions in the tables of one schema, which are created if missing."""
 
     def __init__(self, url: str) -> None:
-        """Connect at the first call; `url` is libpq's, with `schema=NAME` for another schema."""
+        """Connect at the first call. `url` is a libpq URL; `schema=NAME` selects the schema."""
         parts = urlsplit(url)
         options = parse_qsl(parts.query, keep_blank_values=True)
         schema = dict(options).get("schema", SCHEMA)
@@ -122,7 +122,7 @@ class PostgresConsensus:
             pool.terminate()
 
     async def _read(self, sql: str, *parameters: str | int) -> list[Any]:
-        """Run a statement that a repeat of does no harm, over another connection if one is lost."""
+        """Run a statement that may be repeated, over a new connection if one is lost."""
 
         async def read(connection: Any) -> Any:
             return await connection.fetch(sql, *parameters, timeout=STATEMENT_SECONDS)
@@ -138,7 +138,7 @@ class PostgresConsensus:
             attempt += 1
 
     async def _on_connection(self, work: Callable[[Any], Awaitable[R]]) -> R:
-        """Await `work` on a connection and raise its failures; Determinate where none is made."""
+        """Await `work` on a connection; raise Determinate if there is no connection."""
         attempt = 1
         while True:
             try:
@@ -153,10 +153,10 @@ class PostgresConsensus:
         try:
             return await work(connection)
         except (TimeoutError, asyncio.CancelledError, asyncpg.InternalClientError):
-            connection.terminate()  # what it is at is not to come between later statements
+            connection.terminate()  # its work must not mix with later statements
             raise
         finally:
-            # It was lost: that is no answer to what was asked over it.
+            # The connection is lost anyway, so an error here is no answer.
             with contextlib.suppress(*FAILURES):
                 await pool.release(connection)
 
@@ -186,7 +186,7 @@ class PostgresConsensus:
             return self._pool
 
     async def _create(self, connection: Any) -> None:
-        """Make what is not there; whoever only uses it needs no right to make it."""
+        """Create missing tables; the right to create is not needed if they exist."""
         schema = self._schema
         if await connection.fetchval("SELECT to_regclass($1)", f"{schema}.version") is not None:
             return
@@ -202,7 +202,7 @@ class PostgresConsensus:
 
 
 def _happened_not(error: Any) -> bool:
-    """Whether the server itself said that the statement failed, and that its session goes on."""
+    """Whether the server itself reported the failure, and the session continues."""
     return getattr(error, "severity_en", None) == "ERROR"
 
 

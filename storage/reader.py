@@ -1,8 +1,8 @@
-"""Reading shards: what they hold as of a time, and every change from a time on.
+"""Reading shards: snapshots as of a time, and all changes from a time on.
 
-Both are exact between since and upper. What a reader is given stays whole while it reads: files
-under a lease are not deleted. Of a shard that is damaged nothing is read any more but what is
-appended from now on: CollectionDamaged.
+Both are exact between since and upper. Files stay available while they are read: files under a
+lease are not deleted. Reading a corrupt shard raises CollectionDamaged; only updates appended from
+now on can still be read.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from foreshore.update import Timestamp, row_schema
 
 
 class ShardReader:
-    """Reads the shards that a controller owns, and says what is known of them."""
+    """Reads the shards that a controller owns and reports their state."""
 
     def __init__(
         self, shards: dict[GlobalId, Shard], files: LocalFiles, leases: Leases, damages: Damages
@@ -43,11 +43,11 @@ class ShardReader:
 
     @property
     def files(self) -> LocalFiles:
-        """Where this process has the files of batches."""
+        """Return the local files of batches of this process."""
         return self._files
 
     def exists(self, id: GlobalId) -> bool:
-        """Whether the id names a shard, and not one that is being dropped."""
+        """Whether the id names a shard that is not being dropped."""
         shard = self._shards.get(id)
         return shard is not None and not shard.dropping
 
@@ -68,11 +68,11 @@ class ShardReader:
         return self._shard(id).upper
 
     def grants(self, id: GlobalId) -> tuple[Grant, ...]:
-        """Return the live capabilities on the shard; one at EMPTY is what the last holder left."""
+        """Return the live capabilities on the shard. One at EMPTY records a frontier given up."""
         return self._shard(id).capabilities.grants
 
     def size_bytes(self, id: GlobalId) -> int:
-        """Return the shard's bytes as they are known without a look at any file."""
+        """Return the shard's size in bytes, as far as known without opening files."""
         return self._shard(id).size_bytes()
 
     def _shard(self, id: GlobalId) -> Shard:
@@ -82,7 +82,7 @@ class ShardReader:
         return shard
 
     def snapshot(self, read: ReadCapability, as_of: Timestamp) -> Snapshot:
-        """Return the contents as of a time that `read` holds readable, and before the upper."""
+        """Return the contents as of a time that `read` holds readable and that is before upper."""
         shard = self._shard(read.id)
         grant = shard.capabilities.check(read)
         self.damages.check(shard.id)
@@ -118,9 +118,9 @@ class ShardReader:
             yield from read_batch(self._files, batch, schema)
 
     async def examine(self, ids: Iterable[GlobalId]) -> None:
-        """Compare the batches of shards with their checksums, all of them; note what is damaged.
+        """Verify the checksums of all batches of the shards and record any corruption.
 
-        That is for who hears of damage from another process, which reads files of its own.
+        Used when another process, which has its own copies of files, reports corruption.
         """
         for id in ids:
             shard = self._shards.get(id)
@@ -147,8 +147,9 @@ class ShardReader:
     ) -> Listen:
         """Deliver every update at or beyond `from_`, in order, on the event loop.
 
-        `from_` is not before since. Updates at since stand for all up to it: only from beyond since
-        on are the times exact. `dropped` is called when nothing more comes, as the shard is gone.
+        `from_` must not be before since. Updates at since stand for all updates up to it; times are
+        exact only beyond since. `dropped` is called when the shard is dropped and no more updates
+        follow.
         """
         shard = self._shard(id)
         if from_ < shard.since:
@@ -177,13 +178,13 @@ class ShardReader:
         snapshot: bool = True,
         selection: Selection = ALL,
     ) -> Listen:
-        """Deliver the contents as of a time, then every later update, as far as they are selected.
+        """Deliver the contents as of a time, then every later update, reduced to `selection`.
 
-        The first event begins with the contents, all at `as_of` (an entry may stand several times,
-        or be taken back by another one); without `snapshot` it has only what is later. It comes
-        when the shard is known at `as_of`, for which somebody has to hold it until then: else
-        `task` raises ObjectNotInPrerequisiteState. What was delivered and read is counted in
-        `reading`.
+        The first event begins with the contents, all at `as_of`. An entry may occur several times
+        or be cancelled by another one. Without `snapshot` the first event has only later updates.
+        It is delivered once the shard's upper is beyond `as_of`. A capability has to hold since
+        back until then, otherwise `task` raises ObjectNotInPrerequisiteState. `reading` counts the
+        updates read and delivered.
         """
         shard = self._held(read, as_of)
         listen = Listen(shard.id, as_of if snapshot else as_of + 1, deliver, selection)
@@ -215,7 +216,7 @@ class ShardReader:
         return found.filter(pc.less_equal(times, through))
 
     def _held(self, read: ReadCapability, as_of: Timestamp) -> Shard:
-        """Return the shard, which the capability has to hold readable as of `as_of`."""
+        """Return the shard if the capability holds it readable as of `as_of`."""
         shard = self._shard(read.id)
         since = max(shard.capabilities.check(read).frontier, shard.since)
         if as_of < since:
@@ -228,11 +229,11 @@ class ShardReader:
     async def _begin(
         self, listen: Listen, shard: Shard, as_of: Timestamp, *, snapshot: bool
     ) -> None:
-        """Deliver the beginning of a subscription when it is known."""
+        """Deliver the first event of a subscription once its time is complete."""
         while shard.upper <= as_of:
             listen.heard.clear()
             await listen.heard.wait()
-            listen.hold()  # what has been published is in the shard, and is read with it
+            listen.hold()  # updates published so far are read from the shard
         if shard.since > as_of:
             listen.end()
             raise ObjectNotInPrerequisiteState(
@@ -244,7 +245,7 @@ class ShardReader:
     async def _catch_up(
         self, listen: Listen, shard: Shard, after: Timestamp, *, snapshot: bool = False
     ) -> None:
-        """Deliver what there is and then what came meanwhile."""
+        """Deliver what the shard holds and then what was published meanwhile."""
         upper = shard.upper
         try:
             found = await self._read(
@@ -266,9 +267,9 @@ class ShardReader:
         *,
         snapshot: bool = False,
     ) -> pa.Table:
-        """Return what is selected of the shard as it is now, beyond `after`.
+        """Return the selected updates of the shard beyond `after`, as of now.
 
-        With `snapshot` also what is at or before it, as if it had happened then.
+        With `snapshot`, include the updates at or before `after`, moved to that time.
         """
         self.damages.check(shard.id)
         beyond = None if snapshot else after

@@ -1,13 +1,13 @@
-"""Records: what the log says, in the order in which it took place.
+"""Records: the log's events, in the order in which they happened.
 
-A group is a list of events, made durable together. Each is encoded by msgspec; the updates of an
-`Appended` follow behind as Arrow IPC record batches without their schema, which the shard's
-`Created` (or the segment's `Opening`) gave. Those of many rows are compressed, as Arrow does it:
-LZ4 takes less of the processor than writing what it saves.
+A group is a list of events that become durable together. Events are encoded by msgspec. The updates
+of an `Appended` follow as Arrow IPC record batches without their schema, which is in the shard's
+`Created` event or the segment's `Opening`. Batches of many rows are compressed with LZ4, which
+takes less CPU time than writing the bytes it saves.
 
     payload   length of what follows (4 bytes), the events in MessagePack, padding to 8, batches
 
-Replaying is idempotent where it has to be: an upper or a frontier only ever advances.
+Replay is idempotent where it has to be: uppers and frontiers only advance.
 """
 
 import struct
@@ -21,8 +21,8 @@ import pyarrow as pa
 from foreshore.ids import GlobalId
 from foreshore.update import Timestamp, encode_schema
 
-ROWS_IN_PLACE = 1000  # chunks of fewer rows are put together before they are written
-ROWS_COMPRESSED = 4096  # batches of fewer rows are written as they are
+ROWS_IN_PLACE = 1000  # chunks with fewer rows are combined before they are written
+ROWS_COMPRESSED = 4096  # smaller batches are not compressed
 _LENGTH = struct.Struct("<I")
 _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 
@@ -31,10 +31,9 @@ Mode = Literal["read", "write"]
 
 @dataclass(frozen=True, slots=True)
 class ShardWrite:
-    """Updates to append to a shard whose upper is `lower`: all there are before `upper`.
+    """Updates to append to a shard whose upper is `lower`: all updates before `upper`.
 
-    `token` is that of the write capability by which it is done; None: by the environment's own
-    right.
+    `token` is the token of the write capability used, None for the environment's own right.
     """
 
     id: GlobalId
@@ -45,15 +44,15 @@ class ShardWrite:
 
 
 class _Struct(msgspec.Struct, frozen=True, array_like=True):
-    """A value in its compact form."""
+    """A value encoded as an array."""
 
 
 class _Event(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Something that took place."""
+    """An event of the log."""
 
 
 class Grant(_Struct, frozen=True):
-    """A capability; it expires if nothing is heard of its holder for `lease_ms`, None: never."""
+    """A capability. It expires without a heartbeat within `lease_ms`; None: it never expires."""
 
     token: str
     mode: Mode
@@ -62,7 +61,7 @@ class Grant(_Struct, frozen=True):
 
 
 class Write(_Struct, frozen=True):
-    """The updates of one shard from `lower` to `upper`, in batches of so many bytes each."""
+    """The updates of one shard from `lower` to `upper`, and the byte length of each batch."""
 
     id: GlobalId
     lower: Timestamp
@@ -71,19 +70,19 @@ class Write(_Struct, frozen=True):
 
 
 class Appended(_Event, frozen=True):
-    """Updates came to some shards, at once."""
+    """Updates were appended to some shards, atomically."""
 
     writes: tuple[Write, ...]
 
 
 class Advanced(_Event, frozen=True):
-    """Shards have no updates before these uppers but those appended."""
+    """Uppers advanced without updates."""
 
     uppers: tuple[tuple[GlobalId, Timestamp], ...]
 
 
 class Created(_Event, frozen=True):
-    """A shard came to be, its Arrow schema of updates in IPC form."""
+    """A shard was created. `schema` is the Arrow schema of its updates in IPC form."""
 
     id: GlobalId
     schema: bytes
@@ -91,26 +90,26 @@ class Created(_Event, frozen=True):
 
 
 class Dropped(_Event, frozen=True):
-    """A shard is gone; its id names nothing from now on."""
+    """A shard was dropped. Its id is never used again."""
 
     id: GlobalId
 
 
 class Granted(_Event, frozen=True):
-    """Capabilities were given out; those of earlier epochs without a lease end if `taking_over`."""
+    """Capabilities were granted. `taking_over` ends those of earlier epochs without a lease."""
 
     grants: tuple[tuple[GlobalId, Grant], ...]
     taking_over: bool
 
 
 class Downgraded(_Event, frozen=True):
-    """Holders let their capabilities hold less; None: nothing."""
+    """Capabilities were downgraded; None: dropped."""
 
     frontiers: tuple[tuple[GlobalId, str, Timestamp | None], ...]
 
 
 class Expired(_Event, frozen=True):
-    """Capabilities ended because nothing was heard of their holders."""
+    """Capabilities ended because their leases ran out."""
 
     tokens: tuple[tuple[GlobalId, str], ...]
 
@@ -119,7 +118,7 @@ Event = Appended | Advanced | Created | Dropped | Granted | Downgraded | Expired
 
 
 class ShardEntry(_Struct, frozen=True):
-    """A shard as of the beginning of a segment; `sealed` is the upper of its trace."""
+    """A shard at the beginning of a segment. `sealed` is the upper of its trace."""
 
     id: GlobalId
     schema: bytes
@@ -130,11 +129,11 @@ class ShardEntry(_Struct, frozen=True):
 
 
 class Opening(_Struct, frozen=True):
-    """All that there is as of the beginning of a segment, so that earlier ones may go."""
+    """The complete state at the beginning of a segment, so that earlier ones may be removed."""
 
     epoch: int
     shards: tuple[ShardEntry, ...]
-    dropped: tuple[GlobalId, ...]  # whose tombstone may not yet be in consensus
+    dropped: tuple[GlobalId, ...]  # their tombstones may not be in consensus yet
 
 
 class Closing(_Struct, frozen=True):
@@ -163,7 +162,7 @@ def _encode_updates(updates: pa.Table, compressor: "_Compressor") -> list[pa.Buf
 
 
 class _Compressor:
-    """Makes messages of compressed buffers, in one place in memory: new memory costs as much."""
+    """Compresses batches into messages, reusing one buffer because allocation is expensive."""
 
     def __init__(self) -> None:
         self.saved = 0  # bytes
@@ -171,10 +170,10 @@ class _Compressor:
 
     def message(self, batch: pa.RecordBatch) -> pa.Buffer:
         """Return the batch as a message."""
-        start = len(encode_schema(batch.schema))  # which goes out first
+        start = len(encode_schema(batch.schema))  # the stream writes it first
         plain = pa.ipc.get_record_batch_size(batch)
         buffers = sum(len(column.buffers()) for column in batch.columns)
-        bound = start + plain + plain // 64 + 256 * (buffers + 1)  # what LZ4 may add is less
+        bound = start + plain + plain // 64 + 256 * (buffers + 1)  # more than LZ4 can add
         if self._place.size < bound:
             self._place = pa.allocate_buffer(bound)
         sink = pa.FixedSizeBufferWriter(self._place)
@@ -186,10 +185,7 @@ class _Compressor:
 
 
 def encode_group(group: Iterable[Event | Sequence[ShardWrite]]) -> tuple[list[Any], int]:
-    """Return the payload of a group, as buffers that follow one another.
-
-    And how many bytes compression has spared it.
-    """
+    """Return the payload of a group, as consecutive buffers, and the bytes compression saved."""
     compressor = _Compressor()
     events: list[Event] = []
     messages: list[pa.Buffer] = []
@@ -215,12 +211,12 @@ def decode_group(payload: memoryview) -> tuple[tuple[Event, ...], memoryview]:
 
 
 def encode_statement(statement: Opening | Closing) -> list[Any]:
-    """Return the payload of a statement of progress."""
+    """Return the payload of an Opening or a Closing."""
     return [_encode(statement)]
 
 
 def decode_opening(payload: memoryview) -> Opening:
-    """Return the statement with which a segment begins."""
+    """Return the Opening of a segment."""
     return _decode_opening(payload)
 
 

@@ -1,7 +1,7 @@
-"""Replay: from the segments of the log and the traces to the shards as they were.
+"""Replay: rebuilds shards from the segments of the log and the traces.
 
-Pure: it takes what was read and gives what there is. The first segment's opening says what there
-was when it began; each event after it follows. Updates that a trace has are not taken up again.
+Replay is pure: it maps what was read to the recovered state. It starts from the first segment's
+Opening and applies every later event. Updates that are in a trace already are skipped.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ from foreshore.update import MAX_TIMESTAMP, T0, decode_schema
 
 @dataclass(slots=True)
 class Recovered:
-    """What the log and the traces say there is."""
+    """The state recovered from the log and the traces."""
 
     shards: dict[GlobalId, Shard] = field(default_factory=dict)
     dropped: set[GlobalId] = field(default_factory=set)
@@ -44,7 +44,7 @@ class Recovered:
 def replay(
     segments: Sequence[tuple[int, Contents]], traces: Mapping[GlobalId, TraceState], epoch: int
 ) -> Recovered:
-    """Return the shards as of the end of the log; `segments` are numbered, oldest first."""
+    """Return the shards as of the end of the log. `segments` are numbered, oldest first."""
     recovered = Recovered()
     replayer = _Replayer(recovered, traces, epoch)
     for number, contents in segments:
@@ -64,7 +64,7 @@ def replay(
             shard.since = max(shard.since, trace.since)
             shard.begin(max(shard.upper, trace.upper))
         shard.update_since()
-        # Not as the log says it: what was appended before a downgrade may stand behind it.
+        # Not the logged upper: writes before a downgrade may be logged after it.
         shard.begin(max(shard.upper, shard.write_frontier()))
         shard.durable_since = shard.since
     return recovered
@@ -97,7 +97,7 @@ class _Replayer:
                 case Kind.CLOSING:
                     pass
         for id, batches in self._batches.items():
-            if id in self._shards:  # else dropped later in the segment
+            if id in self._shards:  # otherwise dropped later in the segment
                 shard = self._shards[id]
                 updates = pa.Table.from_batches(batches, shard.schema)
                 if len(batches) > 1:
@@ -126,7 +126,7 @@ class _Replayer:
         self._first = False
 
     def _event(self, event: Event, messages: memoryview) -> memoryview:
-        """Take the event up; return the messages that are left."""
+        """Apply the event; return the remaining messages."""
         match event:
             case Appended(writes):
                 for write in writes:
@@ -150,7 +150,7 @@ class _Replayer:
                     if taking_over:
                         self._shard(id).update_since()
                         capabilities.remove_before(epoch_of(grant.token))
-                    if not capabilities.has(grant.token):  # else the segment's opening has it
+                    if not capabilities.has(grant.token):
                         capabilities.add(grant)
             case Downgraded(frontiers):
                 for id, token, frontier in frontiers:

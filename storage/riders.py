@@ -1,7 +1,8 @@
-"""Riders: what goes along with a record that is written anyway, as nobody waits for it.
+"""Piggybacked events: events for which nobody waits, logged with the next record.
 
-How since moves waits for a record a second at most; where the uppers of idle shards are is written
-with one now and then. What a record had no room for rides with the next one, what came later first.
+Advances of since wait at most a second for a record. The uppers of idle shards are logged with a
+record now and then. If a record had no room for an event, the next record takes it, unless a later
+event has replaced it.
 """
 
 import asyncio
@@ -14,13 +15,14 @@ from foreshore.storage.shard import Shard
 from foreshore.storage.wal import Entry
 from foreshore.update import T0, Timestamp
 
-RIDE_SECONDS = 1.0  # how often idle uppers are logged, and how long a downgrade waits for a record
+RIDE_SECONDS = 1.0  # the interval for idle uppers, and the longest wait of a downgrade
 
 
 class Riders:
-    """The riders of one environment; owned by the event loop.
+    """The piggybacked events of one environment, owned by the event loop.
 
-    `write` has a record written now, `durable` hears that the since of shards has moved durably.
+    `write` requests a record now. `durable` is called after the since of shards has advanced
+    durably.
     """
 
     def __init__(
@@ -35,33 +37,33 @@ class Riders:
         self._downgrades: dict[tuple[GlobalId, str], Timestamp | None] = {}
         self._expired: list[tuple[GlobalId, str]] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._due = 0.0  # when where idle uppers are rides again, by the loop's clock
+        self._due = 0.0  # when idle uppers are due again, by the loop's clock
         self._closing = False
 
     def downgrade(self, shard: Shard, token: str, frontier: Timestamp | None) -> None:
-        """Let a read capability hold what is at or beyond `frontier`; None: nothing any more."""
+        """Downgrade a read capability to `frontier`; None: it was dropped."""
         self._downgrades[shard.id, token] = frontier
         shard.update_since()
         self._ride_soon()
 
     def expire(self, shard: Shard, token: str) -> None:
-        """Let a lease to read have ended."""
+        """Record that a read lease has ended."""
         self._expired.append((shard.id, token))
         shard.update_since()
         self._ride_soon()
 
     def hurry(self) -> None:
-        """Let where the uppers of idle shards are ride with the next record, whenever it comes."""
+        """Log the uppers of idle shards with the next record."""
         self._due = 0.0
 
     def close(self) -> None:
-        """Have no more records written, and let all there is ride with the last."""
+        """Stop requesting records, and log everything with the last one."""
         self._closing = True
         if self._timer is not None:
             self._timer.cancel()
 
     def entries(self) -> list[Entry]:
-        """Return what is to ride with the next record."""
+        """Return the entries for the next record."""
         entries = [*self._uppers()]
         if self._downgrades:
             downgrades, self._downgrades = self._downgrades, {}
@@ -78,10 +80,10 @@ class Riders:
         return entries
 
     def _uppers(self) -> Iterator[Entry]:
-        """Yield where the uppers of idle shards are: now and then, and before any downgrade.
+        """Yield the uppers of idle shards if they are due, or if there are downgrades.
 
-        So no shard's past is let go of while what is made of it is durably known only so far that
-        it would have to begin there again.
+        Logging uppers first keeps the history of a shard for as long as a collection derived from
+        it would have to restart there.
         """
         now = asyncio.get_running_loop().time()
         if now < self._due and not self._downgrades and not self._closing:
@@ -99,7 +101,7 @@ class Riders:
             yield Entry(Advanced(uppers), lambda: None, refuse=partial(self._not_advanced, moved))
 
     def _moving(self, ids: set[GlobalId], event: Event, back: Callable[[], None]) -> Entry:
-        """Return the entry of an event which lets the since of shards be where it now is."""
+        """Return the entry of an event after which the since of shards may advance."""
         sinces = [(shard, shard.since) for shard in map(self._shards.get, ids) if shard]
         return Entry(event, partial(self._since_durable, sinces), refuse=back)
 

@@ -1,15 +1,15 @@
-"""Blobs as objects of an S3 bucket, or of whatever else speaks its protocol.
+"""Blobs as objects of an S3 bucket or a compatible store.
 
-An object appears whole or not at all, and what is there is read by whoever asks next: S3 has
-promised both since 2020. Large objects go up in parts, a few at once; parts of one that was never
-finished are no object, and a rule of the bucket's is to remove them.
+An object appears whole or not at all, and reads are consistent: S3 guarantees both since 2020.
+Large objects are uploaded in parallel parts. An unfinished upload is not an object; a lifecycle
+rule of the bucket should remove its parts.
 
-Requests that fail in a way that may pass are repeated, with growing pauses. What an answer has
-refused has not happened; where there was none it may have, or may yet. To put the same under the
-same key again does no harm.
+Requests with transient failures are retried with growing pauses. A request that was refused had no
+effect. One without an answer may have taken effect, or may still do so. Storing the same data under
+the same key again does no harm.
 """
 
-# What the methods do is said once, by the Protocol.
+# The Protocol documents the methods.
 # ruff: noqa: D102
 
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ REQUEST_SECONDS = 30
 
 _OPTIONS = {"endpoint", "region"}
 _REFUSED = (
-    FileNotFoundError,  # the bucket
+    FileNotFoundError,  # of the bucket
     exceptions.PermissionDeniedError,
     exceptions.UnauthenticatedError,
     exceptions.PreconditionError,
@@ -50,10 +50,10 @@ _FAULTS = (OSError, exceptions.BaseError)
 
 
 class S3Blob:
-    """Blobs below a prefix of a bucket; credentials come from the environment."""
+    """Blobs below a prefix of a bucket. Credentials come from the environment."""
 
     def __init__(self, url: str) -> None:
-        """Take `s3://BUCKET/PREFIX?endpoint=URL&region=NAME`; without endpoint it is Amazon's."""
+        """Open `s3://BUCKET/PREFIX?endpoint=URL&region=NAME`; the default endpoint is Amazon's."""
         parts = urlsplit(url)
         options = dict(parse_qsl(parts.query))
         if not parts.hostname or parts.username is not None or options.keys() - _OPTIONS:
@@ -63,7 +63,7 @@ class S3Blob:
             )
         place = {name: options[name] for name in ("endpoint", "region") if name in options}
         if "endpoint" in place:
-            place.setdefault("region", "us-east-1")  # others than Amazon mostly have none
+            place.setdefault("region", "us-east-1")  # compatible stores mostly have no regions
         self._name = f"s3://{parts.netloc}{parts.path}"
         self._store = S3Store(
             parts.netloc,
@@ -94,7 +94,7 @@ class S3Blob:
             except FileNotFoundError:
                 return False
             pieces = iter(found.stream(min_chunk_size=PIECE_BYTES))
-        with file.open("wb") as out:  # what befalls this file is no fault of the store's
+        with file.open("wb") as out:  # errors of this file are not the store's
             while True:
                 with self._reading(key):
                     piece = next(pieces, None)
@@ -124,7 +124,7 @@ class S3Blob:
             obstore.delete(self._store, key)
 
     def list(self, prefix: str) -> Iterator[tuple[str, int]]:
-        directory = prefix.rpartition("/")[0] or None  # S3Store's prefixes end at a slash
+        directory = prefix.rpartition("/")[0] or None  # prefixes of S3Store end at a slash
         with self._reading(prefix):
             for objects in obstore.list(self._store, prefix=directory):
                 for found in objects:

@@ -6,15 +6,15 @@
                   payload, padded to a multiple of 8
     ...
 
-All integers are little-endian, checksums are CRC-32, sequences count up by one through the file.
-The first record is an Opening and, if the segment was filled, the last a Closing: statements of
-progress, so that a segment says by itself from where to where it reaches.
+All integers are little-endian, checksums are CRC-32, and sequence numbers count up by one through
+the file. The first record is an Opening. If the segment was filled, the last one is a Closing. They
+state the uppers at both ends of the segment.
 
 A record is written by one write at the end of the file, so a process or machine that dies leaves a
-prefix of it. Reading an *open* segment therefore ends at a record that the file does not hold all
-of, the torn tail. Anything else that is not as it was written is damage, and raises DataCorrupted
-naming file and offset: a checksum that is wrong, a record missing between others, and in a *sealed*
-segment, whose length and checksum are known, whatever is not exactly that.
+prefix of it. Reading an *open* segment therefore ends at the first incomplete record, the torn
+tail. Any other deviation is corruption and raises DataCorrupted with file and offset: a wrong
+checksum, a missing record between others, and, in a *sealed* segment, any difference from its
+recorded length and checksum.
 """
 
 import os
@@ -41,7 +41,7 @@ assert _FILE.size == _RECORD.size == 32
 
 
 class Kind(IntEnum):
-    """What a record is."""
+    """The kind of a record."""
 
     OPENING = 1
     GROUP = 2
@@ -50,7 +50,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record as read; `payload` is a view of the file's bytes, `offset` where it begins."""
+    """A record as read. `payload` is a view of the file's bytes; `offset` is its position."""
 
     kind: Kind
     offset: int
@@ -59,12 +59,12 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a segment held; `length` and `checksum` are of its valid part."""
+    """The contents of a segment. `length` and `checksum` cover its valid part."""
 
     records: tuple[Record, ...]
     length: int
     checksum: int
-    torn: int  # bytes of an unfinished record behind it
+    torn: int  # bytes of an unfinished record after it
 
 
 def segment_name(number: int, epoch: int) -> str:
@@ -73,7 +73,7 @@ def segment_name(number: int, epoch: int) -> str:
 
 
 class SegmentWriter:
-    """The segment that is being written. Its calls block, and one thread makes them."""
+    """The segment being written. Its methods block and are called by one thread."""
 
     def __init__(self, directory: Path, number: int, epoch: int) -> None:
         self.number = number
@@ -96,8 +96,8 @@ class SegmentWriter:
     def write(self, kind: Kind, payload: Sequence[Any]) -> None:
         """Write a record whose payload is the concatenation of the buffers, and sync the file.
 
-        Raises DiskFull if there is no room for it; the file is then durably as it was before. Any
-        other error, one of the sync above all, leaves nobody knows what in the file.
+        Raises DiskFull if there is no room for it; the file is then durably as it was before. After
+        any other error, in particular one of the sync, the contents of the file are unknown.
         """
         length = checksum = 0
         for part in payload:
@@ -119,7 +119,7 @@ class SegmentWriter:
         self.records += 1
 
     def _cut(self, length: int, checksum: int) -> None:
-        """Let the file end at `length`, durably: behind a torn record nothing would be found."""
+        """Truncate the file to `length`, durably: records after a torn one would not be found."""
         os.ftruncate(self._descriptor, length)
         os.fsync(self._descriptor)
         self.length, self.checksum = length, checksum
@@ -129,12 +129,12 @@ class SegmentWriter:
         os.close(self._descriptor)
 
     def discard(self) -> None:
-        """Close and remove the file, which nothing names."""
+        """Close and remove the file, which no state lists."""
         self.close()
         self._path.unlink()
 
     def _write(self, parts: list[Any]) -> None:
-        # One write for what is small; a view for each part of what is not, to spare the copy.
+        # Use one write for small records; avoid the copy for large ones.
         size = sum(memoryview(part).nbytes for part in parts)
         if size <= 1 << 20:
             parts = [b"".join(parts)]
@@ -153,9 +153,9 @@ def read_segment(
     sealed: tuple[int, int] | None,
     end: int | None = None,
 ) -> Contents:
-    """Read the segment; `sealed` is its length and checksum, None while it was still open.
+    """Read the segment. `sealed` is its length and checksum, None while it is open.
 
-    Of an open one what lies beyond byte `end` does not count, None: all of it does.
+    Bytes of an open segment beyond `end` are ignored; None: all bytes count.
     """
     try:
         data = memoryview(path.read_bytes())
@@ -165,7 +165,7 @@ def read_segment(
         length, checksum = sealed
         if len(data) < length:
             raise _damaged(path, len(data), f"ends before its {length} bytes")
-        data = data[:length]  # what an environment that had lost it wrote behind does not count
+        data = data[:length]  # ignores what a fenced environment wrote after it
         contents = _scan(path, data, number, epoch)
         if contents.torn or contents.checksum != checksum:
             raise _damaged(path, contents.length, "is not what was sealed")
@@ -174,9 +174,9 @@ def read_segment(
 
 
 def goes_on(path: Path) -> bool:
-    """Return whether the segment has more than its opening, or the beginning of one.
+    """Return whether the segment has more than its Opening.
 
-    Raises DataCorrupted if it is no segment. Only its first headers are read.
+    Raises DataCorrupted if it is not a segment. Only its first headers are read.
     """
     with path.open("rb") as file:
         data = memoryview(file.read(2 * HEADER))

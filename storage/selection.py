@@ -1,8 +1,8 @@
-"""Selections: which of a shard's rows are wanted, and which of their columns.
+"""Selections: the rows and columns of a shard that a reader wants.
 
-What is not wanted is left out where it lies: columns are not read, and neither are those parts of
-a batch file (Parquet's row groups) whose statistics say that no row in them is wanted. A part is
-left out only for a comparison of a column with a constant; everything else is decided row by row.
+Selections are applied while reading: columns that are not wanted are not read, nor are row groups
+of a batch file whose statistics show that they hold no wanted row. Only comparisons of a column
+with a constant skip row groups; all other predicates are evaluated for each row.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +18,8 @@ from foreshore.expr.ir import Call, Column, Literal, Scalar
 from foreshore.expr.split import columns_used
 from foreshore.update import Timestamp
 
-# Whether a part with values from `low` to `high` may hold one for which the comparison is TRUE.
+# Whether a row group with values from `low` to `high` may hold a value for which the comparison is
+# TRUE.
 _MAY_HOLD: dict[str, Callable[[Any, Any, Any], bool]] = {
     "eq": lambda low, high, value: bool(low <= value <= high),
     "lt": lambda low, high, value: bool(low < value),
@@ -27,19 +28,19 @@ _MAY_HOLD: dict[str, Callable[[Any, Any, Any], bool]] = {
     "ge": lambda low, high, value: bool(high >= value),
 }
 _MIRRORED = {"eq": "eq", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
-# Types of which a datum is what the statistics of its column hold, in SQL's order.
+# Types whose datums equal the column's statistics and have SQL's order.
 _COMPARABLE = frozenset(("int2", "int4", "int8", "oid", "mz_timestamp", "text", "varchar"))
 
-ROW_GROUP_BYTES = 8 << 20  # as Arrow; when a group has so many it is full, with under twice
+ROW_GROUP_BYTES = 8 << 20  # bytes in Arrow; a full group has less than twice as many
 ROWS_LOOKED_AT = 256
 PIECE_ROWS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The rows for which all `predicates` are TRUE, and of those the `columns`, in that order.
+    """The rows for which all `predicates` are TRUE, with only `columns`, in that order.
 
-    Predicates are over all columns of the shard and cannot fail; None is all columns.
+    Predicates refer to all columns of the shard and cannot fail. None stands for all columns.
     """
 
     columns: tuple[int, ...] | None = None
@@ -47,17 +48,17 @@ class Selection:
 
     @property
     def is_all(self) -> bool:
-        """Whether everything is wanted."""
+        """Whether all rows and columns are selected."""
         return self.columns is None and not self.predicates
 
     def schema(self, updates: pa.Schema) -> pa.Schema:
-        """Return the schema of what is selected of updates."""
+        """Return the schema of the selected columns of updates."""
         if self.columns is None:
             return updates
         return pa.schema([*(updates.field(i) for i in self.columns), *list(updates)[-2:]])
 
     def of(self, updates: pa.RecordBatch) -> pa.RecordBatch:
-        """Return what is wanted of updates that have all columns."""
+        """Return the selected rows and columns of updates that have all columns."""
         for predicate in self.predicates:
             if not updates.num_rows:
                 break
@@ -69,7 +70,7 @@ class Selection:
         return pa.RecordBatch.from_arrays([*arrays, *updates.columns[-2:]], schema=schema)
 
     def read(self, width: int) -> list[int] | None:
-        """Return which of `width` columns of rows have to be read; None: all of them."""
+        """Return which of `width` row columns have to be read, None for all."""
         if self.columns is None:
             return None
         used = set(self.columns).union(*map(columns_used, self.predicates))
@@ -81,10 +82,10 @@ ALL = Selection()
 
 @dataclass(slots=True)
 class Reading:
-    """What reading a selection came to; `parts` are row groups of batch files."""
+    """Counters of reading a selection. `parts` are row groups of batch files."""
 
     rows: int = 0
-    bytes: int = 0  # of what was selected
+    bytes: int = 0  # of the selected rows
     parts: int = 0
     skipped: int = 0
 
@@ -97,9 +98,9 @@ def read_parts(
     reading: Reading,
     piece_bytes: int,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield what is selected of a batch file, at times beyond `after` (None: at all times).
+    """Yield the selected updates of a batch file at times beyond `after` (None: at all times).
 
-    It is read in pieces of about so many bytes; none has rows of two parts.
+    The file is read in pieces of about `piece_bytes`; a piece does not span two row groups.
     """
     names = file.schema_arrow.names
     tests = _tests(selection.predicates, names, after)
@@ -113,8 +114,9 @@ def read_parts(
     places = list(range(width)) if columns is None else columns
     chosen = [names[i] for i in [*places, width, width + 1]]
     for piece in _pieces(file, wanted, chosen, piece_bytes):
-        if columns is not None:  # those that nobody asked for stand as NULLs in their places
-            # by name: asked for "x.days", Parquet also gives the column x that has a field days
+        if columns is not None:  # columns not read are filled with NULLs
+            # Look columns up by name: when asked for "x.days", Parquet also returns the column x
+            # that has a field days.
             found = {i: piece.column(names[i]) for i in [*places, width, width + 1]}
             arrays = [
                 found[i] if i in found else pa.nulls(piece.num_rows, field.type)
@@ -133,10 +135,10 @@ def read_parts(
 def _pieces(
     file: pq.ParquetFile, groups: Sequence[int], columns: Sequence[str], piece_bytes: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield columns of row groups in pieces of about so many bytes.
+    """Yield columns of row groups in pieces of about `piece_bytes`.
 
-    A group's rows are as wide as the file says they are on average, or as those before were in
-    memory, where a value that the file has once may be often; but no group is over its bound.
+    The width of a row is estimated from the file's sizes and from the pieces read before: values
+    that the file stores once may repeat in memory. No group exceeds the bound.
     """
 
     def read(group: int, rows: int) -> Iterator[pa.RecordBatch]:
@@ -156,7 +158,7 @@ def _pieces(
 
 
 def later(updates: pa.RecordBatch, after: Timestamp | None) -> pa.RecordBatch:
-    """Return the updates at times beyond `after`; None: all."""
+    """Return the updates at times beyond `after`, all of them if it is None."""
     if after is None:
         return updates
     return updates.filter(pc.greater(updates.column(updates.num_columns - 2), after))
@@ -175,7 +177,7 @@ Test = tuple[Callable[[Any, Any, Any], bool], Any]
 def _tests(
     predicates: Sequence[Scalar], names: Sequence[str], after: Timestamp | None
 ) -> dict[str, list[Test]]:
-    """Return what the statistics of a file's columns have to pass."""
+    """Return the tests that the statistics of a file's columns have to pass."""
     tests: dict[str, list[Test]] = {}
     if after is not None:
         tests[names[-2]] = [(_MAY_HOLD["gt"], after)]
@@ -194,7 +196,7 @@ def _tests(
 
 
 def _may_hold(file: pq.ParquetFile, group: int, tests: dict[str, list[Test]]) -> bool:
-    """Whether a row group may hold a row that is wanted."""
+    """Whether a row group may hold a selected row."""
     if not tests:
         return True
     metadata = file.metadata.row_group(group)
@@ -202,7 +204,7 @@ def _may_hold(file: pq.ParquetFile, group: int, tests: dict[str, list[Test]]) ->
         column = metadata.column(leaf)
         wanted = tests.get(column.path_in_schema)
         if wanted is None or file.schema.column(leaf).name != column.path_in_schema:
-            continue  # the path of a column's field may be another column's name
+            continue  # the path of a nested field may equal another column's name
         statistics = column.statistics
         if statistics is None or not statistics.has_min_max:
             continue

@@ -1,13 +1,13 @@
-"""Shards in memory: what is known of a durable TVC while its environment runs.
+"""Shards in memory: the state of a durable TVC while its environment runs.
 
     since ......... sealed ............ upper ........ reserved
       |   batches     |      tail         |   in flight   |
 
-Batches are files; the tail is what the log has and no batch; in flight is what has been accepted
-and is being made durable. A reader sees up to `upper`, a writer appends at `reserved`.
+Batches are files. The tail holds updates that are in the log but not yet in a batch. Updates in
+flight are accepted but not yet durable. Readers see up to `upper`; writers append at `reserved`.
 
-Shards that one writer writes at the same times may follow a `SharedUpper`: it advances all of them
-that have nothing in flight, at the cost of those that somebody listens to.
+Shards with the same writer may share a `SharedUpper`. Advancing it advances every attached shard
+that has nothing in flight, and costs time only for shards that have listens.
 """
 
 from collections import deque
@@ -28,12 +28,12 @@ from foreshore.update import T0, Timestamp, encode_schema
 
 TABLES_KEPT_APART = 8
 ROWS_PUT_TOGETHER = 1 << 16
-FEW_ROWS = 16  # up to which Python is faster than setting out to compute on columns
+FEW_ROWS = 16  # at or below this count, Python is faster than a columnar kernel
 
 
 @dataclass(slots=True)
 class TailPart:
-    """Updates up to `upper`, of which the log's segment `segment` has the last."""
+    """Updates up to `upper`. The last of them is in log segment `segment`."""
 
     segment: int
     upper: Timestamp
@@ -41,15 +41,15 @@ class TailPart:
 
 
 class SharedUpper:
-    """Up to where nothing comes any more to the shards that follow it, but what is in flight."""
+    """An upper that several shards share: no update before it follows, except those in flight."""
 
     def __init__(self) -> None:
-        """Begin with no followers."""
+        """Start with no shards attached."""
         self.upper: Timestamp = T0
-        self._heard: set[Shard] = set()  # followers that have listens, or had
+        self._heard: set[Shard] = set()  # attached shards that have, or had, listens
 
     def advance(self, upper: Timestamp) -> None:
-        """Go on to `upper`, and tell those who listen to followers."""
+        """Advance to `upper` and notify the listens of attached shards."""
         if upper <= self.upper:
             return
         self.upper = upper
@@ -59,25 +59,25 @@ class SharedUpper:
                 self._heard.discard(shard)
 
     def hear(self, shard: "Shard") -> None:
-        """Tell from now on who listens to a follower."""
+        """Notify the listens of this attached shard from now on."""
         self._heard.add(shard)
 
     def forget(self, shard: "Shard") -> None:
-        """Have a follower less."""
+        """Stop notifying the listens of a shard."""
         self._heard.discard(shard)
 
 
 class Shard:
-    """One shard; the controller owns it."""
+    """One shard, owned by the storage controller."""
 
     def __init__(self, id: GlobalId, schema: pa.Schema) -> None:
-        """Make an empty shard; `schema` is that of its updates."""
+        """Create an empty shard. `schema` is the schema of its updates."""
         self.id = id
         self.schema = schema
         self.encoded_schema = encode_schema(schema)
         self.capabilities = Capabilities(id)
         self.since: Timestamp = T0
-        self.durable_since: Timestamp = T0  # compaction goes no further
+        self.durable_since: Timestamp = T0  # the limit of compaction
         self.logged_upper: Timestamp = T0
         self.sealed: Timestamp = T0
         self.batches: tuple[Batch, ...] = ()
@@ -94,57 +94,57 @@ class Shard:
 
     @property
     def upper(self) -> Timestamp:
-        """Before which a reader knows everything."""
+        """Return the time before which all updates are known and durable."""
         if self._shared is None or self.in_flight:
             return self._upper
         return max(self._upper, self._shared.upper)
 
     @property
     def reserved(self) -> Timestamp:
-        """Before which no writer may append any more."""
+        """Return the time before which no writer may append."""
         return self._reserved if self._shared is None else max(self._reserved, self._shared.upper)
 
     def begin(self, upper: Timestamp) -> None:
-        """Let it be known up to `upper`, as it comes from disk."""
+        """Set the uppers to `upper`, as recovered from disk."""
         self._upper = self._reserved = upper
 
     def advance(self, upper: Timestamp) -> None:
-        """Let nothing more be appended before `upper`; what is known follows what is in flight."""
+        """Forbid appends before `upper`. The readable upper follows when nothing is in flight."""
         if upper > self.reserved:
             self._reserved = upper
             self.catch_up()
 
     def take(self, upper: Timestamp) -> None:
-        """Let something be in flight, up to `upper`."""
+        """Reserve the interval up to `upper` for a write that is now in flight."""
         self._upper = self.upper
         self._reserved = max(self.reserved, upper)
         self.in_flight += 1
 
     def follow(self, shared: SharedUpper) -> None:
-        """Advance with others; this shard's own writer is theirs."""
+        """Advance together with the other shards of `shared`, which has the same writer."""
         self._shared = shared
         if self.listens:
             shared.hear(self)
         self.catch_up()
 
     def unfollow(self) -> None:
-        """Advance alone again."""
+        """Advance independently again."""
         if self._shared is not None:
             self._upper, self._reserved = self.upper, self.reserved
             self._shared.forget(self)
             self._shared = None
 
     def add_listen(self, listen: Listen) -> None:
-        """Publish to one more from now on."""
-        self._upper = self.upper  # as the listen knows it
+        """Publish to `listen` from now on."""
+        self._upper = self.upper  # the upper that the listen was given
         self.listens.append(listen)
         if self._shared is not None:
             self._shared.hear(self)
 
     def conform(self, write: ShardWrite) -> ShardWrite:
-        """Return the write with exactly the shard's schema, and one NaN.
+        """Return the write with exactly the shard's schema and canonical NaNs.
 
-        Raises InternalError if it is amiss.
+        Raises InternalError if the write does not fit the shard.
         """
         if not write.lower < write.upper:
             raise InternalError(f"append to {self.id} from {write.lower} to {write.upper}")
@@ -181,14 +181,14 @@ class Shard:
         return write
 
     def add(self, segment: int, upper: Timestamp, updates: pa.Table) -> None:
-        """Take up updates that are durable."""
+        """Add durable updates to the tail."""
         assert upper >= self._upper, (self.id, self._upper, upper)
         self._upper = upper
         if updates.num_rows:
             self.tail.append(TailPart(segment, upper, updates))
 
     def put_together(self) -> None:
-        """Make few tables of many small ones, so that reading the tail costs what its rows do."""
+        """Merge small tables of the tail, so that reading it costs in proportion to its rows."""
         if len(self.tail) <= TABLES_KEPT_APART:
             return
         parts: list[TailPart] = []
@@ -201,10 +201,10 @@ class Shard:
         self.tail = parts
 
     def publish(self, upper: Timestamp, updates: pa.Table | None) -> None:
-        """Tell those who listen; whoever acts on it at once is not heard of out of turn."""
+        """Publish to all listens, in order even if a listener causes another publication."""
         self._to_publish.append((upper, updates))
         if len(self._to_publish) > 1:
-            return  # from within a delivery
+            return  # called from a listener; the outer call continues
         while self._to_publish:
             self.listens = [listen for listen in self.listens if not listen.cancelled]
             for listen in tuple(self.listens):
@@ -212,28 +212,28 @@ class Shard:
             self._to_publish.popleft()
 
     def size_bytes(self) -> int:
-        """Return the bytes of its batches' files, and in memory of its updates in none yet."""
+        """Return the size of the batch files plus that of the tail in memory."""
         return self.tail_bytes() + sum(batch.bytes for batch in self.batches)
 
     def tail_bytes(self, through: float = inf) -> int:
-        """Return the bytes in memory of its updates in no batch, up to segment `through`."""
+        """Return the size in memory of the tail up to log segment `through`."""
         return sum(int(part.updates.nbytes) for part in self.tail if part.segment <= through)
 
     def update_since(self) -> None:
-        """Let since follow the meet of the read capabilities."""
+        """Advance since to the meet of the read capabilities."""
         self.since = max(self.since, self.capabilities.meet("read", self.since))
 
     def write_frontier(self) -> Timestamp:
-        """Return up to where no holder of a write capability will write any more."""
+        """Return the time before which no holder of a write capability will write."""
         return self.capabilities.meet("write", self.upper)
 
     def refuse(self) -> None:
-        """Let a write that was in flight be as if it had not been; so are all behind it."""
+        """Cancel a write in flight, and with it all writes accepted after it."""
         self.in_flight -= 1
         self._reserved = max(self._upper, self.write_frontier())
 
     def catch_up(self) -> None:
-        """Let upper be where writers are, if nothing of theirs is in flight."""
+        """Advance upper to `reserved` if nothing is in flight."""
         if not self.in_flight and self.reserved > self._upper:
             self._upper = self.reserved
             if self.listens:
@@ -249,7 +249,7 @@ def _belong_together(one: TailPart, next: TailPart) -> bool:
 
 
 def time_range(updates: pa.Table) -> tuple[Timestamp, Timestamp]:
-    """Return the least and the greatest time of updates, of which there are some."""
+    """Return the least and the greatest time of `updates`, which must not be empty."""
     column = updates.column(updates.num_columns - 2)
     if len(column) <= FEW_ROWS:
         few = column.to_pylist()

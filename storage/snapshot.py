@@ -1,10 +1,11 @@
-"""Snapshots: a shard's contents as of a time, as files and the tables that are in none of them.
+"""Snapshots: a shard's contents as of a time, as batch files and in-memory tables.
 
-A snapshot names batches, which engines read themselves, and tables of updates not yet in a batch.
-All updates before `upper` are in exactly one of them, at their exact times from `since` on. The
-contents as of a time `t`, `since <= t < upper`, are what the updates with `__time <= t` add up to.
+A snapshot names batches, which engines read themselves, and tables of updates that are not in a
+batch yet. Every update before `upper` is in exactly one of them, at its exact time if that is at or
+beyond `since`. The contents as of a time `t` with `since <= t < upper` are the sum of the updates
+with `__time <= t`.
 
-The files stay until the snapshot is released.
+The files are kept until the snapshot is released.
 """
 
 import tempfile
@@ -26,7 +27,7 @@ from foreshore.update import DIFF_FIELD, Timestamp, update_schema
 
 @dataclass(frozen=True, slots=True)
 class BatchFile:
-    """A batch as engines read it: a Parquet file of updates, columns by position."""
+    """A batch as engines read it: a Parquet file of updates, with columns by position."""
 
     key: str  # in the blob store
     bytes: int
@@ -39,7 +40,7 @@ class BatchFile:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything up to `upper`; a lease on the files until `release`."""
+    """Everything up to `upper`. Holds a lease on the files until `release`."""
 
     id: GlobalId
     schema: pa.Schema  # of the rows
@@ -54,14 +55,14 @@ class Snapshot:
     _release: Callable[[], None] = field(compare=False, repr=False)
 
     def release(self) -> None:
-        """Let the files be collected; again is no harm."""
+        """Allow the files to be collected. Repeated calls have no effect."""
         self._release()
 
     @contextmanager
     def paths(self) -> Iterator[tuple[str, ...]]:
-        """Have the files on this machine, checked, for the length of a block on a thread.
+        """Yield the paths of the files, fetched and checked; for use on a thread.
 
-        Raises CollectionDamaged if one is missing or not as it was written, as all that reads does.
+        Raises CollectionDamaged if a file is missing or corrupt, as every read does.
         """
         with self._noticing(), self._local.of(self.files) as paths:
             yield tuple(map(str, paths))
@@ -69,16 +70,16 @@ class Snapshot:
     async def rows(self) -> pa.Table:
         """Return the contents as of the snapshot's time: distinct rows, sorted, with `__diff`.
 
-        For those who want them in memory: engines read the files themselves. Raises InternalError
-        if there is a row less than no times, which is never shown.
+        This is for callers that want rows in memory; engines read the files themselves. Raises
+        InternalError if a row has a negative multiplicity.
         """
         with self._noticing():
             return await blocking.run(None, self._rows)
 
     async def contents(self) -> pa.Table:
-        """Return what `rows` does in any order, a row perhaps in several parts: cheaper, in bulk.
+        """Return the same contents as `rows`, unordered and with possibly repeated rows.
 
-        Only where rows have been retracted are they consolidated.
+        This is cheaper in bulk: rows are consolidated only where some were retracted.
         """
         with self._noticing():
             return await blocking.run(None, self._contents)

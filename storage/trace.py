@@ -1,11 +1,11 @@
-"""Traces: the batches of a shard, laid end to end.
+"""Traces: the consecutive batches of a shard.
 
-    [0 ........ 40)[40 ... 52)[52 . 57)        upper = 57, what follows is in the log
+    [0 ........ 40)[40 ... 52)[52 . 57)        upper = 57; later updates are in the log
 
-A trace's state lists its batches and is the only thing that says which files belong to the shard.
-It changes by compare-and-set, under the epoch of the environment that owns the shard. Batches tile
-the interval from the beginning to `upper` with no gap and no overlap, checked whenever a state is
-loaded or made: a state that does not tile is damage and nothing is read from it.
+A trace's state lists its batches. It alone decides which files belong to the shard. It changes by
+compare-and-set, under the epoch of the environment that owns the shard. Batches tile the interval
+from the beginning to `upper` without gap or overlap. This is checked whenever a state is loaded or
+made; a state that does not tile is corrupt and nothing is read from it.
 """
 
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ KEYS = "shard/"
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """A batch as the state names it: all updates with `lower <= time < upper`, as of `since`.
+    """A batch as the state lists it: all updates with `lower <= time < upper`, as of `since`.
 
-    `loose` counts those whose time is beyond `since`: what a later since could consolidate.
+    `loose` counts the updates at times beyond `since`, which a later since could consolidate.
     """
 
     key: str  # in the blob store
@@ -42,7 +42,7 @@ class TraceState(State, frozen=True, kw_only=True):
     id: GlobalId
     schema: bytes
     batches: tuple[Batch, ...] = ()
-    dropped: bool = False  # the shard is gone and its id spent
+    dropped: bool = False  # the shard was dropped; its id is never used again
 
     @property
     def upper(self) -> Timestamp:
@@ -79,12 +79,12 @@ def id_of(key: str) -> GlobalId:
 
 
 def with_batch(state: TraceState, batch: Batch) -> TraceState:
-    """Return the state with a batch laid at its end."""
+    """Return the state with a batch added at its end."""
     return _checked(state, (*state.batches, batch))
 
 
 def with_merged(state: TraceState, merged: Sequence[Batch], result: Batch) -> TraceState:
-    """Return the state with `result` in the place of batches that follow one another."""
+    """Return the state with `merged`, which are consecutive, replaced by `result`."""
     start = state.batches.index(merged[0])
     assert state.batches[start : start + len(merged)] == tuple(merged), (state, merged)
     after = state.batches[start + len(merged) :]

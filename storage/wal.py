@@ -1,21 +1,21 @@
-"""The write-ahead log: what has been acknowledged, in one order for all shards.
+"""The write-ahead log: all acknowledged changes, in one order for all shards.
 
     append(entry)  ──►  pending  ──►  one record, one fsync  ──►  entry.apply(), in order
                         (the next group gathers while the last one is being synced)
 
-Entries that are pending when the log becomes free go into one record and become durable together;
-that is the group commit. What is synced is applied on the event loop in the order of the log, and
-only then acknowledged. All the log's files are listed in consensus, a sealed one with its length
-and checksum, so that none can be missing or exchanged unnoticed.
+Entries that are pending when the log becomes free go into one record and become durable together:
+this is the group commit. Synced entries are applied on the event loop in log order, and only then
+acknowledged. Consensus lists all files of the log, sealed ones with length and checksum, so that a
+missing or exchanged file is detected.
 
-Where the disk has no room for a record, what was written of it is cut off again, and the log is as
-if nobody had asked: data that was to be appended is refused, and with it all that was pending, as
-it was asked for on top of that. What does not go back, as that a capability ends or a shard is
-dropped, stays pending until there is room.
+If the disk has no room for a record, the partial record is cut off and the log is unchanged.
+Appends of data are then refused, together with everything pending, which was requested on top of
+them. Entries that cannot be undone, such as the end of a capability or the drop of a shard, stay
+pending until there is room.
 
-Any other write that failed, and every fsync, may have left anything in the file. The log then ends:
-every entry that was pending and every later one fails with the error, and only a new start, which
-reads what is there, goes on.
+After any other failed write, and after a failed fsync, the contents of the file are unknown. The
+log then ends: every pending and later entry fails with the error. A restart, which reads the file
+again, is needed to continue.
 """
 
 import asyncio
@@ -58,9 +58,9 @@ logger = logging.getLogger(__name__)
 
 LOG_KEY = "log"
 SEGMENT_BYTES = 32 << 20
-SEGMENT_RECORDS = 20_000  # bounds the time to read the segment again, however small the records
-RETRY_SECONDS = 1.0  # between looks whether there is room for what waits for it
-COMPLAINT_SECONDS = 60.0  # between what is said of a full disk
+SEGMENT_RECORDS = 20_000  # bounds the time to read a segment back, however small the records
+RETRY_SECONDS = 1.0  # between checks for free space
+COMPLAINT_SECONDS = 60.0  # between messages about a full disk
 _SEGMENT = re.compile(r"\d{12}-\d{6,}\.log", re.ASCII)
 
 
@@ -88,22 +88,22 @@ class LogState(State, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class Entry:
-    """What is to become durable at once, and what follows when it is.
+    """An entry that becomes durable in one piece, and the callbacks that follow.
 
-    `refuse` follows when there is no room for it; None: it stays pending until there is.
+    `refuse` is called when there is no room for the entry; None: it stays pending until there is.
     """
 
     content: Event | Sequence[ShardWrite]
     apply: Callable[[], None]
-    done: asyncio.Future[None] | None = None  # somebody waits; None: it rides along
+    done: asyncio.Future[None] | None = None  # None: nobody waits, the entry is piggybacked
     refuse: Callable[[], None] | None = None
 
 
 class Wal:
-    """The log of one environment. Its methods belong on the event loop; one thread does the work.
+    """The log of one environment. Its methods belong on the event loop; one thread does the I/O.
 
-    `riders` is asked for entries that nobody waits for, whenever a record is written anyway. Unless
-    `waits_for_room`, nobody waits for what stays pending while the disk is full: he gets the error.
+    `riders` returns piggybacked entries, for which nobody waits, whenever a record is written.
+    Unless `waits_for_room`, entries that stay pending while the disk is full fail with the error.
     """
 
     def __init__(
@@ -128,13 +128,13 @@ class Wal:
         self._executor = ThreadPoolExecutor(1, "log")
         self._fence: Fence | None = None
         self._segment: SegmentWriter | None = None
-        self._saved = 0  # bytes that compression has spared it
-        self._before: tuple[SegmentInfo, ...] | None = None  # it, while no state lists it
+        self._saved = 0  # bytes saved by compression
+        self._before: tuple[SegmentInfo, ...] | None = None  # while no state lists it
         self._pending: list[Entry] = []
         self._wake = asyncio.Event()
         self._closing = False
         self._sealing: list[asyncio.Future[None]] = []
-        self._changing = asyncio.Lock()  # one change of the log's state at a time
+        self._changing = asyncio.Lock()  # serializes changes of the log's state
 
     @property
     def segments(self) -> tuple[SegmentInfo, ...]:
@@ -179,16 +179,16 @@ class Wal:
         found = []
         for info in state.segments:
             path = self._directory / segment_name(info.number, info.epoch)
-            if info.sealed is None:  # what is read of it counts, and nobody may have synced it
+            if info.sealed is None:  # it counts from now on and may not have been synced
                 with suppress(FileNotFoundError):
                     sync_file(path)
             found.append((info, read_segment(path, info.number, info.epoch, info.sealed)))
         return found
 
     async def start(self, opening: Opening) -> None:
-        """Begin the first segment of this epoch, and remove the files that are no part of the log.
+        """Begin the first segment of this epoch and remove files that are not part of the log.
 
-        Every earlier segment is sealed as of what `recover` read.
+        Every earlier segment is sealed with the length that `recover` read.
         """
         number = self.segments[-1].number + 1 if self.segments else 1
         self._segment = await blocking.run(self._executor, self._create, number, opening)
@@ -198,7 +198,7 @@ class Wal:
         await self._garbage.collect(await blocking.run(self._executor, self._strangers))
 
     def append(self, entry: Entry) -> None:
-        """Have the entry made durable with the next record."""
+        """Make the entry durable with the next record."""
         if self.failure is not None:
             raise self.failure.with_traceback(None)
         if self._closing:
@@ -207,18 +207,18 @@ class Wal:
         self._wake.set()
 
     def wake(self) -> None:
-        """Write a record now, for the riders' sake if nothing else is pending."""
+        """Write a record now, even if there are only piggybacked entries."""
         self._wake.set()
 
     async def seal(self) -> None:
-        """Write what is pending and begin a new segment."""
+        """Write pending entries and begin a new segment."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._sealing.append(done)
         self._wake.set()
         await done
 
     def close(self) -> None:
-        """Let `run` end when what is pending has been written."""
+        """Let `run` end after the pending entries have been written."""
         self._closing = True
         self._wake.set()
 
@@ -228,12 +228,12 @@ class Wal:
         opening: Callable[[], Opening],
         sealed: Callable[[], None],
     ) -> None:
-        """Write what is appended until `close`; `sealed` hears of each new segment."""
+        """Write appended entries until `close`; call `sealed` after each new segment."""
         try:
             while not (self._closing and not self._pending and not self._wake.is_set()):
                 await self._wake.wait()
                 self._wake.clear()
-                group = [*self._pending, *riders()]  # downgrades after what was granted before
+                group = [*self._pending, *riders()]  # downgrades follow earlier grants
                 self._pending = []
                 if group:
                     await self._write_group(group)
@@ -248,14 +248,14 @@ class Wal:
                     for done in asked:
                         _tell(done)
             try:
-                if self._before is None:  # else nothing but its opening may be in it
+                if self._before is None:  # otherwise the segment may hold only its Opening
                     await self._end(opening())
-            except DiskFull:  # it only states what is in the segment anyway
+            except DiskFull:  # the Closing repeats what the segment holds anyway
                 logger.warning("no room for the end of the log's segment")
         except DatabaseError as error:
             self._fail(error)
         except OSError as error:
-            # Not `OutOfDisk`, whatever the reason: it may have happened.
+            # This must not be `OutOfDisk`: the write may have happened.
             sqlstate = "53100" if is_disk_full(error) else "58030"
             message = f"could not write to the log: {error.strerror}"
             self._fail(Unavailable(message, sqlstate=sqlstate))
@@ -279,13 +279,13 @@ class Wal:
             _tell(entry.done)
 
     def _refuse(self, group: list[Entry], error: DiskFull) -> None:
-        """Let the entries of a group, and those behind it, be as if nobody had asked for them."""
+        """Refuse the entries of a group and all entries after it."""
         now = asyncio.get_running_loop().time()
         if now >= self._complain_at:
             self._complain_at = now + COMPLAINT_SECONDS
             logger.error("no room in the log, writes are refused: %s", error)
         waiting = []
-        for entry in reversed([*group, *self._pending]):  # each was asked for on top of the last
+        for entry in reversed([*group, *self._pending]):  # each builds on the previous one
             if entry.refuse is not None:
                 entry.refuse()
             elif not self._closing:
@@ -312,17 +312,17 @@ class Wal:
 
     def _full(self) -> bool:
         assert self._segment is not None
-        # Uncompressed, as its updates are in memory until they are in batches.
+        # Uncompressed, because its updates stay in memory until they are in batches.
         return (
             self._segment.length + self._saved >= self._segment_bytes
             or self._segment.records >= self._segment_records
         )
 
     async def _turn_over(self, opening: Callable[[], Opening], *, asked: bool) -> bool:
-        """Go on in a new segment if this one is full, or if asked; return whether that was so.
+        """Begin a new segment if this one is full, or if asked; return whether it did.
 
-        Raises DiskFull if there is no room for it, or for it in the log's state. Until there is,
-        the present one goes on, or nothing is written.
+        Raises DiskFull if there is no room for it, or for it in the log's state. Until there is
+        room, the current segment is used if possible.
         """
         await self._list()
         assert self._segment is not None
@@ -343,7 +343,7 @@ class Wal:
         return True
 
     async def _end(self, opening: Opening) -> tuple[SegmentInfo, ...]:
-        """Write the end of the segment; return the segments with it sealed."""
+        """Write the Closing of the segment; return the segments with it sealed."""
         segment = self._segment
         assert segment is not None
         closing = Closing(tuple((shard.id, shard.upper) for shard in opening.shards))
@@ -355,7 +355,7 @@ class Wal:
         return (*self.segments[:-1], info)
 
     async def _list(self) -> None:
-        """Let the log's state list the segment, if it does not yet."""
+        """Add the segment to the log's state, if it is not listed yet."""
         if self._before is None:
             return
         async with self._changing:
@@ -379,7 +379,7 @@ class Wal:
         return segment
 
     async def remove(self, through: int) -> None:
-        """Remove the segments up to number `through`, whose content is elsewhere."""
+        """Remove the segments up to number `through`, whose contents are in batches."""
         async with self._changing:
             assert through < self.segments[-1].number, (through, self.segments)
             gone = [info for info in self.segments if info.number <= through]
@@ -392,7 +392,7 @@ class Wal:
         await self._garbage.collect(f"log/{segment_name(i.number, i.epoch)}" for i in gone)
 
     def _strangers(self) -> list[str]:
-        """Return what earlier epochs left behind and the log does not list."""
+        """Return segment files left by earlier epochs that the log does not list."""
         found = strangers(self._directory, self.segments, self.epoch)
         return [f"log/{path.name}" for path in found]
 
@@ -415,9 +415,9 @@ class Wal:
 
 
 def strangers(directory: Path, listed: Sequence[SegmentInfo], epoch: int) -> list[Path]:
-    """Return the segments in the log's directory, begun before `epoch`, that are not listed.
+    """Return the unlisted segments in the log's directory that were begun before `epoch`.
 
-    A file whose name is no segment's is somebody else's, and none of our concern.
+    Files whose names are not segment names are ignored.
     """
     names = {segment_name(info.number, info.epoch) for info in listed}
     return [
@@ -428,10 +428,10 @@ def strangers(directory: Path, listed: Sequence[SegmentInfo], epoch: int) -> lis
 
 
 def check_stranger(path: Path, listed: Sequence[SegmentInfo]) -> None:
-    """Raise DataCorrupted if the segment must have been listed once, and was never removed.
+    """Raise DataCorrupted if the unlisted segment was once listed and never removed.
 
-    A segment is listed before more than its opening is written to it, and the log is removed from
-    its beginning on. So consensus has gone back to earlier states.
+    A segment is listed before more than its Opening is written to it, and segments are removed
+    oldest first. So consensus has lost recent changes.
     """
     if (not listed or _numbers(path)[0] >= listed[0].number) and goes_on(path):
         raise DataCorrupted(f'the log has "{path.name}", of which consensus knows nothing')
@@ -444,7 +444,7 @@ def _numbers(path: Path) -> tuple[int, int]:
 
 
 def _tell(done: asyncio.Future[None] | None, error: DatabaseError | None = None) -> None:
-    """Answer who waits, if anybody does and has not given up."""
+    """Complete the future, unless there is none or its caller was cancelled."""
     if done is None or done.done():
         return
     if error is None:
