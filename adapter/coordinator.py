@@ -81,13 +81,13 @@ class Coordinator:
         self.holds = holds
         self.sequences = sequences
         self.errors = errors
-        self.keys = KeyIndexes(self.readable_since, storage.damages)
+        self.keys = KeyIndexes(self.readable_since, storage.corruptions)
         self.subscriptions = Subscriptions(holds, self._followed)
         guard = ConstraintGuard(
             self.keys,
             lambda: (self.catalog.state, self.catalog.planned),
             self.subscriptions,
-            storage.damages,
+            storage.corruptions,
         )
         self.group = GroupCommit(storage, oracle, guard)
         self.locks = Locks(self.group, lambda: self.state)

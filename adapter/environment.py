@@ -190,7 +190,7 @@ class Environment:
         )
         environment = cls(coordinator, os.path.abspath(data_dir))  # noqa: ASYNC240
         coordinator.capabilities = capabilities
-        storage.damages.name = lambda id: _called(coordinator.state, id)
+        storage.corruptions.name = lambda id: _called(coordinator.state, id)
         await environment._start(standing, fresh=loaded is None)
         storage.wait_for_room(True)
         return environment

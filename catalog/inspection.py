@@ -74,12 +74,12 @@ def as_json(found: Inspection, names: dict[str, str]) -> dict[str, Any]:
         "unreferenced": found.unreferenced,
         "damages": [
             {
-                "file": damage.file,
-                "offset": damage.offset,
-                "message": damage.message,
-                "collection": _collection(damage.file),
+                "file": corruption.file,
+                "offset": corruption.offset,
+                "message": corruption.message,
+                "collection": _collection(corruption.file),
             }
-            for damage in found.damages
+            for corruption in found.corruptions
         ],
     }
 
@@ -173,11 +173,11 @@ def as_text(found: Inspection, names: dict[str, str]) -> Iterator[str]:
     holds = holding(found.leases)
     for file in found.unreferenced:
         yield f"not named by any state: {file}{', held by a lease' if holds(file) else ''}"
-    for damage in found.damages:
-        at = "" if damage.offset is None else f", offset {damage.offset}"
-        id = _collection(damage.file)
+    for corruption in found.corruptions:
+        at = "" if corruption.offset is None else f", offset {corruption.offset}"
+        id = _collection(corruption.file)
         whose = "" if id is None else f", of {id}  {names.get(id, '(in no catalog)')}"
-        yield f"DAMAGED {damage.file}{at}: {damage.message}{whose}"
+        yield f"DAMAGED {corruption.file}{at}: {corruption.message}{whose}"
 
 
 def _time(time: Timestamp) -> str:

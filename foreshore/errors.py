@@ -441,7 +441,7 @@ class DataCorrupted(DatabaseError):
         self.offset = offset
 
 
-class CollectionDamaged(DataCorrupted):
+class CollectionCorrupted(DataCorrupted):
     """The collection `name` cannot be read, nor written to; `what` says why, and names the file."""
 
     def __init__(self, name: str, what: str) -> None:

@@ -289,9 +289,9 @@ def inspect_command(data_dir: Path, verify: bool, json_: bool) -> None:
     else:
         for line in as_text(found, names):
             click.echo(line)
-        if not found.damages:
+        if not found.corruptions:
             click.echo("\nverified, all of it is whole" if verify else "\nno damage seen")
-    if found.damages:
+    if found.corruptions:
         sys.exit(1)
 
 

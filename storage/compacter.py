@@ -37,7 +37,7 @@ from foreshore.storage.batch import Promise, read_batch, write_batch
 from foreshore.storage.blob import Blob
 from foreshore.storage.consensus import Consensus
 from foreshore.storage.consolidate import consolidate, merge, out_of_room
-from foreshore.storage.damage import Damages
+from foreshore.storage.corruption import Corruptions
 from foreshore.storage.epoch import Register
 from foreshore.storage.fault import Determinate, DiskFull, Indeterminate
 from foreshore.storage.garbage import Garbage
@@ -98,7 +98,7 @@ class Compacter:
         wal: Wal,
     ) -> None:
         self.leases = Leases(self._delete)
-        self.damages = Damages()
+        self.corruptions = Corruptions()
         self.full: DiskFull | None = None  # set while compaction waits for disk space
         self._blob = blob
         self._files = files
@@ -177,7 +177,7 @@ class Compacter:
         for state in states:
             with (
                 contextlib.suppress(DataCorrupted),
-                self.damages.noticing(state.id),
+                self.corruptions.recording(state.id),
                 self._files.while_ours(),
             ):
                 check_sizes(state.batches, sizes)
@@ -361,7 +361,7 @@ class Compacter:
 
     def _due_for_merging(self, shard: Shard) -> tuple[Batch, ...]:
         """Return the batches to merge into one, none for a corrupt shard."""
-        return () if self.damages.of(shard.id) is not None else due_for_merging(shard)
+        return () if self.corruptions.of(shard.id) is not None else due_for_merging(shard)
 
     async def _bury(self, id: GlobalId) -> None:
         tombstone = TraceState(epoch=self._epoch, id=id, schema=b"", dropped=True)
@@ -403,7 +403,7 @@ class Compacter:
     async def _merge(self, shard: Shard, batches: tuple[Batch, ...]) -> None:
         """Merge neighbouring batches into one."""
         runs = [self._read(batch, shard.schema, MERGED_BYTES // len(batches)) for batch in batches]
-        with self.damages.noticing(shard.id):
+        with self.corruptions.recording(shard.id):
             merged = await self._write(
                 shard, batches[0].lower, batches[-1].upper, partial(merge, runs)
             )

@@ -158,7 +158,7 @@ class StorageController(ShardReader):
             shards,
             self._wal,
         )
-        super().__init__(shards, self._files, self._compacter.leases, self._compacter.damages)
+        super().__init__(shards, self._files, self._compacter.leases, self._compacter.corruptions)
         self._config = config
         self._tasks: list[asyncio.Task[None]] = []
         self._riders = Riders(shards, self._wal.wake, self._compacter.wake)
@@ -180,9 +180,9 @@ class StorageController(ShardReader):
 
         `blob` and `consensus` are URIs; None stands for a directory and an SQLite database in
         `data_dir`. Leases expire by `clock`. Raises DataCorrupted if something that concerns all
-        shards is corrupt (corruption of single shards is recorded in `damages`), DiskFull if there
-        is no room to start, and ObjectNotInPrerequisiteState if a restore into `data_dir` was not
-        completed.
+        shards is corrupt (corruption of single shards is recorded in `corruptions`), DiskFull if
+        there is no room to start, and ObjectNotInPrerequisiteState if a restore into `data_dir` was
+        not completed.
         """
         # Engines compare paths with the directories that they may read.
         data_dir = Path(os.path.abspath(data_dir))  # noqa: ASYNC240 - looks at no file
@@ -234,7 +234,7 @@ class StorageController(ShardReader):
         await self._compacter.clean(traces.values())
         self._shards.update(recovered.shards)
         self._dropped = recovered.dropped
-        self.damages.keep(self._shards)
+        self.corruptions.keep(self._shards)
         for id in recovered.dropped:
             if id not in traces or not traces[id].dropped:
                 self._compacter.drop(id)
@@ -324,7 +324,7 @@ class StorageController(ShardReader):
     def _drop(self, shard: Shard) -> None:
         del self._shards[shard.id]
         self._dropped.add(shard.id)
-        self.damages.keep(self._shards)
+        self.corruptions.keep(self._shards)
         self._compacter.drop(shard.id)
         self._expiry.forget(grant.token for grant in shard.capabilities.grants)
         for listen in tuple(shard.listens):

@@ -42,7 +42,7 @@ from foreshore.update import Timestamp, decode_schema, row_schema
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Damage:
+class Corruption:
     """A deviation from what was written."""
 
     file: str  # within the data directory
@@ -86,7 +86,7 @@ class Inspection:
     leases: list[LeaseFile] = field(default_factory=list)  # only live ones
     # Files that no state names, which is not corruption.
     unreferenced: list[str] = field(default_factory=list)
-    damages: list[Damage] = field(default_factory=list)
+    corruptions: list[Corruption] = field(default_factory=list)
     recovered: dict[GlobalId, Shard] = field(default_factory=dict)  # for reading contents
 
 
@@ -104,7 +104,7 @@ def inspect(data_dir: Path, *, verify: bool = False) -> Inspection:
     verified: dict[Batch, _Times] = {}
     for _ in range(ROUNDS):
         found = _Inspector(data_dir, verify, verified).inspect()
-        if found.states is None or not found.damages:
+        if found.states is None or not found.corruptions:
             return found
         try:
             again = look(data_dir)
@@ -129,7 +129,7 @@ class _Inspector:
         try:
             states = found.states = look(self._dir)
         except DataCorrupted as error:
-            self._damage(CONSENSUS_FILE, error)
+            self._corruption(CONSENSUS_FILE, error)
             return found
         self._identity(states)
         self._fence(states)
@@ -141,21 +141,21 @@ class _Inspector:
         if len(log) == len(states.log.segments):
             self._shards(states, log)
         found.unreferenced = sorted(self._files() - states.names())
-        found.damages.sort(key=lambda damage: (damage.file, damage.offset or 0))
+        found.corruptions.sort(key=lambda corruption: (corruption.file, corruption.offset or 0))
         return found
 
-    def _damage(self, file: str, error: Exception, offset: int | None = None) -> None:
+    def _corruption(self, file: str, error: Exception, offset: int | None = None) -> None:
         message = error.message if isinstance(error, DatabaseError) else str(error)
         if offset is None:
             offset = getattr(error, "offset", None)
-        self._found.damages.append(Damage(file, offset, message))
+        self._found.corruptions.append(Corruption(file, offset, message))
 
     def _leases(self) -> None:
         now = SystemClock().now()
         try:
             self._found.leases = [each for each in find_leases(self._dir) if each.lives(now)]
         except OSError as error:
-            self._damage(DIRECTORY, DataCorrupted(f"leases are not readable: {error.strerror}"))
+            self._corruption(DIRECTORY, DataCorrupted(f"leases are not readable: {error.strerror}"))
 
     def _log(self, states: States) -> list[tuple[SegmentInfo, Contents]]:
         log = []
@@ -164,7 +164,7 @@ class _Inspector:
             try:
                 contents = read_log(self._dir, segment)
             except Exception as error:
-                self._damage(f"log/{name}", error)
+                self._corruption(f"log/{name}", error)
                 continue
             log.append((segment, contents))
             self._found.segments.append(
@@ -184,7 +184,7 @@ class _Inspector:
             try:
                 check_stranger(path, states.log.segments)
             except DataCorrupted as error:
-                self._damage(f"log/{path.name}", error)
+                self._corruption(f"log/{path.name}", error)
 
     def _batch(self, batch: Batch, trace: TraceState) -> None:
         file = f"blob/{batch.key}"
@@ -200,19 +200,19 @@ class _Inspector:
                 pieces = read_batch(self._batches, batch, decode_schema(trace.schema))
                 self._verified[batch] = _range(pieces)
         except FileNotFoundError:
-            self._damage(file, DataCorrupted(f'batch "{batch.key}" is missing'))
+            self._corruption(file, DataCorrupted(f'batch "{batch.key}" is missing'))
         except Exception as error:
-            self._damage(file, error, getattr(error, "offset", None) or damaged_offset(path))
+            self._corruption(file, error, getattr(error, "offset", None) or damaged_offset(path))
 
     def _shards(self, states: States, log: list[tuple[SegmentInfo, Contents]]) -> None:
         numbered = [(segment.number, contents) for segment, contents in log]
         try:
             recovered = replay(numbered, states.traces, states.epoch + 1)
         except Exception as error:
-            self._damage(f"log/{segment_name(log[-1][0].number, log[-1][0].epoch)}", error)
+            self._corruption(f"log/{segment_name(log[-1][0].number, log[-1][0].epoch)}", error)
             return
         self._found.recovered = recovered.shards
-        damaged = {damage.file for damage in self._found.damages}
+        damaged = {corruption.file for corruption in self._found.corruptions}
         for shard in recovered.shards.values():
             whole = not any(f"blob/{batch.key}" in damaged for batch in shard.batches)
             self._found.shards.append(self._shard(shard, whole))
@@ -245,11 +245,11 @@ class _Inspector:
                     self._updates(shard), shard.schema, shard.since, Path(scratch)
                 )
             except Exception as error:
-                self._damage(f"blob/{shard.id}", error)
+                self._corruption(f"blob/{shard.id}", error)
                 return
         if least < 0:
             negative = DataCorrupted(f"{shard.id} has a row {least} times")
-            self._damage(f"blob/{shard.id}" if shard.batches else "log", negative)
+            self._corruption(f"blob/{shard.id}" if shard.batches else "log", negative)
 
     def _updates(self, shard: Shard) -> Iterator[pa.RecordBatch]:
         for batch in shard.batches:
@@ -267,7 +267,7 @@ class _Inspector:
             if mark != states.identity.encode():
                 shown = mark.decode(errors="backslashreplace")
                 message = f'"{NAME}" is "{shown}", and consensus has {states.identity}'
-                self._damage(f"{folder}/{NAME}", DataCorrupted(message))
+                self._corruption(f"{folder}/{NAME}", DataCorrupted(message))
 
     def _fence(self, states: States) -> None:
         """Check that the fence is between the last segment's epoch and the last epoch taken."""
@@ -276,14 +276,14 @@ class _Inspector:
         try:
             data = (self._dir / "log" / FENCE).read_bytes()
         except OSError as error:
-            self._damage(
+            self._corruption(
                 f"log/{FENCE}", DataCorrupted(f'"fence" is not readable: {error.strerror}')
             )
             return
         least = states.log.segments[-1].epoch if states.log.segments else 1
         if len(data) != 8 or not least <= int.from_bytes(data, "little") <= states.epoch:
             message = f'"fence" is {data.hex()}, which is no epoch from {least} to {states.epoch}'
-            self._damage(f"log/{FENCE}", DataCorrupted(message, offset=0))
+            self._corruption(f"log/{FENCE}", DataCorrupted(message, offset=0))
 
     def _files(self) -> set[str]:
         return {

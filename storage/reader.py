@@ -1,8 +1,8 @@
 """Reading shards: snapshots as of a time, and all changes from a time on.
 
 Both are exact between since and upper. Files stay available while they are read: files under a
-lease are not deleted. Reading a corrupt shard raises CollectionDamaged; only updates appended from
-now on can still be read.
+lease are not deleted. Reading a corrupt shard raises CollectionCorrupted; only updates appended
+from now on can still be read.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from foreshore.errors import DataCorrupted, ObjectNotInPrerequisiteState, Undefi
 from foreshore.ids import GlobalId
 from foreshore.storage.batch import read_batch
 from foreshore.storage.capability import ReadCapability
-from foreshore.storage.damage import Damages
+from foreshore.storage.corruption import Corruptions
 from foreshore.storage.lease import Leases
 from foreshore.storage.listen import Listen, ListenEvent
 from foreshore.storage.local_files import LocalFiles
@@ -34,9 +34,13 @@ class ShardReader:
     """Reads the shards that a controller owns and reports their state."""
 
     def __init__(
-        self, shards: dict[GlobalId, Shard], files: LocalFiles, leases: Leases, damages: Damages
+        self,
+        shards: dict[GlobalId, Shard],
+        files: LocalFiles,
+        leases: Leases,
+        corruptions: Corruptions,
     ) -> None:
-        self.damages = damages
+        self.corruptions = corruptions
         self._shards = shards
         self._files = files
         self._leases = leases
@@ -85,7 +89,7 @@ class ShardReader:
         """Return the contents as of a time that `read` holds readable and that is before upper."""
         shard = self._shard(read.id)
         grant = shard.capabilities.check(read)
-        self.damages.check(shard.id)
+        self.corruptions.check(shard.id)
         if not max(grant.frontier, shard.since) <= as_of < shard.upper:
             raise ObjectNotInPrerequisiteState(
                 f"{shard.id} cannot be read as of {as_of}",
@@ -107,7 +111,7 @@ class ShardReader:
             tuple(part.updates for part in shard.tail),
             self._files,
             partial(self._read_batches, batches, shard.schema),
-            partial(self.damages.noticing, shard.id),
+            partial(self.corruptions.recording, shard.id),
             self._leases.take(batch.key for batch in batches),
         )
 
@@ -124,12 +128,12 @@ class ShardReader:
         """
         for id in ids:
             shard = self._shards.get(id)
-            if shard is None or self.damages.of(id) is not None:
+            if shard is None or self.corruptions.of(id) is not None:
                 continue
             batches = shard.batches
             release = self._leases.take(batch.key for batch in batches)
             try:
-                with suppress(DataCorrupted), self.damages.noticing(id):
+                with suppress(DataCorrupted), self.corruptions.recording(id):
                     await blocking.run(None, self._verify, batches)
             finally:
                 release()
@@ -271,7 +275,7 @@ class ShardReader:
 
         With `snapshot`, include the updates at or before `after`, moved to that time.
         """
-        self.damages.check(shard.id)
+        self.corruptions.check(shard.id)
         beyond = None if snapshot else after
         tail = tuple(part.updates for part in shard.tail if snapshot or part.upper > after)
         batches = tuple(batch for batch in shard.batches if snapshot or batch.upper > after)
@@ -290,7 +294,7 @@ class ShardReader:
             return moved_to(found, after) if snapshot else found
 
         try:
-            with self.damages.noticing(shard.id):
+            with self.corruptions.recording(shard.id):
                 return await blocking.run(None, work)
         finally:
             release()

@@ -62,7 +62,7 @@ class Snapshot:
     def paths(self) -> Iterator[tuple[str, ...]]:
         """Yield the paths of the files, fetched and checked; for use on a thread.
 
-        Raises CollectionDamaged if a file is missing or corrupt, as every read does.
+        Raises CollectionCorrupted if a file is missing or corrupt, as every read does.
         """
         with self._noticing(), self._local.of(self.files) as paths:
             yield tuple(map(str, paths))

@@ -78,8 +78,8 @@ def _upper(coordinator: "Coordinator", id: GlobalId) -> Timestamp | None:
 
 def _progress(coordinator: "Coordinator", id: GlobalId) -> Progress:
     """Return how it stands with what keeps a collection; of a table that is the group commit."""
-    if (damage := coordinator.storage.damages.of(id)) is not None:
-        return Progress("damaged", failure=damage.message)
+    if (corruption := coordinator.storage.corruptions.of(id)) is not None:
+        return Progress("damaged", failure=corruption.message)
     if id in coordinator.as_ofs:
         return coordinator.compute.progress(id)
     error = coordinator.group.standstill

@@ -26,7 +26,7 @@ from foreshore.adapter.read.local import negated
 from foreshore.adapter.transaction.group_commit import Write
 from foreshore.catalog.item import Item
 from foreshore.catalog.state import LAG_HISTORY, is_system
-from foreshore.errors import CollectionDamaged, DatabaseError, LockNotAvailable, OutOfDisk
+from foreshore.errors import CollectionCorrupted, DatabaseError, LockNotAvailable, OutOfDisk
 from foreshore.ids import GlobalId
 from foreshore.update import DIFF_FIELD
 
@@ -61,7 +61,7 @@ class LagHistory:
             try:
                 await self.load()
                 await self._write_on()
-            except CollectionDamaged as error:  # which takes out itself and nothing else
+            except CollectionCorrupted as error:  # which takes out itself and nothing else
                 logger.warning("how far collections are behind is written no more: %s", error)
                 return
             except (DatabaseError, OSError) as error:

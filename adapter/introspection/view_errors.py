@@ -21,7 +21,7 @@ import pyarrow as pa
 from foreshore.adapter.transaction.group_commit import Write
 from foreshore.catalog.state import VIEW_ERRORS
 from foreshore.compute.controller.error_log import Steps
-from foreshore.errors import AdminShutdown, CollectionDamaged, OutOfDisk
+from foreshore.errors import AdminShutdown, CollectionCorrupted, OutOfDisk
 from foreshore.expr.split import split_errors
 from foreshore.ids import GlobalId
 from foreshore.update import DIFF_FIELD, Timestamp
@@ -43,7 +43,7 @@ class ViewErrors:
         self._coordinator = coordinator
         self._stored: defaultdict[GlobalId, dict[Timestamp, str | None]] = defaultdict(dict)
         self._locks: defaultdict[GlobalId, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._damage: CollectionDamaged | None = None
+        self._corruption: CollectionCorrupted | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._storing: dict[GlobalId, asyncio.Task[None]] = {}
 
@@ -57,8 +57,8 @@ class ViewErrors:
                 rows = await snapshot.rows()
             finally:
                 snapshot.release()
-        except CollectionDamaged as damage:
-            self._stop(damage)
+        except CollectionCorrupted as corruption:
+            self._stop(corruption)
             return
         names = ("object_id", "sqlstate", "error", "at")
         columns = (rows.column(name).to_pylist() for name in names)
@@ -75,13 +75,13 @@ class ViewErrors:
     def load(self, id: GlobalId) -> Steps:
         """Return what the table holds of a view.
 
-        Raises CollectionDamaged if that cannot be read, and the view is not one without errors.
+        Raises CollectionCorrupted if that cannot be read, and the view is not one without errors.
         """
-        if self._damage is not None:
+        if self._corruption is not None:
             coordinator = self._coordinator()
             relation = coordinator.relation_of(coordinator.state.item(id))
             if split_errors(relation)[1] is not None:
-                raise self._damage
+                raise self._corruption
         return dict(self._stored[id]) if id in self._stored else {}
 
     async def store(self, id: GlobalId, times: Collection[Timestamp], steps: Steps) -> None:
@@ -108,7 +108,7 @@ class ViewErrors:
             stored = self._stored[id]
             absent = object()
             changed = [at for at in times if stored.get(at, absent) != steps.get(at, absent)]
-            if self._damage is not None or not changed:
+            if self._corruption is not None or not changed:
                 return
             rows = [_row(id, at, stored[at], -1) for at in changed if at in stored]
             rows += [_row(id, at, steps[at], 1) for at in changed if at in steps]
@@ -144,13 +144,13 @@ class ViewErrors:
         table = pa.table([pa.array(values, field.type) for values, field in columns], schema=schema)
         try:
             await coordinator.group.write(Write({VIEW_ERRORS.id: [table]}, waits=False))
-        except CollectionDamaged as damage:
-            self._stop(damage)
+        except CollectionCorrupted as corruption:
+            self._stop(corruption)
 
-    def _stop(self, damage: CollectionDamaged) -> None:
+    def _stop(self, corruption: CollectionCorrupted) -> None:
         """Write the table no more."""
-        logger.warning("errors of materialized views are kept no more: %s", damage)
-        self._damage = self._damage or damage
+        logger.warning("errors of materialized views are kept no more: %s", corruption)
+        self._corruption = self._corruption or corruption
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)

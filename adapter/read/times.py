@@ -54,7 +54,7 @@ def read_time(
     The first read of a transaction decides for all that follow; AS OF is for one query alone.
     `also` are relations that the answer comes from, though they are not read themselves. Unless the
     read is `by_key` and remembered so, it is remembered as one of whole tables. Raises Conflict
-    or NotYetKnown for what cannot be read at the time, CollectionDamaged for what cannot be read
+    or NotYetKnown for what cannot be read at the time, CollectionCorrupted for what cannot be read
     for that.
     """
     transaction = session.begin()

@@ -15,7 +15,7 @@ from foreshore.catalog.catalog import Planned
 from foreshore.catalog.state import State
 from foreshore.errors import DatabaseError, MeaningChanged, TableAltered
 from foreshore.ids import GlobalId
-from foreshore.storage.damage import Damages
+from foreshore.storage.corruption import Corruptions
 from foreshore.update import Timestamp
 
 
@@ -27,17 +27,19 @@ class ConstraintGuard:
         keys: KeyIndexes,
         catalog: Callable[[], tuple[State, Mapping[GlobalId, Planned]]],
         subscriptions: Subscriptions,
-        damages: Damages,
+        corruptions: Corruptions,
     ) -> None:
         self._keys = keys
         self._subscriptions = subscriptions
-        self._damages = damages
+        self._corruptions = corruptions
         self._catalog = catalog
 
     def refused(self, write: Write, earlier: Earlier) -> DatabaseError | None:
         """Return why `write` may not happen after what is there and after `earlier`."""
-        if (damage := next(filter(None, map(self._damages.of, write.rows)), None)) is not None:
-            return damage
+        if (
+            corruption := next(filter(None, map(self._corruptions.of, write.rows)), None)
+        ) is not None:
+            return corruption
         state, planned = self._catalog()
         for id, known in write.described.items():
             if planned.get(id) is not known:

@@ -38,10 +38,10 @@ from foreshore.compute.arrange.key import Words, hash_columns, hash_words, key_w
 from foreshore.compute.arrange.merge import Merge
 from foreshore.compute.arrange.run import Ints, Run, Updates, concat
 from foreshore.constraint import Unique, same
-from foreshore.errors import CollectionDamaged, DatabaseError, Fenced
+from foreshore.errors import CollectionCorrupted, DatabaseError, Fenced
 from foreshore.expr.datum import from_array
 from foreshore.ids import GlobalId
-from foreshore.storage.damage import Damages
+from foreshore.storage.corruption import Corruptions
 from foreshore.types import Datum, RelationDesc, arrow_type
 from foreshore.update import DIFF_FIELD, Timestamp
 
@@ -335,12 +335,12 @@ class KeyIndexes:
     """The key indexes of all tables; owned by the event loop.
 
     `floor` tells the least time at which somebody may still read a table. Of one that is among the
-    `damages` the keys are not there.
+    `corruptions` the keys are not there.
     """
 
-    def __init__(self, floor: Callable[[GlobalId], Timestamp], damages: Damages) -> None:
+    def __init__(self, floor: Callable[[GlobalId], Timestamp], corruptions: Corruptions) -> None:
         self._floor = floor
-        self._damages = damages
+        self._corruptions = corruptions
         self._indexes: dict[GlobalId, dict[str, KeyIndex]] = {}
         self._reached = Reached()  # what nobody writes goes on with it
         self._building: dict[GlobalId, asyncio.Future[None]] = {}
@@ -397,7 +397,7 @@ class KeyIndexes:
 
         try:
             filled = await blocking.run(self.executor, prepared, await rows())
-        except (CollectionDamaged, Fenced) as error:
+        except (CollectionCorrupted, Fenced) as error:
             done.set_exception(error)
             done.exception()  # it is heard by those who need the keys
             return
@@ -416,8 +416,8 @@ class KeyIndexes:
         done.set_result(None)
 
     async def ready(self, table: GlobalId) -> None:
-        """Wait until the table's indexes are built; raises CollectionDamaged if it is damaged."""
-        self._damages.check(table)
+        """Wait until the table's indexes are built; raises CollectionCorrupted if it is damaged."""
+        self._corruptions.check(table)
         building = self._building.get(table)
         if building is not None:
             await asyncio.shield(building)

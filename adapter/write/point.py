@@ -186,7 +186,7 @@ def _write(
     Returns False, and has done nothing, if they cannot be written one by one.
     """
     transaction, coordinator = session.begin(), session.coordinator
-    coordinator.storage.damages.check(id)
+    coordinator.storage.corruptions.check(id)
     keyed: dict[str, Changes] = {}
     owns: list[Own] = []
     for name, index in indexes.items():

@@ -183,8 +183,8 @@ async def write_rows(session: "Session", id: GlobalId, planned: Planned, *parts:
 
     The rows are of a statement to which the table was what is `planned`. What leaves and what comes
     are one change: a key may go from one row to another. Raises UniqueViolation if two rows would
-    have the same one, CollectionDamaged if the table is damaged, TableAltered if it is another now,
-    InternalError if more would leave than is there.
+    have the same one, CollectionCorrupted if the table is damaged, TableAltered if it is another
+    now, InternalError if more would leave than is there.
     """
     transaction = session.begin()
     coordinator = session.coordinator
@@ -192,7 +192,7 @@ async def write_rows(session: "Session", id: GlobalId, planned: Planned, *parts:
     parts = tuple(part for part in parts if part.num_rows)
     if not parts:
         return
-    coordinator.storage.damages.check(id)
+    coordinator.storage.corruptions.check(id)
     committed = coordinator.catalog.planned.get(id)
     if committed is not None:
         transaction.described.setdefault(id, committed)

@@ -29,7 +29,7 @@ from foreshore.compute.protocol import (
 )
 from foreshore.compute.replica.inputs import describe
 from foreshore.compute.transport import Connection, Tables, encode_frame
-from foreshore.errors import CollectionDamaged, DatabaseError, InvalidParameterValue
+from foreshore.errors import CollectionCorrupted, DatabaseError, InvalidParameterValue
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import ListenEvent, Snapshot
 from foreshore.update import Timestamp
@@ -183,7 +183,7 @@ class Cluster:
             logger.error(
                 "a dataflow cannot be begun: %s",
                 error,
-                exc_info=not isinstance(error, CollectionDamaged),
+                exc_info=not isinstance(error, CollectionCorrupted),
                 extra={"dataflow": description.id, "cluster": self.id},
             )
             return

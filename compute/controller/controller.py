@@ -112,7 +112,7 @@ class ComputeController:
         self._dataflows: dict[GlobalId, Dataflow] = {}
         self._exporters: dict[GlobalId, Dataflow] = {}
         self._giving_way: dict[GlobalId, Dataflow] = {}  # to one that is about to export the same
-        self.maintained = Maintained(self._exporters, self._giving_way, storage.damages)
+        self.maintained = Maintained(self._exporters, self._giving_way, storage.corruptions)
         self._uppers = Uppers(storage)
         self._feeding: dict[GlobalId, _Feeding] = {}
         self._peeks = Peeks()
@@ -127,7 +127,7 @@ class ComputeController:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._holding: asyncio.Task[None] | None = None
         self._when_still: list[Callable[[], None]] = []
-        storage.damages.listen(self._tell_who_waits)
+        storage.corruptions.listen(self._tell_who_waits)
 
     async def close(self) -> None:
         """End all replicas. The holds stay, so that the next environment finds all readable."""
@@ -218,7 +218,7 @@ class ComputeController:
         self._compact_sinks()
         cluster.connected(replica, connection)
         self._press(cluster)
-        if len(self._storage.damages):
+        if len(self._storage.corruptions):
             self._tell_who_waits()
 
     def _press(self, cluster: Cluster) -> None:
@@ -511,8 +511,8 @@ class ComputeController:
             return Progress("waiting")
         if id in dataflow.writers and (failure := dataflow.writers[id].failure) is not None:
             return Progress("not written", failure=failure)
-        if (damage := self.maintained.damage_of(dataflow)) is not None:
-            return Progress("damaged", failure=damage.message)
+        if (corruption := self.maintained.damage_of(dataflow)) is not None:
+            return Progress("damaged", failure=corruption.message)
         now = asyncio.get_running_loop().time()
         return progress_of(dataflow.description.id, dataflow.cluster, now)
 
@@ -538,8 +538,8 @@ class ComputeController:
         """Wait until the upper of an index or a shard is greater than `beyond`.
 
         Raises UndefinedObject when it is dropped, InternalError if what it is made of has stopped,
-        CollectionDamaged if it cannot go on for that; to who is not `patient` also why it does not
-        go on for now, though it is tried again and again.
+        CollectionCorrupted if it cannot go on for that; to who is not `patient` also why it does
+        not go on for now, though it is tried again and again.
         """
         if self._uppers[id] > beyond:
             return
@@ -628,7 +628,7 @@ class ComputeController:
             self.maintained.check_whole(request.reads)
             if error.sqlstate in ("55000", "XX000"):  # that replica could not begin the index
                 begun = [dataflow for id in indexes if (dataflow := self._exporters.get(id))]
-                self._storage.damages.check(*(id for each in begun for id in each.reads))
+                self._storage.corruptions.check(*(id for each in begun for id in each.reads))
             raise
 
     def _all_snapshots(self, reads: Iterable[tuple[ReadCapability, Timestamp]]) -> list[Snapshot]:

@@ -22,7 +22,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from foreshore.compute.controller.windows import new_part
-from foreshore.errors import CollectionDamaged, DatabaseError
+from foreshore.errors import CollectionCorrupted, DatabaseError
 from foreshore.failpoint import reached
 from foreshore.ids import GlobalId
 from foreshore.update import Timestamp
@@ -40,7 +40,7 @@ class ErrorStore(Protocol):
     def load(self, id: GlobalId) -> Steps:
         """Return all that is kept of a view.
 
-        Raises CollectionDamaged if it may have had errors and they cannot be read.
+        Raises CollectionCorrupted if it may have had errors and they cannot be read.
         """
         ...
 
@@ -118,12 +118,12 @@ class ErrorLog:
         self._id = id
         self._as_of = as_of
         self._store = store
-        self._damage: CollectionDamaged | None = None
+        self._corruption: CollectionCorrupted | None = None
         earlier: Steps = {}
         try:
             earlier = store.load(id)
-        except CollectionDamaged as damage:
-            self._damage = damage
+        except CollectionCorrupted as corruption:
+            self._corruption = corruption
         self._times = sorted(earlier)
         self._texts = [earlier[time] for time in self._times]
         self._compacted = COMPACTED_STEPS  # from how many steps on it is done again
@@ -217,10 +217,10 @@ class ErrorLog:
     def first(self, lower: Timestamp, upper: Timestamp) -> tuple[Timestamp, str] | None:
         """Return the first time in [lower, upper) with errors, and the least of them; None: none.
 
-        Raises CollectionDamaged where the store would have to say that, and cannot be read.
+        Raises CollectionCorrupted where the store would have to say that, and cannot be read.
         """
-        if self._damage is not None and (lower < self._as_of or self.upper is None):
-            raise self._damage
+        if self._corruption is not None and (lower < self._as_of or self.upper is None):
+            raise self._corruption
         start = max(bisect_right(self._times, lower) - 1, 0)
         for place in range(start, bisect_left(self._times, upper)):
             text = self._texts[place]

@@ -23,10 +23,10 @@ from foreshore.compute.controller.cluster import Cluster
 from foreshore.compute.controller.history import Entry
 from foreshore.compute.controller.outputs import SinkWriter, Subscription
 from foreshore.compute.protocol import DataflowDescription
-from foreshore.errors import CollectionDamaged, DatabaseError, DataError, InternalError
+from foreshore.errors import CollectionCorrupted, DatabaseError, DataError, InternalError
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import ReadCapability, WriteCapability
-from foreshore.storage.damage import Damages
+from foreshore.storage.corruption import Corruptions
 from foreshore.update import Timestamp
 
 
@@ -81,11 +81,11 @@ class Maintained:
         self,
         exporters: Mapping[GlobalId, Dataflow],
         giving_way: Mapping[GlobalId, Dataflow],
-        damages: Damages,
+        corruptions: Corruptions,
     ) -> None:
         self._exporters = exporters
         self._giving_way = giving_way
-        self._damages = damages
+        self._corruptions = corruptions
 
     def below(self, ids: Iterable[GlobalId]) -> Iterator[tuple[GlobalId, Dataflow]]:
         """Yield what is exported of all that the collections are, or are made of, and by whom."""
@@ -112,13 +112,13 @@ class Maintained:
 
     def damage_of(self, dataflow: Dataflow) -> DatabaseError | None:
         """Return which damage keeps all replicas from beginning a dataflow; None: it goes on."""
-        if not len(self._damages) or dataflow.is_at_work:
+        if not len(self._corruptions) or dataflow.is_at_work:
             return None
-        return next(filter(None, map(self._damages.of, dataflow.reads)), None)
+        return next(filter(None, map(self._corruptions.of, dataflow.reads)), None)
 
     def damage_below(self, ids: Iterable[GlobalId]) -> DatabaseError | None:
         """Return which damage keeps from going on what the collections are, or are made of."""
-        if not len(self._damages):
+        if not len(self._corruptions):
             return None
         found = (self.damage_of(dataflow) for _, dataflow in self.below(ids))
         return next(filter(None, found), None)
@@ -162,16 +162,16 @@ class Maintained:
             raise error
 
     def check_whole(self, ids: Iterable[GlobalId]) -> None:
-        """Raise CollectionDamaged if a shard among `ids` is damaged, or one below keeps them back.
+        """Raise CollectionCorrupted if a shard in `ids` or one of their inputs is corrupt.
 
         The latter holds at all times: which errors a view has is known to who maintains it alone.
         """
-        if not len(self._damages):
+        if not len(self._corruptions):
             return
         ids = list(ids)
-        self._damages.check(*ids)
-        if (damage := self.damage_below(ids)) is not None:
-            raise damage
+        self._corruptions.check(*ids)
+        if (corruption := self.damage_below(ids)) is not None:
+            raise corruption
 
     # --- the errors of materialized views
 
@@ -218,11 +218,11 @@ class Maintained:
         """Return the first time in [lower, upper) at which `ids` cannot be read, and why.
 
         That is the least error then of the materialized views of which they are made, or
-        CollectionDamaged, where it cannot be known.
+        CollectionCorrupted, where it cannot be known.
         """
         try:
             found = [writer.errors.first(lower, upper) for writer, _ in self.sinks_below(ids)]
-        except CollectionDamaged as damage:
-            return lower, damage
+        except CollectionCorrupted as corruption:
+            return lower, corruption
         first = min((each for each in found if each is not None), default=None)
         return None if first is None else (first[0], DataError.parse(first[1]))

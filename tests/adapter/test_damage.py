@@ -13,7 +13,7 @@ import pytest
 from foreshore.catalog.durable import CATALOG_SHARD
 from foreshore.catalog.item import Replica
 from foreshore.compute.controller.peeks import PeekRequest
-from foreshore.errors import CollectionDamaged
+from foreshore.errors import CollectionCorrupted
 from foreshore.expr.ir import Get
 from foreshore.ids import GlobalId
 from tests.adapter.harness import House, until
@@ -220,7 +220,7 @@ def test_no_statement_uses_a_damaged_table_but_to_drop_it(tmp_path: Path, kind: 
             await until(lambda: not files["t"].exists() and not files["plain"].exists())
         for _ in range(2):
             async with opened(tmp_path) as house:
-                assert not house.storage.damages
+                assert not house.storage.corruptions
                 assert await house.says("SELECT count(*) FROM other") == "2\nSELECT 1"
                 assert await house.says("SELECT * FROM mo") == "2\nSELECT 1"
                 await house.does("CREATE TABLE t (k int PRIMARY KEY, v text)", "DROP TABLE t")
@@ -285,7 +285,7 @@ def test_what_is_maintained_goes_on_until_it_would_have_to_begin_again(
             os.kill(replica.link.pid, signal.SIGKILL)
             async with asyncio.timeout(30):
                 for each in waiting:
-                    with pytest.raises(CollectionDamaged, match=HOW[kind]):
+                    with pytest.raises(CollectionCorrupted, match=HOW[kind]):
                         await each
                 for told in following:
                     assert re.search(said_of("t", kind), await told)
@@ -308,7 +308,7 @@ def test_a_damaged_catalog_stops_the_start(tmp_path: Path, kind: str) -> None:
         DAMAGES[kind](path)
         house = Ruin(tmp_path)
         for _ in range(2):
-            with pytest.raises(CollectionDamaged, match=path.name):
+            with pytest.raises(CollectionCorrupted, match=path.name):
                 await house.open()
             await house.storage.close()
         path.write_bytes(whole)

@@ -14,7 +14,7 @@ from foreshore.compute.arrange import arrangement as arrangement_module
 from foreshore.compute.arrange.run import Updates
 from foreshore.constraint import Unique
 from foreshore.ids import GlobalId
-from foreshore.storage.damage import Damages
+from foreshore.storage.corruption import Corruptions
 from foreshore.types import INT4, TEXT, ColumnType, RelationDesc
 from foreshore.update import DIFF_FIELD
 from tests.adapter.harness import House, in_house
@@ -138,7 +138,7 @@ def agree(index: KeyIndex, history: list[Counter[Row]], nulls_distinct: bool) ->
 
 def test_many_rows_are_checked_against_what_has_changed_since() -> None:
     async def play() -> None:
-        indexes = KeyIndexes(lambda _: 0, Damages())
+        indexes = KeyIndexes(lambda _: 0, Corruptions())
         index = KeyIndex(T, Unique("k", (0,)), DESC, 0)
         indexes.replace(T, {"k": index})
         many = index.prepare(table([((i, "", 0), 1) for i in range(10_000)]))

@@ -198,7 +198,7 @@ def test_a_damaged_history_is_written_no_more_and_all_else_goes_on(
     async def main(house: House) -> None:
         await ran(house, "CREATE TABLE t (k int)")
         await reached(house, 3)
-        house.storage.damages.found(LAG_HISTORY.id, DataCorrupted("a batch is missing"))
+        house.storage.corruptions.found(LAG_HISTORY.id, DataCorrupted("a batch is missing"))
         async with asyncio.timeout(20):
             await LagHistory(house.environment.coordinator).run()  # as at a start
         answer = await house.query("s", f"SELECT count(*) FROM {HISTORY}")

@@ -16,7 +16,7 @@ from foreshore.compute.arrange.arrangement import Arrangement
 from foreshore.compute.arrange.run import Updates
 from foreshore.constraint import Unique
 from foreshore.ids import GlobalId
-from foreshore.storage.damage import Damages
+from foreshore.storage.corruption import Corruptions
 from foreshore.types import INT4, TEXT, ColumnType, RelationDesc
 
 T = GlobalId("u1")
@@ -105,7 +105,7 @@ def test_groups_of_rows_and_columns_are_told_their_duplicates(
     writes: list[tuple[list[tuple[int, bool]], bool]], sizes: list[int]
 ) -> None:
     """What a group refuses does not depend on the form in which the rows come."""
-    indexes = KeyIndexes(lambda id: 0, Damages())
+    indexes = KeyIndexes(lambda id: 0, Corruptions())
     index = KeyIndex(T, Unique("k", (0,)), DESC, 0)
     index.insert([], 0)
     indexes.replace(T, {"k": index})

@@ -557,8 +557,8 @@ def test_damage_takes_out_what_rests_on_it_and_nothing_else(
 
     def damaged(self: StorageController, read: ReadCapability, time: Timestamp) -> Snapshot:
         if read.id == VIEW_ERRORS.id:
-            self.damages.found(read.id, DataCorrupted("a batch is missing"))
-            self.damages.check(read.id)
+            self.corruptions.found(read.id, DataCorrupted("a batch is missing"))
+            self.corruptions.check(read.id)
         return snapshot(self, read, time)
 
     async def main() -> None:

@@ -519,7 +519,7 @@ def test_a_file_of_a_backup_that_is_not_what_it_was_is_named(tmp_path: Path) -> 
             restore(place, tmp_path / "copy")
     manifest.write_bytes(whole)
     restore(place, tmp_path / "copy")
-    assert not inspect(tmp_path / "copy", verify=True).damages  # before anybody has served it
+    assert not inspect(tmp_path / "copy", verify=True).corruptions  # before anybody has served it
     assert json.loads(whole)["backup"]["version"] == 1
 
 

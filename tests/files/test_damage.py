@@ -111,9 +111,9 @@ def test_a_server_goes_on_without_a_file_and_is_whole_when_it_is_back(
             server.stop()
         told = inspected(tmp_path / "data", "--verify")
         assert told.returncode == 1
-        damages = [line for line in told.stdout.splitlines() if line.startswith("DAMAGED")]
-        assert len(damages) == len(list(kept.iterdir()))
-        for line in damages:
+        corruptions = [line for line in told.stdout.splitlines() if line.startswith("DAMAGED")]
+        assert len(corruptions) == len(list(kept.iterdir()))
+        for line in corruptions:
             assert line.startswith(f"DAMAGED blob/{folder.name}/"), line
             assert line.endswith(f", of {folder.name}  foreshore.public.orders"), line
         for file in kept.iterdir():

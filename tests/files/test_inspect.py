@@ -145,9 +145,9 @@ def test_damage_is_named(filled: Path, tmp_path: Path, kind: str, how: str) -> N
     result = command(directory, "--verify", "--json")
     assert result.exit_code == 1, result.output
     assert isinstance(result.exception, SystemExit), result.exc_info
-    damages = json.loads(result.output)["damages"]
-    named = [d for d in damages if d["file"] == path.relative_to(directory).as_posix()]
-    assert named, damages
+    corruptions = json.loads(result.output)["damages"]
+    named = [d for d in corruptions if d["file"] == path.relative_to(directory).as_posix()]
+    assert named, corruptions
     assert {d["collection"] for d in named} == {U1 if kind == "batch" else None}
     if kind in ("batch", "sealed", "open") and how != "remove":
         size = max(path.stat().st_size, kinds(filled)[kind].stat().st_size)
@@ -178,7 +178,7 @@ def test_a_bit_that_flips_anywhere_is_noticed(filled: Path, tmp_path: Path, kind
         damaged[offset] ^= 1 << chosen.randrange(8)
         path.write_bytes(damaged)
         found = inspect(directory, verify=True)
-        if not found.damages:  # SQLite's files have bytes that mean nothing
+        if not found.corruptions:  # SQLite's files have bytes that mean nothing
             assert kind == "consensus"
             assert summary(found) == right, offset
 
@@ -206,9 +206,9 @@ def test_a_row_that_is_less_than_not_there_is_noticed(tmp_path: Path) -> None:
         await controller.close()
 
     run(main)
-    assert not inspect(tmp_path / "data").damages
-    (damage,) = inspect(tmp_path / "data", verify=True).damages
-    assert damage.message == "u1 has a row -1 times"
+    assert not inspect(tmp_path / "data").corruptions
+    (corruption,) = inspect(tmp_path / "data", verify=True).corruptions
+    assert corruption.message == "u1 has a row -1 times"
 
 
 def test_what_is_no_data_directory_is_said_to_be_none(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_a_directory_that_serves_is_whole_and_has_names(data_dir: Path) -> None:
             until(lambda: bool(file_sizes(data_dir / "blob", "**/*.parquet")), "it compacts", 60)
             for _ in range(5):
                 found = inspect(data_dir, verify=True)
-                assert found.damages == []
+                assert found.corruptions == []
                 assert look(data_dir).epoch == 1
         shown = json.loads(command(data_dir, "--json").output)
     names = {shard["name"] for shard in shown["collections"]}

@@ -48,7 +48,7 @@ def test_nothing_temporary_outlives_a_kill(data_dir: Path) -> None:
         server.stop()
         found = inspect(data_dir)
         assert [shard.id for shard in found.shards if shard.id.startswith("u")] == ["u1"]
-        assert (found.unreferenced, found.damages) == ([], [])
+        assert (found.unreferenced, found.corruptions) == ([], [])
         files = (data_dir / "blob").rglob("*.parquet")
         assert {path.parent.name for path in files} <= {"s1", "s2", "s3", "u1"}
     finally:

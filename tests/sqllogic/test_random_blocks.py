@@ -64,7 +64,7 @@ def run(data_dir: Path, postgres_url: str, scripts: Iterable[Script]) -> None:
             finally:
                 ours.close()
                 theirs.close()
-    assert not inspect(data_dir, verify=True).damages
+    assert not inspect(data_dir, verify=True).corruptions
 
 
 def test_random_blocks_are_postgresqls(data_dir: Path, postgres_url: str) -> None:

@@ -196,7 +196,7 @@ def run(data_dir: Path, postgres_url: str, seeds: range) -> None:
     finally:
         server.stop()
     assert kills >= len(seeds)
-    assert not inspect(data_dir, verify=True).damages
+    assert not inspect(data_dir, verify=True).corruptions
 
 
 @pytest.mark.timeout(300)

@@ -198,7 +198,7 @@ def run_seeds(data_dir: Path, postgres_url: str, seeds: range) -> None:
     finally:
         postgres.close()
     assert sum(committed) > STATEMENTS / 4 * len(seeds)
-    assert not inspect(data_dir, verify=True).damages
+    assert not inspect(data_dir, verify=True).corruptions
 
 
 def test_two_sessions_are_as_one_after_the_other(data_dir: Path, postgres_url: str) -> None:

@@ -316,7 +316,7 @@ def test_what_a_later_environment_has_deleted_is_no_damage(
             await older.examine([U1])
         with pytest.raises(Fenced):
             await older._compacter._merge(shard, shard.batches)
-        assert not older.damages
+        assert not older.corruptions
         assert not [r for r in caplog.records if "damaged" in r.message]
         await abandon(older)
         await newer.close()
@@ -436,7 +436,7 @@ def test_an_older_environment_stands_still_before_it_sets_the_first_state_of_a_s
         await abandon(older)
         await newer.close()
         again = await open_at(tmp_path)
-        assert len(again.damages) == 0
+        assert len(again.corruptions) == 0
         assert files(again) == named(again)
         assert again.spent() == ([U1] if dropped else [])
         assert len(await contents(again, await reader(again, U2), 0)) == 1

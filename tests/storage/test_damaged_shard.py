@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from foreshore.errors import CollectionDamaged, DataCorrupted
+from foreshore.errors import CollectionCorrupted, DataCorrupted
 from foreshore.ids import GlobalId
 from foreshore.storage import local_files
 from foreshore.storage.controller import ReadCapability, StorageController
@@ -93,16 +93,16 @@ async def check(controller: StorageController, read: ReadCapability, times: int)
 async def check_refused(controller: StorageController, read: ReadCapability, path: Path) -> None:
     """Assert that whatever would read the shard says why it cannot be."""
     said = f'shard "{read.id}" is damaged: batch "{read.id}/{path.name}"'
-    with pytest.raises(CollectionDamaged, match=said) as raised:
+    with pytest.raises(CollectionCorrupted, match=said) as raised:
         await contents(controller, read, 1)
     assert raised.value.sqlstate == "XX001"
-    with pytest.raises(CollectionDamaged, match=said):
+    with pytest.raises(CollectionCorrupted, match=said):
         controller.snapshot(read, 1)
-    with pytest.raises(CollectionDamaged, match=said):
+    with pytest.raises(CollectionCorrupted, match=said):
         await controller.changes(read, 0, 1)
     listen = controller.subscribe_at(read, 1, lambda _: None)
     assert listen.task is not None
-    with pytest.raises(CollectionDamaged, match=said):
+    with pytest.raises(CollectionCorrupted, match=said):
         await listen.task
 
 
@@ -143,7 +143,7 @@ def test_a_damaged_batch_takes_out_its_shard_alone_until_it_is_back(
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(whole)
         controller = await open_at(tmp_path)
-        assert not controller.damages
+        assert not controller.corruptions
         for id in SIZES:
             await check(controller, await reader(controller, id), TIMES + 2)
         await controller.close()
@@ -167,7 +167,7 @@ def test_a_merge_that_meets_damage_leaves_the_shard_as_it_is_and_does_the_others
         await put(controller, *(write(id, TIMES, TIMES + 1, *many[id]) for id in many))
         async with asyncio.timeout(20):
             await controller.settle()
-        assert controller.damages.of(U1) is not None
+        assert controller.corruptions.of(U1) is not None
         assert controller._shards[U1].batches[:-1] == before
         assert len(controller._shards[U2].batches) == 1
         assert len(controller._wal.segments) == 1
@@ -196,11 +196,11 @@ def test_a_damaged_shard_can_be_dropped(tmp_path: Path, kind: str) -> None:
         await controller.settle()
         await asyncio.gather(*controller._compacter._deleting)
         assert not any(path.exists() for path in paths[U1])
-        assert not controller.damages
+        assert not controller.corruptions
         await check(controller, await reader(controller, U2), TIMES)
         await controller.close()
         controller = await open_at(tmp_path)
-        assert not controller.damages
+        assert not controller.corruptions
         assert not controller.exists(U1)
         await controller.close()
 
@@ -215,7 +215,7 @@ def test_a_shard_whose_end_is_in_the_log_alone_is_not_damaged_any_more(tmp_path:
         await abandon(controller)
         paths[U1][0].unlink()
         controller = await open_at(tmp_path)
-        assert not controller.damages
+        assert not controller.corruptions
         await controller.close()
 
     run(main)
@@ -226,19 +226,19 @@ def test_who_is_told_of_damage_has_it_looked_for(tmp_path: Path) -> None:
         paths = await fill(tmp_path)
         controller = await open_at(tmp_path)
         heard = asyncio.Event()
-        controller.damages.listen(heard.set)
-        controller.damages.name = {U1: "table one", U2: "table two"}.__getitem__
+        controller.corruptions.listen(heard.set)
+        controller.corruptions.name = {U1: "table one", U2: "table two"}.__getitem__
         read = await reader(controller, U2)
         await check(controller, read, TIMES)  # by now the files are known to be whole
         stat = paths[U2][0].stat()
         await controller.examine(SIZES)
-        assert not controller.damages
+        assert not controller.corruptions
         paths[U2][0].write_bytes(flipped(paths[U2][0].read_bytes()))
         assert paths[U2][0].stat().st_ino == stat.st_ino
         await controller.examine(SIZES)
         async with asyncio.timeout(5):
             await heard.wait()
-        with pytest.raises(CollectionDamaged, match="table two is damaged: .* wrong checksum"):
+        with pytest.raises(CollectionCorrupted, match="table two is damaged: .* wrong checksum"):
             controller.snapshot(read, 0)
         await check(controller, await reader(controller, U1), TIMES)
         await controller.close()
@@ -282,7 +282,7 @@ def test_a_disk_that_cannot_read_a_batch_has_damaged_it(
             patch.setattr(local_files, "measure", failing)
             with pytest.raises(DataCorrupted, match="not readable: Input/output error"):
                 await contents(controller, read, 1)
-        assert controller.damages.of(U1) is not None
+        assert controller.corruptions.of(U1) is not None
         await check(controller, await reader(controller, U2), TIMES)
         await controller.close()
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from foreshore.compute.controller import error_log
 from foreshore.compute.controller.error_log import ErrorLog, NothingKept, Steps
 from foreshore.compute.engine import ERRORS, output_schema
-from foreshore.errors import CollectionDamaged, InternalError
+from foreshore.errors import CollectionCorrupted, InternalError
 from foreshore.ids import GlobalId
 from tests.compute.runtime.harness import id_
 
@@ -33,12 +33,12 @@ class Store:
 
     steps: dict[int, str | None] = field(default_factory=dict)
     writes: int = 0
-    damage: CollectionDamaged | None = None
+    corruption: CollectionCorrupted | None = None
 
     def load(self, id: GlobalId) -> Steps:
         assert id == VIEW
-        if self.damage is not None:
-            raise self.damage
+        if self.corruption is not None:
+            raise self.corruption
         return dict(self.steps)
 
     async def store(self, id: GlobalId, times: Collection[int], steps: Steps) -> None:
@@ -255,12 +255,12 @@ def test_errors_are_waited_for_up_to_the_time_asked() -> None:
 
 
 def test_what_cannot_be_read_is_not_made_up() -> None:
-    store = Store(damage=CollectionDamaged("the table", "a batch is missing"))
+    store = Store(corruption=CollectionCorrupted("the table", "a batch is missing"))
     log = ErrorLog(VIEW, 5, store)
     for lower in (4, 5):
-        with pytest.raises(CollectionDamaged, match="a batch is missing"):
+        with pytest.raises(CollectionCorrupted, match="a batch is missing"):
             log.first(lower, 6)
     log.add(6, 6, errors(), initial=True)
     assert log.first(5, 6) is None
-    with pytest.raises(CollectionDamaged, match="a batch is missing"):
+    with pytest.raises(CollectionCorrupted, match="a batch is missing"):
         log.first(4, 6)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from prometheus_client import Gauge
 
-from foreshore.errors import CollectionDamaged, DataCorrupted
+from foreshore.errors import CollectionCorrupted, DataCorrupted
 from foreshore.ids import GlobalId
 
 logger = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 DAMAGED = Gauge("storage_damaged_collections", "Collections that cannot be read.")
 
 
-class Damages:
+class Corruptions:
     """The corrupt shards of one environment. Any thread may add to them.
 
     `name` returns the name of a collection for messages.
@@ -37,16 +37,16 @@ class Damages:
         """Return the number of corrupt shards."""
         return len(self._found)
 
-    def of(self, id: GlobalId) -> CollectionDamaged | None:
+    def of(self, id: GlobalId) -> CollectionCorrupted | None:
         """Return the error for reading the shard, None if it is not known to be corrupt."""
         what = self._found.get(id)
-        return None if what is None else CollectionDamaged(self.name(id), what)
+        return None if what is None else CollectionCorrupted(self.name(id), what)
 
     def check(self, *ids: GlobalId) -> None:
-        """Raise CollectionDamaged for the first of the shards that is corrupt."""
+        """Raise CollectionCorrupted for the first of the shards that is corrupt."""
         for id in ids:
             if id in self._found:
-                raise CollectionDamaged(self.name(id), self._found[id])
+                raise CollectionCorrupted(self.name(id), self._found[id])
 
     def found(self, id: GlobalId, error: DataCorrupted) -> None:
         """Record that the shard is corrupt; the first error is kept."""
@@ -71,12 +71,12 @@ class Damages:
         self._listeners.append((asyncio.get_running_loop(), heard))
 
     @contextmanager
-    def noticing(self, id: GlobalId) -> Iterator[None]:
+    def recording(self, id: GlobalId) -> Iterator[None]:
         """Record a DataCorrupted of the block as corruption of the shard, and re-raise it."""
         try:
             yield
-        except CollectionDamaged:
+        except CollectionCorrupted:
             raise  # already recorded where it was found, perhaps for another shard
         except DataCorrupted as error:
             self.found(id, error)
-            raise CollectionDamaged(self.name(id), error.message) from error
+            raise CollectionCorrupted(self.name(id), error.message) from error

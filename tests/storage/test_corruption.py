@@ -121,14 +121,14 @@ def test_a_torn_tail_is_cut_off_reported_and_written_over(
     ids=["missing", "empty", "cut", "hole", "changed"],
 )
 def test_a_damaged_segment_stops_the_start(
-    tmp_path: Path, sealed: bool, damage: Callable[[Path], None]
+    tmp_path: Path, sealed: bool, corruption: Callable[[Path], None]
 ) -> None:
     async def main() -> None:
         path = log_file(tmp_path, await fill(tmp_path))
         if sealed:
             await abandon(await open_at(tmp_path, compacting=False))
         before = path.read_bytes()
-        damage(path)
+        corruption(path)
         for _ in range(2):
             with pytest.raises(DataCorrupted, match=path.name):
                 await open_at(tmp_path, compacting=False)
