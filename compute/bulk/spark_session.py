@@ -4,7 +4,8 @@ Spark's launcher asks Java for a module, jdk.incubator.vector, that the JDK whee
 does not have, and that SQL does not need. So the gateway is started directly, with the launcher's
 other flags. Any Java from 17 on will do: the one JAVA_HOME names, the one on the PATH, else the
 wheel's. Everything listens on the loopback, there is no web UI, and the configuration is for many
-small jobs rather than few large ones. The JVM ends with this process: it reads our pipe.
+small jobs rather than few large ones. The JVM ends when this process ends, also while Spark is
+starting and however the process ends (tied_process.py).
 """
 
 import os
@@ -24,6 +25,7 @@ from typing import Any
 
 from foreshore import blocking
 from foreshore.errors import Unavailable
+from foreshore.tied_process import start_tied
 
 MINIMUM_JAVA = 17
 
@@ -281,7 +283,7 @@ def _launch(options: SparkOptions) -> Any:
         }
         environment.pop("SPARK_CONF_DIR", None)
         with open(options.scratch / "spark.log", "ab") as log:
-            process = subprocess.Popen(
+            process = start_tied(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=log,
