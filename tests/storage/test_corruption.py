@@ -110,7 +110,7 @@ def test_a_torn_tail_is_cut_off_reported_and_written_over(
 
 @pytest.mark.parametrize("sealed", [False, True])
 @pytest.mark.parametrize(
-    "damage",
+    "corruption",
     [
         lambda path: path.unlink(),
         lambda path: path.write_bytes(b""),
