@@ -281,7 +281,7 @@ class Coordinator:
                         await self._fill(item, change.contents[item.id])
                     self.group.add(self.capabilities[item.id][1])
             if moved:
-                self.storage.keep_uppers()
+                self.storage.log_uppers_soon()
             for id, found in change.indexes.items():
                 self.keys.replace(id, found)
             if begun:

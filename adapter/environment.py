@@ -96,7 +96,7 @@ class ConsensusReservation:
     async def store(self, end: Timestamp) -> None:
         """Make `end` durable; raises Fenced if another environment has taken over."""
         state = Reserved(epoch=self._epoch, end=end)
-        await self._register.change_with_patience(state)
+        await self._register.change_with_retry(state)
 
 
 class Environment:
@@ -141,7 +141,7 @@ class Environment:
         state = loaded or first_state()
         catalog = Catalog(state, plan_items(state))
         # Those of shards may have been bound without ever coming into the catalog.
-        bound = filter(is_user, (*storage.ids(), *storage.spent()))
+        bound = filter(is_user, (*storage.ids(), *storage.retired_ids()))
         catalog.counters["u"] = max(
             await first_id(storage.consensus),
             catalog.counters.get("u", 1),
@@ -192,7 +192,7 @@ class Environment:
         coordinator.capabilities = capabilities
         storage.corruptions.name = lambda id: _called(coordinator.state, id)
         await environment._start(standing, fresh=loaded is None)
-        storage.wait_for_room(True)
+        storage.set_wait_for_room(True)
         return environment
 
     async def _start(self, standing: Mapping[GlobalId, Position], *, fresh: bool) -> None:
@@ -279,7 +279,7 @@ class Environment:
 
     async def close(self) -> None:
         """End all sessions, write what is pending, and let go of everything but storage."""
-        self.coordinator.storage.end_waiting()
+        self.coordinator.storage.stop_waiting()
         for session in list(self.sessions.values()):
             await session.close()
         self.loop_latency.close()

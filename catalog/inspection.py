@@ -128,7 +128,7 @@ def _lease(lease: LeaseFile) -> dict[str, Any]:
         "holder": lease.holder,
         "holds": list(lease.holds),
         "ends": lease.renewed + lease.lease_ms,
-        "amiss": lease.amiss,
+        "amiss": lease.problem,
     }
 
 

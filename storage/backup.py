@@ -43,9 +43,9 @@ from foreshore.storage.directory import (
     States,
     decode_states,
     is_half_restored,
-    look,
     read_log,
     read_registers,
+    read_states,
     segment_path,
 )
 from foreshore.storage.epoch import FENCE, fence_of
@@ -121,7 +121,7 @@ def back_up(data_dir: Path, place: Path) -> Backup:
     The server may be running. Raises DuplicateFile if the place holds something else, or the backup
     of another database or of another history of this one.
     """
-    states = look(data_dir)
+    states = read_states(data_dir)
     with _locked(place):
         previous = _previous(place, states)
         named = {file.stored for file in previous.values()}
@@ -157,10 +157,11 @@ def _previous(place: Path, states: States) -> dict[str, BackupFile]:
     try:
         backup = read_backup(place)
     except UndefinedFile:
-        strangers = _names(place) - {*PARTS, f"{MANIFEST}.new"}
-        if strangers:
+        unlisted_segments = _names(place) - {*PARTS, f"{MANIFEST}.new"}
+        if unlisted_segments:
             raise DuplicateFile(
-                f'"{place}" is not empty and holds no backup', detail=", ".join(sorted(strangers))
+                f'"{place}" is not empty and holds no backup',
+                detail=", ".join(sorted(unlisted_segments)),
             ) from None
         return {}
     if backup.identity != states.identity:
@@ -188,8 +189,8 @@ def _copied(data_dir: Path, place: Path, previous: dict[str, BackupFile]) -> Bac
     verified: dict[str, BackupFile] = {}
     deadline = time.monotonic() + TAKEOVER_SECONDS
     while True:
-        states, end = _moment(data_dir)
-        if states.changes_hands and time.monotonic() < deadline:
+        states, end = _consistent_states(data_dir)
+        if states.takeover_in_progress and time.monotonic() < deadline:
             time.sleep(0.1)
             continue
         if states.identity is None:
@@ -199,16 +200,18 @@ def _copied(data_dir: Path, place: Path, previous: dict[str, BackupFile]) -> Bac
         try:
             backup = _copy_once(data_dir, place, states, end, previous, verified)
         except (DataCorrupted, FileNotFoundError):
-            if states.names() <= look(data_dir).names():
+            if states.names() <= read_states(data_dir).names():
                 raise
             continue
-        now = look(data_dir).log
-        if now.epoch == states.log.epoch and not (states.changes_hands and now != states.log):
+        now = read_states(data_dir).log
+        if now.epoch == states.log.epoch and not (
+            states.takeover_in_progress and now != states.log
+        ):
             return backup
         # Another environment took over and may have cut off the end of the log that was read.
 
 
-def _moment(data_dir: Path) -> tuple[States, int]:
+def _consistent_states(data_dir: Path) -> tuple[States, int]:
     """Return consistent states, and the length of the open segment that belongs to them.
 
     Values in consensus such as sequence positions are not logged, but rows and catalog entries in
@@ -217,7 +220,7 @@ def _moment(data_dir: Path) -> tuple[States, int]:
     the log still has the segments that it had then.
     """
     while True:
-        states = look(data_dir)
+        states = read_states(data_dir)
         registers: Mapping[str, Versioned] = states.heads
         while registers.get(LOG_KEY) == states.heads[LOG_KEY]:
             end = 0

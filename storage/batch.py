@@ -32,7 +32,7 @@ ROW_GROUP_ROWS = 1 << 17
 PAGE_BYTES = 128 << 10
 
 
-class Promise(msgspec.Struct, frozen=True):
+class BatchMetadata(msgspec.Struct, frozen=True):
     """The interval, since and shard id in a file's metadata."""
 
     id: str
@@ -68,11 +68,11 @@ def write_batch(
     key: str,
     scratch: Path,
     schema: pa.Schema,
-    promise: Promise,
+    metadata: BatchMetadata,
     updates: Iterable[pa.RecordBatch],
 ) -> Batch:
     """Store a batch of sorted and consolidated updates under `key`."""
-    form = file_schema(schema).with_metadata({METADATA: msgspec.json.encode(promise)})
+    form = file_schema(schema).with_metadata({METADATA: msgspec.json.encode(metadata)})
     rows = loose = 0
     try:
         with pq.ParquetWriter(
@@ -85,10 +85,10 @@ def write_batch(
         ) as writer:
             for table in _row_groups(updates, schema):
                 times = table.column(len(form) - 2).to_numpy()
-                assert times.size == 0 or times.min() >= promise.lower, promise
-                assert times.size == 0 or times.max() < promise.upper, promise
+                assert times.size == 0 or times.min() >= metadata.lower, metadata
+                assert times.size == 0 or times.max() < metadata.upper, metadata
                 rows += table.num_rows
-                loose += int((times > promise.since).sum())
+                loose += int((times > metadata.since).sum())
                 writer.write_table(
                     pa.Table.from_arrays(table.columns, schema=form), row_group_size=ROW_GROUP_ROWS
                 )
@@ -96,7 +96,7 @@ def write_batch(
         files.adopt(key, scratch)
     finally:
         scratch.unlink(missing_ok=True)
-    return Batch(key, promise.lower, promise.upper, promise.since, rows, loose, size, checksum)
+    return Batch(key, metadata.lower, metadata.upper, metadata.since, rows, loose, size, checksum)
 
 
 def _row_groups(updates: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
@@ -167,11 +167,11 @@ def _read(
             raise DataCorrupted(
                 f'batch "{batch.key}" has {file.metadata.num_rows} rows of {found.types}'
             )
-        promise = msgspec.json.decode(found.metadata[METADATA], type=Promise)
-        if (promise.lower, promise.upper, promise.since) != (
+        metadata = msgspec.json.decode(found.metadata[METADATA], type=BatchMetadata)
+        if (metadata.lower, metadata.upper, metadata.since) != (
             batch.lower,
             batch.upper,
             batch.since,
         ):
-            raise DataCorrupted(f'batch "{batch.key}" promises {promise}')
+            raise DataCorrupted(f'batch "{batch.key}" promises {metadata}')
         yield from read_parts(file, schema, selection, after, reading, piece_bytes)

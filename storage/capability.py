@@ -108,7 +108,7 @@ class Capabilities:
         assert grant.token not in self._live, grant
         self._live[grant.token] = grant
 
-    def remove_before(self, epoch: int) -> None:
+    def end_earlier_epochs(self, epoch: int) -> None:
         """End the capabilities of earlier epochs, except leases, whose holders may still run.
 
         A mode whose last holder dropped its capability stays at EMPTY.
@@ -190,7 +190,7 @@ class Tokens:
         self._epoch = epoch
         self._next = 0
 
-    def take(self) -> str:
+    def issue(self) -> str:
         """Return a new, unused token."""
         self._next += 1
         return f"{self._epoch}-{self._next}"

@@ -33,7 +33,7 @@ from foreshore import blocking
 from foreshore.errors import DataCorrupted, Fenced, Unavailable, is_disk_full
 from foreshore.failpoint import reached
 from foreshore.ids import GlobalId
-from foreshore.storage.batch import Promise, read_batch, write_batch
+from foreshore.storage.batch import BatchMetadata, read_batch, write_batch
 from foreshore.storage.blob import Blob
 from foreshore.storage.consensus import Consensus
 from foreshore.storage.consolidate import consolidate, merge, out_of_room
@@ -142,7 +142,7 @@ class Compacter:
             traces[id_of(key)] = state
         return traces
 
-    async def begin(self, shards: Iterable[Shard]) -> dict[GlobalId, TraceState]:
+    async def claim(self, shards: Iterable[Shard]) -> dict[GlobalId, TraceState]:
         """Claim the shards of earlier epochs that have no state; return the states found.
 
         Otherwise an older environment could still name the first batch of such a shard. It may have
@@ -178,7 +178,7 @@ class Compacter:
             with (
                 contextlib.suppress(DataCorrupted),
                 self.corruptions.recording(state.id),
-                self._files.while_ours(),
+                self._files.detecting_takeover(),
             ):
                 check_sizes(state.batches, sizes)
         named = {batch.key for state in states for batch in state.batches}
@@ -212,15 +212,15 @@ class Compacter:
         return self._running
 
     @property
-    def behind(self) -> int:
+    def segments_behind(self) -> int:
         """Return how many segments have not been processed by a round of compaction."""
         return sum(segment.number > self._through for segment in self._wal.segments)
 
     async def progress(self) -> None:
-        """Wait until a round ends, or there is no room for it, or `tell` is called."""
+        """Wait until a round ends, or there is no room for it, or `wake_waiting` is called."""
         await self._round.wait()
 
-    def tell(self) -> None:
+    def wake_waiting(self) -> None:
         """Wake the callers of `progress`."""
         self._round.set()
         self._round.clear()
@@ -253,7 +253,7 @@ class Compacter:
             try:
                 await self._work()
                 self.full = None
-                self.tell()
+                self.wake_waiting()
             except Fenced:
                 logger.warning("compaction ends, another environment owns the data")
                 return
@@ -262,7 +262,7 @@ class Compacter:
                     return
                 longest = MAX_RETRY_SECONDS
                 if (full := _full(error)) is not None:
-                    self._stuck(full)
+                    self._report_full(full)
                     longest = MAX_RETRY_SECONDS_FULL
                 else:
                     logger.error("compaction failed, to be tried again", exc_info=error)
@@ -281,17 +281,17 @@ class Compacter:
                     await self._wake.wait()
             self._wake.clear()
 
-    def _stuck(self, full: DiskFull) -> None:
+    def _report_full(self, full: DiskFull) -> None:
         """Record that there is no room for compaction, and wake the callers of `progress`."""
         if self.full is None:
             logger.error("no room for compaction, to be tried again: %s", full)
         self.full = full
-        self.tell()
+        self.wake_waiting()
 
     async def _work(self) -> None:
         """Do all work that is due; shards that fail are put off."""
         for id in tuple(self._to_drop):
-            await self._bury(id)
+            await self._write_tombstone(id)
         for id in self._retries.keys() - self._shards.keys():
             del self._retries[id]
         through = self._due()
@@ -363,7 +363,7 @@ class Compacter:
         """Return the batches to merge into one, none for a corrupt shard."""
         return () if self.corruptions.of(shard.id) is not None else due_for_merging(shard)
 
-    async def _bury(self, id: GlobalId) -> None:
+    async def _write_tombstone(self, id: GlobalId) -> None:
         tombstone = TraceState(epoch=self._epoch, id=id, schema=b"", dropped=True)
         register = self._registers.get(id)
         if register is None:  # an earlier epoch may have changed it since the drop
@@ -435,7 +435,7 @@ class Compacter:
     ) -> Batch:
         since = min(shard.durable_since, upper - 1)
         key = f"{shard.id}/{self._epoch:06}-{next(self._numbers):06}.parquet"
-        promise = Promise(shard.id, lower, upper, since)
+        metadata = BatchMetadata(shard.id, lower, upper, since)
         return await blocking.run(
             self._executor,
             partial(
@@ -444,7 +444,7 @@ class Compacter:
                 key,
                 self._scratch / key.replace("/", "-"),
                 shard.schema,
-                promise,
+                metadata,
                 self._until_closing(consolidated(shard.schema, since, self._scratch)),
             ),
         )
@@ -464,7 +464,7 @@ class Compacter:
                 if self._closing:
                     raise
                 if isinstance(error, DiskFull):
-                    self._stuck(error)
+                    self._report_full(error)
                 else:
                     logger.warning(
                         "trace not changed yet", extra={"key": register.key}, exc_info=error

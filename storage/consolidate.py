@@ -50,7 +50,7 @@ def consolidate(
     exact = exact_schema(schema)
     failures: list[Exception] = []
 
-    def pieces(room: _Room) -> Iterator[pa.RecordBatch]:
+    def pieces(room: _MemoryLimit) -> Iterator[pa.RecordBatch]:
         try:
             for update in updates:
                 room.make(update)
@@ -61,7 +61,7 @@ def consolidate(
 
     try:
         with closing(_connect(scratch)) as connection:
-            reader = pa.RecordBatchReader.from_batches(exact, pieces(_Room(connection)))
+            reader = pa.RecordBatchReader.from_batches(exact, pieces(_MemoryLimit(connection)))
             result = connection.from_arrow(reader).query("updates", _query(schema))
             for batch in result.to_arrow_reader(ROWS_AT_ONCE):
                 if batch.num_rows:
@@ -85,7 +85,7 @@ def merge(
     live = [run for run in (_Run(pieces, exact, since) for pieces in runs) if run.fill()]
     last = pa.RecordBatch.from_pylist([], exact)  # the next round may add to it
     with closing(_connect(scratch)) as connection:
-        room = _Room(connection)
+        room = _MemoryLimit(connection)
         while live:
             bound = min(run.end for run in live)
             complete = pa.Table.from_batches([last, *(run.take(bound) for run in live)], exact)
@@ -179,7 +179,7 @@ def least_multiplicity(
         f" FROM updates GROUP BY {rows}, t)"
     )
     with closing(_connect(scratch)) as connection:
-        room = _Room(connection)
+        room = _MemoryLimit(connection)
 
         def pieces() -> Iterator[pa.RecordBatch]:
             for update in updates:
@@ -210,7 +210,7 @@ def _connect(scratch: Path) -> duckdb.DuckDBPyConnection:
     )
 
 
-class _Room:
+class _MemoryLimit:
     """The memory limit of a connection, raised for the widest rows that it receives.
 
     DuckDB can spill most data but not its current rows. Without enough memory for a single wide row
@@ -266,14 +266,14 @@ def _exact(batch: pa.RecordBatch, exact: pa.Schema, since: Timestamp) -> pa.Reco
     """Return the updates under their bitwise types, with no time before `since`."""
     *row, times, diffs = batch.columns
     columns = [
-        column if column.type == type else one_nan(column).view(type)
+        column if column.type == type else canonical_nans(column).view(type)
         for column, type in zip(row, exact.types[:-2], strict=True)
     ]
     late = pa.array(np.maximum(times.to_numpy(), since))
     return pa.RecordBatch.from_arrays([*columns, late, diffs], schema=exact)
 
 
-def one_nan(column: pa.Array) -> pa.Array:
+def canonical_nans(column: pa.Array) -> pa.Array:
     """Return the column with equal bits for all NaNs; the column itself if it has none."""
     if not holds_floats(column.type):
         return column

@@ -17,9 +17,9 @@ flight. The `upper` that readers see advances once the entry is durable.
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -30,50 +30,40 @@ from foreshore import blocking
 from foreshore.clock import Clock
 from foreshore.errors import (
     AdminShutdown,
-    DatabaseError,
     DuplicateObject,
     UndefinedObject,
 )
 from foreshore.ids import GlobalId
 from foreshore.storage.blob import Blob, FileBlob, open_blob
 from foreshore.storage.capability import (
-    AnyCapability,
-    Capability,
     ReadCapability,
-    Tokens,
     WriteCapability,
     downgraded,
     grant_of,
 )
 from foreshore.storage.compacter import Compacter
 from foreshore.storage.consensus import Consensus, open_consensus
-from foreshore.storage.directory import end_restore
+from foreshore.storage.directory import finish_restore
 from foreshore.storage.epoch import FENCE, check_epoch, take_epoch
-from foreshore.storage.expiry import TICK_SECONDS, Expiry
 from foreshore.storage.fault import DiskFull
 from foreshore.storage.garbage import Garbage
+from foreshore.storage.grants import ShardGrants
 from foreshore.storage.identity import identify
 from foreshore.storage.listen import Listen, ListenEvent
 from foreshore.storage.local_files import LocalFiles
-from foreshore.storage.reader import ShardReader
+from foreshore.storage.piggyback import PiggybackedEvents
 from foreshore.storage.record import (
     Created,
-    Downgraded,
     Dropped,
-    Event,
-    Expired,
-    Grant,
-    Granted,
     Opening,
     ShardEntry,
     ShardWrite,
 )
 from foreshore.storage.replay import replay
-from foreshore.storage.riders import Riders
 from foreshore.storage.selection import Reading, Selection
 from foreshore.storage.shard import Shard, SharedUpper
 from foreshore.storage.snapshot import BatchFile, Snapshot
-from foreshore.storage.wal import SEGMENT_BYTES, SEGMENT_RECORDS, Entry, Wal
+from foreshore.storage.wal import SEGMENT_BYTES, SEGMENT_RECORDS, Wal
 from foreshore.update import EMPTY, T0, Timestamp, update_schema
 
 __all__ = [
@@ -119,7 +109,7 @@ class StorageConfig:
     compacting: bool = True
 
 
-class StorageController(ShardReader):
+class StorageController(ShardGrants):
     """The shards of one database, opened by one environment."""
 
     def __init__(
@@ -132,15 +122,12 @@ class StorageController(ShardReader):
         config: StorageConfig,
     ) -> None:
         """Use `open`."""
-        self.epoch = epoch
         self._consensus = consensus
-        self._tokens = Tokens(epoch)
         shards: dict[GlobalId, Shard] = {}
         self._creating: set[GlobalId] = set()
-        self._dropped: set[GlobalId] = set()
         self._files = LocalFiles(blob, data_dir / "cache", check_owned=self.check_owned)
         self._garbage = Garbage(data_dir, blob, self._files, clock)
-        self._wal = Wal(
+        wal = Wal(
             data_dir / "log",
             consensus,
             self._garbage,
@@ -156,14 +143,20 @@ class StorageController(ShardReader):
             epoch,
             data_dir / "scratch",
             shards,
-            self._wal,
+            wal,
         )
-        super().__init__(shards, self._files, self._compacter.leases, self._compacter.corruptions)
+        super().__init__(
+            shards,
+            self._files,
+            self._compacter.leases,
+            self._compacter.corruptions,
+            wal,
+            PiggybackedEvents(shards, wal.wake, self._compacter.wake),
+            epoch,
+            clock,
+        )
         self._config = config
         self._tasks: list[asyncio.Task[None]] = []
-        self._riders = Riders(shards, self._wal.wake, self._compacter.wake)
-        self._expiry = Expiry(clock)
-        self._expiry_timer: asyncio.TimerHandle | None = None
         self._ending = False
 
     @classmethod
@@ -187,7 +180,7 @@ class StorageController(ShardReader):
         # Engines compare paths with the directories that they may read.
         data_dir = Path(os.path.abspath(data_dir))  # noqa: ASYNC240 - looks at no file
         await blocking.run(None, partial(data_dir.mkdir, parents=True, exist_ok=True))
-        await blocking.run(None, end_restore, data_dir)
+        await blocking.run(None, finish_restore, data_dir)
         return await cls.over(
             data_dir,
             await blocking.run(None, open_blob, blob, data_dir),
@@ -227,7 +220,7 @@ class StorageController(ShardReader):
         while True:
             recovered = await blocking.run(None, replay, numbered, traces, self.epoch)
             new = [shard for id, shard in recovered.shards.items() if id not in traces]
-            begun = await self._compacter.begin(new)
+            begun = await self._compacter.claim(new)
             traces |= begun
             if not any(state.batches for state in begun.values()):
                 break
@@ -240,14 +233,14 @@ class StorageController(ShardReader):
                 self._compacter.drop(id)
         for shard in recovered.shards.values():
             for grant in shard.capabilities.grants:
-                self._watch(shard.id, grant)
+                self._start_lease(shard.id, grant)
         await self._wal.start(self._opening())
         await blocking.run(None, self._garbage.prepare)
         logger.info("storage opened", extra={"epoch": self.epoch, "shards": len(self._shards)})
         loop = asyncio.get_running_loop()
         self._tasks.append(
             loop.create_task(
-                self._wal.run(self._riders.entries, self._opening, self._compacter.wake)
+                self._wal.run(self._piggybacked.entries, self._opening, self._compacter.wake)
             )
         )
         self._tasks.append(loop.create_task(self._garbage.run()))
@@ -268,7 +261,7 @@ class StorageController(ShardReader):
 
         Raises the error with which either has failed.
         """
-        self._riders.close()
+        self._piggybacked.close()
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
         self._compacter.close()
@@ -298,8 +291,8 @@ class StorageController(ShardReader):
         if id in self._shards or id in self._creating or id in self._dropped:
             raise DuplicateObject(f'shard "{id}" already exists or did exist')
         shard = Shard(id, update_schema(schema))
-        read = ReadCapability(self._tokens.take(), id, T0)
-        write = WriteCapability(self._tokens.take(), id, T0)
+        read = ReadCapability(self._tokens.issue(), id, T0)
+        write = WriteCapability(self._tokens.issue(), id, T0)
         grants = (grant_of(read), grant_of(write))
         for grant in grants:
             shard.capabilities.add(grant)
@@ -330,7 +323,7 @@ class StorageController(ShardReader):
         for listen in tuple(shard.listens):
             listen.drop()
 
-    def spent(self) -> list[GlobalId]:
+    def retired_ids(self) -> list[GlobalId]:
         """Return the ids of dropped shards, which are never used again."""
         return list(self._dropped)
 
@@ -342,9 +335,9 @@ class StorageController(ShardReader):
         Waits while compaction is far behind, so that neither the log nor memory grows without
         bound. Raises InvalidCapability if a write's token does not give the right to it, DiskFull
         if there is no room for the write or for compaction, and AdminShutdown if it would wait for
-        compaction after `end_waiting`. In all these cases nothing was appended.
+        compaction after `stop_waiting`. In all these cases nothing was appended.
         """
-        await self._not_far_behind()
+        await self._wait_for_compaction()
         uppers: dict[GlobalId, Timestamp] = {}
         conforming: list[tuple[Shard, ShardWrite]] = []
         for write in writes:
@@ -353,12 +346,12 @@ class StorageController(ShardReader):
                 shard.capabilities.check_write(write.token, write.lower)
             upper = uppers.get(write.id, shard.reserved)
             if write.lower != upper:
-                await self._settled()
+                await self._wait_in_flight()
                 return UpperMismatch(write.id, upper)
-            conforming.append((shard, shard.conform(write)))
+            conforming.append((shard, shard.checked(write)))
             uppers[write.id] = write.upper
         for shard, write in conforming:
-            shard.take(write.upper)
+            shard.reserve(write.upper)
         await self._log(
             [write for _, write in conforming],
             partial(self._appended, conforming),
@@ -384,8 +377,8 @@ class StorageController(ShardReader):
         shard.capabilities.advance(write.token, frontier)
         return downgraded(write, frontier)
 
-    async def _not_far_behind(self) -> None:
-        while self._compacter.behind > SEGMENTS_BEHIND and self._compacter.running:
+    async def _wait_for_compaction(self) -> None:
+        while self._compacter.segments_behind > SEGMENTS_BEHIND and self._compacter.running:
             if self._compacter.full is not None:
                 raise DiskFull("more before what is there has been compacted")
             if self._ending:
@@ -404,7 +397,7 @@ class StorageController(ShardReader):
 
     def _refused(self, shards: Iterable[Shard]) -> None:
         for shard in shards:
-            shard.refuse()
+            shard.cancel_write()
 
     def advance(self, ids: Iterable[GlobalId], upper: Timestamp, token: str | None = None) -> None:
         """Advance the uppers of shards to at least `upper`, without appending anything.
@@ -432,33 +425,23 @@ class StorageController(ShardReader):
         if shard.upper == EMPTY:
             self._expiry.forget(shard.capabilities.end_writers())
 
-    def keep_uppers(self) -> None:
+    def log_uppers_soon(self) -> None:
         """Log all current uppers with the next record."""
-        self._riders.hurry()
+        self._piggybacked.log_uppers_soon()
 
-    def follow(self, id: GlobalId, shared: SharedUpper) -> None:
+    def share_upper(self, id: GlobalId, shared: SharedUpper) -> None:
         """Attach the shard to `shared`. Only the caller may append beyond it.
 
         In memory only, as `advance`.
         """
-        self._shard(id).follow(shared)
+        self._shard(id).share_upper(shared)
 
-    def unfollow(self, id: GlobalId) -> None:
+    def unshare_upper(self, id: GlobalId) -> None:
         """Detach the shard, if it still exists, from its shared upper."""
         if (shard := self._shards.get(id)) is not None:
-            shard.unfollow()
+            shard.unshare_upper()
 
-    async def _log(
-        self,
-        content: Event | Sequence[ShardWrite],
-        apply: Callable[[], None],
-        refuse: Callable[[], None] | None = None,
-    ) -> None:
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._wal.append(Entry(content, apply, done, refuse))
-        await done
-
-    def wait_for_room(self, wait: bool) -> None:
+    def set_wait_for_room(self, wait: bool) -> None:
         """Set whether entries that cannot be refused wait while the disk is full.
 
         They wait while the environment runs. During start and shutdown nobody would make room, so
@@ -466,20 +449,16 @@ class StorageController(ShardReader):
         """
         self._wal.waits_for_room = wait
 
-    def end_waiting(self) -> None:
+    def stop_waiting(self) -> None:
         """Stop all waiting for disk space and for compaction, because shutdown has begun."""
-        self.wait_for_room(False)
+        self.set_wait_for_room(False)
         self._ending = True
-        self._compacter.tell()
+        self._compacter.wake_waiting()
 
-    async def _settled(self) -> None:
+    async def _wait_in_flight(self) -> None:
         """Wait for writes in flight, so that no answer depends on a write that is not durable."""
         if any(shard.in_flight for shard in self._shards.values()):
             await self._log([], lambda: None, refuse=lambda: None)
-
-    async def confirm(self) -> None:
-        """Return when everything requested before is durable; one record covers all downgrades."""
-        await self._log([], lambda: None)
 
     def _opening(self) -> Opening:
         return Opening(
@@ -502,158 +481,3 @@ class StorageController(ShardReader):
         """Seal the log and wait until all of it is in batches; for tests and tools."""
         await self._wal.seal()
         await self._compacter.settle()
-
-    # --- capabilities --------------------------------------------------------------------------
-
-    async def acquire_capabilities(
-        self, ids: Iterable[GlobalId], lease_ms: int | None = None
-    ) -> dict[GlobalId, tuple[ReadCapability, WriteCapability]]:
-        """Return new capabilities at since and upper, durably, replacing lost ones.
-
-        Capabilities of earlier environments end, except leases. A frontier that was given up, by
-        its last holder or by dropping the shard, cannot be regained: that capability is at EMPTY
-        and allows nothing.
-        """
-        acquired = {}
-        grants: list[tuple[GlobalId, Grant]] = []
-        for id in ids:
-            shard = None if id in self._dropped else self._shard(id)
-            since, upper = (shard.since, shard.upper) if shard is not None else (EMPTY, EMPTY)
-            if shard is not None and shard.reserved == EMPTY:
-                upper = EMPTY  # once the write in flight is durable
-            read = ReadCapability(self._tokens.take(), id, since)
-            write = WriteCapability(self._tokens.take(), id, upper)
-            acquired[id] = read, write
-            if shard is None:
-                continue
-            shard.capabilities.remove_before(self.epoch)
-            for capability in (read, write):
-                if capability.frontier != EMPTY:
-                    grant = self._grant(shard, capability, lease_ms)
-                    grants.append((id, grant))
-        if grants:
-            await self._log(Granted(tuple(grants), True), lambda: None)
-        return acquired
-
-    async def clone_capability(
-        self, capability: Capability, lease_ms: int | None = None
-    ) -> Capability:
-        """Return another capability on the same shard at the same frontier, durably.
-
-        With `lease_ms` it expires unless a heartbeat arrives in every interval of that length. The
-        clone of a lease is a lease too.
-        """
-        shard = self._shard(capability.id)
-        held = shard.capabilities.check(capability)
-        clone = replace(capability, token=self._tokens.take())
-        grant = self._grant(shard, clone, held.lease_ms if lease_ms is None else lease_ms)
-        try:
-            await self._log(Granted(((clone.id, grant),), False), lambda: None)
-        except asyncio.CancelledError:
-            self._expiry.forget([clone.token])
-            with suppress(DatabaseError):  # the log has ended, and this entry with it
-                self._lost(shard, clone.token)  # nobody will receive the clone
-            raise
-        return clone
-
-    async def downgrade_capability(self, capability: Capability, frontier: Timestamp) -> Capability:
-        """Return the capability with its frontier advanced to `frontier`; EMPTY drops it.
-
-        For a read capability, this takes effect at once and becomes durable with the next record,
-        see `confirm`. For a write capability, it is durable on return, and upper is then at least
-        the least frontier of the remaining writers.
-        """
-        shard = self._shard(capability.id)
-        shard.capabilities.check(capability)
-        lower = downgraded(capability, frontier)
-        if frontier == EMPTY:
-            await self.drop_capability(capability)
-            return lower
-        shard.capabilities.advance(capability.token, frontier)
-        await self._let_go(shard, capability, frontier)
-        return lower
-
-    async def drop_capability(self, capability: AnyCapability) -> None:
-        """End the capability.
-
-        If it was the last of its mode, since or upper is EMPTY for ever, which is durable on
-        return.
-        """
-        shard = self._shard(capability.id)
-        shard.capabilities.check(capability)
-        last = shard.capabilities.is_last(capability.token)
-        shard.capabilities.drop(capability.token)
-        self._expiry.forget([capability.token])
-        await self._let_go(shard, capability, None)
-        if last:
-            await self.confirm()
-
-    async def _let_go(
-        self, shard: Shard, capability: AnyCapability, frontier: Timestamp | None
-    ) -> None:
-        if isinstance(capability, ReadCapability):
-            self._riders.downgrade(shard, capability.token, frontier)
-            return
-        event = Downgraded(((shard.id, capability.token, frontier),))
-        await self._log(event, self._reserving(shard))
-
-    def _reserving(self, shard: Shard) -> Callable[[], None]:
-        """Reserve the interval that all writers gave up; upper advances when that is durable."""
-        frontier = shard.write_frontier()
-        if frontier <= shard.reserved:  # other writers continue and are not delayed
-            return lambda: None
-        shard.take(frontier)
-        return partial(self._reserved, shard)
-
-    def _reserved(self, shard: Shard) -> None:
-        shard.in_flight -= 1
-        shard.catch_up()
-
-    # --- leases --------------------------------------------------------------------------------
-
-    def heartbeat(self, capabilities: Iterable[AnyCapability]) -> None:
-        """Renew the leases among the capabilities for their full duration.
-
-        In memory only. Raises InvalidCapability for the first invalid capability; those before it
-        are renewed.
-        """
-        for capability in capabilities:
-            shard = self._shard(capability.id)
-            self._watch(shard.id, shard.capabilities.check(capability))
-
-    def expire(self) -> None:
-        """End the leases that have run out. A timer calls this every second."""
-        for id, token in self._expiry.take_ended():
-            self._lost(self._shards[id], token)
-            logger.info("a lease has expired", extra={"shard": id, "token": token})
-
-    def _lost(self, shard: Shard, token: str) -> None:
-        """End a capability whose holder is gone and did not drop it."""
-        if shard.capabilities.expire(token) == "write":
-            self._wal.append(Entry(Expired(((shard.id, token),)), self._reserving(shard)))
-        else:
-            self._riders.expire(shard, token)
-
-    def _grant(self, shard: Shard, capability: AnyCapability, lease_ms: int | None) -> Grant:
-        assert lease_ms is None or lease_ms > 0, lease_ms
-        grant = grant_of(capability, lease_ms)
-        shard.capabilities.add(grant)
-        self._watch(shard.id, grant)
-        return grant
-
-    def _watch(self, id: GlobalId, grant: Grant) -> None:
-        """Start the lease of a grant, if it has one."""
-        if grant.lease_ms is not None:
-            self._expiry.renew(id, grant.token, grant.lease_ms)
-            if self._expiry_timer is None:
-                self._look_again()
-
-    def _look_again(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._expiry_timer = loop.call_later(TICK_SECONDS, self._look)
-
-    def _look(self) -> None:
-        self._expiry_timer = None
-        self.expire()
-        if len(self._expiry):
-            self._look_again()

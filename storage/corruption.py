@@ -55,8 +55,8 @@ class Corruptions:
         self._found[id] = error.message
         DAMAGED.set(len(self._found))
         logger.error("a collection is damaged: %s", error, extra={"shard": id})
-        for loop, heard in self._listeners:
-            loop.call_soon_threadsafe(heard)
+        for loop, callback in self._listeners:
+            loop.call_soon_threadsafe(callback)
 
     def keep(self, ids: Iterable[GlobalId]) -> None:
         """Forget shards that are not among `ids` because they were dropped."""
@@ -66,9 +66,9 @@ class Corruptions:
             del self._found[id]
         DAMAGED.set(len(self._found))
 
-    def listen(self, heard: Callable[[], None]) -> None:
-        """Call `heard` on the running event loop soon after more corruption is found."""
-        self._listeners.append((asyncio.get_running_loop(), heard))
+    def listen(self, callback: Callable[[], None]) -> None:
+        """Call `callback` on the running event loop soon after more corruption is found."""
+        self._listeners.append((asyncio.get_running_loop(), callback))
 
     @contextmanager
     def recording(self, id: GlobalId) -> Iterator[None]:

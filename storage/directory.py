@@ -1,9 +1,9 @@
 """Reads a data directory without owning or changing it.
 
-The server may be running. `look` returns the states in consensus as of one moment. The compacter
-may remove files that they name, after committing states without them, because no lease is taken
-here. So a caller that misses a file looks again: something is wrong only if a state still names the
-file.
+The server may be running. `read_states` returns the states in consensus as of one moment. The
+compacter may remove files that they name, after committing states without them, because no lease is
+taken here. So a caller that misses a file looks again: something is wrong only if a state still
+names the file.
 """
 
 import filecmp
@@ -54,7 +54,7 @@ def check_restored(data_dir: Path) -> None:
         )
 
 
-def end_restore(data_dir: Path) -> None:
+def finish_restore(data_dir: Path) -> None:
     """Remove the remains of a completed restore; raise as `check_restored` does."""
     check_restored(data_dir)
     shutil.rmtree(data_dir / RESTORING, ignore_errors=True)
@@ -77,7 +77,7 @@ class States:
         return [batch for trace in self.traces.values() for batch in trace.batches]
 
     @property
-    def changes_hands(self) -> bool:
+    def takeover_in_progress(self) -> bool:
         """Whether a new owner has claimed the log without recording yet where it ended before."""
         last = self.log.segments[-1:]
         return any(each.sealed is None and each.epoch < self.log.epoch for each in last)
@@ -89,7 +89,7 @@ class States:
         }
 
 
-def look(data_dir: Path) -> States:
+def read_states(data_dir: Path) -> States:
     """Return the states. Raises UndefinedFile if there are none, DataCorrupted if unreadable."""
     return decode_states(read_heads(data_dir))
 
@@ -159,7 +159,7 @@ def _query(data_dir: Path, sql: str) -> list[tuple[Any, ...]]:
                 code = getattr(error, "sqlite_errorcode", None)
                 if code != sqlite3.SQLITE_READONLY_ROLLBACK:
                     raise
-            if (found := _ask_copy(path, sql)) is not None:
+            if (found := _query_copy(path, sql)) is not None:
                 return found
     except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
         raise DataCorrupted(f'"{path.name}" is not readable: {error}') from error
@@ -171,7 +171,7 @@ def _ask(path: Path, sql: str, mode: str = "ro") -> list[tuple[Any, ...]]:
         return connection.execute(sql).fetchall()
 
 
-def _ask_copy(path: Path, sql: str) -> list[tuple[Any, ...]] | None:
+def _query_copy(path: Path, sql: str) -> list[tuple[Any, ...]] | None:
     """Query a copy of the database if a killed process left the journal of a commit.
 
     The next writer, perhaps a server starting now, rolls the commit back with the journal and

@@ -100,7 +100,7 @@ class Register(Generic[S]):
         if not await self._try(new):
             raise fenced()
 
-    async def change_with_patience(self, new: S) -> None:
+    async def change_with_retry(self, new: S) -> None:
         """Set the register, retrying for `PATIENCE_SECONDS` while consensus is unavailable.
 
         Raises as `change` does after that time, and DiskFull at once.
@@ -121,7 +121,7 @@ class Register(Generic[S]):
     async def settle(self) -> None:
         """Complete a change whose outcome is not known, if there is one."""
         if self._unknown is not None:
-            await self.change_with_patience(self._decoder.decode(self._unknown))
+            await self.change_with_retry(self._decoder.decode(self._unknown))
 
     async def _try(self, new: S) -> bool:
         data = msgspec.json.encode(new)

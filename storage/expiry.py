@@ -29,7 +29,7 @@ class Expiry:
 
     def renew(self, id: GlobalId, token: str, lease_ms: int) -> None:
         """Let a lease, new or renewed, end `lease_ms` from now."""
-        self._look()
+        self._advance()
         self._ends[token] = (id, self._passed + lease_ms)
 
     def forget(self, tokens: Iterable[str]) -> None:
@@ -39,12 +39,12 @@ class Expiry:
 
     def take_ended(self) -> list[tuple[GlobalId, str]]:
         """Remove and return the leases that have run out."""
-        self._look()
+        self._advance()
         ended = [(id, token) for token, (id, end) in self._ends.items() if end <= self._passed]
         self.forget(token for _, token in ended)
         return ended
 
-    def _look(self) -> None:
+    def _advance(self) -> None:
         now = self._clock.now()
         self._passed += min(max(now - self._seen, 0), MAX_STEP_MS)
         self._seen = now

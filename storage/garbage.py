@@ -111,8 +111,8 @@ class Garbage:
             if has_ended and self._sweep(lease):
                 continue
             live.append(lease)
-            if lease.amiss is not None and not has_ended:
-                why = f"it holds everything for {lease.lease_ms // 1000} s: {lease.amiss}"
+            if lease.problem is not None and not has_ended:
+                why = f"it holds everything for {lease.lease_ms // 1000} s: {lease.problem}"
                 self._complain(lease.name, why)
         return live
 

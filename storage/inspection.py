@@ -26,8 +26,8 @@ from foreshore.storage.directory import (
     CONSENSUS_FILE,
     States,
     batch_files,
-    look,
     read_log,
+    read_states,
 )
 from foreshore.storage.epoch import FENCE
 from foreshore.storage.identity import NAME
@@ -37,7 +37,7 @@ from foreshore.storage.replay import replay
 from foreshore.storage.segment import Contents, segment_name
 from foreshore.storage.shard import Shard
 from foreshore.storage.trace import Batch, TraceState
-from foreshore.storage.wal import SegmentInfo, check_stranger, strangers
+from foreshore.storage.wal import SegmentInfo, check_unlisted, unlisted_segments
 from foreshore.update import Timestamp, decode_schema, row_schema
 
 
@@ -107,7 +107,7 @@ def inspect(data_dir: Path, *, verify: bool = False) -> Inspection:
         if found.states is None or not found.corruptions:
             return found
         try:
-            again = look(data_dir)
+            again = read_states(data_dir)
         except DataCorrupted:
             return found
         if found.states.log == again.log and found.states.traces == again.traces:
@@ -127,14 +127,14 @@ class _Inspector:
         found = self._found
         self._leases()
         try:
-            states = found.states = look(self._dir)
+            states = found.states = read_states(self._dir)
         except DataCorrupted as error:
             self._corruption(CONSENSUS_FILE, error)
             return found
         self._identity(states)
         self._fence(states)
         log = self._log(states)
-        self._strangers(states)
+        self._unlisted_segments(states)
         for trace in states.traces.values():
             for batch in trace.batches:
                 self._batch(batch, trace)
@@ -178,11 +178,11 @@ class _Inspector:
             )
         return log
 
-    def _strangers(self, states: States) -> None:
+    def _unlisted_segments(self, states: States) -> None:
         """Check that the log's directory has no segment missing from consensus."""
-        for path in strangers(self._dir / "log", states.log.segments, states.epoch + 1):
+        for path in unlisted_segments(self._dir / "log", states.log.segments, states.epoch + 1):
             try:
-                check_stranger(path, states.log.segments)
+                check_unlisted(path, states.log.segments)
             except DataCorrupted as error:
                 self._corruption(f"log/{path.name}", error)
 
@@ -217,7 +217,7 @@ class _Inspector:
             whole = not any(f"blob/{batch.key}" in damaged for batch in shard.batches)
             self._found.shards.append(self._shard(shard, whole))
             if self._verify and whole:
-                self._add_up(shard)
+                self._check_multiplicities(shard)
 
     def _shard(self, shard: Shard, whole: bool) -> ShardReport:
         known = []
@@ -237,7 +237,7 @@ class _Inspector:
             row_schema(shard.schema),
         )
 
-    def _add_up(self, shard: Shard) -> None:
+    def _check_multiplicities(self, shard: Shard) -> None:
         """Check that no row has a negative multiplicity at any readable time."""
         with tempfile.TemporaryDirectory() as scratch:
             try:

@@ -46,7 +46,7 @@ class LeaseFile:
     lease_ms: int
     holds: tuple[str, ...]
     holder: str = ""
-    amiss: str | None = None  # why it cannot be read; it then holds everything
+    problem: str | None = None  # why it cannot be read; it then holds everything
 
     def lives(self, now: Timestamp) -> bool:
         """Whether the lease is live at a time."""
@@ -64,7 +64,7 @@ def decode(name: str, renewed: Timestamp, data: bytes) -> LeaseFile:
 
 def unreadable(name: str, renewed: Timestamp, why: str) -> LeaseFile:
     """Return a lease that stands for an unreadable file."""
-    return LeaseFile(name, renewed, MAX_LEASE_MS, EVERYTHING, amiss=why)
+    return LeaseFile(name, renewed, MAX_LEASE_MS, EVERYTHING, problem=why)
 
 
 def find_leases(data_dir: Path) -> list[LeaseFile]:

@@ -42,7 +42,7 @@ class Listen:
         self.id = id
         self.selection = selection
         self.reading = Reading()  # counts what has been read and delivered
-        self.heard = asyncio.Event()  # set at each publication
+        self.published = asyncio.Event()  # set at each publication
         self.frontier = frontier  # all updates before it have been delivered
         self.task: asyncio.Task[None] | None = None  # reads the updates that are in batches
         self._deliver = deliver
@@ -82,7 +82,7 @@ class Listen:
         """Accept all updates from the last upper to `upper`."""
         if self._waiting is not None:
             self._waiting.append((upper, updates))
-            self.heard.set()
+            self.published.set()
         elif not self.cancelled and upper > self.frontier:
             self.deliver(upper, updates)
 
@@ -90,9 +90,9 @@ class Listen:
         """Deliver the updates from the frontier to `upper`. `updates` may include earlier ones."""
         if updates is not None:
             updates = self._selected(at_or_beyond(updates, self.frontier))
-        self.hand_over(upper, updates)
+        self.deliver_exactly(upper, updates)
 
-    def hand_over(self, upper: Timestamp, updates: pa.Table | None) -> None:
+    def deliver_exactly(self, upper: Timestamp, updates: pa.Table | None) -> None:
         """Deliver exactly these updates and advance the frontier to `upper`."""
         if updates is not None:
             self.reading.rows += updates.num_rows

@@ -31,7 +31,7 @@ from foreshore.storage.fault import writing
 KEPT_BYTES = 16 << 30
 PIECE_BYTES = 1 << 20
 
-_Look = tuple[int, int, int] | None
+_Stamp = tuple[int, int, int] | None
 
 
 class StoredFile(Protocol):
@@ -72,7 +72,7 @@ class LocalFiles:
         self._directory = directory
         self._kept_bytes = kept_bytes
         self._lock = threading.Lock()
-        self._checked: dict[str, _Look] = {}
+        self._checked: dict[str, _Stamp] = {}
         self._used: Counter[str] = Counter()
         self._fetched: OrderedDict[str, int] = OrderedDict()  # sizes, most recently used last
         self._numbers = count()
@@ -97,7 +97,7 @@ class LocalFiles:
         with self._lock:
             self._used.update(_name(file) for file in files)
         try:
-            with self.while_ours():
+            with self.detecting_takeover():
                 paths = [self._path(file) for file in files]
             yield paths
         finally:
@@ -112,14 +112,14 @@ class LocalFiles:
         Raises as `of` does.
         """
         path = self._blob.local(file.key)
-        with self.while_ours():
+        with self.detecting_takeover():
             if path is not None:
                 self._check(file, path)
             else:
                 self._fetch(file, self._directory / _name(file))
 
     @contextmanager
-    def while_ours(self) -> Iterator[None]:
+    def detecting_takeover(self) -> Iterator[None]:
         """Raise Fenced in place of DataCorrupted in the block if the store is no longer owned."""
         try:
             yield
@@ -184,20 +184,20 @@ class LocalFiles:
         finally:
             scratch.unlink(missing_ok=True)
         with self._lock:
-            self._checked[path.name] = _look(path)
+            self._checked[path.name] = _stamp_of(path)
             self._fetched[path.name] = file.bytes
             self._discard()
 
     def _is_checked(self, file: StoredFile, path: Path) -> bool:
         with self._lock:
-            look = self._checked.get(_name(file))
-        return look is not None and look == _look(path)
+            stamp = self._checked.get(_name(file))
+        return stamp is not None and stamp == _stamp_of(path)
 
     def _check(self, file: StoredFile, path: Path) -> None:
-        look = _look(path)  # taken before reading, so that later writes are noticed
+        stamp = _stamp_of(path)  # taken before reading, so that later writes are noticed
         check_file(path, f'batch "{file.key}"', file.bytes, file.checksum)
         with self._lock:
-            self._checked[_name(file)] = look
+            self._checked[_name(file)] = stamp
 
     def _discard(self) -> None:
         """Remove unused cached files, least recently used first; the lock must be held."""
@@ -225,7 +225,7 @@ def _is_of_another_process(name: str) -> bool:
     return is_of_a_live_process(name) and not name.startswith(f"{os.getpid()}-")
 
 
-def _look(path: Path) -> _Look:
+def _stamp_of(path: Path) -> _Stamp:
     """Return the metadata that changes with the file, None if there is no file."""
     try:
         found = path.stat()

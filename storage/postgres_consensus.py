@@ -132,7 +132,7 @@ class PostgresConsensus:
             try:
                 return list(await self._on_connection(read))
             except FAILURES as error:
-                if _happened_not(error) or attempt == ATTEMPTS:
+                if _surely_failed(error) or attempt == ATTEMPTS:
                     raise Determinate(f"consensus failed: {_said(error)}") from error
             await asyncio.sleep(PAUSE_SECONDS * 2**attempt)
             attempt += 1
@@ -146,7 +146,7 @@ class PostgresConsensus:
                 connection = await pool.acquire(timeout=CONNECT_SECONDS)
                 break
             except FAILURES as error:
-                if _happened_not(error) or attempt == ATTEMPTS:
+                if _surely_failed(error) or attempt == ATTEMPTS:
                     raise Determinate(f"could not connect to consensus: {_said(error)}") from error
             await asyncio.sleep(PAUSE_SECONDS * 2**attempt)
             attempt += 1
@@ -201,13 +201,13 @@ class PostgresConsensus:
             )
 
 
-def _happened_not(error: Any) -> bool:
+def _surely_failed(error: Any) -> bool:
     """Whether the server itself reported the failure, and the session continues."""
     return getattr(error, "severity_en", None) == "ERROR"
 
 
 def _fault(error: Any) -> Determinate | Indeterminate:
-    kind = Determinate if _happened_not(error) else Indeterminate
+    kind = Determinate if _surely_failed(error) else Indeterminate
     return kind(f"consensus failed: {_said(error)}")
 
 

@@ -96,7 +96,7 @@ class ShardReader:
                 detail=f"It is readable from {shard.since}, held from {grant.frontier},"
                 f" and before {shard.upper}.",
             )
-        shard.put_together()
+        shard.coalesce_tail()
         batches = shard.batches
         return Snapshot(
             shard.id,
@@ -235,8 +235,8 @@ class ShardReader:
     ) -> None:
         """Deliver the first event of a subscription once its time is complete."""
         while shard.upper <= as_of:
-            listen.heard.clear()
-            await listen.heard.wait()
+            listen.published.clear()
+            await listen.published.wait()
             listen.hold()  # updates published so far are read from the shard
         if shard.since > as_of:
             listen.end()
@@ -259,7 +259,7 @@ class ShardReader:
             listen.end()
             raise
         if not listen.cancelled:
-            listen.hand_over(upper, found)
+            listen.deliver_exactly(upper, found)
             listen.resume()
 
     async def _read(

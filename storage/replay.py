@@ -62,10 +62,10 @@ def replay(
             shard.batches = trace.batches
             shard.sealed = trace.upper
             shard.since = max(shard.since, trace.since)
-            shard.begin(max(shard.upper, trace.upper))
+            shard.set_upper(max(shard.upper, trace.upper))
         shard.update_since()
         # Not the logged upper: writes before a downgrade may be logged after it.
-        shard.begin(max(shard.upper, shard.write_frontier()))
+        shard.set_upper(max(shard.upper, shard.write_frontier()))
         shard.durable_since = shard.since
     return recovered
 
@@ -120,7 +120,7 @@ class _Replayer:
                     f"trace of {entry.id}: ends at {self._sealed.get(entry.id, T0)}"
                     f" where the log relies on it up to {entry.sealed}"
                 )
-            shard.begin(entry.upper)
+            shard.set_upper(entry.upper)
             shard.since = entry.since
             shard.capabilities = _capabilities(entry.id, entry.grants)
         self._first = False
@@ -134,7 +134,7 @@ class _Replayer:
             case Advanced(uppers):
                 for id, upper in uppers:
                     shard = self._shard(id)
-                    shard.begin(max(shard.upper, upper))
+                    shard.set_upper(max(shard.upper, upper))
             case Created(id, schema, grants):
                 if id in self._shards or id in self._dropped:
                     raise self._damaged(f"creates {id} again")
@@ -149,7 +149,7 @@ class _Replayer:
                     capabilities = self._shard(id).capabilities
                     if taking_over:
                         self._shard(id).update_since()
-                        capabilities.remove_before(epoch_of(grant.token))
+                        capabilities.end_earlier_epochs(epoch_of(grant.token))
                     if not capabilities.has(grant.token):
                         capabilities.add(grant)
             case Downgraded(frontiers):
@@ -175,7 +175,7 @@ class _Replayer:
             raise self._damaged(
                 f"appends to {write.id} from {write.lower} where its upper is {shard.upper}"
             )
-        shard.begin(write.upper)
+        shard.set_upper(write.upper)
         needed = write.upper > self._sealed.get(write.id, T0)
         for size in write.batches:
             if needed:

@@ -173,7 +173,7 @@ def read_segment(
     return _scan(path, data[:end], number, epoch)
 
 
-def goes_on(path: Path) -> bool:
+def has_records(path: Path) -> bool:
     """Return whether the segment has more than its Opening.
 
     Raises DataCorrupted if it is not a segment. Only its first headers are read.

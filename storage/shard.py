@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from foreshore.errors import InternalError
 from foreshore.ids import GlobalId
 from foreshore.storage.capability import Capabilities
-from foreshore.storage.consolidate import holds_floats, one_nan
+from foreshore.storage.consolidate import canonical_nans, holds_floats
 from foreshore.storage.listen import Listen
 from foreshore.storage.record import ShardWrite
 from foreshore.storage.trace import Batch
@@ -46,25 +46,25 @@ class SharedUpper:
     def __init__(self) -> None:
         """Start with no shards attached."""
         self.upper: Timestamp = T0
-        self._heard: set[Shard] = set()  # attached shards that have, or had, listens
+        self._listened: set[Shard] = set()  # attached shards that have, or had, listens
 
     def advance(self, upper: Timestamp) -> None:
         """Advance to `upper` and notify the listens of attached shards."""
         if upper <= self.upper:
             return
         self.upper = upper
-        for shard in tuple(self._heard):
+        for shard in tuple(self._listened):
             shard.catch_up()
             if not shard.listens:
-                self._heard.discard(shard)
+                self._listened.discard(shard)
 
-    def hear(self, shard: "Shard") -> None:
+    def watch(self, shard: "Shard") -> None:
         """Notify the listens of this attached shard from now on."""
-        self._heard.add(shard)
+        self._listened.add(shard)
 
     def forget(self, shard: "Shard") -> None:
         """Stop notifying the listens of a shard."""
-        self._heard.discard(shard)
+        self._listened.discard(shard)
 
 
 class Shard:
@@ -104,7 +104,7 @@ class Shard:
         """Return the time before which no writer may append."""
         return self._reserved if self._shared is None else max(self._reserved, self._shared.upper)
 
-    def begin(self, upper: Timestamp) -> None:
+    def set_upper(self, upper: Timestamp) -> None:
         """Set the uppers to `upper`, as recovered from disk."""
         self._upper = self._reserved = upper
 
@@ -114,20 +114,20 @@ class Shard:
             self._reserved = upper
             self.catch_up()
 
-    def take(self, upper: Timestamp) -> None:
+    def reserve(self, upper: Timestamp) -> None:
         """Reserve the interval up to `upper` for a write that is now in flight."""
         self._upper = self.upper
         self._reserved = max(self.reserved, upper)
         self.in_flight += 1
 
-    def follow(self, shared: SharedUpper) -> None:
+    def share_upper(self, shared: SharedUpper) -> None:
         """Advance together with the other shards of `shared`, which has the same writer."""
         self._shared = shared
         if self.listens:
-            shared.hear(self)
+            shared.watch(self)
         self.catch_up()
 
-    def unfollow(self) -> None:
+    def unshare_upper(self) -> None:
         """Advance independently again."""
         if self._shared is not None:
             self._upper, self._reserved = self.upper, self.reserved
@@ -139,9 +139,9 @@ class Shard:
         self._upper = self.upper  # the upper that the listen was given
         self.listens.append(listen)
         if self._shared is not None:
-            self._shared.hear(self)
+            self._shared.watch(self)
 
-    def conform(self, write: ShardWrite) -> ShardWrite:
+    def checked(self, write: ShardWrite) -> ShardWrite:
         """Return the write with exactly the shard's schema and canonical NaNs.
 
         Raises InternalError if the write does not fit the shard.
@@ -173,7 +173,7 @@ class Shard:
                 )
             for i in self._floats:
                 chunks = updates.column(i).chunks
-                same = list(map(one_nan, chunks))
+                same = list(map(canonical_nans, chunks))
                 if any(one is not chunk for one, chunk in zip(same, chunks, strict=True)):
                     column = pa.chunked_array(same, self.schema.types[i])
                     updates = updates.set_column(i, self.schema.field(i), column)
@@ -187,14 +187,14 @@ class Shard:
         if updates.num_rows:
             self.tail.append(TailPart(segment, upper, updates))
 
-    def put_together(self) -> None:
+    def coalesce_tail(self) -> None:
         """Merge small tables of the tail, so that reading it costs in proportion to its rows."""
         if len(self.tail) <= TABLES_KEPT_APART:
             return
         parts: list[TailPart] = []
         for part in self.tail:
             parts.append(part)
-            while len(parts) > 1 and _belong_together(*parts[-2:]):
+            while len(parts) > 1 and _should_coalesce(*parts[-2:]):
                 last = parts.pop()
                 rows = pa.concat_tables([parts[-1].updates, last.updates]).combine_chunks()
                 parts[-1] = TailPart(last.segment, last.upper, rows)
@@ -227,7 +227,7 @@ class Shard:
         """Return the time before which no holder of a write capability will write."""
         return self.capabilities.meet("write", self.upper)
 
-    def refuse(self) -> None:
+    def cancel_write(self) -> None:
         """Cancel a write in flight, and with it all writes accepted after it."""
         self.in_flight -= 1
         self._reserved = max(self._upper, self.write_frontier())
@@ -240,7 +240,7 @@ class Shard:
                 self.publish(self._upper, None)
 
 
-def _belong_together(one: TailPart, next: TailPart) -> bool:
+def _should_coalesce(one: TailPart, next: TailPart) -> bool:
     return (
         one.segment == next.segment
         and one.updates.num_rows <= 2 * next.updates.num_rows

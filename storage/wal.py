@@ -49,7 +49,7 @@ from foreshore.storage.segment import (
     Contents,
     Kind,
     SegmentWriter,
-    goes_on,
+    has_records,
     read_segment,
     segment_name,
 )
@@ -102,7 +102,7 @@ class Entry:
 class Wal:
     """The log of one environment. Its methods belong on the event loop; one thread does the I/O.
 
-    `riders` returns piggybacked entries, for which nobody waits, whenever a record is written.
+    `piggybacked` returns piggybacked entries, for which nobody waits, whenever a record is written.
     Unless `waits_for_room`, entries that stay pending while the disk is full fail with the error.
     """
 
@@ -174,8 +174,8 @@ class Wal:
 
     def _raise_fence_and_read(self, state: LogState) -> list[tuple[SegmentInfo, Contents]]:
         self._fence = Fence(self._directory / FENCE, self.epoch)
-        for path in strangers(self._directory, state.segments, self.epoch):
-            check_stranger(path, state.segments)
+        for path in unlisted_segments(self._directory, state.segments, self.epoch):
+            check_unlisted(path, state.segments)
         found = []
         for info in state.segments:
             path = self._directory / segment_name(info.number, info.epoch)
@@ -195,7 +195,7 @@ class Wal:
         self._before = self.segments
         await self._list()
         reached("segment.listed")
-        await self._garbage.collect(await blocking.run(self._executor, self._strangers))
+        await self._garbage.collect(await blocking.run(self._executor, self._unlisted_segments))
 
     def append(self, entry: Entry) -> None:
         """Make the entry durable with the next record."""
@@ -224,7 +224,7 @@ class Wal:
 
     async def run(
         self,
-        riders: Callable[[], list[Entry]],
+        piggybacked: Callable[[], list[Entry]],
         opening: Callable[[], Opening],
         sealed: Callable[[], None],
     ) -> None:
@@ -233,20 +233,20 @@ class Wal:
             while not (self._closing and not self._pending and not self._wake.is_set()):
                 await self._wake.wait()
                 self._wake.clear()
-                group = [*self._pending, *riders()]  # downgrades follow earlier grants
+                group = [*self._pending, *piggybacked()]  # downgrades follow earlier grants
                 self._pending = []
                 if group:
                     await self._write_group(group)
                 asked, self._sealing = self._sealing, []
                 try:
-                    if await self._turn_over(opening, asked=bool(asked)):
+                    if await self._start_segment_if_due(opening, asked=bool(asked)):
                         sealed()
                 except DiskFull as error:
                     for done in asked:
-                        _tell(done, error)
+                        _complete(done, error)
                 else:
                     for done in asked:
-                        _tell(done)
+                        _complete(done)
             try:
                 if self._before is None:  # otherwise the segment may hold only its Opening
                     await self._end(opening())
@@ -276,7 +276,7 @@ class Wal:
         for entry in group:
             entry.apply()
             reached("log.applied")
-            _tell(entry.done)
+            _complete(entry.done)
 
     def _refuse(self, group: list[Entry], error: DiskFull) -> None:
         """Refuse the entries of a group and all entries after it."""
@@ -292,7 +292,7 @@ class Wal:
                 waiting.append(entry)
                 if self.waits_for_room:
                     continue
-            _tell(entry.done, error)
+            _complete(entry.done, error)
         self._pending = waiting[::-1]
         if waiting:
             asyncio.get_running_loop().call_later(RETRY_SECONDS, self._wake.set)
@@ -318,7 +318,7 @@ class Wal:
             or self._segment.records >= self._segment_records
         )
 
-    async def _turn_over(self, opening: Callable[[], Opening], *, asked: bool) -> bool:
+    async def _start_segment_if_due(self, opening: Callable[[], Opening], *, asked: bool) -> bool:
         """Begin a new segment if this one is full, or if asked; return whether it did.
 
         Raises DiskFull if there is no room for it, or for it in the log's state. Until there is
@@ -363,7 +363,7 @@ class Wal:
             present = {info.number for info in self.segments}
             kept = tuple(info for info in self._before if info.number in present)
             listed = (*kept, SegmentInfo(self.number, self.epoch))
-            await self._register.change_with_patience(LogState(epoch=self.epoch, segments=listed))
+            await self._register.change_with_retry(LogState(epoch=self.epoch, segments=listed))
             self._before = None
 
     def _create(self, number: int, opening: Opening) -> SegmentWriter:
@@ -391,18 +391,18 @@ class Wal:
             reached("segment.unlisted")
         await self._garbage.collect(f"log/{segment_name(i.number, i.epoch)}" for i in gone)
 
-    def _strangers(self) -> list[str]:
+    def _unlisted_segments(self) -> list[str]:
         """Return segment files left by earlier epochs that the log does not list."""
-        found = strangers(self._directory, self.segments, self.epoch)
+        found = unlisted_segments(self._directory, self.segments, self.epoch)
         return [f"log/{path.name}" for path in found]
 
     def _fail(self, failure: DatabaseError) -> None:
         logger.error("the log has failed, nothing more is written", exc_info=failure)
         self.failure = failure
         for entry in self._pending:
-            _tell(entry.done, failure)
+            _complete(entry.done, failure)
         for done in self._sealing:
-            _tell(done, failure)
+            _complete(done, failure)
         self._pending, self._sealing = [], []
 
     def shut(self) -> None:
@@ -414,7 +414,7 @@ class Wal:
         self._executor.shutdown(wait=True)
 
 
-def strangers(directory: Path, listed: Sequence[SegmentInfo], epoch: int) -> list[Path]:
+def unlisted_segments(directory: Path, listed: Sequence[SegmentInfo], epoch: int) -> list[Path]:
     """Return the unlisted segments in the log's directory that were begun before `epoch`.
 
     Files whose names are not segment names are ignored.
@@ -427,13 +427,13 @@ def strangers(directory: Path, listed: Sequence[SegmentInfo], epoch: int) -> lis
     ]
 
 
-def check_stranger(path: Path, listed: Sequence[SegmentInfo]) -> None:
+def check_unlisted(path: Path, listed: Sequence[SegmentInfo]) -> None:
     """Raise DataCorrupted if the unlisted segment was once listed and never removed.
 
     A segment is listed before more than its Opening is written to it, and segments are removed
     oldest first. So consensus has lost recent changes.
     """
-    if (not listed or _numbers(path)[0] >= listed[0].number) and goes_on(path):
+    if (not listed or _numbers(path)[0] >= listed[0].number) and has_records(path):
         raise DataCorrupted(f'the log has "{path.name}", of which consensus knows nothing')
 
 
@@ -443,7 +443,7 @@ def _numbers(path: Path) -> tuple[int, int]:
     return int(number), int(epoch)
 
 
-def _tell(done: asyncio.Future[None] | None, error: DatabaseError | None = None) -> None:
+def _complete(done: asyncio.Future[None] | None, error: DatabaseError | None = None) -> None:
     """Complete the future, unless there is none or its caller was cancelled."""
     if done is None or done.done():
         return

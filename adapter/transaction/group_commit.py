@@ -64,11 +64,11 @@ class Shards(Protocol):
         """Make all writes durable, or none."""
         ...
 
-    def follow(self, id: GlobalId, shared: SharedUpper) -> None:
+    def share_upper(self, id: GlobalId, shared: SharedUpper) -> None:
         """Let the upper of an idle shard be at least the shared one."""
         ...
 
-    def unfollow(self, id: GlobalId) -> None:
+    def unshare_upper(self, id: GlobalId) -> None:
         """Let a shard's upper be its own."""
         ...
 
@@ -207,12 +207,12 @@ class GroupCommit:
         self._tokens[id] = write.token
         self._changed[id] = self._shards.upper(id)
         self._shared.advance(self._oracle.read_ts() + 1)
-        self._shards.follow(id, self._shared)
+        self._shards.share_upper(id, self._shared)
 
     def remove(self, id: GlobalId) -> None:
         """Write to a shard no more."""
         if self._tokens.pop(id, None) is not None:
-            self._shards.unfollow(id)
+            self._shards.unshare_upper(id)
         self._changed.pop(id, None)
 
     def retire(self, id: GlobalId, name: str | None, time: Timestamp) -> None:

@@ -212,5 +212,5 @@ class Sequences:
         reserved = {**self._reserved, **new}
         if reserved != held.reserved:
             state = Positions(epoch=self._epoch, reserved=reserved)
-            await self._register.change_with_patience(state)
+            await self._register.change_with_retry(state)
         self._reserved.update(new)

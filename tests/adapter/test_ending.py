@@ -30,7 +30,7 @@ def test_nobody_waits_for_the_blob_store_at_the_end(
         with monkeypatch.context() as patch:
             patch.setattr(FileBlob, "put_file", unavailable)
             compacter = house.storage._compacter
-            while compacter.behind <= 1:
+            while compacter.segments_behind <= 1:
                 await house.query("a", "INSERT INTO t VALUES (0)")
                 await house.storage._wal.seal()
             waiting = asyncio.create_task(house.query("a", statement, alone=False))

@@ -311,7 +311,7 @@ def test_a_generation_that_is_followed_while_it_is_set_does_not_come_back(
             house.query("1", "ALTER SEQUENCE s RESTART WITH 100", alone=False)
         )
         await group.reached.wait()  # published, and not yet committed
-        writing = Gate(monkeypatch, sequences._register, "change_with_patience")
+        writing = Gate(monkeypatch, sequences._register, "change_with_retry")
         setting = asyncio.create_task(house.query("3", "SELECT setval('s', 50)", alone=False))
         await writing.reached.wait()
         group.open()

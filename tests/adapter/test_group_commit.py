@@ -63,10 +63,10 @@ class Shards:
         self.appended.append(writes)
         return Appended()
 
-    def follow(self, id: GlobalId, shared: SharedUpper) -> None:
+    def share_upper(self, id: GlobalId, shared: SharedUpper) -> None:
         self.shared[id] = shared
 
-    def unfollow(self, id: GlobalId) -> None:
+    def unshare_upper(self, id: GlobalId) -> None:
         self.uppers[id] = self.upper(id)
         del self.shared[id]
 

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from foreshore.storage.batch import Promise, read_batch, write_batch
+from foreshore.storage.batch import BatchMetadata, read_batch, write_batch
 from foreshore.storage.blob import FileBlob
 from foreshore.storage.compacter import MERGED_BYTES
 from foreshore.storage.consolidate import merge
@@ -85,10 +85,10 @@ def make(directory: Path, mib: int) -> None:
     files = opened(directory)
     batches = []
     for run in SHARES:
-        promise = Promise("u1", run * 10, run * 10 + 10, run * 10)
+        metadata = BatchMetadata("u1", run * 10, run * 10 + 10, run * 10)
         key = f"u1/{run}.parquet"
         batches.append(
-            write_batch(files, key, directory / "s", SCHEMA, promise, updates(run, blocks))
+            write_batch(files, key, directory / "s", SCHEMA, metadata, updates(run, blocks))
         )
     (directory / "batches").write_bytes(msgspec.json.encode(batches))
     kept = BLOCK - (len(SHARES) - 1) * (BLOCK // 8) + sum(BLOCK >> run for run in SHARES[1:])
@@ -108,11 +108,13 @@ def measure(directory: Path) -> Figures:
     batches = msgspec.json.decode((directory / "batches").read_bytes(), type=list[Batch])
     before = resident("VmRSS")
     began = time.perf_counter()
-    promise = Promise("u1", 0, batches[-1].upper, batches[-1].upper - 1)
+    metadata = BatchMetadata("u1", 0, batches[-1].upper, batches[-1].upper - 1)
     size = MERGED_BYTES // len(batches)
     runs = [read_batch(files, batch, SCHEMA, piece_bytes=size) for batch in batches]
-    consolidated = merge(runs, SCHEMA, promise.since, directory)
-    merged = write_batch(files, "u1/merged.parquet", directory / "s", SCHEMA, promise, consolidated)
+    consolidated = merge(runs, SCHEMA, metadata.since, directory)
+    merged = write_batch(
+        files, "u1/merged.parquet", directory / "s", SCHEMA, metadata, consolidated
+    )
     seconds = time.perf_counter() - began
     assert merged.rows == int((directory / "expected").read_text()), merged
     read = sum(batch.bytes for batch in batches) / (1 << 20)

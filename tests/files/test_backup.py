@@ -35,7 +35,7 @@ from foreshore.storage import backup, directory
 from foreshore.storage.backup import back_up, read_backup, restore
 from foreshore.storage.consensus import Versioned, checksum_of
 from foreshore.storage.controller import StorageController
-from foreshore.storage.directory import look
+from foreshore.storage.directory import read_states
 from foreshore.storage.epoch import Register, State
 from foreshore.storage.inspection import inspect
 from tests.files.writing import ACCOUNTS, TOTAL, busy, create, written
@@ -93,7 +93,7 @@ def test_a_backup_under_writers_is_one_moment_and_goes_on(tmp_path: Path) -> Non
         assert found == new | {"backup.json"}  # the files of the first are gone
     restored = foreshore("restore", str(place), str(copy))
     assert restored.returncode == 0, restored.stderr
-    states, before = look(copy), look(source)
+    states, before = read_states(copy), read_states(source)
     assert states.identity is not None
     assert before.identity is not None
     assert states.restored_from == before.identity != states.identity
@@ -112,7 +112,7 @@ def test_a_backup_under_writers_is_one_moment_and_goes_on(tmp_path: Path) -> Non
         later = connection.execute("SELECT mz_now()::text FROM account LIMIT 1").fetchone()
         assert later is not None
         assert int(later[0]) >= int(now[0])
-        assert look(copy).epoch > states.epoch
+        assert read_states(copy).epoch > states.epoch
 
 
 # --- of files ------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ async def contents(directory: Path) -> list[int | None]:
     snapshot = controller.snapshot(read, controller.upper(U1) - 1)
     rows = (await snapshot.rows()).column("k").to_pylist()
     snapshot.release()
-    assert U2 in controller.spent()
+    assert U2 in controller.retired_ids()
     await controller.close()
     return sorted(rows)
 
@@ -235,7 +235,7 @@ def test_an_interrupted_restore_is_no_database_and_the_next_one_clears_it(
             with pytest.raises(ObjectNotInPrerequisiteState, match="was not completed"):
                 run(partial(_open, copy))
             with pytest.raises(ObjectNotInPrerequisiteState, match="was not completed"):
-                look(copy)
+                read_states(copy)
         restore(place, copy)
         assert not (copy / ".restoring").exists()
     run(lambda: _equal(tmp_path / "data", tmp_path / "copy0"))

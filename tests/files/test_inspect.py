@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from foreshore.server.main import main
-from foreshore.storage.directory import look
+from foreshore.storage.directory import read_states
 from foreshore.storage.inspection import Inspection, inspect
 from tests.files.writing import busy, create, written
 from tests.harness import file_sizes, until
@@ -228,7 +228,7 @@ def test_a_directory_that_serves_is_whole_and_has_names(data_dir: Path) -> None:
             for _ in range(5):
                 found = inspect(data_dir, verify=True)
                 assert found.corruptions == []
-                assert look(data_dir).epoch == 1
+                assert read_states(data_dir).epoch == 1
         shown = json.loads(command(data_dir, "--json").output)
     names = {shard["name"] for shard in shown["collections"]}
     assert {"foreshore.public.every", "foreshore.public.sums", "the catalog"} <= names

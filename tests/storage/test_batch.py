@@ -14,7 +14,7 @@ import pytest
 from foreshore.errors import DataCorrupted
 from foreshore.storage.batch import (
     METADATA,
-    Promise,
+    BatchMetadata,
     column_names,
     read_batch,
     write_batch,
@@ -129,7 +129,7 @@ def store(directory: Path, table: pa.Table, since: int = 0, upper: int = 10) -> 
         "u1/000001-000001.parquet",
         directory / "scratch.parquet",
         schema,
-        Promise("u1", 0, upper, since),
+        BatchMetadata("u1", 0, upper, since),
         consolidate(table.to_batches(), schema, since, directory),
     )
 
@@ -225,8 +225,8 @@ def test_consolidation_moves_times_to_since_and_cancels(tmp_path: Path) -> None:
     found = load(tmp_path, batch, schema).to_pydict()
     assert list(zip(*found.values(), strict=True)) == [("a", 6, 1), ("b", 5, 3)]
     assert (batch.rows, batch.loose) == (2, 1)
-    promise = pq.read_metadata(tmp_path / "blob" / batch.key).metadata[METADATA]
-    assert promise == b'{"id":"u1","lower":0,"upper":10,"since":5,"version":1}'
+    metadata = pq.read_metadata(tmp_path / "blob" / batch.key).metadata[METADATA]
+    assert metadata == b'{"id":"u1","lower":0,"upper":10,"since":5,"version":1}'
 
 
 @pytest.mark.parametrize("repeated", [False, True])
@@ -248,7 +248,7 @@ def test_pieces_are_small_however_unlike_the_rows_are(tmp_path: Path, repeated: 
     assert len(updates) == 1
     files = opened(tmp_path)
     batch = write_batch(
-        files, "u1/1.parquet", tmp_path / "s", schema, Promise("u1", 0, 10, 0), updates
+        files, "u1/1.parquet", tmp_path / "s", schema, BatchMetadata("u1", 0, 10, 0), updates
     )
     sizes = {}
     for size in (ROW_GROUP_BYTES, 1 << 20):

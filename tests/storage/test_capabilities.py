@@ -307,7 +307,7 @@ def _uses(controller: StorageController, read: ReadCapability) -> list[Callable[
 
 
 def test_a_lease_expires_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("foreshore.storage.controller.TICK_SECONDS", 0.01)
+    monkeypatch.setattr("foreshore.storage.grants.TICK_SECONDS", 0.01)
 
     async def main() -> None:
         clock = ManualClock()

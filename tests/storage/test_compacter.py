@@ -207,14 +207,14 @@ def test_a_tombstone_is_set_once(tmp_path: Path) -> None:
     async def main() -> None:
         for _ in range(3):
             controller = await open_at(tmp_path)
-            if U1 not in controller.spent():
+            if U1 not in controller.retired_ids():
                 await controller.create(U1, ROWS)
                 await controller.drop(U1)
             await controller.settle()
             head = await controller.consensus.head(key_of(U1))
             assert head is not None
             assert head.seqno == 1
-            assert controller.spent() == [U1]
+            assert controller.retired_ids() == [U1]
             await controller.close()
 
     run(main)
@@ -438,7 +438,7 @@ def test_an_older_environment_stands_still_before_it_sets_the_first_state_of_a_s
         again = await open_at(tmp_path)
         assert len(again.corruptions) == 0
         assert files(again) == named(again)
-        assert again.spent() == ([U1] if dropped else [])
+        assert again.retired_ids() == ([U1] if dropped else [])
         assert len(await contents(again, await reader(again, U2), 0)) == 1
         if not dropped:
             assert len(await contents(again, await reader(again, U1), 1)) == 2

@@ -233,7 +233,7 @@ def test_shards_advance_together_by_one_step(tmp_path: Path) -> None:
         heard: list[ListenEvent] = []
         listen = controller.listen(U1, 0, heard.append)
         for id in (U1, U2):
-            controller.follow(id, shared)
+            controller.share_upper(id, shared)
         shared.advance(5)
         assert [controller.upper(id) for id in (U1, U2)] == [5, 5]
         late: list[ListenEvent] = []
@@ -246,7 +246,7 @@ def test_shards_advance_together_by_one_step(tmp_path: Path) -> None:
         assert controller.upper(U1) == 9
         assert [(e.lower, e.upper) for e in heard] == [(0, 5), (5, 6), (6, 9)]
         assert await controller.append([write(U2, 8, 10)]) == UpperMismatch(U2, 9)
-        controller.unfollow(U1)
+        controller.unshare_upper(U1)
         listen.cancel()
         shared.advance(12)
         assert [controller.upper(id) for id in (U1, U2)] == [9, 12]

@@ -114,7 +114,7 @@ def test_registers_that_race_over_faulty_consensus_agree(
                     return
             for _ in range(5):
                 try:
-                    await register.change_with_patience(EpochState(epoch=number))
+                    await register.change_with_retry(EpochState(epoch=number))
                 except Fenced:
                     return
                 acknowledged.append(number)

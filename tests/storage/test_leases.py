@@ -73,7 +73,7 @@ def let_end(path: Path) -> None:
 @example(b'{"holds": [], "lease_ms": 1}{')
 def test_what_is_no_lease_holds_everything(data: bytes) -> None:
     found = decode("name", NOW, data)
-    assert found.amiss is not None
+    assert found.problem is not None
     assert (found.holds, found.lease_ms) == (EVERYTHING, MAX_LEASE_MS)
     assert all(map(holding([found]), PATHS))
 
@@ -82,7 +82,7 @@ def test_what_is_no_lease_holds_everything(data: bytes) -> None:
 def test_a_torn_lease_holds_everything(form: dict[str, object], data: st.DataObject) -> None:
     whole = json.dumps(form).encode()
     found = decode("name", NOW, whole)
-    assert found.amiss is None
+    assert found.problem is None
     assert list(found.holds) == form["holds"]
     assert found.lease_ms <= MAX_LEASE_MS
     torn = whole[: data.draw(st.integers(0, len(whole) - 1))]

@@ -178,7 +178,7 @@ def test_a_sync_that_failed_ends_the_log(tmp_path: Path, disk: Disk, code: int) 
 def test_what_does_not_go_back_waits_for_room(tmp_path: Path, disk: Disk) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path)
-        controller.wait_for_room(True)
+        controller.set_wait_for_room(True)
         read, _ = await controller.create(U1, SCHEMA)
         await controller.create(U2, SCHEMA)
         await put(controller, write(U1, 0, 5, at(0)))
@@ -209,7 +209,7 @@ def test_what_does_not_go_back_waits_for_room(tmp_path: Path, disk: Disk) -> Non
 def test_at_its_end_nothing_waits_for_room(tmp_path: Path, disk: Disk) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path)
-        controller.wait_for_room(True)
+        controller.set_wait_for_room(True)
         await controller.create(U1, SCHEMA)
         await put(controller, write(U1, 0, 1, at(0)))
         disk.room = 0

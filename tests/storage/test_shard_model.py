@@ -154,12 +154,12 @@ class Machine:
 
     def follow(self, id: GlobalId, follows: bool) -> None:
         if not follows:
-            self.controller.unfollow(id)
+            self.controller.unshare_upper(id)
             self.following.discard(id)
             return
         self.following.add(id)
         self.reaches(id, self.shared.upper)
-        self.controller.follow(id, self.shared)
+        self.controller.share_upper(id, self.shared)
 
     def advance_together(self, by: int) -> None:
         upper = max(map(self.upper, self.following), default=self.shared.upper) + by

@@ -35,10 +35,10 @@ class Followed:
         self.events: list[ListenEvent] = []
         self._news = asyncio.Event()
         self.listen = controller.subscribe_at(
-            read, as_of, self._heard, snapshot=snapshot, selection=selection
+            read, as_of, self._listened, snapshot=snapshot, selection=selection
         )
 
-    def _heard(self, event: ListenEvent) -> None:
+    def _listened(self, event: ListenEvent) -> None:
         if self.events:
             assert event.lower == self.events[-1].upper
         self.events.append(event)

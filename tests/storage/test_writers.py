@@ -19,7 +19,7 @@ def test_the_end_of_one_writer_holds_up_no_other(tmp_path: Path, how: str) -> No
         controller = await open_at(tmp_path, clock=clock)
         _, written = await controller.create(U1, ROWS)
         shared = SharedUpper()
-        controller.follow(U1, shared)
+        controller.share_upper(U1, shared)
         shared.advance(5)
         lease = await controller.clone_capability(written, LEASE_MS)
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pyarrow as pa
 
+from foreshore.storage.piggyback import PiggybackedEvents
 from foreshore.storage.record import Advanced, Downgraded
-from foreshore.storage.riders import Riders
 from foreshore.storage.shard import Shard
 from foreshore.storage.wal import Entry
 from foreshore.update import update_schema
@@ -14,9 +14,9 @@ from tests.storage.harness import U1, U2
 SCHEMA = update_schema(pa.schema([("a", pa.int64())]))
 
 
-def riders() -> tuple[Riders, Shard]:
+def piggybacked() -> tuple[PiggybackedEvents, Shard]:
     shard = Shard(U1, SCHEMA)
-    return Riders({U1: shard}, lambda: None, lambda: None), shard
+    return PiggybackedEvents({U1: shard}, lambda: None, lambda: None), shard
 
 
 def events(entries: list[Entry]) -> list[object]:
@@ -25,7 +25,7 @@ def events(entries: list[Entry]) -> list[object]:
 
 def test_nothing_is_let_go_before_it_is_durable_how_far_all_are() -> None:
     async def main() -> None:
-        waiting, shard = riders()
+        waiting, shard = piggybacked()
         for upper in (10, 20, 30):  # as often as there is anything to let go
             shard.advance(upper)
             waiting.downgrade(Shard(U2, SCHEMA), "token", upper - 1)
@@ -42,11 +42,11 @@ def test_nothing_is_let_go_before_it_is_durable_how_far_all_are() -> None:
 
 def test_what_a_record_had_no_room_for_rides_with_the_next() -> None:
     async def main() -> None:
-        waiting, shard = riders()
+        waiting, shard = piggybacked()
         shard.advance(10)
         assert events(waiting.entries()) == [Advanced(((U1, 10),))]
         shard.advance(20)
-        waiting.hurry()
+        waiting.log_uppers_soon()
         (refused,) = waiting.entries()
         assert refused.refuse is not None
         refused.refuse()

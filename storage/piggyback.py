@@ -15,10 +15,10 @@ from foreshore.storage.shard import Shard
 from foreshore.storage.wal import Entry
 from foreshore.update import T0, Timestamp
 
-RIDE_SECONDS = 1.0  # the interval for idle uppers, and the longest wait of a downgrade
+PIGGYBACK_SECONDS = 1.0  # the interval for idle uppers, and the longest wait of a downgrade
 
 
-class Riders:
+class PiggybackedEvents:
     """The piggybacked events of one environment, owned by the event loop.
 
     `write` requests a record now. `durable` is called after the since of shards has advanced
@@ -44,15 +44,15 @@ class Riders:
         """Downgrade a read capability to `frontier`; None: it was dropped."""
         self._downgrades[shard.id, token] = frontier
         shard.update_since()
-        self._ride_soon()
+        self._write_soon()
 
     def expire(self, shard: Shard, token: str) -> None:
         """Record that a read lease has ended."""
         self._expired.append((shard.id, token))
         shard.update_since()
-        self._ride_soon()
+        self._write_soon()
 
-    def hurry(self) -> None:
+    def log_uppers_soon(self) -> None:
         """Log the uppers of idle shards with the next record."""
         self._due = 0.0
 
@@ -69,11 +69,15 @@ class Riders:
             downgrades, self._downgrades = self._downgrades, {}
             frontiers = tuple((id, token, at) for (id, token), at in downgrades.items())
             back = partial(self._not_downgraded, downgrades)
-            entries.append(self._moving({f[0] for f in frontiers}, Downgraded(frontiers), back))
+            entries.append(
+                self._since_entry({f[0] for f in frontiers}, Downgraded(frontiers), back)
+            )
         if self._expired:
             expired, self._expired = self._expired, []
             back = partial(self._not_expired, expired)
-            entries.append(self._moving({id for id, _ in expired}, Expired(tuple(expired)), back))
+            entries.append(
+                self._since_entry({id for id, _ in expired}, Expired(tuple(expired)), back)
+            )
         if entries and self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -88,7 +92,7 @@ class Riders:
         now = asyncio.get_running_loop().time()
         if now < self._due and not self._downgrades and not self._closing:
             return
-        self._due = now + RIDE_SECONDS
+        self._due = now + PIGGYBACK_SECONDS
         moved = [
             shard
             for shard in self._shards.values()
@@ -100,7 +104,7 @@ class Riders:
                 shard.logged_upper = shard.upper
             yield Entry(Advanced(uppers), lambda: None, refuse=partial(self._not_advanced, moved))
 
-    def _moving(self, ids: set[GlobalId], event: Event, back: Callable[[], None]) -> Entry:
+    def _since_entry(self, ids: set[GlobalId], event: Event, back: Callable[[], None]) -> Entry:
         """Return the entry of an event after which the since of shards may advance."""
         sinces = [(shard, shard.since) for shard in map(self._shards.get, ids) if shard]
         return Entry(event, partial(self._since_durable, sinces), refuse=back)
@@ -114,17 +118,17 @@ class Riders:
 
     def _not_downgraded(self, downgrades: Mapping[tuple[GlobalId, str], Timestamp | None]) -> None:
         self._downgrades = {**downgrades, **self._downgrades}
-        self._ride_soon()
+        self._write_soon()
 
     def _not_expired(self, expired: Iterable[tuple[GlobalId, str]]) -> None:
         self._expired = [*expired, *self._expired]
-        self._ride_soon()
+        self._write_soon()
 
     def _not_advanced(self, shards: Iterable[Shard]) -> None:
         for shard in shards:
             shard.logged_upper = T0
         self._due = 0.0
 
-    def _ride_soon(self) -> None:
+    def _write_soon(self) -> None:
         if self._timer is None and not self._closing:
-            self._timer = asyncio.get_running_loop().call_later(RIDE_SECONDS, self._write)
+            self._timer = asyncio.get_running_loop().call_later(PIGGYBACK_SECONDS, self._write)
