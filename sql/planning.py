@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from foreshore.errors import DatabaseError, IndeterminateDatatype, UndefinedParameter
 from foreshore.expr.ir import Parameter
 from foreshore.ids import GlobalId
+from foreshore.sql.bind.order import UNORDERED, RowOrder
 from foreshore.sql.catalog_reader import CatalogReader
 from foreshore.sql.rewrite.session_zone import SessionZone
 from foreshore.types import NUMERIC, UNKNOWN, ColumnType, SqlType, array_of
@@ -76,6 +77,7 @@ class CommonTable:
     number: int
     names: tuple[str, ...]
     columns: tuple[ColumnType, ...]
+    order: RowOrder = UNORDERED
 
 
 @dataclass

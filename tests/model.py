@@ -522,7 +522,10 @@ def _rows(relation: Relation, scope: Scope, errors: Errors) -> Rows:
             def call(row: Row) -> list[Row]:
                 try:
                     values = [compute(arg, row, scope) for arg in args]
-                    return [(*row, *more) for more in table_function(array, values)]
+                    found = table_function(array, values)
+                    if len(columns) == 1:
+                        return [(*row, *more) for more in found]
+                    return [(*row, *more, number) for number, more in enumerate(found, 1)]
                 except Failure:
                     if scope.total:
                         return []

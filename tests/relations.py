@@ -339,7 +339,7 @@ def _flat_map(draw: st.DrawFn, context: Context, size: int) -> Relation:
     columns = columns_of(input)
     plain = replace(context, subqueries=False)
     ends = (Literal(0, INT4), scalar(draw, replace(plain, failing=False), columns, INT4, 1))
-    out = (ColumnType(INT4, False),)
+    out = (ColumnType(INT4, False), ColumnType(INT8, False))[: draw(st.integers(1, 2))]
     if context.failing and draw(st.booleans()):
         args = (*ends, scalar(draw, plain, columns, INT4, 1))
         return FlatMap(input, "generate_series(int4,int4,int4)", args, out)

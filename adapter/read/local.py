@@ -180,7 +180,10 @@ def _evaluate(
             lists = _scalar(Call(function, args, array_of(added[0].type)), columns, diffs)
             places = pc.list_parent_indices(lists)
             repeated = [column.take(places) for column in columns]
-            return [*repeated, pc.list_flatten(lists)], diffs.take(places)
+            elements = [pc.list_flatten(lists)]
+            if len(added) > 1:
+                elements.append(_numbers(lists))
+            return [*repeated, *elements], diffs.take(places)
         case Union():
             parts = [_evaluate(input, given) for input in inputs_of(relation)]
             return (
@@ -192,6 +195,14 @@ def _evaluate(
             )
         case _:
             raise InternalError(f"{type(relation).__name__} is not linear")
+
+
+def _numbers(lists: pa.Array) -> pa.Array:
+    """Return the number of each element in its list, from 1."""
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+    ends = np.cumsum(lengths)
+    firsts = np.repeat(ends - lengths, lengths)
+    return pa.array(np.arange(1, len(firsts) + 1, dtype=np.int64) - firsts, pa.int64())
 
 
 def _scalar(scalar: object, columns: Columns, diffs: pa.Array) -> pa.Array:

@@ -120,6 +120,10 @@ class Idioms(ABC):
         """Return the SELECT item that makes a row of each element of a list."""
 
     @abstractmethod
+    def numbered(self, rows: str) -> str:
+        """Return a list's elements and their numbers, from 1, as structs of `e` and `n`."""
+
+    @abstractmethod
     def structs(self, rows: Sequence[Mapping[str, str]]) -> str:
         """Return a list of structs."""
 
@@ -171,6 +175,10 @@ class DuckDbIdioms(Idioms):
     def unnest(self, rows: str) -> str:
         """Return a call of unnest."""
         return f"unnest({rows})"
+
+    def numbered(self, rows: str) -> str:
+        """Return a list_transform with the position."""
+        return f"list_transform({rows}, lambda e, i: {{'e': e, 'n': i}})"
 
     def structs(self, rows: Sequence[Mapping[str, str]]) -> str:
         """Return a list of struct literals."""
@@ -236,6 +244,10 @@ class SparkIdioms(Idioms):
     def unnest(self, rows: str) -> str:
         """Return a call of explode."""
         return f"explode({rows})"
+
+    def numbered(self, rows: str) -> str:
+        """Return a transform with the index, which Spark counts from 0."""
+        return f"transform({rows}, (e, i) -> struct(e AS e, i + 1 AS n))"
 
     def structs(self, rows: Sequence[Mapping[str, str]]) -> str:
         """Return an array of structs."""

@@ -245,16 +245,24 @@ class Renderer:
                 return replace(frame, columns=tuple(frame.columns[i] for i in outputs))
             case Negate():
                 return replace(frame, diff=f"-({frame.diff})")
-            case FlatMap(function=function, args=args, columns=(column,)):
-                frame = self.simple(frame)
-                rows = self.dialect.scalar(
-                    Call(function, args, array_of(column.type)), frame.columns
-                )
-                element = self.idioms.unnest(rows)
-                unnested = replace(frame, columns=(*frame.columns, element))
-                return self.nest(self.select(unnested), len(unnested.columns))
             case FlatMap():
-                raise AssertionError("a table function gives one column")
+                return self._flat_map(relation, self.simple(frame))
+
+    def _flat_map(self, relation: FlatMap, frame: Frame) -> Frame:
+        """Return each row beside the elements of an array, numbered where that is asked for."""
+        element, *number = relation.columns
+        call = Call(relation.function, relation.args, array_of(element.type))
+        rows = self.dialect.scalar(call, frame.columns)
+        width = len(frame.columns)
+        if number:
+            rows = self.idioms.numbered(rows)
+        unnested = replace(frame, columns=(*frame.columns, self.idioms.unnest(rows)))
+        nested = self.nest(self.select(unnested), width + 1)
+        if not number:
+            return nested
+        *columns, pair = nested.columns
+        parts = (f"{pair}.e", f"CAST({pair}.n AS BIGINT)")
+        return replace(nested, columns=(*columns, *parts), computed=True)
 
     def union(self, frames: Sequence[Frame]) -> Frame:
         """Return the sum of at least one frame."""

@@ -300,12 +300,16 @@ class Project(Node, frozen=True, cache_hash=True):
 
 
 class FlatMap(Node, frozen=True, cache_hash=True):
-    """Each row beside each row of a table function applied to it; none where it fails."""
+    """Each row beside each row of a table function applied to it; none where it fails.
+
+    It appends the function's value and, where `columns` has a second one, the row's number among
+    those of this call, from 1: an int8.
+    """
 
     input: "Relation"
     function: str  # key of a table function of the registry
     args: tuple[Scalar, ...]
-    columns: tuple[ColumnType, ...]  # those that the function appends
+    columns: tuple[ColumnType, ...]
 
 
 class Join(Node, frozen=True, cache_hash=True):

@@ -33,14 +33,6 @@ class CoreRef(Node, frozen=True, cache_hash=True):
     nullable: bool = True
 
 
-class SetRef(Node, frozen=True, cache_hash=True):
-    """While a query is bound only: a row's value of its `index`-th set-returning call."""
-
-    index: int
-    type: SqlType
-    nullable: bool = True
-
-
 @dataclass
 class Aggregates:
     """The core aggregates that the calls of one query come to."""

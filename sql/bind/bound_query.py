@@ -25,8 +25,12 @@ from foreshore.expr.ir import (
     Scalar,
     TopK,
     columns_of,
+    scalars_of,
+    walk_relations,
 )
 from foreshore.sql import ast
+from foreshore.sql.bind.acting import acts
+from foreshore.sql.bind.order import UNORDERED, RowOrder
 from foreshore.sql.bind.scope import Scope
 from foreshore.types import ColumnType, SqlType
 
@@ -46,6 +50,7 @@ class BoundQuery:
     offset: Scalar | None = None
     ats: tuple[int, ...] = ()  # where the output columns stand, if they stand anywhere
     scope: Scope | None = None  # what LIMIT must not use
+    partial: RowOrder = UNORDERED  # where there is no `order_by`: an order that is not whole
 
 
 @dataclass
@@ -64,6 +69,18 @@ def plain_relation(bound: BoundQuery) -> Relation:
     if bound.project == tuple(range(len(columns_of(relation)))):
         return relation
     return Project(relation, bound.project)
+
+
+def ordered_relation(bound: BoundQuery) -> tuple[Relation, RowOrder]:
+    """Return the query's own columns, behind them those of its order, and that order."""
+    relation = _limited(bound)
+    order = RowOrder(bound.order_by) if bound.order_by else bound.partial
+    if any(acts(scalar) for node in walk_relations(relation) for scalar in scalars_of(node)):
+        order = UNORDERED  # of what is computed after all else nobody can sort
+    outputs, order = order.placed(bound.project)
+    if outputs == tuple(range(len(columns_of(relation)))):
+        return relation, order
+    return Project(relation, outputs), order
 
 
 def relation_and_order(bound: BoundQuery) -> tuple[Relation, tuple[OrderKey, ...]]:

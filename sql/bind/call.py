@@ -298,6 +298,8 @@ def _aggregate(binder: ExpressionBinder, name: str, expr: ast.FunctionCall) -> S
 
         return map_scalar(scalar, replace)
 
+    if not order_by and not expr.distinct:
+        order_by = binder.scope.order.keys
     ordered = ("array_agg", "string_agg")
     cores = tuple(
         gathered.add(

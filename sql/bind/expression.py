@@ -37,7 +37,7 @@ from foreshore.expr.ir import (
     type_of,
 )
 from foreshore.sql import ast
-from foreshore.sql.bind.aggregates import Aggregates, SetRef
+from foreshore.sql.bind.aggregates import Aggregates
 from foreshore.sql.bind.coerce import (
     cast,
     coerce,
@@ -47,6 +47,7 @@ from foreshore.sql.bind.coerce import (
     to_common,
 )
 from foreshore.sql.bind.scope import Scope, Table, resolve_column, resolve_table
+from foreshore.sql.bind.sets import AS_ITEM, SetCall, SetCalls, refused_in
 from foreshore.sql.bind.type_names import type_of_name
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.parse.lexer import tokenize
@@ -67,14 +68,6 @@ class RowValue:
         self.items, self.ats, self.at = items, ats, at
 
 
-@dataclass(slots=True)
-class SetCall:
-    """A set-returning call of a select list, to be put beside the rows."""
-
-    function: "ResolvedTable"
-    args: tuple[Scalar, ...]
-
-
 @dataclass
 class Clause:
     """What an expression may hold, by where it stands."""
@@ -82,7 +75,7 @@ class Clause:
     name: str  # as errors say it: "aggregate functions are not allowed in WHERE"
     aggregates: Aggregates | None = None  # None: none are allowed
     nested: bool = False  # within the arguments of an aggregate
-    sets: list[SetCall] | None = None
+    sets: SetCalls | None = None
     default: bool = False  # DEFAULT may stand here
     merge_action: Column | None = None  # what merge_action() means here
 
@@ -414,6 +407,7 @@ class ExpressionBinder:
     # --- choices
 
     def _case(self, expr: ast.CaseWhen) -> Scalar:
+        sets = self._set_count
         conditions: list[Scalar] = []
         operand = None if expr.operand is None else self.bind(expr.operand)
         if operand is not None and is_unknown(operand):
@@ -430,6 +424,7 @@ class ExpressionBinder:
         if expr.otherwise is not None:
             otherwise, otherwise_at = self.bind(expr.otherwise), at_of(expr.otherwise)
         ats = [otherwise_at, *(at_of(result) for _, result in expr.branches)]
+        self._refuse_sets_since(sets, "CASE")
         scalars = [otherwise, *results]
         common = common_type(scalars, "CASE", ats)
         first, *rest = (
@@ -439,8 +434,11 @@ class ExpressionBinder:
         return Case(tuple(zip(conditions, rest, strict=True)), first, common)
 
     def _special(self, expr: ast.Special) -> Scalar:
+        sets = self._set_count
         args = [self.bind(arg) for arg in expr.args]
         ats = [at_of(arg) for arg in expr.args]
+        if expr.kind == "coalesce":
+            self._refuse_sets_since(sets, "COALESCE")
         if expr.kind == "nullif":
             return self.call("nullif", args, expr.at, ats)
         common = common_type(args, expr.kind.upper(), ats)
@@ -562,19 +560,32 @@ class ExpressionBinder:
         if self.clause.nested:
             raise FeatureNotSupported(
                 "aggregate function calls cannot contain set-returning function calls",
+                hint=AS_ITEM,
                 position=at + 1,
             )
         if self.clause.sets is None:
+            if self.clause.name == "functions in FROM":
+                raise FeatureNotSupported(
+                    "set-returning functions must appear at top level of FROM", position=at + 1
+                )
             raise FeatureNotSupported(
                 f"set-returning functions are not allowed in {self.clause.name}", position=at + 1
             )
-        self.clause.sets.append(SetCall(found, args))
         if len(found.outputs) != 1:
             raise FeatureNotSupported(
                 "a function of several columns in a select list is not supported", position=at + 1
             )
-        # A scalar as long as the query is being bound; no part of any plan.
-        return SetRef(len(self.clause.sets) - 1, found.element.type)  # type: ignore[return-value]
+        return self.clause.sets.add(SetCall(found, args, at))
+
+    def _refuse_sets_since(self, count: int, where: str) -> None:
+        """Raise if there are more than `count` set-returning calls: `where` may not have any."""
+        sets = self.clause.sets
+        if sets is not None and len(sets.calls) > count:
+            raise refused_in(where, sets.calls[-1].at)
+
+    @property
+    def _set_count(self) -> int:
+        return 0 if self.clause.sets is None else len(self.clause.sets.calls)
 
     def refuse_aggregate(self, at: int) -> GroupingError:
         """Return the error of an aggregate where none may be."""

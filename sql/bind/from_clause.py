@@ -5,7 +5,6 @@ within a scope that is the left side's row, one level out. If it turns out not t
 join is an ordinary one and the level is taken out again.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal as OneOf
 from typing import assert_never
@@ -18,13 +17,12 @@ from foreshore.errors import (
     UndefinedColumn,
     WrongObjectType,
 )
-from foreshore.expr.functions.registry import NO_LITERAL, ResolvedTable, resolve_table
+from foreshore.expr.functions.registry import NO_LITERAL, resolve_table
 from foreshore.expr.functions.tables import is_table_function
 from foreshore.expr.ir import (
     TRUE,
     Call,
     Column,
-    FlatMap,
     Get,
     Join,
     JoinOn,
@@ -49,14 +47,14 @@ from foreshore.sql.bind.changes import NAME as CHANGES
 from foreshore.sql.bind.changes import bind_changes
 from foreshore.sql.bind.coerce import common_type, to_common, to_known
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of, conjunction
+from foreshore.sql.bind.order import UNORDERED, RowOrder, ascending
 from foreshore.sql.bind.scope import Scope, Slot, Table
+from foreshore.sql.bind.sets import UNIT, flat_map
 from foreshore.sql.catalog_reader import ItemView
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.planning import Planning, located
-from foreshore.sql.rewrite.scalars import map_relation, map_scalar
-from foreshore.types import INT4, INT8, ColumnType
-
-UNIT = Join(())  # one row without columns
+from foreshore.sql.rewrite.scalars import map_relation
+from foreshore.types import INT8, ColumnType
 
 
 @dataclass
@@ -67,6 +65,7 @@ class Part:
     columns: list[ColumnType]
     tables: list[Table]
     visible: list[Slot]
+    order: RowOrder = UNORDERED
 
 
 def bind_from(
@@ -84,7 +83,9 @@ def bind_from(
 
 def scope_of(part: Part, parent: Scope | None) -> Scope:
     """Return the scope of the part's columns."""
-    return Scope(list(part.columns), list(part.tables), list(part.visible), parent)
+    return Scope(
+        list(part.columns), list(part.tables), list(part.visible), parent, order=part.order
+    )
 
 
 def bind_item(planning: Planning, item: ast.FromItem, parent: Scope | None) -> Part:
@@ -111,7 +112,9 @@ def bind_table(planning: Planning, item: ast.TableRef) -> Part:
         common = planning.common_table(item.name[0])
         if common is not None:
             relation: Relation = LocalGet(common.number, common.columns)
-            return _named(relation, list(common.columns), common.names, item, item.name[0], None)
+            part = _named(relation, list(common.columns), common.names, item, item.name[0], None)
+            part.order = common.order
+            return part
     with located(item.at):
         view = planning.catalog.resolve_item(item.name)
     qualify(planning, item, view)
@@ -208,7 +211,7 @@ def _named(
 
 
 def _subquery(planning: Planning, item: ast.SubqueryRef, parent: Scope | None) -> Part:
-    from foreshore.sql.bind.bound_query import plain_relation
+    from foreshore.sql.bind.bound_query import ordered_relation
     from foreshore.sql.bind.query import bind_query
 
     if item.alias is None:
@@ -223,8 +226,10 @@ def _subquery(planning: Planning, item: ast.SubqueryRef, parent: Scope | None) -
         )
     around = parent if item.lateral else _concealed(parent)
     bound = bind_query(planning, item.query, around, locking=True)
-    relation = plain_relation(bound)
-    return _named(relation, list(columns_of(relation)), bound.names, item, item.alias, None)
+    relation, order = ordered_relation(bound)
+    part = _named(relation, list(columns_of(relation)), bound.names, item, item.alias, None)
+    part.order = order
+    return part
 
 
 def _concealed(scope: Scope | None) -> Scope | None:
@@ -280,75 +285,14 @@ def _table_function(
         # A column that the function itself names keeps that name under an alias.
         names = ((item.alias or name) if names[0] == name else names[0],)
     if item.ordinality:
-        relation, outputs = _with_ordinality(binder, found, args, call.at)
         names += ("ordinality",)
-    else:
-        relation, outputs = flat_map(UNIT, found, args)
-    relation = Project(
-        Map(relation, outputs),
-        tuple(range(len(columns_of(relation)), len(columns_of(relation)) + len(outputs))),
-    )
-    return _named(relation, list(columns_of(relation)), names, item, name, None)
-
-
-def flat_map(
-    input: Relation, found: ResolvedTable, args: tuple[Scalar, ...]
-) -> tuple[Relation, tuple[Scalar, ...]]:
-    """Return `input` beside the rows of the function, and the function's columns over that."""
-    width = len(columns_of(input))
-    relation = FlatMap(input, found.key, args, (found.element,))
-    element = Column(width, found.element.type, found.element.nullable)
-    return relation, _outputs(found, args, element)
-
-
-def _outputs(found: ResolvedTable, args: tuple[Scalar, ...], element: Scalar) -> tuple[Scalar, ...]:
-    values = (*args, element)
-
-    def filled(node: Scalar, depth: int) -> Scalar | None:
-        return values[node.index] if isinstance(node, Column) and depth == 0 else None
-
-    return tuple(map_scalar(output, filled) for output in found.outputs)
-
-
-def _with_ordinality(
-    binder: ExpressionBinder, found: ResolvedTable, args: tuple[Scalar, ...], at: int
-) -> tuple[Relation, tuple[Scalar, ...]]:
-    """Return the function's rows numbered."""
-    relation, number, elements = _numbered(binder, UNIT, [(found, args)], at)
-    return relation, (*_outputs(found, args, elements[0]), number)
-
-
-def in_step(
-    binder: ExpressionBinder,
-    input: Relation,
-    calls: Sequence[tuple[ResolvedTable, tuple[Scalar, ...]]],
-    at: int,
-) -> tuple[Relation, tuple[Scalar, ...]]:
-    """Return `input` beside the rows of several functions, NULL where one has no more."""
-    relation, _, elements = _numbered(binder, input, calls, at)
-    return relation, elements
-
-
-def _numbered(
-    binder: ExpressionBinder,
-    input: Relation,
-    calls: Sequence[tuple[ResolvedTable, tuple[Scalar, ...]]],
-    at: int,
-) -> tuple[Relation, Scalar, tuple[Scalar, ...]]:
-    """Return `input` beside the numbers of the functions' rows, that number, and the elements.
-
-    A function's rows are the elements of an array, so numbers are subscripts.
-    """
-    arrays = [Call(found.key, args, found.result) for found, args in calls]
-    lengths = [binder.call("cardinality", (array,), at) for array in arrays]
-    length = lengths[0] if len(lengths) == 1 else binder.call("greatest", lengths, at)
-    series = resolve_table("generate_series", (INT4, INT4))
-    bounds = binder.coerced((Literal(1, INT4), length), series.arg_types, (at, at))
-    width = len(columns_of(input))
-    relation = FlatMap(input, series.key, bounds, (series.element,))
-    number = Column(width, INT4, False)
-    elements = tuple(binder.call("array_subscript", (array, number), at) for array in arrays)
-    return relation, Call("cast(int4,int8)", (number,), INT8), elements
+    rows = flat_map(UNIT, found, args)
+    outputs = (*rows.values, rows.number)
+    width = len(columns_of(rows.relation))
+    relation = Project(Map(rows.relation, outputs), tuple(range(width, width + len(outputs))))
+    part = _named(relation, list(columns_of(relation)), names, item, name, None)
+    part.order = ascending(Column(len(rows.values), INT8, False))
+    return part
 
 
 # --- joins ---------------------------------------------------------------------------------
@@ -410,6 +354,8 @@ def side_by_side(
     else:
         relation = JoinOn(left.relation, right.relation, kind, on, lateral)
     part = Part(relation, lefts + rights, [], [])
+    if kind in ("inner", "left"):
+        part.order = right.order.moved(width).within_rows(left.order, left.columns)
     scope = Scope()
     for table in left.tables:
         scope.add_table(_outer(table, kind in ("right", "full")))

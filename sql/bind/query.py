@@ -38,9 +38,10 @@ from foreshore.sql.bind.bound_query import (
 )
 from foreshore.sql.bind.coerce import coerce, common_type, is_unknown, to_common, to_known
 from foreshore.sql.bind.expression import Clause, ExpressionBinder, at_of
-from foreshore.sql.bind.from_clause import UNIT
+from foreshore.sql.bind.order import ascending
 from foreshore.sql.bind.scope import Scope, Slot, Table
 from foreshore.sql.bind.select import SelectBinder
+from foreshore.sql.bind.sets import UNIT
 from foreshore.sql.bind.with_clause import common_tables, with_lets
 from foreshore.sql.lower.outer_columns import has_subquery
 from foreshore.sql.planning import Planning
@@ -117,6 +118,8 @@ def _bind_body(
             return bound
         case ast.Values() as values:
             _refuse_locking(query, "cannot be applied to VALUES")
+            if not query.order_by:
+                return _values_in_order(planning, values, parent, wanted)
             relation, names = bind_values(planning, values, parent, wanted)
             return _ordered(planning, query, relation, names, parent, expressions=True)
         case ast.SetOperation() as operation:
@@ -139,7 +142,7 @@ def _one_by_one(select: ast.Select, binder: SelectBinder) -> str | None:
         (bool(select.group_by), "GROUP BY clause"),
         (select.having is not None, "HAVING clause"),
         (bool(binder.aggregates.cores), "aggregate functions"),
-        (bool(binder.sets), "set-returning functions in the target list"),
+        (bool(binder.sets.calls), "set-returning functions in the target list"),
     )
     return next((f"is not allowed with {what}" for found, what in reasons if found), None)
 
@@ -204,6 +207,34 @@ def bind_values(
     planning: Planning, values: ast.Values, parent: Scope | None, wanted: Wanted = None
 ) -> tuple[Relation, tuple[str, ...]]:
     """Return VALUES as a relation and its column names."""
+    rows = _value_rows(planning, values, parent, wanted)
+    return rows_relation(rows), _value_names(rows)
+
+
+def _values_in_order(
+    planning: Planning, values: ast.Values, parent: Scope | None, wanted: Wanted
+) -> BoundQuery:
+    """Return VALUES as a query whose rows come as they are written."""
+    rows = _value_rows(planning, values, parent, wanted)
+    names = _value_names(rows)
+    numbered = [[*row, Literal(number, INT8)] for number, row in enumerate(rows)]
+    order_by = ascending(Column(len(names), INT8, False)).keys
+    return BoundQuery(
+        rows_relation(numbered if len(rows) > 1 else rows),
+        tuple(range(len(names))),
+        names,
+        order_by if len(rows) > 1 else (),
+    )
+
+
+def _value_names(rows: Sequence[Sequence[Scalar]]) -> tuple[str, ...]:
+    return tuple(f"column{i + 1}" for i in range(len(rows[0])))
+
+
+def _value_rows(
+    planning: Planning, values: ast.Values, parent: Scope | None, wanted: Wanted
+) -> list[list[Scalar]]:
+    """Return the scalars of VALUES, those of each column of one type."""
     binder = ExpressionBinder(planning, Scope(parent=parent), Clause("VALUES"))
     width = len(values.rows[0])
     for row in values.rows:
@@ -220,7 +251,7 @@ def bind_values(
             common = common_type([row[i] for row in rows], "VALUES", ats)
         for bound, at in zip(rows, ats, strict=True):
             bound[i] = to_common(planning, bound[i], common, "VALUES", at)
-    return rows_relation(rows), tuple(f"column{i + 1}" for i in range(width))
+    return rows
 
 
 def rows_relation(rows: Sequence[Sequence[Scalar]]) -> Relation:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from foreshore.errors import AmbiguousColumn, DuplicateAlias, UndefinedColumn, UndefinedTable
 from foreshore.expr.ir import Column, OuterColumn
+from foreshore.sql.bind.order import UNORDERED, RowOrder
 from foreshore.types import ColumnType
 
 
@@ -46,6 +47,7 @@ class Scope:
     named: dict[int, tuple[str, int]] = field(default_factory=dict)
     hidden: list[Table] = field(default_factory=list)  # there, but out of reach: not LATERAL
     lateral: bool = False  # the left side of a join, seen from its right side
+    order: RowOrder = UNORDERED  # in which the rows come
 
     def column(self, index: int) -> Column:
         """Return the scalar for the column at `index`."""

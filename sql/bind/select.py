@@ -20,7 +20,7 @@ from foreshore.expr.ir import (
     columns_of,
 )
 from foreshore.sql import ast
-from foreshore.sql.bind.aggregates import Aggregates, CoreRef, Grouping, SetRef
+from foreshore.sql.bind.aggregates import Aggregates, CoreRef, Grouping
 from foreshore.sql.bind.bound_query import (
     BoundQuery,
     Branch,
@@ -36,16 +36,17 @@ from foreshore.sql.bind.coerce import coerce, is_unknown, to_known
 from foreshore.sql.bind.expression import (
     Clause,
     ExpressionBinder,
-    SetCall,
     at_of,
     resolve_qualifier,
 )
-from foreshore.sql.bind.from_clause import bind_from, flat_map, in_step
+from foreshore.sql.bind.from_clause import bind_from
+from foreshore.sql.bind.order import UNORDERED, RowOrder
 from foreshore.sql.bind.output_names import column_name
 from foreshore.sql.bind.scope import Scope, Slot, resolve_table
+from foreshore.sql.bind.sets import SetCalls, references
 from foreshore.sql.planning import Planning
-from foreshore.sql.rewrite.scalars import map_scalar, push_down
-from foreshore.types import INT8
+from foreshore.sql.rewrite.scalars import map_scalar
+from foreshore.types import INT8, ColumnType
 
 
 class SelectBinder:
@@ -61,7 +62,9 @@ class SelectBinder:
         self.relation, self.scope = bind_from(planning, select.from_, parent)
         self._write_out()
         self.aggregates = Aggregates()
-        self.sets: list[SetCall] = []
+        self.sets = SetCalls()
+        self.is_grouped = False
+        self.order = UNORDERED  # of the rows, where ORDER BY says nothing
         self._where()
         self.names: list[str] = []
         self.ats: list[int] = []
@@ -133,7 +136,7 @@ class SelectBinder:
         having, _, _ = self._group([])
         if having is not None:
             self.relation = filtered(self.relation, having)
-        self._put_sets([])
+        self._put_sets()
         return Branch(self.relation, tuple(self.targets), tuple(self.names), tuple(self.ats))
 
     def bind(self, order_by: tuple[ast.SortKey, ...], wanted: Wanted) -> BoundQuery:
@@ -148,12 +151,17 @@ class SelectBinder:
         having, sorted_by, ons = self._group([key.expr for key in keys], ons)
         if having is not None:
             self.relation = filtered(self.relation, having)
-        sorted_by = self._put_sets(sorted_by)
-        keys = [
-            OrderKey(expr, key.descending, key.nulls_first)
-            for expr, key in zip(sorted_by, keys, strict=True)
-        ]
-        return self._finished(keys, ons, order_by)
+        keys = _over(keys, sorted_by)
+        if not keys and not self.is_grouped:
+            self.order = self.scope.order
+        if keys and not any(references(scalar) for scalar in (*sorted_by, *ons)):
+            # Sorted, and with DISTINCT ON made fewer, the rows are put beside those of the sets.
+            keys = self._sorted(keys, ons, order_by)
+            self._put_sets()
+        else:
+            sorted_by, ons = self._put_sets(sorted_by, ons)
+            keys = self._sorted(_over(keys, sorted_by), ons, order_by)
+        return self._finished(keys, order_by)
 
     def _known(self, scalar: Scalar, i: int, wanted: Wanted, at: int) -> Scalar:
         if wanted is not None and i < len(wanted):
@@ -173,7 +181,7 @@ class SelectBinder:
         index = output_index(expr, self.names, self.targets, "SELECT DISTINCT ON")
         if index is not None:
             return self.targets[index]
-        binder = self._binder("DISTINCT ON", aggregates=True)
+        binder = self._binder("DISTINCT ON", aggregates=True, sets=True)
         return to_known(self.planning, binder.bind(expr), at_of(expr))
 
     # --- groups
@@ -190,12 +198,13 @@ class SelectBinder:
         keys = [self._group_key(expr) for expr in select.group_by]
         if not keys and not self.aggregates.cores and having is None:
             return having, others, ons
+        self.is_grouped = True
         unique = tuple(dict.fromkeys(keys))
         grouping = Grouping(self.scope, unique, self.aggregates)
         self.targets = [grouping.over_groups(scalar) for scalar in self.targets]
         others = [grouping.over_groups(scalar) for scalar in others]
         ons = [grouping.over_groups(scalar) for scalar in ons]
-        for call in self.sets:
+        for call in self.sets.calls:
             call.args = tuple(grouping.over_groups(arg) for arg in call.args)
         if having is not None:
             having = grouping.over_groups(having)
@@ -222,7 +231,7 @@ class SelectBinder:
                         "aggregate functions are not allowed in GROUP BY",
                         position=self.ats[index] + 1,
                     )
-                if _has(scalar, SetRef):
+                if references(scalar):
                     raise FeatureNotSupported(
                         "grouping by a set-returning function is not supported",
                         position=self.ats[index] + 1,
@@ -231,72 +240,85 @@ class SelectBinder:
 
     # --- set-returning functions
 
-    def _put_sets(self, others: list[Scalar]) -> list[Scalar]:
+    def _put_sets(self, *others: list[Scalar]) -> list[list[Scalar]]:
         """Put the rows of set-returning calls beside the query's; return `others` over that."""
-        if not self.sets:
-            return others
-        values: tuple[Scalar, ...]
-        if len(self.sets) == 1:
-            (call,) = self.sets
-            self.relation, values = flat_map(self.relation, call.function, call.args)
-        else:
-            binder = self._binder("SELECT", aggregates=False)
-            calls = [(call.function, call.args) for call in self.sets]
-            self.relation, values = in_step(binder, self.relation, calls, self.select.at)
-
-        def replace(node: Scalar, depth: int) -> Scalar | None:
-            if not isinstance(node, SetRef):
-                return None
-            value = values[node.index]
-            return push_down(value, depth) if depth else value
-
-        self.targets = [map_scalar(scalar, replace) for scalar in self.targets]
-        return [map_scalar(scalar, replace) for scalar in others]
+        if not self.sets.calls:
+            return list(others)
+        one_row = not (self.select.group_by if self.is_grouped else self.select.from_)
+        columns = () if one_row else columns_of(self.relation)
+        placed = self.sets.put(self.relation)
+        self.relation = placed.relation
+        self.order = placed.order.within_rows(self.order, columns)
+        self.targets = list(map(placed.over, self.targets))
+        return [list(map(placed.over, scalars)) for scalars in others]
 
     # --- the end
 
-    def _finished(
+    def _sorted(
         self, keys: list[OrderKey], ons: list[Scalar], order_by: tuple[ast.SortKey, ...]
-    ) -> BoundQuery:
+    ) -> list[OrderKey]:
+        """Do what DISTINCT ON does, if it is there; return the sort keys over the rows left."""
+        if not ons:
+            return keys
+        placing = Placing(columns_of(self.relation))
+        positions = [placing.place(key.expr) for key in keys]
+        on_positions = [placing.place(on) for on in ons]
+        self._check_distinct_on(on_positions, positions, order_by)
+        self.relation = placing.relation(self.relation)
+        columns = columns_of(self.relation)
+        placed = _over(keys, [_column(columns, position) for position in positions])
+        self.relation = TopK(
+            self.relation,
+            tuple(dict.fromkeys(on_positions)),
+            (*placed, *self.order.keys),
+            Literal(1, INT8),
+            None,
+        )
+        found = [OrderKey(_column(columns, position)) for position in dict.fromkeys(on_positions)]
+        self.order = UNORDERED if keys else RowOrder(tuple(found))
+        return placed
+
+    def _finished(self, keys: list[OrderKey], order_by: tuple[ast.SortKey, ...]) -> BoundQuery:
         placing = Placing(columns_of(self.relation))
         project = tuple(map(placing.place, self.targets))
         names = tuple(self.names)
         if self.select.distinct is True:
-            for key, syntax in zip(keys, order_by, strict=True):
-                if key.expr not in self.targets:
-                    raise InvalidColumnReference(
-                        "for SELECT DISTINCT, ORDER BY expressions must appear in select list",
-                        position=syntax.at + 1,
-                    )
-            relation = distinct(Project(placing.relation(self.relation), project))
-            columns = columns_of(relation)
-            moved = tuple(
-                OrderKey(
-                    Column(i := self.targets.index(key.expr), columns[i].type, columns[i].nullable),
-                    key.descending,
-                    key.nulls_first,
-                )
-                for key in keys
-            )
-            return BoundQuery(relation, tuple(range(len(columns))), names, moved)
+            return self._distinct(placing, project, keys, order_by)
         positions = [placing.place(key.expr) for key in keys]
-        on_positions = [placing.place(on) for on in ons]
         relation = placing.relation(self.relation)
         columns = columns_of(relation)
-        placed = tuple(
-            OrderKey(
-                Column(position, columns[position].type, columns[position].nullable),
-                key.descending,
-                key.nulls_first,
-            )
-            for position, key in zip(positions, keys, strict=True)
+        placed = _over(keys, [_column(columns, position) for position in positions])
+        whole = self.order.whole or bool(keys)
+        return BoundQuery(
+            relation,
+            project,
+            names,
+            (*placed, *self.order.keys) if whole else (),
+            ats=tuple(self.ats),
+            scope=self.scope,
+            partial=UNORDERED if whole else self.order,
         )
-        if ons:
-            self._check_distinct_on(on_positions, positions, order_by)
-            relation = TopK(
-                relation, tuple(dict.fromkeys(on_positions)), placed, Literal(1, INT8), None
-            )
-        return BoundQuery(relation, project, names, placed, ats=tuple(self.ats), scope=self.scope)
+
+    def _distinct(
+        self,
+        placing: Placing,
+        project: tuple[int, ...],
+        keys: list[OrderKey],
+        order_by: tuple[ast.SortKey, ...],
+    ) -> BoundQuery:
+        """Return each row once, ordered by what it shows."""
+        for key, syntax in zip(keys, order_by, strict=True):
+            if key.expr not in self.targets:
+                raise InvalidColumnReference(
+                    "for SELECT DISTINCT, ORDER BY expressions must appear in select list",
+                    position=syntax.at + 1,
+                )
+        relation = distinct(Project(placing.relation(self.relation), project))
+        columns = columns_of(relation)
+        moved = [_column(columns, self.targets.index(key.expr)) for key in keys]
+        return BoundQuery(
+            relation, tuple(range(len(columns))), tuple(self.names), tuple(_over(keys, moved))
+        )
 
     def _check_distinct_on(
         self, ons: list[int], keys: list[int], order_by: tuple[ast.SortKey, ...]
@@ -311,6 +333,18 @@ class SelectBinder:
                     "SELECT DISTINCT ON expressions must match initial ORDER BY expressions",
                     position=at_of(self.select.distinct[0]) + 1,
                 )
+
+
+def _over(keys: Sequence[OrderKey], scalars: Sequence[Scalar]) -> list[OrderKey]:
+    """Return sort keys with other expressions, one for each."""
+    return [
+        OrderKey(expr, key.descending, key.nulls_first)
+        for expr, key in zip(scalars, keys, strict=True)
+    ]
+
+
+def _column(columns: Sequence[ColumnType], index: int) -> Column:
+    return Column(index, columns[index].type, columns[index].nullable)
 
 
 def _has(scalar: Scalar, kind: type) -> bool:

@@ -21,7 +21,6 @@ from foreshore.expr.ir import (
     FlatMap,
     Join,
     Literal,
-    OrderKey,
     Reduce,
     Relation,
     Scalar,
@@ -104,7 +103,7 @@ def _array(binder: ExpressionBinder, query: ast.Query, at: int) -> Scalar:
         raise FeatureNotSupported("multidimensional arrays are not supported", position=at + 1)
     type = array_of(column.type)
     value = Column(bound.project[0], column.type, column.nullable)
-    order: tuple[OrderKey, ...] = order_by
+    order = order_by or bound.partial.keys
     gathered = Reduce(relation, (), (Aggregate("array_agg", (value,), type, order_by=order),))
     return Call("coalesce", (ScalarSubquery(gathered, type), Literal((), type)), type)
 

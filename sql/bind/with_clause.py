@@ -24,7 +24,7 @@ from foreshore.expr.ir import (
     walk_relations,
 )
 from foreshore.sql import ast
-from foreshore.sql.bind.bound_query import Body, BoundQuery, plain_relation
+from foreshore.sql.bind.bound_query import Body, BoundQuery, ordered_relation, plain_relation
 from foreshore.sql.bind.scope import Scope
 from foreshore.sql.planning import CommonTable, Planning
 from foreshore.types import ColumnType, format_type
@@ -75,9 +75,9 @@ def _bound(
         return _recursive(planning, common, parent)
     bound = bind_query(planning, common.query, parent, locking=True)
     names = _common_names(common, bound)
-    relation = plain_relation(bound)
+    relation, order = ordered_relation(bound)
     number = planning.new_let()
-    tables[common.name] = CommonTable(number, names, columns_of(relation))
+    tables[common.name] = CommonTable(number, names, columns_of(relation), order)
     return number, relation
 
 

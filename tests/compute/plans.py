@@ -77,6 +77,12 @@ PLANS: dict[str, Relation] = {
     "flat map": FlatMap(
         U1, "generate_series(int4,int4)", (_ONE, column(0)), (ColumnType(INT4, False),)
     ),
+    "flat map with ordinality": FlatMap(
+        U1,
+        "generate_series(int4,int4)",
+        (_ONE, column(0)),
+        (ColumnType(INT4, False), ColumnType(INT8, False)),
+    ),
     "a constant beside a table": Union(
         (Constant((((1, "x"), 2),), (ColumnType(INT4), ColumnType(TEXT))), Project(U1, (0, 2)))
     ),

@@ -1,0 +1,177 @@
+"""Set-returning functions: their rows beside those of a relation, each with its number.
+
+    SELECT f(x), g(y) FROM t     t beside the n-th rows of f and g, NULL where one has no more
+    SELECT f(g(x)) FROM t        t beside the rows of g, that beside the rows of f
+
+A call is bound, where it stands, to a `SetRef`; `SetCalls.put` puts the rows of all calls of a
+select list beside the query's. Calls within a call's arguments come first.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from foreshore.errors import FeatureNotSupported
+from foreshore.expr.functions.registry import ResolvedTable, resolve, resolve_table
+from foreshore.expr.ir import (
+    Call,
+    Column,
+    FlatMap,
+    Join,
+    Literal,
+    Map,
+    Node,
+    Relation,
+    Scalar,
+    columns_of,
+    type_of,
+)
+from foreshore.sql.bind.order import UNORDERED, RowOrder, ascending
+from foreshore.sql.rewrite.scalars import map_scalar, push_down
+from foreshore.types import INT4, INT8, ColumnType, SqlType
+
+UNIT = Join(())  # one row without columns
+AS_ITEM = "You might be able to move the set-returning function into a LATERAL FROM item."
+
+
+class SetRef(Node, frozen=True, cache_hash=True):
+    """While a query is bound only: a row's value of its `index`-th set-returning call."""
+
+    index: int
+    type: SqlType
+    nullable: bool = True
+
+
+@dataclass(slots=True)
+class SetCall:
+    """A set-returning call of a select list, to be put beside the rows."""
+
+    function: ResolvedTable
+    args: tuple[Scalar, ...]
+    at: int
+
+
+@dataclass
+class SetCalls:
+    """The set-returning calls of one query."""
+
+    calls: list[SetCall] = field(default_factory=list)
+
+    def add(self, call: SetCall) -> Scalar:
+        """Return the reference to a call."""
+        self.calls.append(call)
+        # A scalar as long as the query is being bound; no part of any plan.
+        return SetRef(len(self.calls) - 1, call.function.element.type)  # type: ignore[return-value]
+
+    def put(self, relation: Relation) -> "Placed":
+        """Return `relation` beside the rows of all calls."""
+        placed = Placed(relation, {}, UNORDERED)
+        left = dict(enumerate(self.calls))
+        while left:
+            ready = {i: call for i, call in left.items() if not _waits(call, left)}
+            placed = placed.beside(ready)
+            left = {i: call for i, call in left.items() if i not in ready}
+        return placed
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A relation beside the rows of set-returning calls: their values, and the rows' order."""
+
+    relation: Relation
+    values: dict[int, Scalar]
+    order: RowOrder
+
+    def over(self, scalar: Scalar) -> Scalar:
+        """Return `scalar` with references to the calls replaced by their values."""
+
+        def replace(node: Scalar, depth: int) -> Scalar | None:
+            if not isinstance(node, SetRef):
+                return None
+            value = self.values[node.index]
+            return push_down(value, depth) if depth else value
+
+        return map_scalar(scalar, replace)
+
+    def beside(self, calls: dict[int, SetCall]) -> "Placed":
+        """Return this beside the rows of further calls, in step with each other."""
+        over = [(each.function, tuple(map(self.over, each.args))) for each in calls.values()]
+        rows = (
+            flat_map(self.relation, *over[0]) if len(over) == 1 else _in_step(self.relation, over)
+        )
+        values = {**self.values, **dict(zip(calls, rows.values, strict=True))}
+        return Placed(rows.relation, values, ascending(rows.number).within(self.order))
+
+
+def _waits(call: SetCall, left: dict[int, SetCall]) -> bool:
+    """Whether an argument of `call` has a call that is not beside the rows yet."""
+    return any(index in left for arg in call.args for index in references(arg))
+
+
+def references(scalar: Scalar) -> set[int]:
+    """Return which set-returning calls `scalar` refers to."""
+    found: set[int] = set()
+
+    def look(node: Scalar, depth: int) -> Scalar | None:
+        if isinstance(node, SetRef):
+            found.add(node.index)
+        return None
+
+    map_scalar(scalar, look)
+    return found
+
+
+def refused_in(where: str, at: int) -> FeatureNotSupported:
+    """Return the error of a set-returning function where none may be."""
+    return FeatureNotSupported(
+        f"set-returning functions are not allowed in {where}",
+        hint=AS_ITEM,
+        position=at + 1,
+    )
+
+
+# --- rows of calls -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A relation beside rows of functions: the functions' columns over it, and their number."""
+
+    relation: Relation
+    values: tuple[Scalar, ...]
+    number: Column
+
+
+def flat_map(input: Relation, found: ResolvedTable, args: tuple[Scalar, ...]) -> Rows:
+    """Return `input` beside the rows of a function."""
+    width = len(columns_of(input))
+    relation = FlatMap(input, found.key, args, (found.element, ColumnType(INT8, False)))
+    element = Column(width, found.element.type, found.element.nullable)
+    values = (*args, element)
+
+    def filled(node: Scalar, depth: int) -> Scalar | None:
+        return values[node.index] if isinstance(node, Column) and depth == 0 else None
+
+    outputs = tuple(map_scalar(output, filled) for output in found.outputs)
+    return Rows(relation, outputs, Column(width + 1, INT8, False))
+
+
+def _in_step(input: Relation, calls: Sequence[tuple[ResolvedTable, tuple[Scalar, ...]]]) -> Rows:
+    """Return `input` beside the rows of several functions, NULL where one has no more.
+
+    A function's rows are the elements of an array, so they are found by their number.
+    """
+    width = len(columns_of(input))
+    arrays = tuple(Call(found.key, args, found.result) for found, args in calls)
+    with_arrays = Map(input, arrays)
+    columns = [Column(width + i, array.type) for i, array in enumerate(arrays)]
+    length = _call("greatest", *(_call("cardinality", column) for column in columns))
+    series = resolve_table("generate_series", (INT4, INT4))
+    rows = flat_map(with_arrays, series, (Literal(1, INT4), length))
+    (number,) = rows.values
+    elements = tuple(_call("array_subscript", column, number) for column in columns)
+    return Rows(rows.relation, elements, rows.number)
+
+
+def _call(name: str, *args: Scalar) -> Scalar:
+    found = resolve(name, tuple(map(type_of, args)))
+    return Call(found.key, args, found.result)
