@@ -431,6 +431,12 @@ class Fenced(Unavailable):
     sqlstate = "57P01"
 
 
+class LockFileExists(Unavailable):
+    """A live server has this data directory."""
+
+    sqlstate = "F0001"
+
+
 class DataCorrupted(DatabaseError):
     """Stored bytes are not what was written; names the file and the offset, in bytes, if known."""
 

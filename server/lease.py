@@ -1,10 +1,11 @@
-"""The lease: for how long a server may answer without looking whether the data is still its own.
+"""The lease: how long a server may answer without checking that the data is still its own.
 
-Who takes the data over raises the fence (storage/epoch.py), and answers nobody before the server
-before has ended or `PATIENCE_SECONDS` have passed (turn.py). So whatever is said to clients is said
-less than `LEASE_SECONDS`, which are fewer, after a look at the fence was begun that found it as it
-was. A look every second keeps the lease up. Where it has run out, as the process stood still, what
-was to be said waits for the next look, and if that finds another's fence it is never said.
+A server that takes the data over raises the fence (storage/epoch.py). It answers nobody before the
+other server has ended or `PATIENCE_SECONDS` have passed (server_lock.py). So a server answers only
+within `LEASE_SECONDS`, which are fewer, of the start of a check that found the fence unchanged.
+
+A check each second renews the lease. If the process stood still and the lease has run out, answers
+wait for the next check. They are never sent if that finds the fence raised by another server.
 
 The clock goes on while the process stands still and while the machine sleeps.
 """
@@ -18,7 +19,7 @@ from types import TracebackType
 from typing import Self
 
 from foreshore import blocking
-from foreshore.server.turn import PATIENCE_SECONDS
+from foreshore.server.server_lock import PATIENCE_SECONDS
 
 LEASE_SECONDS = PATIENCE_SECONDS - 2
 LOOK_SECONDS = 1.0

@@ -42,9 +42,11 @@ from foreshore.server.http.app import HttpServer
 from foreshore.server.lease import Lease
 from foreshore.server.listener import Listener
 from foreshore.server.ports import bind
-from foreshore.server.turn import Turn
+from foreshore.server.server_lock import ServerLock
 from foreshore.storage.backup import back_up, restore
+from foreshore.storage.consensus import open_shared_lock
 from foreshore.storage.controller import StorageConfig, StorageController
+from foreshore.storage.directory import check_restored
 from foreshore.storage.inspection import inspect
 from foreshore.storage.wal import SEGMENT_BYTES
 
@@ -70,6 +72,7 @@ class ServeOptions:
     max_connections: int
     password: str | None
     lifeline: bool
+    take_over: bool
 
 
 def address(text: str) -> tuple[str, int]:
@@ -83,7 +86,8 @@ def address(text: str) -> tuple[str, int]:
 async def serve(options: ServeOptions) -> None:
     """Serve until SIGTERM or SIGINT, or until the environment can no longer write, or answer.
 
-    With a `lifeline`, also until standard input ends.
+    With a `lifeline`, also until standard input ends. Raises LockFileExists if a live server has
+    the data, unless this one is to take it over.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -97,55 +101,71 @@ async def serve(options: ServeOptions) -> None:
     http = HttpServer(lambda: ready, lambda: environment.coordinator.check_settled())
     ports = await bind(*address(options.pg_listen), "--pg-listen")
     await http.listen(await bind(*address(options.http_listen), "--http-listen"))
-    await blocking.run(None, remove_abandoned)
-    storage = await StorageController.open(
-        data_dir=options.data_dir,
-        blob=options.blob,
-        consensus=options.consensus,
+    async with contextlib.AsyncExitStack() as closing:
+        closing.push_async_callback(http.close)
+        await blocking.run(None, remove_abandoned)
+        lock = await _server_lock(options)
+        closing.push_async_callback(lock.close)
+        await lock.acquire(stop, take_over=options.take_over)
+        if stop.is_set():
+            return
+        storage = await StorageController.open(
+            data_dir=options.data_dir,
+            blob=options.blob,
+            consensus=options.consensus,
+            clock=SystemClock(),
+            config=StorageConfig(segment_bytes=options.segment_bytes),
+        )
+        closing.push_async_callback(storage.close)
+        environment = await _environment(options, storage)
+        closing.push_async_callback(environment.close)
+        authenticator = await blocking.run(None, Authenticator.of, ROLE, options.password)
+        await lock.wait_for_others(stop)
+        if stop.is_set():
+            return
+        lease = await closing.enter_async_context(Lease(storage.check_owned))
+        listener = Listener(environment, authenticator, lease, max_connections)
+        port = await listener.listen(ports)
+        # What has been loaded stays: to look through it for garbage takes 0.15 s of the loop.
+        # Fewer collections of what is new find less that is on its way.
+        gc.freeze()
+        gc.set_threshold(YOUNG_OBJECTS)
+        ready = True
+        host, _ = address(options.pg_listen)
+        shown = f"[{host}]" if ":" in host else host
+        print(f"foreshore ready: postgres://{ROLE}@{shown}:{port}/{ROLE}", flush=True)
+        reason: Fenced | None = None
+        try:
+            await _until_stopped(stop, environment, lease)
+        except Fenced as error:
+            reason = error
+            raise
+        finally:
+            ready = False
+            await listener.close(reason)
+
+
+async def _server_lock(options: ServeOptions) -> ServerLock:
+    """Return the lock on the data, not acquired; the data directory is made if it is not there."""
+
+    def prepare() -> None:
+        options.data_dir.mkdir(parents=True, exist_ok=True)
+        check_restored(options.data_dir)
+
+    await blocking.run(None, prepare)
+    return ServerLock(options.data_dir, open_shared_lock(options.consensus))
+
+
+async def _environment(options: ServeOptions, storage: StorageController) -> Environment:
+    return await Environment.open(
+        storage=storage,
         clock=SystemClock(),
-        config=StorageConfig(segment_bytes=options.segment_bytes),
+        data_dir=options.data_dir,
+        engine_options={
+            "master": options.spark_master,
+            **({} if options.blob is None else {"blob": options.blob}),
+        },
     )
-    try:
-        with Turn(options.data_dir) as turn:
-            environment = await Environment.open(
-                storage=storage,
-                clock=SystemClock(),
-                data_dir=options.data_dir,
-                engine_options={
-                    "master": options.spark_master,
-                    **({} if options.blob is None else {"blob": options.blob}),
-                },
-            )
-            try:
-                authenticator = await blocking.run(None, Authenticator.of, ROLE, options.password)
-                await turn.wait(stop)
-                if stop.is_set():
-                    return
-                async with Lease(storage.check_owned) as lease:
-                    listener = Listener(environment, authenticator, lease, max_connections)
-                    port = await listener.listen(ports)
-                    # What has been loaded stays: to look through it for garbage takes 0.15 s of
-                    # the loop. Fewer collections of what is new find less that is on its way.
-                    gc.freeze()
-                    gc.set_threshold(YOUNG_OBJECTS)
-                    ready = True
-                    host, _ = address(options.pg_listen)
-                    shown = f"[{host}]" if ":" in host else host
-                    print(f"foreshore ready: postgres://{ROLE}@{shown}:{port}/{ROLE}", flush=True)
-                    reason: Fenced | None = None
-                    try:
-                        await _until_stopped(stop, environment, lease)
-                    except Fenced as error:
-                        reason = error
-                        raise
-                    finally:
-                        ready = False
-                        await listener.close(reason)
-            finally:
-                await environment.close()
-    finally:
-        await storage.close()
-        await http.close()
 
 
 async def _until_stopped(stop: asyncio.Event, environment: Environment, lease: Lease) -> None:
@@ -215,6 +235,7 @@ def _serve_options(command: FC) -> FC:
 
 @main.command("serve")
 @_serve_options
+@_option("take-over", is_flag=True, help="Take the data over from a live server, which then ends.")
 @click.option("--lifeline", is_flag=True, help="End when standard input does.")
 def serve_command(
     data_dir: Path,
@@ -225,6 +246,7 @@ def serve_command(
     segment_bytes: int,
     spark_master: str,
     max_connections: int,
+    take_over: bool,
     lifeline: bool,
 ) -> None:
     """Serve a database. FORESHORE_PASSWORD sets the first role's password."""
@@ -239,6 +261,7 @@ def serve_command(
         max_connections,
         os.environ.pop("FORESHORE_PASSWORD", None) or None,
         lifeline,
+        take_over,
     )
     address(pg_listen)
     address(http_listen)

@@ -57,6 +57,7 @@ from foreshore.storage.wal import LOG_KEY, LogState, SegmentInfo
 MANIFEST = "backup.json"
 VERSION = 1
 PARTS = ("blob", "log")  # the directories of a backup and of a new data directory
+LOCK_FILES = {"server", "server.start"}  # of a server that could not start in an empty directory
 TAKEOVER_SECONDS = 10.0  # a takeover that takes longer has died
 
 
@@ -170,8 +171,9 @@ def _previous(place: Path, states: States) -> dict[str, BackupFile]:
 
 
 def _names(directory: Path) -> set[str]:
-    """Return the names in a directory, except the `lost+found` of a new file system."""
-    return {path.name for path in directory.iterdir() if not _is_new_lost_found(path)}
+    """Return the names in a directory, except lock files and a new file system's `lost+found`."""
+    found = {path.name for path in directory.iterdir() if not _is_new_lost_found(path)}
+    return found - LOCK_FILES
 
 
 def _is_new_lost_found(path: Path) -> bool:

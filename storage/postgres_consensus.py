@@ -40,6 +40,17 @@ _CREATION_LOCK = 0x666F7265
 R = TypeVar("R")
 
 
+def split_schema(url: str) -> tuple[str, str]:
+    """Return libpq's part of the URL of a consensus service, and the schema that it names."""
+    parts = urlsplit(url)
+    options = parse_qsl(parts.query, keep_blank_values=True)
+    schema = dict(options).get("schema", SCHEMA)
+    if not schema or "\0" in schema:
+        raise InvalidParameterValue(f'invalid schema name "{schema}" for consensus')
+    query = urlencode([(name, value) for name, value in options if name != "schema"])
+    return urlunsplit(parts._replace(query=query)), schema
+
+
 class PostgresConsensus:
     """Versions in the tables of one schema, which are created if missing."""
 
@@ -133,7 +144,7 @@ class PostgresConsensus:
                 return list(await self._on_connection(read))
             except FAILURES as error:
                 if _surely_failed(error) or attempt == ATTEMPTS:
-                    raise Determinate(f"consensus failed: {_said(error)}") from error
+                    raise Determinate(f"consensus failed: {error_text(error)}") from error
             await asyncio.sleep(PAUSE_SECONDS * 2**attempt)
             attempt += 1
 
@@ -147,7 +158,9 @@ class PostgresConsensus:
                 break
             except FAILURES as error:
                 if _surely_failed(error) or attempt == ATTEMPTS:
-                    raise Determinate(f"could not connect to consensus: {_said(error)}") from error
+                    raise Determinate(
+                        f"could not connect to consensus: {error_text(error)}"
+                    ) from error
             await asyncio.sleep(PAUSE_SECONDS * 2**attempt)
             attempt += 1
         try:
@@ -208,8 +221,9 @@ def _surely_failed(error: Any) -> bool:
 
 def _fault(error: Any) -> Determinate | Indeterminate:
     kind = Determinate if _surely_failed(error) else Indeterminate
-    return kind(f"consensus failed: {_said(error)}")
+    return kind(f"consensus failed: {error_text(error)}")
 
 
-def _said(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
+    """Return what an error says, its type if it says nothing."""
     return str(error) or type(error).__name__

@@ -1,4 +1,4 @@
-"""Two servers on one data directory: the last one owns it, the other says so and ends."""
+"""A second server on a data directory: it is refused, or takes it over and the first ends."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.harness import Server, indexed, until
+from tests.harness import Server, indexed, serving, until
 
 TAKEN_OVER = "another environment has taken over"
 
 
-def test_a_second_server_takes_the_data_over(data_dir: Path) -> None:
-    first, second = Server(data_dir).start(), Server(data_dir)
+def test_take_over_under_writes_keeps_what_was_acknowledged(data_dir: Path) -> None:
+    first, second = Server(data_dir).start(), Server(data_dir, ("--take-over",))
     try:
         writer = first.connect()
         writer.execute("CREATE TABLE owned (i int)")
@@ -55,8 +55,31 @@ def test_a_second_server_takes_the_data_over(data_dir: Path) -> None:
         second.stop()
 
 
-def test_an_idle_server_also_hears_of_it(data_dir: Path) -> None:
-    first, second = Server(data_dir).start(), Server(data_dir)
+def test_second_server_is_refused_and_changes_nothing(data_dir: Path) -> None:
+    with serving(data_dir) as first:
+        connection = first.connect()
+        connection.execute("CREATE TABLE owned (i int)")
+        second = Server(data_dir)
+        said = second.spawn()
+        assert first.process is not None
+        assert second.process is not None
+        assert second.process.wait(30) == 1
+        lines = second.log.read_bytes()[said:].decode().splitlines()
+        (line,) = (each for each in lines if " CRITICAL __main__: " in each)
+        assert f'data directory "{data_dir}" is in use by another server' in line
+        assert f"It is process {first.process.pid} on host " in line
+        assert "--take-over" in line
+        connection.execute("INSERT INTO owned VALUES (1)")
+
+        first.kill()
+        second.start()
+        with second.connect() as successor:
+            assert successor.execute("SELECT i FROM owned").fetchall() == [(1,)]
+        second.stop()
+
+
+def test_idle_server_that_is_taken_over_from_ends(data_dir: Path) -> None:
+    first, second = Server(data_dir).start(), Server(data_dir, ("--take-over",))
     try:
         idle = first.connect()
         idle.execute("CREATE TABLE owned (i int)")
@@ -65,7 +88,7 @@ def test_an_idle_server_also_hears_of_it(data_dir: Path) -> None:
             idle.execute("SELECT count(*) FROM owned")
         assert first.process is not None
         assert first.process.wait(30) != 0
-        assert "taken over from a server" in second.log.read_text()
+        assert "taken over from a live server" in second.log.read_text()
         assert TAKEN_OVER in first.log.read_text()
         with second.connect() as connection:
             assert connection.execute("SELECT count(*) FROM owned").fetchall() == [(0,)]
@@ -74,8 +97,8 @@ def test_an_idle_server_also_hears_of_it(data_dir: Path) -> None:
         second.stop()
 
 
-def test_a_server_that_stands_still_is_not_waited_for(data_dir: Path) -> None:
-    first, second = Server(data_dir).start(), Server(data_dir)
+def test_take_over_from_server_that_stands_still_starts(data_dir: Path) -> None:
+    first, second = Server(data_dir).start(), Server(data_dir, ("--take-over",))
     assert first.process is not None
     try:
         first.process.send_signal(signal.SIGSTOP)
@@ -102,8 +125,8 @@ READS = (
 )
 
 
-def test_a_server_that_stood_still_answers_nobody_after_its_successor_has(data_dir: Path) -> None:
-    first, second = Server(data_dir).start(), Server(data_dir)
+def test_server_that_stood_still_answers_nobody_after_take_over(data_dir: Path) -> None:
+    first, second = Server(data_dir).start(), Server(data_dir, ("--take-over",))
     assert first.process is not None
     outcomes: dict[str, object] = {}
 

@@ -87,10 +87,10 @@ def test_killed_and_started_again_it_has_everything(
 
 
 @pytest.mark.timeout(600)
-def test_a_second_server_fences_the_first(data_dir: Path, services: tuple[str, ...]) -> None:
+def test_take_over_fences_the_first_server(data_dir: Path, services: tuple[str, ...]) -> None:
     with started(data_dir, services) as first:
         fill(first)
-        with started(data_dir, services) as second:
+        with started(data_dir, (*services, "--take-over")) as second:
             assert first.process is not None
             assert first.process.wait(30) != 0
             assert "another environment has taken over" in first.log.read_text()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from foreshore.server.lease import LEASE_SECONDS, Lease
-from foreshore.server.turn import PATIENCE_SECONDS
+from foreshore.server.server_lock import PATIENCE_SECONDS
 from foreshore.server.wire import SEND_AT, Wire
 from foreshore.storage.epoch import fenced
 from tests.adapter.harness import until

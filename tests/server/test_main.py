@@ -56,20 +56,20 @@ def test_it_says_when_it_is_ready_and_ends_at_sigterm(tmp_path: Path) -> None:
             assert process.wait(30) == 0
 
 
-def test_who_waits_for_the_server_before_ends_at_sigterm(tmp_path: Path) -> None:
+def test_sigterm_during_take_over_ends_the_new_server(tmp_path: Path) -> None:
     before = serve(tmp_path / "data")
     assert before.stdout is not None
     assert before.stdout.readline()
     before.send_signal(signal.SIGSTOP)
     try:
-        process = serve(tmp_path / "data")
+        process = serve(tmp_path / "data", FORESHORE_TAKE_OVER="1")
         assert process.stderr is not None
         assert process.stdout is not None
-        assert any("the data was taken over" in line for line in process.stderr)
+        assert any("the data is taken over" in line for line in process.stderr)
         process.send_signal(signal.SIGTERM)
         said = process.stderr.read()  # to its end
         assert process.wait(30) == 0
-        assert "the server before does not end" not in said
+        assert "the other server does not end" not in said
         assert process.stdout.read() == "", "it has never answered"
     finally:
         before.kill()
