@@ -1,14 +1,13 @@
 """Pattern matching: LIKE, SIMILAR TO and regular expressions."""
 
 import re
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore.errors import data_error
 from foreshore.expr.functions.function import (
     NO_LITERAL,
     Kernel,
@@ -22,50 +21,14 @@ from foreshore.expr.functions.function import (
     overload,
     quoted_literal,
 )
-from foreshore.expr.functions.regex import captures, check_text, compile_regex, find, find_all
-from foreshore.expr.functions.rows import Failure, fail, only_value, rowwise
+from foreshore.expr.functions.like import MOST_CHARACTERS, like, like_checked, like_expression
+from foreshore.expr.functions.regex import Regex, compile_regex
+from foreshore.expr.functions.regex_match import Bounds, Matching, captures, find_all, matching
+from foreshore.expr.functions.rows import Failure, collect, fail, only_value, rowwise
 from foreshore.expr.functions.text import to_lower
 from foreshore.types import TEXT, array_of
 
-ENDS_IN_ESCAPE = data_error("22025", "LIKE pattern must not end with escape character")
-
-
-@lru_cache(1024)
-def like_source(pattern: str) -> str:
-    """Return the regular expression of a LIKE pattern; raises `Failure`."""
-    out: list[str] = []
-    characters = iter(pattern)
-    for c in characters:
-        if c == "%":
-            out.append(".*")
-        elif c == "_":
-            out.append(".")
-        elif c == "\\":
-            following = next(characters, None)
-            if following is None:
-                raise Failure(ENDS_IN_ESCAPE)
-            out.append(re.escape(following))
-        else:
-            out.append(re.escape(c))
-    return "".join(out)
-
-
-@lru_cache(1024)
-def _like_regex(pattern: str) -> "re.Pattern[str]":
-    return re.compile(like_source(pattern), re.DOTALL)
-
-
-def like(text: str, pattern: str) -> bool:
-    """Return whether `text` is like `pattern`.
-
-    An escape character at its end is an error only if the text gets the match that far.
-    """
-    if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
-        reached = re.compile(like_source(pattern[:-1]) + "(?=.)", re.DOTALL)
-        if reached.match(text) is not None:
-            raise Failure(ENDS_IN_ESCAPE)
-        return False
-    return _like_regex(pattern).fullmatch(text) is not None
+MOST_RUNS = 2  # `%` in a pattern that an engine may match by trying
 
 
 def _like(negated: bool, insensitive: bool) -> Kernel:
@@ -76,12 +39,26 @@ def _like(negated: bool, insensitive: bool) -> Kernel:
 
     def kernel(types: Signature, a: pa.Array, b: pa.Array) -> Outcome:
         pattern = only_value(b) if len(a) > 4 else None
-        if pattern is not None and not insensitive and "\\" not in pattern:
-            found = pc.match_like(a, pattern)
-            return pc.invert(found) if negated else found
+        if pattern is not None and len(pattern) <= MOST_CHARACTERS:
+            found = _by_re2(a, pattern, insensitive)
+            if found is not None:
+                return pc.invert(found) if negated else found
         return rowwise(types, one, a, b)
 
     return kernel
+
+
+def _by_re2(a: pa.Array, pattern: str, insensitive: bool) -> pa.Array | None:
+    """Return which of `a` are like `pattern`, None where that is to be asked of each row."""
+    if insensitive and pc.all(pc.string_is_ascii(a)).as_py() is False:
+        return None  # RE2 takes more characters for the same
+    if "\\" not in pattern:
+        return pc.match_like(a, pattern, ignore_case=insensitive)
+    try:
+        source = like_expression(pattern)
+    except Failure:
+        return None
+    return pc.match_substring_regex(a, source, ignore_case=insensitive)
 
 
 def like_escape(pattern: str, escape: str) -> str:
@@ -150,8 +127,7 @@ def _matches(negated: bool, insensitive: bool) -> Kernel:
 
     def one(text: str, pattern: str) -> bool:
         regex = compile_regex(pattern, flags)
-        check_text(regex, text)
-        return (regex.compiled.search(text) is not None) != negated
+        return matching(regex, text).matches() != negated
 
     def kernel(types: Signature, a: pa.Array, b: pa.Array) -> Outcome:
         pattern = only_value(b) if len(a) > 4 else None
@@ -161,10 +137,11 @@ def _matches(negated: bool, insensitive: bool) -> Kernel:
             regex = compile_regex(pattern, flags)
         except Failure as failure:
             return pa.nulls(len(a), pa.bool_()), pa.array([failure.text] * len(a))
-        delicate = regex.unicode or regex.ascii_only
-        if regex.linear is None or (delicate and pc.all(pc.string_is_ascii(a)).as_py() is False):
+        delicate = regex.boundaries or regex.ascii_only
+        linear = regex.source.linear
+        if linear is None or (delicate and pc.all(pc.string_is_ascii(a)).as_py() is False):
             return rowwise(types, one, a, b)
-        found = pc.match_substring_regex(a, regex.linear)
+        found = pc.match_substring_regex(a, linear)
         return pc.invert(found) if negated else found
 
     return kernel
@@ -184,16 +161,13 @@ def regexp_replace(text: str, pattern: str, replacement: str, flags: str = "") -
     if flags[:1].isdigit():
         raise fail("22023", f'invalid regular expression option: "{flags[0]}"')
     regex = compile_regex(pattern, _flags_of(flags, allow_global=True))
-    if "g" in flags:
-        matches = find_all(regex, text)
-    else:
-        first = find(regex, text)
-        matches = [] if first is None else [first]
+    found = matching(regex, text)
+    matches = _matches_in(found, text, flags)
     out: list[str] = []
     at = 0
     needs_groups = re.search(r"\\[1-9]", replacement) is not None
     for begin, end in matches:
-        groups = captures(regex, text, (begin, end)) if needs_groups and regex.groups else []
+        groups = captures(regex, found, (begin, end)) if needs_groups and regex.groups else []
         out += [text[at:begin], _expanded(replacement, text[begin:end], groups)]
         at = end
     return "".join(out) + text[at:]
@@ -214,21 +188,33 @@ def _expanded(replacement: str, whole: str, groups: list[str | None]) -> str:
 
 def regexp_match(text: str, pattern: str, flags: str = "") -> tuple[str | None, ...] | None:
     """Return the captures of the first match, or the match if there are no groups."""
-    regex = compile_regex(pattern, _flags_of(flags, allow_global=False))
-    bounds = find(regex, text)
-    return None if bounds is None else _captured(regex, text, bounds)
+    regex = compile_regex(pattern, _flags_of(flags, allow_global=False) if flags else "")
+    found = matching(regex, text)
+    bounds = found.find()
+    return None if bounds is None else _captured(regex, found, text, bounds)
 
 
-def _captured(regex: Any, text: str, bounds: tuple[int, int]) -> tuple[str | None, ...]:
+def _matches_in(found: Matching, text: str, flags: str) -> list[Bounds]:
+    """Return the first match, or all with the flag g."""
+    if "g" in flags:
+        return find_all(found, text)
+    first = found.find()
+    return [] if first is None else [first]
+
+
+def _captured(regex: Regex, found: Matching, text: str, bounds: Bounds) -> tuple[str | None, ...]:
     if not regex.groups:
         return (text[bounds[0] : bounds[1]],)
-    return tuple(captures(regex, text, bounds))
+    return tuple(captures(regex, found, bounds))
 
 
 def _substring_regex(text: str, pattern: str) -> str | None:
     regex = compile_regex(pattern)
-    bounds = find(regex, text)
-    return None if bounds is None else _captured(regex, text, bounds)[0]
+    found = matching(regex, text)
+    bounds = found.find()
+    if bounds is None:
+        return None
+    return captures(regex, found, bounds)[0] if regex.groups else text[bounds[0] : bounds[1]]
 
 
 def regexp_split(text: str, pattern: str, flags: str = "") -> tuple[str, ...]:
@@ -236,7 +222,7 @@ def regexp_split(text: str, pattern: str, flags: str = "") -> tuple[str, ...]:
     regex = compile_regex(pattern, _flags_of(flags, allow_global=True))
     out: list[str] = []
     at = 0
-    for begin, end in find_all(regex, text):
+    for begin, end in find_all(matching(regex, text), text):
         if begin == end and begin in (0, len(text)):
             continue
         out.append(text[at:begin])
@@ -246,21 +232,38 @@ def regexp_split(text: str, pattern: str, flags: str = "") -> tuple[str, ...]:
 
 
 def _count(text: str, pattern: str) -> int:
-    return len(find_all(compile_regex(pattern), text))
+    return len(find_all(matching(compile_regex(pattern), text), text))
 
 
 def _rows(compute: Callable[..., Any]) -> Kernel:
-    return lambda types, *arrays: rowwise(types, compute, *arrays)
+    """Return the kernel that applies `compute` to each row; patterns are mostly all the same."""
+
+    def kernel(types: Signature, texts: pa.Array, *others: pa.Array) -> Outcome:
+        columns = map(_values, others)
+        return collect(types, compute, zip(texts.to_pylist(), *columns, strict=False))
+
+    return kernel
+
+
+def _values(array: pa.Array) -> Iterable[Any]:
+    """Return the values of `array`; if they are all the same, as often as they are asked for."""
+    same = only_value(array) if len(array) > 4 else None
+    return array.to_pylist() if same is None else repeat(same)
 
 
 def _like_sql(operator: str) -> Rendering:
     def render(dialect: Renderer, types: Signature, args: Sequence[str]) -> str | None:
         pattern = quoted_literal(args[1])
-        if pattern is None:
+        if pattern is None or not _is_easy(pattern):
             return None
         return f"({args[0]} {operator} {args[1]})"
 
     return render
+
+
+def _is_easy(pattern: str) -> bool:
+    """Whether engines that try one way after the other match `pattern` in few steps."""
+    return pattern.count("%") <= MOST_RUNS
 
 
 def total_pattern(key: str, literals: Literals) -> bool:
@@ -270,7 +273,7 @@ def total_pattern(key: str, literals: Literals) -> bool:
         return False
     try:
         if "like" in key:
-            like_source(pattern)
+            like_checked(pattern)
             return True
         return not compile_regex(pattern, "i" if key.startswith("imatch") else "").ascii_only
     except Failure:
@@ -331,9 +334,10 @@ declare_table(
 
 def _all_matches(text: str, pattern: str, flags: str = "") -> tuple[tuple[str | None, ...], ...]:
     regex = compile_regex(pattern, _flags_of(flags, allow_global=True))
-    first = find(regex, text)
-    matches = find_all(regex, text) if "g" in flags else [] if first is None else [first]
-    return tuple(_captured(regex, text, bounds) for bounds in matches)
+    found = matching(regex, text)
+    return tuple(
+        _captured(regex, found, text, bounds) for bounds in _matches_in(found, text, flags)
+    )
 
 
 for _args in ("text text", "text text text"):

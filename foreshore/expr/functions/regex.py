@@ -1,25 +1,32 @@
-r"""Regular expressions: PostgreSQL's (ARE) on engines that are not it.
+r"""Regular expressions: PostgreSQL's (ARE), translated for engines that are not it.
 
-A pattern is translated token by token. Whether there is a match does not depend on which match an
-engine prefers, so tests run on RE2 (through Arrow) where it knows the same classes, else on
-Python's engine. Where the match is to be shown, POSIX's longest (or, for a non-greedy expression,
-shortest) one is found by trying the ends; captures are given only where greediness is not mixed and
-the order of alternatives makes no difference. What is not certain to mean the same is refused, not
-guessed.
+A pattern is translated token by token, for three engines at once (`regex_match` chooses among
+them). Where the match itself is asked for, POSIX's longest one (or, for a non-greedy expression,
+the shortest) is found; captures are given only where greediness is not mixed and the order of
+alternatives makes no difference. What is not certain to mean the same is refused, not guessed.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from math import comb
+
+import re2
 
 from foreshore.expr.functions.rows import Failure, fail
+
+MOST_CHARACTERS = 10_000
+DEEPEST = 100  # parentheses within parentheses
+MOST_STEPS = 1 << 20  # of a backtracking engine at worst: some ten milliseconds
 
 _CLASSES = {
     "alpha": "a-zA-Z", "digit": "0-9", "alnum": "a-zA-Z0-9", "upper": "A-Z", "lower": "a-z",
     "space": " \\t\\n\\v\\f\\r", "blank": " \\t", "punct": "!-/:-@\\[-`{-~", "xdigit": "0-9a-fA-F",
     "cntrl": "\\x00-\\x1f\\x7f", "print": " -~", "graph": "!-~", "word": "a-zA-Z0-9_",
 }  # fmt: skip
+# The same characters as Python's engines know by \\s and \\w, within brackets of RE2.
+_UNICODE = {"s": "\\t-\\r\\x1c-\\x20\\x{85}\\pZ", "w": "\\pL\\pN_"}
 _ASCII_ONLY = frozenset(_CLASSES) - {"digit", "xdigit", "blank"}
 _CHARACTERS = {
     "a": "\\x07", "b": "\\x08", "e": "\\x1b", "f": "\\f",
@@ -28,25 +35,41 @@ _CHARACTERS = {
 
 
 @dataclass(frozen=True, slots=True)
+class Source:
+    """An expression as the engines read it: Python's `re` and `regex`, and RE2 where it can."""
+
+    python: str
+    compiled: "re.Pattern[str]"
+    linear: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Regex:
     """A translated expression."""
 
-    source: str
-    compiled: "re.Pattern[str]"
-    reordered: "re.Pattern[str] | None"  # with the order of alternatives reversed, if it has any
+    source: Source
+    # With the order of alternatives reversed and the groups named g1, g2, ..., if it has any.
+    reordered: Source | None
     groups: int
+    ignore_case: bool
     greedy: bool | None  # None where no quantifier says
     mixed: bool
-    linear: str | None  # for RE2
-    unicode: bool  # means the same on RE2 and for ASCII classes only over ASCII text
+    boundaries: bool  # has word boundaries, which RE2 knows in ASCII only
     ascii_only: bool
-    simple: bool  # what Python prefers is what POSIX does
+    simple: bool  # the engines' preferred match is POSIX's
+    preferred: bool  # so it is, or all matches at one place are equally long
     delimited: bool  # what is beyond the end of a match may matter to it
+    short: int  # the greatest length of a text over which backtracking takes few steps
 
 
 def invalid(reason: str) -> Failure:
     """Return the failure of a pattern that is none."""
     return fail("2201B", f"invalid regular expression: {reason}")
+
+
+def too_complex() -> Failure:
+    """Return the failure of a pattern that is too large for the engines."""
+    return invalid("regular expression is too complex")
 
 
 def unsupported(what: str) -> Failure:
@@ -60,28 +83,37 @@ class _Translator:
         self.at = 0
         self.newline = newline
         self.extended = extended
-        self.out: list[str] = []
+        self.out: list[str] = []  # for Python's engines
+        self.linear: list[str] = []  # for RE2, token by token the same
         self.groups = 0
+        # Whether quantifiers are greedy, as alternatives are: the first says what the whole is.
         self.preferences: list[bool] = []
-        self.lookaround = False
-        self.unicode = False
+        self.quantified: set[bool] = set()
+        self.backtracks = False  # has what RE2 cannot do
+        self.boundaries = False
         self.ascii_only = False
         self.branches = False
-        self.depth = 0
         self.quantifiable = False
+        # How many choices and preferences there were before each open group.
+        self.opened: list[tuple[int, int]] = []
+        self.group_at = 0  # how many preferences there were before the last atom, a group
         self.group_last = False  # the last atom is a group
+        self.choosing_last = False  # and there are choices within
         self.simple = True  # no quantifier applies to a group
+        self.loops = 0  # quantifiers of which the number of repetitions is open
+        self.forks = 0  # alternatives, and what may be left out
+        self.nested = False  # a quantifier applies to what has choices itself
 
-    def run(self) -> str:
+    def run(self) -> None:
         while self.at < len(self.pattern):
             self.step(self.pattern[self.at])
-        if self.depth:
+        if self.opened:
             raise invalid("parentheses () not balanced")
-        return "".join(self.out)
 
-    def emit(self, text: str, *, atom: bool = True) -> None:
-        self.group_last = False
+    def emit(self, text: str, *, atom: bool = True, linear: str | None = None) -> None:
+        self.group_last = self.choosing_last = False
         self.out.append(text)
+        self.linear.append(text if linear is None else linear)
         self.quantifiable = atom
 
     def step(self, c: str) -> None:
@@ -94,14 +126,18 @@ class _Translator:
             case "(":
                 self.open()
             case ")":
-                if not self.depth:
+                if not self.opened:
                     self.emit("\\)")
                 else:
-                    self.depth -= 1
+                    choices, at = self.opened.pop()
                     self.emit(")")
+                    self.group_at = at
                     self.group_last = True
+                    self.choosing_last = self.loops + self.forks > choices
             case "|":
                 self.branches = True
+                self.forks += 1
+                self.preferences.insert(self.opened[-1][1] if self.opened else 0, True)
                 self.emit("|", atom=False)
             case "*" | "+" | "?":
                 self.quantify(c)
@@ -110,7 +146,7 @@ class _Translator:
             case "^":
                 self.emit("(?m:^)" if self.newline else "\\A", atom=False)
             case "$":
-                self.emit("(?m:$)" if self.newline else "\\Z", atom=False)
+                self.at_end()
             case ".":
                 self.emit("[^\\n]" if self.newline else "(?s:.)")
             case " " | "\t" | "\n" | "\r" | "\f" | "\v" if self.extended:
@@ -122,36 +158,52 @@ class _Translator:
                 self.emit(re.escape(c))
 
     def open(self) -> None:
-        rest = self.pattern[self.at :]
-        self.depth += 1
+        rest = self.pattern[self.at : self.at + 3]
+        self.opened.append((self.loops + self.forks, len(self.preferences)))
+        if len(self.opened) > DEEPEST:
+            raise too_complex()
         if rest.startswith("?"):
             for start in ("?:", "?=", "?!", "?<=", "?<!"):
                 if rest.startswith(start):
                     self.at += len(start)
                     if start != "?:":
-                        self.lookaround = True
+                        self.backtracks = True
                     self.emit("(" + start, atom=False)
                     return
             if rest.startswith("?#"):
                 end = self.pattern.find(")", self.at)
                 if end < 0:
                     raise invalid("parentheses () not balanced")
-                self.at, self.depth = end + 1, self.depth - 1
+                self.at = end + 1
+                self.opened.pop()
                 return
             raise invalid("quantifier operand invalid")
         self.groups += 1
         self.emit("(", atom=False)
+
+    def at_end(self) -> None:
+        if self.newline:
+            self.emit("(?m:$)", atom=False)
+        else:
+            self.emit("\\Z", atom=False, linear="\\z")
 
     def quantify(self, text: str) -> None:
         if not self.quantifiable:
             raise invalid("quantifier operand invalid")
         if self.group_last:
             self.simple = False
+        self.nested = self.nested or (self.choosing_last and text != "?")
+        if text == "?":
+            self.forks += 1
+        else:
+            self.loops += 1
         greedy = True
         if self.pattern[self.at : self.at + 1] == "?":
             self.at += 1
             greedy = False
-        self.preferences.append(greedy)
+        self.quantified.add(greedy)
+        at = self.group_at if self.group_last else len(self.preferences)
+        self.preferences.insert(at, greedy)
         self.emit(text + ("" if greedy else "?"), atom=False)
 
     def bounds(self) -> None:
@@ -169,6 +221,7 @@ class _Translator:
             # {m} says nothing of greediness.
             if not self.quantifiable:
                 raise invalid("quantifier operand invalid")
+            self.nested = self.nested or self.choosing_last
             if self.pattern[self.at : self.at + 1] == "?":
                 self.at += 1
             self.emit("{" + found[1] + "}", atom=False)
@@ -184,16 +237,18 @@ class _Translator:
             case "d" | "D":
                 self.emit("[0-9]" if c == "d" else "[^0-9]")
             case "s" | "S" | "w" | "W":
-                self.unicode = True
-                self.emit("\\" + c)
+                negation = "^" if c.isupper() else ""
+                self.emit("\\" + c, linear=f"[{negation}{_UNICODE[c.lower()]}]")
             case "y" | "Y":
-                self.unicode = True
+                self.boundaries = True
                 self.emit("\\b" if c == "y" else "\\B", atom=False)
             case "m" | "M":
-                self.unicode = self.lookaround = True
+                self.backtracks = True
                 self.emit("\\b(?=\\w)" if c == "m" else "\\b(?<=\\w)", atom=False)
-            case "A" | "Z":
-                self.emit("\\" + c, atom=False)
+            case "A":
+                self.emit("\\A", atom=False)
+            case "Z":
+                self.emit("\\Z", atom=False, linear="\\z")
             case "B":
                 self.emit("\\\\")
             case "x":
@@ -227,6 +282,7 @@ class _Translator:
         if negated:
             self.at += 1
         items: list[str] = []
+        linear: list[str] = []
         first = True
         while True:
             if self.at >= len(self.pattern):
@@ -238,6 +294,7 @@ class _Translator:
             first = False
             if self.pattern.startswith("[:", self.at):
                 items.append(self.named_class())
+                linear.append(items[-1])
                 continue
             if self.pattern.startswith(("[.", "[="), self.at):
                 raise unsupported("collating elements")
@@ -254,9 +311,12 @@ class _Translator:
                 items.append(f"{_in_class(start)}-{_in_class(end)}")
             else:
                 items.append(_in_class(start) if len(start) == 1 else start)
+            linear.append(_UNICODE.get(items[-1][1:], items[-1]) if len(start) > 1 else items[-1])
         if negated and self.newline:
             items.append("\\n")
-        self.emit("[" + ("^" if negated else "") + "".join(items) + "]")
+            linear.append("\\n")
+        opening = "[^" if negated else "["
+        self.emit(f"{opening}{''.join(items)}]", linear=f"{opening}{''.join(linear)}]")
 
     def named_class(self) -> str:
         end = self.pattern.find(":]", self.at)
@@ -281,7 +341,6 @@ class _Translator:
         if c == "d":
             return "0-9"
         if c in "sw":
-            self.unicode = True
             return "\\" + c
         if c in "SWD":
             raise unsupported("negated classes within brackets")
@@ -309,8 +368,8 @@ def _in_class(c: str) -> str:
 @lru_cache(512)
 def compile_regex(pattern: str, flags: str = "") -> Regex:
     """Return the translation; raises `Failure` where the pattern is invalid or refused."""
-    if len(pattern) > 10_000:
-        raise unsupported("more than 10000 characters")
+    if len(pattern) > MOST_CHARACTERS:
+        raise too_complex()
     if pattern.startswith("***"):
         if pattern.startswith("***="):
             return compile_regex(re.sub(r"([^\w\s])", r"\\\1", pattern[4:]), flags)
@@ -344,135 +403,105 @@ def compile_regex(pattern: str, flags: str = "") -> Regex:
     if literal:
         pattern = re.sub(r"([^\w\s])", r"\\\1", pattern)
     translator = _Translator(pattern, newline, extended)
-    source = translator.run()
-    options = re.IGNORECASE if ignore else re.NOFLAG
-    try:
-        compiled = re.compile(source, options)
-    except re.error as error:
-        raise invalid(str(error)) from None
+    translator.run()
+    source = _source("".join(translator.out), "".join(translator.linear), translator, ignore)
     preferences = translator.preferences
     greedy = preferences[0] if preferences else None
-    if translator.branches and _has_top_branch(source):
-        greedy = True if preferences else None
-    linear = None
-    if not translator.lookaround:
-        linear = ("(?i)" if ignore else "") + source.replace("\\Z", "\\z")
+    mixed = len(translator.quantified) > 1
+    simple = translator.simple and not translator.branches and not mixed
     return Regex(
         source,
-        compiled,
-        _reversed_alternatives(source, options) if translator.branches else None,
+        _reordered(translator, ignore) if translator.branches else None,
         translator.groups,
+        ignore,
         greedy,
-        len(set(preferences)) > 1,
-        linear,
-        translator.unicode or ignore,
+        mixed,
+        translator.boundaries,
         translator.ascii_only,
-        translator.simple and not translator.branches and len(set(preferences)) <= 1,
-        translator.lookaround or any(mark in source for mark in ("\\Z", "(?m:$)", "\\b", "\\B")),
+        simple,
+        simple or (greedy is None and not translator.branches),
+        translator.backtracks
+        or any(mark in source.python for mark in ("\\Z", "(?m:$)", "\\b", "\\B")),
+        _short(translator, simple=simple),
     )
 
 
-def _has_top_branch(source: str) -> bool:
-    from re import _parser  # type: ignore[attr-defined]
-
-    tree = _parser.parse(source)
-    return any(str(op) == "BRANCH" for op, _ in tree)
-
-
-def _reversed_alternatives(source: str, options: int) -> "re.Pattern[str] | None":
-    """Return the expression with each choice's alternatives in reverse order."""
-    from re import _compiler, _parser  # type: ignore[attr-defined]
-
-    tree = _parser.parse(source, options)
-
-    def turn(node: Any) -> None:
-        for i, (op, arg) in enumerate(list(node)):
-            if str(op) == "BRANCH":
-                for branch in arg[1]:
-                    turn(branch)
-                node[i] = (op, (arg[0], list(reversed(arg[1]))))
-            else:
-                for part in arg if isinstance(arg, tuple) else ():
-                    if isinstance(part, _parser.SubPattern):
-                        turn(part)
-
-    turn(tree)
-    compiled: re.Pattern[str] = _compiler.compile(tree, options)
-    return compiled
+def _source(python: str, linear: str, translator: _Translator, ignore: bool) -> Source:
+    """Return an expression, compiled; raises `Failure` where it is none."""
+    try:
+        compiled = re.compile(python, re.IGNORECASE if ignore else re.NOFLAG)
+    except re.error as error:
+        raise invalid(str(error)) from None
+    except (RecursionError, OverflowError):
+        raise too_complex() from None
+    return Source(python, compiled, None if translator.backtracks else _for_re2(linear, ignore))
 
 
-def check_text(regex: Regex, text: str) -> None:
-    """Refuse text over which our classes are not the server's."""
-    if regex.ascii_only and not text.isascii():
-        raise unsupported("character classes over text that is not ASCII")
-
-
-def find(regex: Regex, text: str, start: int = 0) -> tuple[int, int] | None:
-    """Return the bounds of the first match at or after `start`, as POSIX prefers it."""
-    check_text(regex, text)
-    found = regex.compiled.search(text, start)
-    if found is None:
+def _for_re2(tokens: str, ignore: bool) -> str | None:
+    """Return the expression for RE2, None where it is too large for it."""
+    source = ("(?i)" if ignore else "") + tokens
+    try:
+        linear_engine(source)
+    except re2.error:  # it has limits of its own, of repetitions above all
         return None
-    begin = found.start()
-    if regex.simple or (regex.greedy is None and regex.reordered is None):
-        return begin, found.end()
-    ends = range(begin, len(text) + 1) if regex.greedy is False else range(len(text), begin - 1, -1)
-    for end in ends:
-        if _whole(regex, text, begin, end) is not None:
-            return begin, end
-    return begin, found.end()
+    return source
 
 
-def _whole(regex: Regex, text: str, begin: int, end: int) -> "re.Match[str] | None":
-    r"""Return the match of exactly [begin, end), with all of `text` in view.
+@lru_cache(512)
+def linear_engine(source: str, *, longest: bool = False) -> "re2._Regexp[str]":
+    """Return an expression on RE2, that prefers the `longest` match or else the first one."""
+    options = re2.Options()
+    options.log_errors = False
+    options.longest_match = longest
+    return re2.compile(source, options)
 
-    The end is given by an assertion, not by cutting the text, for `$` and \\b look beyond it.
+
+def _short(translator: _Translator, *, simple: bool) -> int:
+    """Return the greatest length of a text over which backtracking is certain to take few steps.
+
+    Where no quantifier is within another, a way through the expression is where it begins and
+    where each loop ends, and which of the forks it takes.
     """
-    if not regex.delimited:
-        return regex.compiled.fullmatch(text, begin, end)
-    return _bounded(regex.compiled, len(text) - end).match(text, begin)
+    loops, forks = translator.loops, translator.forks
+    if translator.nested or forks > 20:
+        return -1
+    most = MOST_STEPS >> forks
+    length = -1
+    for step in (1 << i for i in range(20, -1, -1)):
+        tried = length + step
+        ways = comb(tried + loops + 1, loops + 1)
+        if (ways if simple else ways * tried) <= most:
+            length = tried
+    return length
 
 
-@lru_cache(2048)
-def _bounded(compiled: "re.Pattern[str]", rest: int) -> "re.Pattern[str]":
-    return re.compile(
-        f"(?:{compiled.pattern})(?=(?s:.){{{rest}}}\\Z)", compiled.flags & re.IGNORECASE
-    )
+def _reversed(tokens: Sequence[str]) -> str:
+    """Return an expression with its alternatives in reverse order on all levels.
+
+    The groups are named by their numbers, for their order is another.
+    """
+    groups = 0
+    levels: list[tuple[str, list[list[str]]]] = [("", [[]])]
+    for token in tokens:
+        if token.startswith("(") and not token.endswith(")"):
+            if token == "(":
+                groups += 1
+                token = f"(?P<g{groups}>"
+            levels.append((token, [[]]))
+        elif token == ")":
+            opening, alternatives = levels.pop()
+            levels[-1][1][-1].append(f"{opening}{_joined(alternatives)})")
+        elif token == "|":
+            levels[-1][1].append([])
+        else:
+            levels[-1][1][-1].append(token)
+    return _joined(levels[0][1])
 
 
-def captures(regex: Regex, text: str, bounds: tuple[int, int]) -> list[str | None]:
-    """Return what the groups of a match captured; refuses where engines may differ."""
-    if regex.mixed:
-        raise unsupported("both greedy and non-greedy quantifiers and captures")
-    found = _whole(regex, text, *bounds)
-    assert found is not None, (regex.source, text, bounds)
-    groups = list(found.groups())
-    if regex.reordered is not None:
-        other = _reordered_whole(regex, text, *bounds)
-        if other is None or list(other) != groups:
-            raise unsupported("alternatives that can capture in several ways")
-    return groups
+def _joined(alternatives: list[list[str]]) -> str:
+    return "|".join("".join(each) for each in reversed(alternatives))
 
 
-def _reordered_whole(
-    regex: Regex, text: str, begin: int, end: int
-) -> tuple[str | None, ...] | None:
-    assert regex.reordered is not None
-    found = regex.reordered.match(text, begin)
-    if found is not None and found.end() == end:
-        return found.groups()
-    found = regex.reordered.fullmatch(text, begin, end)
-    return None if found is None else found.groups()
-
-
-def find_all(regex: Regex, text: str) -> list[tuple[int, int]]:
-    """Return the bounds of all matches, none overlapping, as with the flag g."""
-    out: list[tuple[int, int]] = []
-    at = 0
-    while at <= len(text):
-        bounds = find(regex, text, at)
-        if bounds is None:
-            break
-        out.append(bounds)
-        at = bounds[1] + 1 if bounds[0] == bounds[1] else bounds[1]
-    return out
+def _reordered(translator: _Translator, ignore: bool) -> Source:
+    """Return the expression with each choice's alternatives in reverse order."""
+    return _source(_reversed(translator.out), _reversed(translator.linear), translator, ignore)
