@@ -67,6 +67,7 @@ _KINDS: dict[str, ObjectKind] = {
     "column": "column",
 }
 DEFAULT_SIZE = "embedded"
+MOST_REPLICAS = 64  # of a cluster
 TICK_INTERVAL = "tick_interval_ms"  # what an engine is told
 
 
@@ -213,6 +214,7 @@ def bind_create_cluster(statement: ast.CreateClusterStatement) -> CreateCluster:
     options = dict(statement.options)
     if statement.replicas is not None:
         replicas = []
+        _check_replicas(str(len(statement.replicas)), statement.at)
         for name, each in statement.replicas:
             size = each.get("size", DEFAULT_SIZE)
             _known_options(each, ("size",))
@@ -227,16 +229,26 @@ def bind_create_cluster(statement: ast.CreateClusterStatement) -> CreateCluster:
         )
     size = options.pop("size", DEFAULT_SIZE)
     factor = options.pop("replication factor", "1")
-    if not factor.isdigit():
+    if not (factor.isascii() and factor.isdigit()):
         raise InvalidParameterValue(
             f'invalid value for REPLICATION FACTOR: "{factor}"', position=statement.at + 1
         )
+    _check_replicas(factor, statement.at)
     _known_options(options, ("tick interval",))
     kept = {}
     if (interval := options.get("tick interval")) is not None:
         with located(statement.at):
             kept[TICK_INTERVAL] = str(_tick_interval(interval))
-    return CreateCluster(statement.name, size, int(factor), kept, None, statement.if_not_exists)
+    return CreateCluster(statement.name, size, int(factor[-9:]), kept, None, statement.if_not_exists)
+
+
+def _check_replicas(count: str, at: int) -> None:
+    """Raise InvalidParameterValue if a number, of whatever length, is of too many replicas."""
+    digits = count.lstrip("0")
+    if len(digits) > 9 or int(digits or "0") > MOST_REPLICAS:
+        raise InvalidParameterValue(
+            f"a cluster can have at most {MOST_REPLICAS} replicas", position=at + 1
+        )
 
 
 def _tick_interval(text: str) -> int:
