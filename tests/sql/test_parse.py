@@ -4,7 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foreshore.errors import DatabaseError, StatementTooComplex, SyntaxError_
+from foreshore.errors import (
+    DatabaseError,
+    FeatureNotSupported,
+    StatementTooComplex,
+    SyntaxError_,
+)
 from foreshore.sql import ast
 from foreshore.sql.parse.lexer import tokenize
 from foreshore.sql.parse.parse import parse, parse_expression
@@ -205,3 +210,18 @@ def test_rows_are_grouped_by_a_column_that_is_called_like_the_clause(column: str
     for text in ("SELECT 1 FROM t GROUP BY", "SELECT 1 FROM t GROUP BY HAVING true"):
         with pytest.raises(SyntaxError_):
             parse(text)
+
+
+@pytest.mark.parametrize(
+    ("clause", "word"),
+    [
+        ("SEARCH DEPTH FIRST BY n SET o", "SEARCH"),
+        ("CYCLE n SET c USING p", "CYCLE"),
+        ("CYCLE n, m SET c TO 1 DEFAULT 0 USING p, u AS (SELECT 1)", "CYCLE"),
+    ],
+)
+def test_search_and_cycle_of_a_recursion_are_refused(clause: str, word: str) -> None:
+    recursion = "WITH RECURSIVE t(n, m) AS (SELECT 1, 1 UNION ALL SELECT n + 1, m FROM t) "
+    with pytest.raises(FeatureNotSupported, match=f"{word} in WITH RECURSIVE") as raised:
+        parse(f"{recursion}{clause} SELECT n FROM t")
+    assert raised.value.position == len(recursion) + 1

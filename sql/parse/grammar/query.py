@@ -50,6 +50,12 @@ class Parser(ExpressionParser):
 
     # --- queries
 
+    def _parse_recursive_with_search(self) -> None:
+        """Refuse SEARCH and CYCLE behind a query of WITH."""
+        for word in ("search", "cycle"):
+            if self._word(word):
+                self.unsupported(f"{word.upper()} in WITH RECURSIVE", self._curr.start)
+
     def _parse_statement(self) -> exp.Expr | None:
         """Parse a query; VALUES is one that may have a WITH, as SELECT is."""
         statement = super()._parse_statement()
