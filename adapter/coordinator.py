@@ -32,8 +32,8 @@ from foreshore.catalog.durable import CATALOG_SHARD, difference
 from foreshore.catalog.item import AT_COMMIT, Cluster, Item, Object, Replica
 from foreshore.catalog.state import State
 from foreshore.clock import Clock
+from foreshore.compute.bulk.engine import BulkEngine
 from foreshore.compute.controller.controller import ComputeController
-from foreshore.compute.engine import Engine
 from foreshore.compute.protocol import DataflowDescription, IndexExport, SinkExport
 from foreshore.errors import DatabaseError, FeatureNotSupported, UndefinedObject
 from foreshore.expr.ir import Get, Relation, sources_of
@@ -63,7 +63,7 @@ class Coordinator:
         clock: Clock,
         storage: StorageController,
         compute: ComputeController,
-        engine: Engine,
+        engine: BulkEngine,
         executor: Executor,
         oracle: TimestampOracle,
         catalog: Catalog,

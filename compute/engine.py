@@ -98,6 +98,11 @@ class Cancellation:
             if self._stop is not None:
                 self._stop()
 
+    def check(self) -> None:
+        """Raise QueryCanceled if `cancel` was called."""
+        if self._cancelled:
+            raise QueryCanceled
+
     def arm(self, stop: Callable[[], None]) -> None:
         """Say how the work that begins now is stopped; raises if that was asked for already."""
         with self._lock:
@@ -137,6 +142,21 @@ class Dataflow(Protocol):
 
     def close(self) -> None:
         """Free what the dataflow holds."""
+        ...
+
+
+class Evaluate(Protocol):
+    """`Engine.evaluate` within one session of an engine."""
+
+    def __call__(
+        self,
+        relation: Relation,
+        inputs: Mapping[GlobalId, Input],
+        as_of: int,
+        max_bytes: int | None = None,
+        /,
+    ) -> pa.Table:
+        """Return the rows of `relation` as of a time."""
         ...
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from foreshore import blocking
 from foreshore.adapter.introspection.relations import builtin_rows, question_of
 from foreshore.adapter.read.bind_parameters import Replace, fill, filler
 from foreshore.adapter.read.by_key import by_key, finishing_of, literal_keys
@@ -17,10 +16,11 @@ from foreshore.adapter.read.cluster_choice import answering_cluster, pinned_repl
 from foreshore.adapter.read.local import counted, evaluate_linear
 from foreshore.adapter.read.peek_plan import PeekPlan
 from foreshore.adapter.read.recursion import (
-    Inputs,
+    Evaluation,
+    Steps,
     collections_of,
-    evaluate_block,
     filled_block,
+    in_slices,
 )
 from foreshore.adapter.read.times import (
     asked,
@@ -143,7 +143,7 @@ async def _finished(
             rows = evaluate_linear(relation, counted_each(given))
             return finish(expanded(rows, finishing), finishing)
         case "local":
-            block = peek.block(relation, replace)
+            block = peek.block(relation, replace, finishing)
             if peek.acts:
                 block = filled_block(block, values.get, every=True)
             table = await evaluate_here(session, block, time, given, own=as_of is None)
@@ -297,7 +297,8 @@ async def own_rows(
     """
     time = read_time(session, peek.shards, None, args)
     relation, finishing, replace = filled(session, peek, args, time)
-    return await evaluate_here(session, peek.block(relation, replace), time, given), finishing
+    block = peek.block(relation, replace, finishing)
+    return await evaluate_here(session, block, time, given), finishing
 
 
 async def evaluate_here(
@@ -356,26 +357,25 @@ async def _evaluated(
             inputs[id] = Input(snapshot.schema, (), (*snapshot.tail, *own))
         cancellation = Cancellation()
 
-        def evaluate_on_thread(relation: Relation, inputs: Inputs) -> pa.Table:
+        def steps() -> Steps[pa.Table]:
             with ExitStack() as reading:
+                evaluate = reading.enter_context(coordinator.engine.evaluations(cancellation))
                 files = {
                     snapshot.id: replace(
                         inputs[snapshot.id], files=reading.enter_context(snapshot.paths())
                     )
                     for snapshot in snapshots
                 }
-                return coordinator.engine.evaluate(
-                    relation, {**inputs, **files}, time, cancellation, MAX_RESULT_BYTES
+                evaluation = Evaluation(
+                    {**inputs, **files},
+                    time,
+                    lambda relation, inputs: evaluate(relation, inputs, time, MAX_RESULT_BYTES),
+                    cancellation.check,
                 )
+                return (yield from evaluation.block(block, {}))
 
         try:
-
-            async def evaluate(relation: Relation, inputs: Inputs) -> pa.Table:
-                return await blocking.run(
-                    coordinator.executor, evaluate_on_thread, relation, inputs
-                )
-
-            return await evaluate_block(block, inputs, time, evaluate)
+            return await in_slices(coordinator.executor, steps())
         except BaseException:
             cancellation.cancel()
             raise

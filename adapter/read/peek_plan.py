@@ -90,12 +90,21 @@ class PeekPlan:
         """
         return not (self.sources or self.query.changes or self.query.recursions)
 
-    def block(self, relation: Relation, replace: Replace) -> Block:
-        """Return `relation` with the query's recursions, into which `replace` puts what it has."""
+    def block(
+        self, relation: Relation, replace: Replace, finishing: Finishing | None = None
+    ) -> Block:
+        """Return `relation` with the query's recursions, into which `replace` puts what it has.
+
+        It needs to have no more rows than `finishing` will let through.
+        """
         recursions = self.query.recursions
         if not recursions:
             return Block(relation)
-        return Block(relation, filled_block(Block(relation, recursions), replace).recursions)
+        filled = filled_block(Block(relation, recursions), replace)
+        wanted = None
+        if finishing is not None and finishing.limit is not None and not finishing.order_by:
+            wanted = finishing.limit + finishing.offset
+        return Block(relation, filled.recursions, wanted)
 
 
 @dataclass(frozen=True, slots=True)

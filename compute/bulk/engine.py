@@ -12,12 +12,12 @@ from threading import Lock
 
 import pyarrow as pa
 
-from foreshore.compute.bulk.evaluate import check_result, plans_of, raise_least
+from foreshore.compute.bulk.evaluate import Plans, check_result, plans_of, raise_least
 from foreshore.compute.bulk.session import Session
 from foreshore.compute.delta.describe import describe_plan
 from foreshore.compute.delta.differentiate import differentiate
 from foreshore.compute.delta.tick import Store, TickDataflow
-from foreshore.compute.engine import Cancellation, Dataflow, Input
+from foreshore.compute.engine import Cancellation, Dataflow, Evaluate, Input
 from foreshore.compute.protocol import DataflowDescription
 from foreshore.errors import QueryCanceled
 from foreshore.expr.explain import NameOf
@@ -65,12 +65,33 @@ class BulkEngine(ABC):
         max_bytes: int | None = None,
     ) -> pa.Table:
         """Return the rows of `relation` as of a time."""
-        plans = plans_of(relation)
-        with self._session(next(self._numbers), cancellation or Cancellation()) as session:
-            if plans.errors is not None:
-                raise_least(session.evaluate(plans.errors, inputs, as_of, max_bytes))
-            rows = session.evaluate(plans.rows, inputs, as_of, max_bytes)
-            return check_result(relation, rows)
+        with self.evaluations(cancellation or Cancellation()) as evaluate:
+            return evaluate(relation, inputs, as_of, max_bytes)
+
+    @contextmanager
+    def evaluations(self, cancellation: Cancellation) -> Iterator[Evaluate]:
+        """Give a function that evaluates as `evaluate` does, many times at little cost each.
+
+        It belongs to one thread at a time. What has been evaluated is kept prepared.
+        """
+        prepared: dict[Relation, Plans] = {}
+        with self._session(next(self._numbers), cancellation) as session:
+
+            def evaluate(
+                relation: Relation,
+                inputs: Mapping[GlobalId, Input],
+                as_of: int,
+                max_bytes: int | None = None,
+            ) -> pa.Table:
+                plans = prepared.get(relation)
+                if plans is None:
+                    plans = prepared[relation] = plans_of(relation)
+                if plans.errors is not None:
+                    raise_least(session.evaluate(plans.errors, inputs, as_of, max_bytes))
+                rows = session.evaluate(plans.rows, inputs, as_of, max_bytes)
+                return check_result(relation, rows)
+
+            yield evaluate
 
     def cancel(self) -> None:
         """Stop all evaluations that run now."""

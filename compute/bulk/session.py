@@ -39,6 +39,8 @@ class Session(ABC):
         self.idioms = idioms
         self._constants = count()
         self._registered = 0
+        self._items: dict[GlobalId, tuple[Input, int, str]] = {}  # the last of each input
+        self._selects: dict[tuple[Relation, tuple[str, ...]], str] = {}  # by the items they read
 
     @abstractmethod
     def show(self, name: str, table: pa.Table, columns: Columns) -> None:
@@ -82,10 +84,24 @@ class Session(ABC):
     ) -> pa.Table:
         """Return the rows of an infallible relation as of a time, by `result_schema`."""
         columns = {n.id: n.columns for n in walk_relations(relation) if isinstance(n, Get)}
-        sources = self.sources(inputs, columns, as_of)
-        renderer = Renderer(self.dialect, self.idioms, sources, constant=self.constant)
-        select = renderer.consolidated(relation)
+        sources = {id: self._kept_source(id, inputs[id], columns[id], as_of) for id in columns}
+        key = (relation, tuple(sources.values()))
+        select = self._selects.get(key)
+        if select is None:
+            renderer = Renderer(self.dialect, self.idioms, sources, constant=self.constant)
+            select = self._selects[key] = renderer.consolidated(relation)
         return self.read(select, result_schema(columns_of(relation)), max_bytes)
+
+    def _kept_source(
+        self, id: GlobalId, input: Input, columns: Sequence[ColumnType], as_of: int
+    ) -> str:
+        """Return the FROM item of an input, which is shown anew only if it is another one."""
+        kept = self._items.get(id)
+        if kept is not None and kept[0] is input and kept[1] == as_of:
+            return kept[2]
+        item = self._source(id, input, columns, as_of)
+        self._items[id] = (input, as_of, item)
+        return item
 
     def sources(
         self,

@@ -17,7 +17,7 @@ from foreshore.sql.bind.bound_query import BoundQuery, plain_relation
 from foreshore.sql.lower.lower import lower, lower_block
 from foreshore.sql.optimize.pipeline import optimize
 from foreshore.sql.optimize.scalars import remap
-from foreshore.sql.plan import Block, Query, Recursion
+from foreshore.sql.plan import Block, Query
 from foreshore.types import RelationDesc
 
 
@@ -41,7 +41,7 @@ def _optimized(block: Block) -> Block:
     return Block(
         optimize(block.relation),
         tuple(
-            Recursion(each.working, each.result, _optimized(each.base), _optimized(each.step))
+            replace(each, base=_optimized(each.base), step=_optimized(each.step))
             for each in block.recursions
         ),
     )

@@ -62,7 +62,7 @@ from foreshore.sql.lower.outer_columns import (
     has_subquery,
     put_in,
 )
-from foreshore.sql.lower.rows import NOTHING_OUTSIDE, Outer, Row, columns_at
+from foreshore.sql.lower.rows import NOTHING_OUTSIDE, Outer, Row
 from foreshore.sql.lower.subquery import over_nothing
 from foreshore.sql.plan import Block, Recursion
 from foreshore.types import BOOL
@@ -82,10 +82,6 @@ def lower_block(relation: Relation, fallible: Test = may_fail) -> Block:
     block = _PlanLowering(relation, fallible).run(relation)
     check_lowered(block.relation)
     return block
-
-
-def _distinct(relation: Relation) -> Relation:
-    return Reduce(relation, columns_at(columns_of(relation)), ())
 
 
 class _PlanLowering(JoinLowering):
@@ -134,13 +130,8 @@ class _PlanLowering(JoinLowering):
             )
             found = Project(Filter(working, equal), tuple(range(outer.width, len(types))))
         step = put_in(step, node.number, found)
-        if not node.all:
-            base = _distinct(base)
         based, stepped = self.block(base, outer), self.block(step, outer)
-        if not node.all:
-            new = Threshold(Union((_distinct(stepped.relation), Negate(result))))
-            stepped = Block(share(new), stepped.recursions)
-        self.recursions.append(Recursion(working.id, result.id, based, stepped))
+        self.recursions.append(Recursion(working.id, result.id, based, stepped, not node.all))
         return result
 
     def apply(self, relation: Relation, outer: Outer) -> Relation:

@@ -81,10 +81,14 @@ class Changing:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A lowered relation, and the recursions whose results it reads: first they are computed."""
+    """A lowered relation, and the recursions whose results it reads: first they are computed.
+
+    With `rows_wanted`, any so many of its rows are as good as all of them.
+    """
 
     relation: Relation
     recursions: "tuple[Recursion, ...]" = ()
+    rows_wanted: int | None = None
 
     def relations(self) -> Iterator[Relation]:
         """Yield all its relations, those of its recursions included."""
@@ -98,14 +102,15 @@ class Block:
 class Recursion:
     """The rows of `base`, and of `step` as long as it gives any.
 
-    `step` reads what was found last as `working`, and all that was found so far as `result`, as
-    which the result is read. Rows that are not to be found again it leaves out itself.
+    `step` reads what was found last as `working`; the result is read as `result`. If `distinct`,
+    a row counts as found only the first time.
     """
 
     working: GlobalId
     result: GlobalId
     base: Block
     step: Block
+    distinct: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ A pool of asyncpg looks types up on each connection; the second look computes no
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from foreshore.adapter.introspection.catalog_answers import (
     Question,
 )
 from foreshore.catalog.state import State
+from foreshore.compute.engine import Cancellation
 from foreshore.expr.ir import Constant
 from foreshore.sql.plan import Block
 from foreshore.types import Datum
@@ -33,13 +35,19 @@ def evaluated(house: House, monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """The relations that the environment's engine was given, one for each time."""
     found: list[object] = []
     engine = house.environment.coordinator.engine
-    evaluate = engine.evaluate
+    evaluations = engine.evaluations
 
-    def counted(relation: Any, *args: Any, **more: Any) -> Any:
-        found.append(relation)
-        return evaluate(relation, *args, **more)
+    @contextmanager
+    def counted(cancellation: Cancellation) -> Iterator[Any]:
+        with evaluations(cancellation) as evaluate:
 
-    monkeypatch.setattr(engine, "evaluate", counted)
+            def evaluate_and_count(relation: Any, *args: Any) -> Any:
+                found.append(relation)
+                return evaluate(relation, *args)
+
+            yield evaluate_and_count
+
+    monkeypatch.setattr(engine, "evaluations", counted)
     return found
 
 

@@ -1,5 +1,8 @@
 """WITH RECURSIVE: what a live PostgreSQL answers, we answer; and a recursion without end can be ended."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import psycopg
 import pytest
 
@@ -70,6 +73,77 @@ def test_recursive_queries_are_answered_as_postgresql_answers_them(
         QUERIES, answers(server.url), answers(postgres_url), strict=True
     ):
         assert ours == theirs, query
+
+
+ENDLESS = "with recursive t(n) as (select 1 union all select n + 1 from t) "
+LIMITED = [
+    ENDLESS + "select * from t limit 10",
+    ENDLESS.replace("all ", "") + "select * from t limit 10",
+    ENDLESS + "select * from t limit 0",
+    ENDLESS + "select n * 2, 'x' from t where n % 2 = 0 limit 3 offset 5",
+    ENDLESS + "select 10 / (5 - n) from t limit 4",
+    ENDLESS + "select n from t fetch first 3 rows only",
+    ENDLESS + "select count(*), sum(n) from (select * from t limit 5) s",
+    ENDLESS + "select exists (select 1 from t where n > 20)",
+    ENDLESS + "select 5 where exists (select 1 from t)",
+    ENDLESS + "select 1 where 3 in (select n from t limit 5)",
+    ENDLESS + "select n from (select n from t limit 4) s order by n desc limit 2",
+    ENDLESS + "(select n from t limit 2) union all (select n from t limit 3)",
+    ENDLESS + "select (select n from t limit 1), (select n + 1 from t limit 1)",
+    "select (with recursive t(n) as (select 1 union all select n + 1 from t) select n from t offset 7 limit 1)",
+    "with recursive t(n) as (select 1 union all select b from t join edges on a = n and b < 4) select * from t limit 7",
+    "with recursive t(n) as (select 1 union all select n + (with recursive u(m) as (select 1 union all select m + 1 from u) select max(m) from (select m from u limit 3) s) from t) select * from t limit 4",
+]
+
+
+def test_limit_above_an_endless_recursion_ends_it_as_in_postgresql(
+    server: Server, postgres_url: str
+) -> None:
+    found = []
+    for url in (server.url, postgres_url):
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("CREATE SCHEMA limited")
+            connection.execute("SET search_path = limited")
+            connection.execute("SET statement_timeout = '20s'")
+            for statement in SETUP.split(";")[:2]:
+                connection.execute(statement.encode())
+            found.append([sorted(connection.execute(query.encode())) for query in LIMITED])
+    for query, ours, theirs in zip(LIMITED, *found, strict=True):
+        assert ours == theirs, query
+
+
+def test_limit_as_a_parameter_and_in_a_cursor_ends_a_recursion(server: Server) -> None:
+    with server.connect() as connection:
+        connection.execute("SET statement_timeout = '20s'")
+        rows = connection.execute(ENDLESS + "select * from t limit %s offset %s", (3, 4))
+        assert rows.fetchall() == [(5,), (6,), (7,)]
+        series = "generate_series(1, 3) as s(a)"
+        joined = connection.execute(
+            f"{ENDLESS} select n, a from t join {series} on a = n limit 2".encode()
+        )
+        assert len(joined.fetchall()) == 2
+        with connection.transaction():
+            connection.execute(f"DECLARE c CURSOR FOR {ENDLESS} select * from t limit 5".encode())
+            assert connection.execute("FETCH 2 FROM c").fetchall() == [(1,), (2,)]
+
+
+def test_other_sessions_answer_while_more_recursions_run_than_there_are_threads(
+    server: Server,
+) -> None:
+    def endless() -> str | None:
+        with server.connect() as connection:
+            connection.execute("SET statement_timeout = '2s'")
+            with pytest.raises(psycopg.Error) as raised:
+                connection.execute(f"{ENDLESS} select max(n) from t".encode())
+            return raised.value.sqlstate
+
+    with ThreadPoolExecutor(6) as runners, server.connect() as other:
+        running = [runners.submit(endless) for _ in range(6)]
+        for _ in range(3):
+            begun = time.monotonic()
+            other.execute("SELECT count(*) FROM pg_class WHERE relkind = 'q'")
+            assert time.monotonic() - begun < 1.5
+        assert {each.result() for each in running} == {"57014"}
 
 
 def test_a_recursion_without_end_is_cancelled_and_a_view_of_one_is_refused(server: Server) -> None:
