@@ -1,1 +1,1 @@
-"""The catalog: names to `GlobalId`s and definitions, durably and in order."""
+"""The catalog: maps names to `GlobalId`s and definitions, durably."""

@@ -1,4 +1,4 @@
-"""What a new data directory's catalog holds."""
+"""The initial catalog of a new data directory."""
 
 from foreshore.catalog.state import State, empty
 from foreshore.catalog.transaction import Transaction
@@ -10,7 +10,7 @@ FIRST_SIZE = "embedded"
 
 
 def first_state() -> State:
-    """Return the first role, its database with schema `public`, and the first cluster."""
+    """Return a state with the first role, its database with schema `public`, and a cluster."""
     transaction = Transaction(empty())
     role = transaction.create_role(FIRST_ROLE)
     transaction.create_database(FIRST_DATABASE, role.id)

@@ -1,9 +1,9 @@
-"""The catalog: the present state, what planning made of each item, and how both change.
+"""The catalog: the current state and the plan of each item.
 
-`State` is durable and knows names and definitions; `Planned` is what the adapter's planner made of
-an item's definition, and is made anew at every start. Both change together, in `commit`, after the
-new state's rows have become durable: a reader sees all of a DDL statement or nothing. Neither is
-changed in place, so who holds both has the catalog as it was at one moment.
+`State` is durable and has names and definitions. `Planned` is what the adapter's planner made of an
+item's definition; it is made again at every start. Both change together, in `commit`, after the new
+state's rows are durable, so a reader sees a DDL statement completely or not at all. Both are
+immutable, so a caller that holds them has a consistent view of the catalog.
 """
 
 from collections.abc import Mapping
@@ -20,10 +20,10 @@ from foreshore.types import RelationDesc
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What an item's definition means.
+    """The planned definition of an item.
 
-    `definition` is the lowered relation of a view, a materialized view or a subscription over what
-    it names, views put in; None for a table, which has `defaults` and `constraints`. `key` is an
+    `definition` is the lowered relation of a view, a materialized view or a subscription, with
+    views expanded. It is None for a table, which has `defaults` and `constraints`. `key` is an
     index's, over the columns of its relation.
     """
 
@@ -32,15 +32,15 @@ class Planned:
     defaults: tuple[Scalar, ...] = ()
     key: tuple[Scalar, ...] = ()
     constraints: tuple[Constraint, ...] = ()
-    generated: tuple[Generated | None, ...] = ()  # of a table: what its identity columns generate
+    generated: tuple[Generated | None, ...] = ()  # of a table: its identity columns
     sequence: Sequence | None = None
 
 
 class Catalog:
-    """The one owner of the catalog's state.
+    """The owner of the catalog's state.
 
-    `counters` give out the numbers of ids, across all transactions, and so may be ahead of what the
-    state records: by those of transactions that are under way or came to nothing.
+    `counters` allot the numbers of ids for all transactions, so they may be ahead of the state: by
+    the numbers allotted to transactions that are running or were rolled back.
     """
 
     def __init__(self, state: State, planned: Mapping[GlobalId, Planned]) -> None:
@@ -50,11 +50,11 @@ class Catalog:
         self.check()
 
     def transaction(self) -> Transaction:
-        """Return an empty change of the present state."""
+        """Return an empty transaction on the current state."""
         return Transaction(self.state, self.counters)
 
     def commit(self, transaction: Transaction, planned: Mapping[GlobalId, Planned]) -> None:
-        """Show what `transaction` made, after its rows have become durable."""
+        """Publish the changes of `transaction` after its rows have become durable."""
         assert transaction.base is self.state, "two changes of the catalog at once"
         self.state = transaction.state
         known = {**self.planned, **planned}
@@ -62,7 +62,7 @@ class Catalog:
         self.check()
 
     def check(self) -> None:
-        """Assert that each item is planned, and that nothing else is."""
+        """Assert that exactly the items are planned."""
         items = {item.id for item in self.state.items()}
         assert items == self.planned.keys(), items ^ self.planned.keys()
         self.state.check()

@@ -1,14 +1,12 @@
-"""The catalog's shard: one row for each object, and what one version differs from the next by.
+"""The catalog's shard: encodes objects as rows, and versions as differences of rows.
 
-Temporary objects have none: they end with the process at the latest, and the next one knows nothing
-of them.
+A row is (collection, id, value). The value is the object as JSON, so any tool that reads the shard
+can read the catalog. The row `("format", "", "1")` names the encoding; `migrate` upgrades an older
+one before anything is decoded. Counters of allotted ids are rows as well. Temporary objects have no
+rows, because they end with the process at the latest.
 
-A row is (collection, id, value), its value the object as JSON, so that any tool which reads the
-shard can read the catalog. The row `("format", "", "1")` names the encoding; `migrate` brings an
-older one up to date before anything is decoded. Counters of allotted ids are rows as well.
-
-Where subscriptions stand are rows that belong to no version: they move without a new one, since no
-plan rests on them. In the same log as all else, they are never behind or ahead of it.
+The positions of subscriptions are rows too, but belong to no version of the catalog: no plan
+depends on them. Since they are in the same log as the data, they are never ahead of it or behind.
 """
 
 from collections.abc import Iterable, Mapping
@@ -42,9 +40,9 @@ _TYPES = {type.collection: type for type in OBJECTS}
 
 
 class Position(msgspec.Struct, frozen=True):
-    """Where a subscription stands: its consumer has all that happened before `reached`.
+    """The position of a subscription: its consumer has all changes before `reached`.
 
-    Until it has said so, that is when the subscription `began`, and it has nothing.
+    Initially, `reached` is the time when the subscription `began`, and the consumer has nothing.
     """
 
     began: Timestamp
@@ -52,17 +50,17 @@ class Position(msgspec.Struct, frozen=True):
 
     @property
     def confirmed(self) -> bool:
-        """Whether the consumer has what the collection held when the subscription began."""
+        """Whether the consumer has received the collection's initial contents."""
         return self.reached > self.began
 
     @property
     def as_of(self) -> Timestamp:
-        """The time from whose contents on changes are to come; these are held."""
+        """Return the time from whose contents on changes are sent; storage holds it readable."""
         return max(self.began, self.reached - 1)
 
 
 def rows_of(state: State, known: State | None = None) -> set[Row]:
-    """Return the rows that stand for `state`, but for objects that are the same in `known`."""
+    """Return the rows of `state`, except those of objects that are the same in `known`."""
     rows = {("format", "", str(FORMAT))}
     rows.update(("allotted", space, str(number)) for space, number in state.allotted.items())
     same = known.objects if known is not None else {}
@@ -79,7 +77,7 @@ def _is_durable(each: Object) -> bool:
 
 
 def difference(old: State | None, new: State, time: Timestamp) -> pa.Table:
-    """Return the updates at `time` that turn the rows of `old` (None: nothing) into `new`'s."""
+    """Return the updates at `time` that turn the rows of `old` (None: no rows) into `new`'s."""
     before, after = rows_of(old, new) if old is not None else set(), rows_of(new, old)
     return _updates(before - after, after - before, time)
 
@@ -87,7 +85,7 @@ def difference(old: State | None, new: State, time: Timestamp) -> pa.Table:
 def moved(
     old: Mapping[GlobalId, Position], new: Mapping[GlobalId, Position], time: Timestamp
 ) -> pa.Table:
-    """Return the updates at `time` that let subscriptions stand where `new` says."""
+    """Return the updates at `time` that move subscriptions to their `new` positions."""
     before, after = (
         {(POSITION, str(id), msgspec.json.encode(each).decode()) for id, each in positions.items()}
         for positions in (old, new)
@@ -112,7 +110,7 @@ def _updates(without: set[Row], more: set[Row], time: Timestamp) -> pa.Table:
 
 
 def positions(updates: Iterable[pa.Table]) -> dict[GlobalId, Position]:
-    """Return where subscriptions stand; one that was dropped may be among them."""
+    """Return the positions of subscriptions, possibly including dropped ones."""
     return {
         GlobalId(id): _decoded(collection, id, value, Position)
         for collection, id, value in _live(updates)
@@ -121,7 +119,7 @@ def positions(updates: Iterable[pa.Table]) -> dict[GlobalId, Position]:
 
 
 def _live(updates: Iterable[pa.Table]) -> set[Row]:
-    """Return the rows that updates add up to."""
+    """Return the rows that the updates add up to."""
     rows: dict[Row, int] = {}
     for table in updates:
         columns = [table.column(name).to_pylist() for name in ("collection", "id", "value", DIFF)]
@@ -135,7 +133,7 @@ def _live(updates: Iterable[pa.Table]) -> set[Row]:
 
 
 def load(updates: Iterable[pa.Table]) -> State | None:
-    """Return the state that the shard's updates add up to; None if there never was one."""
+    """Return the state that the shard's updates add up to; None if there are none."""
     live = _live(updates)
     if not live:
         return None
@@ -154,7 +152,7 @@ def load(updates: Iterable[pa.Table]) -> State | None:
 
 
 def migrate(rows: set[Row]) -> set[Row]:
-    """Return `rows` in the present encoding; refuses those of a newer version."""
+    """Return `rows` in the current encoding; reject those of a newer version."""
     for collection, _, value in rows:
         if collection == "format" and int(value) > FORMAT:
             raise DataCorrupted(

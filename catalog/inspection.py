@@ -1,6 +1,6 @@
-"""What a data directory holds, under the names that its catalog gives, for people and for programs.
+"""Reports the contents of a data directory with the names of the catalog, as text or JSON.
 
-The catalog's shard is read like any other, from the files; where it is damaged, ids have to do.
+The catalog's shard is read from the files, as any other. If it is corrupt, only ids are shown.
 """
 
 import tempfile
@@ -22,11 +22,11 @@ from foreshore.storage.inspection import Inspection, ShardReport
 from foreshore.storage.lease_file import DIRECTORY, LeaseFile, holding
 from foreshore.update import EMPTY, MAX_TIMESTAMP, Timestamp
 
-MAX_SHOWN = 8  # paths that a lease holds, in text
+MAX_SHOWN = 8  # paths of a lease shown in text
 
 
 def names_of(data_dir: Path, found: Inspection) -> dict[str, str]:
-    """Return the full names of collections by their ids, as far as the catalog can be read."""
+    """Return the full names of collections by id, as far as the catalog is readable."""
     shard = found.recovered.get(CATALOG_SHARD)
     if shard is None:
         return {}
@@ -44,7 +44,7 @@ def names_of(data_dir: Path, found: Inspection) -> dict[str, str]:
             rows = list(consolidate(updates(), shard.schema, MAX_TIMESTAMP, Path(scratch)))
         state = load([pa.Table.from_batches(rows, shard.schema)])
     except (DatabaseError, OSError, ValueError, pa.ArrowException):
-        return names  # what is amiss there has been found and is listed
+        return names  # its problems are listed already
     if state is not None:
         names |= {
             item.id: ".".join(filter(None, state.full_name(item))) for item in state.all(Item)
@@ -53,7 +53,7 @@ def names_of(data_dir: Path, found: Inspection) -> dict[str, str]:
 
 
 def as_json(found: Inspection, names: dict[str, str]) -> dict[str, Any]:
-    """Return all that was found as JSON values; times are milliseconds since 1970."""
+    """Return the report as JSON values. Times are milliseconds since 1970."""
     states = found.states
     return {
         "identity": states.identity if states is not None else None,
@@ -114,7 +114,7 @@ def _shard(shard: ShardReport, names: dict[str, str]) -> dict[str, Any]:
 
 
 def _collection(file: str) -> str | None:
-    """Return the id of the collection whose file of batches it is; None: it concerns all."""
+    """Return the id of the collection that a batch file belongs to, None for other files."""
     match file.split("/"):
         case ["blob", id, *_] if id != NAME:
             return id
@@ -133,7 +133,7 @@ def _lease(lease: LeaseFile) -> dict[str, Any]:
 
 
 def as_text(found: Inspection, names: dict[str, str]) -> Iterator[str]:
-    """Yield lines that say what was found, the damage last."""
+    """Yield the report as lines of text, corruption last."""
     shown = as_json(found, names)
     if found.states is not None:
         restored = f", restored from {shown['restored_from']}" if shown["restored_from"] else ""

@@ -1,8 +1,8 @@
-"""What the catalog is made of: objects with an id for ever, an oid, a name and an owner.
+"""Catalog objects: each has a permanent id, an oid, a name and an owner.
 
-Each object is a value; a change is a new value under the same id. Ids of databases, schemas,
-clusters, replicas and roles are text too (`d1`, `n2`, `c3`, `r4`, `o5`), allotted like those of
-items and never bound again. `kind` is the word PostgreSQL uses for the object in messages.
+Objects are values; a change is a new value under the same id. Ids of databases, schemas, clusters,
+replicas and roles are text too (`d1`, `n2`, `c3`, `r4`, `o5`). Like those of items they are
+allotted and never reused. `kind` is PostgreSQL's word for the object in messages.
 """
 
 from typing import ClassVar, TypeAlias
@@ -19,20 +19,17 @@ OnCommit = OneOf["delete rows", "drop"]
 
 Binding: TypeAlias = tuple[tuple[str, str, str], GlobalId]
 
-AT_COMMIT = -1  # for `Item.promised`, before the transaction's time is known
+AT_COMMIT = -1  # a placeholder until the transaction's time is known
 
 
 class Described(msgspec.Struct, frozen=True, kw_only=True):
-    """What COMMENT ON says of an object; where it says nothing, the object's row has no such field.
-
-    So objects without comments are written as they were before there were any.
-    """
+    """An object's COMMENT ON text. Objects without a comment have no such field in their rows."""
 
     comment: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Role(Described, frozen=True):
-    """Who may connect, and own."""
+    """A role, which can connect and own objects."""
 
     collection: ClassVar[str] = "role"
     kind: ClassVar[str] = "role"
@@ -43,7 +40,7 @@ class Role(Described, frozen=True):
 
 
 class Database(Described, frozen=True):
-    """A set of schemas; a session sees one."""
+    """A set of schemas. A session uses one database."""
 
     collection: ClassVar[str] = "database"
     kind: ClassVar[str] = "database"
@@ -54,7 +51,7 @@ class Database(Described, frozen=True):
 
 
 class Schema(Described, frozen=True):
-    """A namespace of items; without a database it is one of the system's, seen from all of them."""
+    """A namespace of items. System schemas have no database and are visible from all."""
 
     collection: ClassVar[str] = "schema"
     kind: ClassVar[str] = "schema"
@@ -66,12 +63,12 @@ class Schema(Described, frozen=True):
 
     @property
     def temporary(self) -> bool:
-        """Whether it is a session's own and ends with it."""
+        """Whether the schema belongs to a session and ends with it."""
         return is_temporary(self.id)
 
 
 class Cluster(Described, frozen=True):
-    """A named set of replicas that all maintain the same dataflows."""
+    """A named set of replicas that maintain the same dataflows."""
 
     collection: ClassVar[str] = "cluster"
     kind: ClassVar[str] = "cluster"
@@ -86,7 +83,7 @@ class Cluster(Described, frozen=True):
 
 
 class Replica(Described, frozen=True):
-    """A process that does the work of its cluster."""
+    """A process that runs its cluster's dataflows."""
 
     collection: ClassVar[str] = "replica"
     kind: ClassVar[str] = "cluster replica"
@@ -100,18 +97,18 @@ class Replica(Described, frozen=True):
 
 
 class NamedConstraint(msgspec.Struct, frozen=True):
-    """A constraint of a table: its name and its oid, which that of its index is too, if it has one.
+    """A constraint's name and oid, which its index, if it has one, shares.
 
-    What it says is in the table's statement.
+    The definition is in the table's statement.
     """
 
     name: str
     oid: int
-    has_index: bool  # as unique ones have: its name is one of the schema's relations
+    has_index: bool  # for unique constraints, whose names are relation names too
 
 
 class OwnedBy(msgspec.Struct, frozen=True):
-    """The column of a table with which a sequence goes; of an identity column it is a part."""
+    """The column that owns a sequence; a sequence of an identity column is part of it."""
 
     table: GlobalId
     column: str
@@ -119,19 +116,19 @@ class OwnedBy(msgspec.Struct, frozen=True):
 
 
 class KnownColumn(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A column of a table as a definition knows it, and what has become of it."""
+    """A column of a table as a definition knows it, and the column's current name."""
 
     name: str
-    now: str | None  # its name in the table; None: it was dropped, nothing had used it
-    type: SqlType | None = None  # that it had, if it was dropped
-    nullable: bool = False  # it could be NULL then, whatever the table says of it now
+    now: str | None  # None: it was dropped, and nothing used it
+    type: SqlType | None = None  # the type it had, if it was dropped
+    nullable: bool = False  # whether it was nullable then
 
 
 class Item(Described, frozen=True):
-    """A relation, an index or a subscription, by the statement that defines it.
+    """A relation, index, sequence or subscription, given by its statement.
 
-    `create_sql` has all names qualified; from it the item is planned anew at every start.
-    `depends_on` are the items that the definition names; an index depends on its relation.
+    `create_sql` has all names qualified; the item is planned from it at every start. `depends_on`
+    are the items that the definition names; an index depends on its relation.
     """
 
     collection: ClassVar[str] = "item"
@@ -143,63 +140,61 @@ class Item(Described, frozen=True):
     owner: str
     create_sql: str
     depends_on: tuple[GlobalId, ...] = ()
-    cluster: str | None = None  # of a materialized view and of an index: the cluster's id
-    on: GlobalId | None = None  # of an index: its relation
-    # What the names in `create_sql` meant when it was written: full names, each with its id. They
-    # keep meaning that when the object gets another name.
+    cluster: str | None = None  # of a materialized view or an index: the cluster's id
+    on: GlobalId | None = None  # the relation of an index
+    # The meaning of the names in `create_sql` when it was written: full names with their ids. It
+    # stays valid when the objects are renamed.
     bound: tuple[Binding, ...] = ()
-    # The columns that tables had when the statement was written, where they have others now. They
-    # keep meaning that, like the names.
+    # The columns of tables when the statement was written, for tables whose columns changed since.
     known: dict[GlobalId, tuple[KnownColumn, ...]] | msgspec.UnsetType = msgspec.UNSET
-    # The keys that tables had then, by the columns' names of then: what is maintained has a past in
-    # which there were no others. A table that is not here has those that it had.
+    # The keys of tables at that time, by the column names of that time, because a maintained view
+    # has history from before newer keys. Tables that are not listed have kept their keys.
     known_keys: dict[GlobalId, tuple[tuple[str, ...], ...]] | msgspec.UnsetType = msgspec.UNSET
-    # Of a table of which a column was renamed: the names in its shard, which stay.
+    # The column names in the shard of a table, if a column was renamed.
     stored_names: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
-    # How far back it stays readable, in milliseconds, where RETAIN HISTORY says so.
+    # How far back the item stays readable, in milliseconds, by RETAIN HISTORY.
     retain_ms: int | msgspec.UnsetType = msgspec.UNSET
-    # What COMMENT ON COLUMN says, by the column's position from 1.
+    # COMMENT ON COLUMN texts by column position, from 1.
     column_comments: dict[int, str] | msgspec.UnsetType = msgspec.UNSET
     constraints: tuple[NamedConstraint, ...] = ()  # of a table
-    # Since when the contents are there: a table got other columns then, a materialized view was
-    # made AS OF then. Earlier is not to be read.
+    # The earliest readable time: when a table's columns changed, or a materialized view's AS OF.
     since: int = 0
-    # Since when all rows of a table agree with what the statement promises, if it came to promise
-    # more. Earlier is not to be read as what the table is now.
+    # Earliest time at which all rows of a table satisfy its constraints, if constraints were added.
+    # Earlier times are not readable with the table's current definition.
     promised: int | msgspec.UnsetType = msgspec.UNSET
 
-    # Of a sequence: the number that it got when it was restarted, and the column that it goes with.
+    # Of a sequence: its number after a restart, and the column that owns it.
     generation: int | msgspec.UnsetType = msgspec.UNSET
     owned_by: OwnedBy | msgspec.UnsetType = msgspec.UNSET
 
-    # Of a temporary table: what goes whenever its session commits, its rows or all of it.
+    # Of a temporary table: what happens to its rows at each commit of its session.
     on_commit: OnCommit | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def temporary(self) -> bool:
-        """Whether it is a session's own and ends with it; then it is never written down."""
+        """Whether the item belongs to a session and ends with it; it is then never stored."""
         return is_temporary(self.schema)
 
     @property
     def kind(self) -> str:
-        """What messages call it."""
+        """Return the word for the item in messages."""
         return self.type
 
     @property
     def is_collection(self) -> bool:
-        """Whether it has contents of its own, from some time on to another."""
+        """Whether the item has contents of its own."""
         return self.type in ("table", "materialized view", "index")
 
 
 class ColumnOf(msgspec.Struct, frozen=True):
-    """A column that is to be dropped, as if it were an object; its `parts` go with it."""
+    """A column to drop, treated as an object; its `parts` are dropped with it."""
 
     kind: ClassVar[str] = "column"
-    id: str  # like no object's
+    id: str  # differs from all object ids
     name: str
     table: Item
     parts: tuple[Item, ...]
-    users: tuple[Item, ...]  # what is no part of it, and cannot be without it
+    users: tuple[Item, ...]  # not parts of it, but dependent on it
 
 
 Object: TypeAlias = Role | Database | Schema | Cluster | Replica | Item

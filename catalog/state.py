@@ -1,9 +1,9 @@
-"""The catalog's state: an immutable value, one for each version of the catalog.
+"""The catalog's state: an immutable value for each version of the catalog.
 
-Whoever holds a `State` sees the catalog as it was at one moment. `Transaction` makes the next one:
-its methods check PostgreSQL's rules and gather changes, all of which become durable in one append,
-or none. Names are found by dictionaries; ids come from the `allotted` counters, which are part of
-the state and so never go back.
+A `State` is the catalog as of one moment. `Transaction` makes the next one: its methods check
+PostgreSQL's rules and collect changes, which become durable in one append or not at all. Names are
+found through dictionaries. Ids come from the `allotted` counters, which are part of the state and
+never go back.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,7 +19,7 @@ PERMANENT = ""
 
 O = TypeVar("O", bound=Object)  # noqa: E741 - an object of any one collection
 
-# Schemas of the system; their items are builtin and not in the shard.
+# System schemas. Their items are builtin and not in the shard.
 SYSTEM_SCHEMAS = tuple(
     Schema(f"n_{name}", oid, None, name, "o1")
     for name, oid in (
@@ -29,7 +29,7 @@ SYSTEM_SCHEMAS = tuple(
         ("mz_internal", 13_002),
     )
 )
-# Tables that only the system writes; stored as others are, but not in the catalog's own shard.
+# Tables that only the system writes. They have shards, but no rows in the catalog's shard.
 LAG_HISTORY = Item(
     GlobalId("s2"),
     13_010,
@@ -56,10 +56,10 @@ FIRST_USER_OID = 16_384
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Part:
-    """A part of the catalog that changes on its own, and is another value whenever it does.
+    """A part of the catalog that changes independently; every change makes a new value.
 
-    There is one of each temporary schema, under its id, with the ids of its items; and one of all
-    permanent objects. So whoever relies on what one session sees can tell when that has changed.
+    There is one part for each temporary schema, with the ids of its items, and one for all
+    permanent objects. A session compares the parts that it sees to detect changes.
     """
 
     items: frozenset[str] = frozenset()
@@ -94,9 +94,9 @@ class State:
         return (each for each in self.objects.values() if isinstance(each, type))
 
     def items(self) -> Iterator[Item]:
-        """Yield the items so that each comes after those it depends on."""
+        """Yield the items, each after the items it depends on."""
         done: set[str] = set()
-        # Most items depend on older ones only; a replaced or renamed one may not.
+        # Most items depend on older ones only, but a replaced or renamed one may not.
         waiting = sorted(self.all(Item), key=lambda item: number_of(item.id))
         while waiting:
             later = []
@@ -143,7 +143,7 @@ class State:
         return self.item_in(schema, name) is not None or self.with_key(schema, name) is not None
 
     def with_key(self, schema: str, name: str) -> Item | None:
-        """Return the table of the schema that has a unique constraint, or index, of this name."""
+        """Return the table of the schema with a unique constraint or index of this name."""
         return next(
             (
                 item
@@ -171,11 +171,11 @@ class State:
     # --- by session ----------------------------------------------------------------------------
 
     def seen_with(self, temporary: str) -> tuple[Part, Part | None]:
-        """Return what a session sees whose temporary schema has the id `temporary`."""
+        """Return the parts of the catalog seen by the session with this temporary schema."""
         return (self.parts[PERMANENT], self.parts.get(temporary))
 
     def temporary_items(self, schema: str) -> list[Item]:
-        """Return the items of the temporary schema with id `schema`, if there is one."""
+        """Return the items of the temporary schema with id `schema`, none if it does not exist."""
         part = self.parts.get(schema)
         return [] if part is None else [self.item(id) for id in part.items]
 
@@ -193,7 +193,7 @@ class State:
         )
 
     def tables_named(self, ids: Iterable[GlobalId]) -> set[GlobalId]:
-        """Return the tables that `ids` are, or are views of."""
+        """Return the tables among `ids` and under the views among them."""
         found: set[GlobalId] = set()
         seen: set[GlobalId] = set()
         stack = list(ids)
@@ -210,7 +210,7 @@ class State:
         return found
 
     def above(self, id: str) -> set[str]:
-        """Return what depends on the object `id` in the end, itself included."""
+        """Return all direct and indirect dependents of the object `id`, including itself."""
         found: set[str] = set()
         stack = [id]
         while stack:
@@ -221,7 +221,7 @@ class State:
         return found
 
     def sequences_of(self, id: str) -> list[Item]:
-        """Return the sequences that go with columns of table `id`."""
+        """Return the sequences owned by columns of table `id`."""
         return [item for item in self.all(Item) if item.owned_by and item.owned_by.table == id]
 
     def replicas_of(self, cluster: str) -> list[Replica]:
@@ -229,20 +229,20 @@ class State:
         return [each for each in self.all(Replica) if each.cluster == cluster]
 
     def children(self, id: str) -> list[Object]:
-        """Return what lives in the database, schema or cluster `id`."""
+        """Return the direct contents of the database, schema or cluster `id`."""
         return [each for each in self.objects.values() if parent_of(each) == id] + [
             item for item in self.all(Item) if item.cluster == id
         ]
 
     def full_name(self, item: Item) -> tuple[str, str, str]:
-        """Return database, schema and name of `item`; for the system's the database is empty."""
+        """Return database, schema and name of `item`; the database is empty for system items."""
         schema = self.objects[item.schema]
         assert isinstance(schema, Schema), schema
         database = self.objects[schema.database] if schema.database else None
         return (database.name if database else "", schema.name, item.name)
 
     def check(self) -> None:
-        """Assert what holds of every state."""
+        """Assert the invariants of every state."""
         for id, each in self.objects.items():
             assert each.id == id, (id, each)
             assert self.names[name_key(each)] == id, each
@@ -267,7 +267,7 @@ class State:
 
 
 def parent_of(each: Object) -> str | None:
-    """Return the id of what `each` lives in."""
+    """Return the id of the object that contains `each`."""
     match each:
         case Schema(database=parent) | Replica(cluster=parent) | Item(schema=parent):
             return parent
@@ -276,7 +276,7 @@ def parent_of(each: Object) -> str | None:
 
 
 def wholes_of(each: Object) -> list[str]:
-    """Return the ids of what `each` is a part of, and goes with."""
+    """Return the ids of the objects that `each` is part of and is dropped with."""
     found = [parent_of(each)]
     if isinstance(each, Item):
         found += [each.cluster, each.owned_by.table if each.owned_by else None]
@@ -289,7 +289,7 @@ def name_key(each: Object) -> tuple[str, str | None, str]:
 
 
 def with_objects(state: State, changes: Mapping[str, Object | None]) -> State:
-    """Return `state` with objects put in, replaced and (None) taken out, as one new version."""
+    """Return a new version of `state` with objects added, replaced or (None) removed."""
     objects, names, oids = dict(state.objects), dict(state.names), dict(state.oids)
     dependents = dict(state.dependents)
     for id in changes:
@@ -317,7 +317,7 @@ def with_objects(state: State, changes: Mapping[str, Object | None]) -> State:
 
 
 def _parts(state: State, changes: Mapping[str, Object | None]) -> dict[str, Part]:
-    """Return the parts of what `state` becomes by `changes`."""
+    """Return the parts of `state` after `changes`."""
     parts = dict(state.parts)
     for id, new in changes.items():
         for each in (state.objects.get(id), new):
@@ -335,7 +335,7 @@ def _parts(state: State, changes: Mapping[str, Object | None]) -> dict[str, Part
 
 
 def _part_of(each: Object) -> str:
-    """Return the part of the catalog of which `each` is."""
+    """Return the id of the part that `each` belongs to."""
     if isinstance(each, Item) and each.temporary:
         return each.schema
     return each.id if isinstance(each, Schema) and each.temporary else PERMANENT
@@ -355,11 +355,11 @@ def with_allotted(state: State, space: str, number: int) -> State:
 
 
 def empty() -> State:
-    """Return the state before anything was created: the system's schemas and tables only."""
+    """Return the state before anything was created: only system schemas and tables."""
     objects: tuple[Object, ...] = (*SYSTEM_SCHEMAS, *SYSTEM_TABLES)
     return with_objects(State(), {each.id: each for each in objects})
 
 
 def is_system(id: str | GlobalId) -> bool:
-    """Whether the object with this id is the system's own."""
+    """Whether the object with this id belongs to the system."""
     return id.startswith(("n_", "s"))

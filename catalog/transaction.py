@@ -1,8 +1,8 @@
-"""A change of the catalog in the making: PostgreSQL's rules, checked one by one, then all or none.
+"""Catalog transactions: check PostgreSQL's rules and collect changes, to commit all or none.
 
-A `Transaction` starts from a `State` and gathers changes that its later methods already see. The
-adapter makes `state` durable in one append and only then shows it to others; one that is dropped
-has changed nothing. Messages name objects as PostgreSQL does.
+A `Transaction` starts from a `State`. Its methods see the changes collected so far. The adapter
+makes `state` durable in one append and only then publishes it; an abandoned transaction has changed
+nothing. Messages name objects as PostgreSQL does.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -54,10 +54,10 @@ CASCADE_HINT = "Use DROP ... CASCADE to drop the dependent objects too."
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """What a DROP takes away: its targets, and in cascade what depends on them."""
+    """The objects to drop: the targets, and with CASCADE their dependents."""
 
     objects: tuple[Object | ColumnOf, ...]  # dependents before what they depend on
-    cascaded: tuple[str, ...]  # how messages describe those not asked for by name
+    cascaded: tuple[str, ...]  # descriptions, for messages, of objects dropped by CASCADE
 
 
 class Transaction:
@@ -76,7 +76,7 @@ class Transaction:
     # --- ids -----------------------------------------------------------------------------------
 
     def allot(self, space: str) -> int:
-        """Return the next number of `space`, never given out before."""
+        """Return the next unused number of `space`."""
         number = self._counters.get(space, FIRST_USER_OID if space == "oid" else 1)
         self._counters[space] = number + 1
         self.state = with_allotted(self.state, space, number + 1)
@@ -110,7 +110,7 @@ class Transaction:
         return self._put(Schema(f"n{self.allot('n')}", self.allot("oid"), database, name, owner))
 
     def temporary_schema(self, id: str, database: str, owner: str) -> Schema:
-        """Return the temporary schema `id`, a new one in `database` if there is none yet."""
+        """Return the temporary schema `id`, creating it in `database` if necessary."""
         found = self.state.get(id)
         if found is None:
             found = self._put(Schema(id, self.allot("oid"), database, id, owner))
@@ -118,7 +118,7 @@ class Transaction:
         return found
 
     def drop_temporary(self, schema: str) -> None:
-        """Drop the temporary schema with id `schema` and all that is in it."""
+        """Drop the temporary schema with id `schema` and its contents."""
         items = self.state.parts[schema].items
         self.state = with_objects(self.state, dict.fromkeys((*items, schema)))
 
@@ -185,9 +185,9 @@ class Transaction:
     ) -> Item:
         """Create an item under an id from `allot_item`.
 
-        `constraints` are a table's: the name of each, and whether it has an index. `retain_ms` is
-        how far back it stays readable, None as far as everything does. `since` is when a
-        materialized view begins, 0 when it is created.
+        `constraints` are a table's: name, and whether it has an index. `retain_ms` is how far back
+        it stays readable, None for the default. `since` is the first readable time of a
+        materialized view, 0 for its creation.
         """
         self.refuse_taken(schema, name)
         self._refuse_taken_indexes(schema, (name,), constraints)
@@ -214,7 +214,7 @@ class Transaction:
         )
 
     def retain(self, item: Item, retain_ms: int | None) -> Item:
-        """Let `item` stay readable so far back, None as far as everything does."""
+        """Set how far back `item` stays readable, None for the default."""
         kept = msgspec.UNSET if retain_ms is None else retain_ms
         return self._put(msgspec.structs.replace(item, retain_ms=kept))
 
@@ -233,12 +233,13 @@ class Transaction:
         *,
         promises_more: bool = False,
     ) -> Item:
-        """Let `table` be what `create_sql` says, with contents that begin at `since`.
+        """Change `table` to `create_sql`, with contents that begin at `since`.
 
-        If it `promises_more`, its rows agree with that from the commit on.
-        `constraints` are all of them, as for `create_item`; those that keep their name stay the
-        same. `stored_names` are those of the columns in the shard, if they are others. `columns`
-        says where each column was, None if it is new; they are where they were if it is not given.
+        `promises_more` states that constraints were added, which hold from the commit on.
+        `constraints` are all of the table's, as for `create_item`; those with a known name stay the
+        same objects. `stored_names` are the column names in the shard, if they differ. `columns`
+        gives each column's former position, None for a new column; by default positions are
+        unchanged.
         """
         schema = self.state.objects[table.schema]
         assert isinstance(schema, Schema)
@@ -268,7 +269,7 @@ class Transaction:
         )
 
     def rekey(self, ids: Mapping[GlobalId, GlobalId]) -> None:
-        """Give items other ids, as other collections are theirs now; who refers to them follows."""
+        """Give items new ids because they have new collections, and update references."""
 
         def now(id: GlobalId) -> GlobalId:
             return ids.get(id, id)
@@ -297,7 +298,7 @@ class Transaction:
         columns: Sequence[KnownColumn],
         keys: Sequence[tuple[str, ...]] | None = None,
     ) -> Item:
-        """Let `columns` and `keys` be what the definition of `item` takes for those of `table`."""
+        """Record the columns and keys of `table` that the definition of `item` refers to."""
         known = {**(item.known or {}), table: tuple(columns)}
         known_keys = item.known_keys
         if keys is not None:
@@ -305,7 +306,7 @@ class Transaction:
         return self._put(msgspec.structs.replace(item, known=known, known_keys=known_keys))
 
     def keep_promises(self, tables: Iterable[GlobalId], time: int) -> None:
-        """Let what `tables` have come to promise here hold from `time` on, that of the commit."""
+        """Set the time from which the new constraints of `tables` hold to `time`, the commit's."""
         items = map(self.state.item, tables)
         changes: dict[str, Object | None] = {
             item.id: msgspec.structs.replace(item, promised=time) for item in items
@@ -313,15 +314,15 @@ class Transaction:
         self.state = with_objects(self.state, changes)
 
     def alter_index(self, index: Item, create_sql: str) -> Item:
-        """Let `index` be what `create_sql` says, which is the same in other words."""
+        """Replace the statement of `index` by an equivalent one."""
         return self._put(msgspec.structs.replace(index, create_sql=create_sql))
 
     def alter_sequence(
         self, sequence: Item, create_sql: str, *, generation: int | None, owned_by: OwnedBy | None
     ) -> Item:
-        """Let `sequence` be what `create_sql` says, and go with another column.
+        """Change `sequence` to `create_sql` and to another owning column.
 
-        It begins anew as the `generation` that is given, if one is.
+        With a `generation`, the sequence is restarted under that number.
         """
         return self._put(
             msgspec.structs.replace(
@@ -333,7 +334,7 @@ class Transaction:
         )
 
     def own_sequence(self, sequence: Item, owner: OwnedBy) -> Item:
-        """Let `sequence` go with a column that is called otherwise now."""
+        """Record the new name of the column that owns `sequence`."""
         return self._put(msgspec.structs.replace(sequence, owned_by=owner))
 
     def _named_constraints(
@@ -353,14 +354,14 @@ class Transaction:
                 raise DuplicateTable(f'relation "{name}" already exists')
 
     def refuse_taken(self, schema: Schema, name: str) -> None:
-        """Raise if `schema` is the system's or has an item `name` already."""
+        """Raise if `schema` is the system's, or if `name` is taken in it."""
         if is_system(schema.id):
             raise InsufficientPrivilege(f"permission denied for schema {schema.name}")
         if self.state.is_taken(schema.id, name):
             raise DuplicateTable(f'relation "{name}" already exists')
 
     def free_name(self, schema: Schema, base: str) -> str:
-        """Return `base`, or `base1`, `base2`, ...: the first that is free in `schema`."""
+        """Return the first free name in `schema` of `base`, `base1`, `base2`, ..."""
         for number in count():
             name = f"{base}{number or ''}"
             if not self.state.is_taken(schema.id, name):
@@ -392,12 +393,12 @@ class Transaction:
         return self._put(msgspec.structs.replace(target, name=to))
 
     def comment(self, target: Object, text: str | None) -> Object:
-        """Let `text` be what is said of `target`; None: nothing."""
+        """Set the comment on `target`, None to remove it."""
         self._refuse_system(target)
         return self._put(msgspec.structs.replace(target, comment=text or msgspec.UNSET))
 
     def comment_column(self, item: Item, position: int, text: str | None) -> Item:
-        """Let `text` be what is said of the column at `position`, from 1; None: nothing."""
+        """Set the comment on the column at `position`, from 1; None removes it."""
         comments = dict(item.column_comments or {})
         comments.pop(position, None)
         if text:
@@ -421,12 +422,11 @@ class Transaction:
     ) -> Dropped:
         """Drop `targets` and, if `cascade`, all that depends on them.
 
-        Without it dependents are an error, but for those that are part of a target: an index of
-        its relation, the schemas and items of a database, the replicas of a cluster, the parts of
-        a column.
-        `describe` says `table s.t`, `noun` how the first line of the error names a target. A table
-        that is not dropped stays when a sequence goes: `undefault` says what of it rests on the
-        sequence, and, if that goes in cascade, has taken it away.
+        Without `cascade`, dependents are an error unless they are parts of a target: an index of
+        its relation, the schemas and items of a database, the replicas of a cluster, the parts of a
+        column. `describe` returns text such as `table s.t`; `noun` names a target in the first line
+        of the error. If a sequence is dropped, tables that use it in defaults remain: `undefault`
+        describes these defaults and, with CASCADE, removes them.
         """
         undefault = undefault or (lambda table, _: describe(table))
         asked = {target.id for target in targets}
@@ -443,7 +443,7 @@ class Transaction:
                 )
         order: dict[str, Object | ColumnOf] = {}
         entered: set[str] = set()
-        unbound: list[tuple[Item, Item]] = []  # tables, and the sequences that they lose
+        unbound: list[tuple[Item, Item]] = []  # tables, and the sequences that their defaults lose
         cascaded: dict[str, tuple[Object, Object | ColumnOf]] = {}
 
         def visit(each: Object | ColumnOf) -> None:
@@ -482,7 +482,7 @@ class Transaction:
         return Dropped(tuple(order.values()), described)
 
     def _dependents(self, each: Object | ColumnOf) -> list[tuple[Object, bool]]:
-        """Return what goes when `each` goes, and whether silently."""
+        """Return what is dropped with `each`, and whether without CASCADE."""
         if isinstance(each, ColumnOf):
             return [*((part, True) for part in each.parts), *((user, False) for user in each.users)]
         if isinstance(each, Item):
@@ -497,12 +497,12 @@ class Transaction:
 
 
 def _is_required(target: Object | ColumnOf) -> bool:
-    """Whether an object is not for users to change: the system's, or a session's own schema."""
+    """Whether users must not change an object: the system's, or a session's own schema."""
     return is_system(target.id) or (isinstance(target, Schema) and target.temporary)
 
 
 def refuse_system_name(name: str, kind: str) -> None:
-    """Raise if `name` begins like those of the system."""
+    """Raise if `name` has a prefix reserved for the system."""
     if name.startswith(("pg_", "mz_")):
         raise InvalidName(
             f'unacceptable {kind} name "{name}"',

@@ -1,1 +1,1 @@
-"""Builtin relations: the catalog and the system's state, as tables to query like any other."""
+"""Builtin relations: the catalog and the system's state as queryable tables."""

@@ -1,7 +1,7 @@
-"""The columns of PostgreSQL 15's catalog relations, which tools ask for by name.
+"""The columns of PostgreSQL 15's catalog relations.
 
-For each relation its oid, then its columns as `name type`; a `?` marks those that may be NULL.
-Types that Foreshore does not have stand as the nearest it has (xid as oid, node trees as text).
+For each relation its oid, then its columns as `name type`; a `?` marks nullable columns. Types that
+Foreshore lacks are replaced by the nearest one (xid by oid, node trees by text).
 """
 
 PG_CATALOG: dict[str, tuple[int, str]] = {

@@ -1,4 +1,4 @@
-"""Definitions in PostgreSQL's words: what pg_get_indexdef and pg_get_constraintdef give."""
+"""Definitions in PostgreSQL's format: the results of pg_get_indexdef and pg_get_constraintdef."""
 
 from foreshore.catalog.builtin.relation import World
 from foreshore.catalog.item import Item
@@ -6,7 +6,7 @@ from foreshore.constraint import Constraint, Unique
 
 
 def index_definition(world: World, index: Item) -> str:
-    """Return the index as PostgreSQL's pg_get_indexdef words it."""
+    """Return the index as pg_get_indexdef formats it."""
     assert index.on is not None, index
     relation = world.state.item(index.on)
     columns = ", ".join(
@@ -21,7 +21,7 @@ def index_definition(world: World, index: Item) -> str:
 
 
 def quoted(name: str) -> str:
-    """Return `name` as an identifier, in quotes where it needs them."""
+    """Return `name` as an identifier, quoted if necessary."""
     plain = name.isascii() and name.isidentifier() and name == name.lower()
     return name if plain else '"' + name.replace('"', '""') + '"'
 
@@ -29,7 +29,7 @@ def quoted(name: str) -> str:
 def constraint_definition(
     world: World, item: Item, constraint: Constraint, *, pretty: bool = False
 ) -> str:
-    """Return the constraint as PostgreSQL's pg_get_constraintdef words it."""
+    """Return the constraint as pg_get_constraintdef formats it."""
     if not isinstance(constraint, Unique):
         return f"CHECK ({constraint.text})" if pretty else f"CHECK (({constraint.text}))"
     names = world.desc_of(item.id).names
@@ -41,7 +41,7 @@ def constraint_definition(
 
 
 def key_definition(world: World, item: Item, key: Unique) -> str:
-    """Return the index of a unique constraint as PostgreSQL's pg_get_indexdef words it."""
+    """Return the index of a unique constraint as pg_get_indexdef formats it."""
     names = world.desc_of(item.id).names
     columns = ", ".join(quoted(names[i]) for i in key.columns)
     schema = quoted(world.name(item.schema))

@@ -1,4 +1,4 @@
-"""The SQL standard's catalog, as PostgreSQL shows it."""
+"""The information schema, with the contents that PostgreSQL shows."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -38,7 +38,10 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
 def _relations(
     world: World, builtins: tuple[Builtin, ...]
 ) -> Iterator[tuple[str, str, str, RelationDesc, Item | None]]:
-    """Yield schema, name, kind and description of what PostgreSQL lists: no materialized views."""
+    """Yield schema, name, kind and description of each relation that PostgreSQL lists.
+
+    Materialized views are not listed.
+    """
     for item in world.own_items:
         if item.type in _TABLE_TYPES:
             yield world.name(item.schema), item.name, item.type, world.desc_of(item.id), item
@@ -84,7 +87,7 @@ def _columns(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
 
 
 def _identity(world: World, item: Item | None, column: str, position: int) -> Row:
-    """Return what is said of an identity column's sequence."""
+    """Return the columns about an identity column's sequence."""
     generated = None
     if item is not None and item.type == "table":
         generated = world.generated_of(item.id, position)
@@ -107,7 +110,7 @@ def _identity(world: World, item: Item | None, column: str, position: int) -> Ro
 
 
 def _sequences(world: World) -> Iterator[Row]:
-    """Yield the sequences, but for those of identity columns, which are parts of these."""
+    """Yield the sequences, except those of identity columns."""
     for item in world.own_items:
         if item.type == "sequence" and not (item.owned_by and item.owned_by.identity):
             found = world.sequence_of(item.id)

@@ -1,4 +1,4 @@
-"""Foreshore's own catalog: what SHOW asks, and the state of the system."""
+"""Foreshore's own catalog relations, which SHOW queries, and the state of the system."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -397,22 +397,23 @@ def _frontiers(world: World) -> Iterator[Row]:
 
 
 def _lag(upper: int | None, than: int) -> dict[str, int] | None:
-    """Return by how much a frontier is behind another, an interval; None: it is not known yet."""
+    """Return how far `upper` is behind `than`, as an interval; None if it is not known."""
     if not upper:
         return None
     return {"months": 0, "days": 0, "micros": max(than - upper, 0) * 1000}
 
 
 def _wallclock_lags(world: World) -> Iterator[Row]:
-    """Yield how far each collection is behind the time of day."""
+    """Yield how far each collection is behind the current time."""
     for each in world.frontiers:
         yield {"object_id": each.id, "lag": _lag(each.upper, world.now)}
 
 
 def _materialization_lags(world: World) -> Iterator[Row]:
-    """Yield how far what is maintained is behind what it is made of, at the next and in the end.
+    """Yield how far maintained collections are behind their inputs and base tables.
 
-    That is behind the newest of these; the slowest of them is who holds it up if itself does not.
+    The lag is relative to the most advanced input. The slowest input delays the collection, if the
+    collection does not delay itself.
     """
     uppers = {each.id: each.upper or 0 for each in world.frontiers}
     for each in world.frontiers:
@@ -488,7 +489,7 @@ def _dependencies(world: World) -> Iterator[Row]:
 
 
 def _comments(world: World) -> Iterator[Row]:
-    """Yield what COMMENT ON says of all objects; those of columns have their position."""
+    """Yield all comments; those on columns with the column's position."""
     for each in world.state.objects.values():
         of_object = {"id": each.id, "object_type": each.kind.replace(" ", "-")}
         if each.comment:
@@ -499,13 +500,13 @@ def _comments(world: World) -> Iterator[Row]:
 
 
 def _visibility(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
-    """Yield for each relation whether its name alone names it, on the session's search path.
+    """Yield for each relation whether its unqualified name finds it on the search path.
 
-    Those of mz_catalog are said not to be visible, though their names do: psql, which lists what is
-    visible but for pg_catalog, would show them among the user's own.
+    Relations of mz_catalog are reported as not visible, although their names are found. Otherwise
+    psql, which lists everything visible outside pg_catalog, would list them among the user's.
     """
     places = {name: place for place, name in enumerate(world.search_path)}
-    named: dict[str, list[tuple[int, int]]] = {}  # where each is in the path, and its oid
+    named: dict[str, list[tuple[int, int]]] = {}  # position in the path, and oid
     last = len(places)
 
     def add(name: str, schema: str, oid: int) -> None:
@@ -526,7 +527,7 @@ def _visibility(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
 
 
 def _definitions(world: World) -> Iterator[Row]:
-    """Yield the texts behind pg_get_viewdef, pg_get_indexdef and pg_get_constraintdef."""
+    """Yield the results of pg_get_viewdef, pg_get_indexdef and pg_get_constraintdef."""
     for item, named, constraint in world.constraints:
         texts = {
             "constraint": constraint_definition(world, item, constraint),

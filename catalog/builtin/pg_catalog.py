@@ -1,4 +1,4 @@
-"""PostgreSQL's catalog: what psql, drivers and tools ask to find their way."""
+"""PostgreSQL's catalog, as psql, drivers and tools query it."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -16,7 +16,7 @@ PG_CLASS_OID, NAMESPACE_OID, DATABASE_OID, AUTHID_OID = 1259, 2615, 1262, 1260
 DEFAULT_COLLATION = 100
 C_COLLATION = 950
 HEAP_AM, BTREE_AM = 2, 403
-SUPERUSER_OID = 10  # of the role that owns what the system has, and that nobody can be
+SUPERUSER_OID = 10  # the owner of system objects, as which nobody can connect
 
 _IDENTITY = {"always": "a", "by default": "d", None: ""}
 _RELKIND = {"table": "r", "view": "v", "materialized view": "m", "index": "i", "sequence": "S"}
@@ -26,7 +26,7 @@ _ALIGN = {1: "c", 2: "s", 4: "i", 8: "d"}
 
 
 def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declaration]:
-    """Yield the relations of the schema; `builtins` gives all builtin relations, these included."""
+    """Yield the relations of the schema; `builtins` returns all builtins, including these."""
     rows: dict[str, Callable[[World], Iterable[Row]]] = {
         "pg_am": _am,
         "pg_attrdef": _attrdef,
@@ -136,7 +136,7 @@ def _attributes(
     id: GlobalId,
     world: World | None,
 ) -> Iterator[Row]:
-    """Yield the columns of a relation; `world` is given for a table's."""
+    """Yield the columns of a relation; `world` is given for tables."""
     for i, (name, column) in enumerate(zip(desc.names, desc.columns, strict=True)):
         yield {
             **_attribute_of(oid, i + 1, name, column),
@@ -183,7 +183,7 @@ def _index_attributes(world: World, index: Item) -> Iterator[Row]:
 
 
 def _desc_on(world: World, index: Item) -> RelationDesc | None:
-    """Return the description of what the index is on; None if that is a builtin relation."""
+    """Return the description of the index's relation, None for a builtin relation."""
     assert index.on is not None, index
     return world.desc_of(index.on) if index.on in world.state.objects else None
 
@@ -264,7 +264,7 @@ def _attrdef(world: World) -> Iterator[Row]:
             for i in range(len(world.desc_of(item.id).names)):
                 text = world.default_of(item.id, i)
                 if text is not None:
-                    # As in PostgreSQL a default has an oid of its own, which nothing else uses.
+                    # As in PostgreSQL, a default has an oid of its own, which nothing else uses.
                     yield {
                         "oid": 1_000_000_000 + item.oid * 2_000 + i,
                         "adrelid": item.oid,
@@ -290,7 +290,7 @@ def _sequence(world: World) -> Iterator[Row]:
 
 
 def _depend(world: World) -> Iterator[Row]:
-    """Yield which sequences go with which columns."""
+    """Yield the ownership of sequences by columns."""
     for item in world.items:
         if item.owned_by:
             owner = item.owned_by
@@ -376,7 +376,7 @@ def _role(role: Role) -> Row:
 
 
 def _description(world: World) -> Iterator[Row]:
-    """Yield what is said of the objects of the session's database."""
+    """Yield the comments on objects of the session's database."""
     for schema in world.schemas.values():
         if schema.comment:
             yield {"objoid": schema.oid, "classoid": NAMESPACE_OID, "description": schema.comment}
@@ -389,7 +389,7 @@ def _description(world: World) -> Iterator[Row]:
 
 
 def _shdescription(world: World) -> Iterator[Row]:
-    """Yield what is said of databases and roles."""
+    """Yield the comments on databases and roles."""
     for type, relation in ((Database, DATABASE_OID), (Role, AUTHID_OID)):
         for each in world.state.all(type):
             if each.comment:

@@ -1,6 +1,6 @@
-"""All builtin relations, each with the id that it keeps for the length of a process.
+"""All builtin relations, with ids that are constant within a process.
 
-Ids of builtins are never stored: items name them in their SQL, which is planned anew at each start.
+Ids of builtins are never stored: stored SQL names them, and is planned again at each start.
 """
 
 from functools import cache

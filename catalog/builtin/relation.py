@@ -1,9 +1,9 @@
-"""What a builtin relation is, and what it may look at.
+"""Builtin relations and the introspection snapshot they are computed from.
 
-A `Builtin` has an id, a description and a function from the `World`, a picture of the system at one
-moment, to rows. Rows are dicts that name only the columns they have something to say of: the others
-are NULL or, where a column is never NULL, the type's empty value. That keeps the functions short,
-as PostgreSQL's catalogs have many columns for what Foreshore does not have.
+A `Builtin` has an id, a description and a function from a `World`, the state of the system at one
+moment, to rows. Rows are dicts with only the columns that have a value. Missing columns are NULL
+or, if they are never NULL, the type's empty value. This keeps the functions short, because
+PostgreSQL's catalogs have many columns for features that Foreshore lacks.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A session variable as SHOW ALL has it."""
+    """A session variable as in SHOW ALL."""
 
     name: str
     value: str
@@ -53,15 +53,16 @@ class SessionRow:
     connected_at: int  # microseconds since 1970
     address: str | None = None
     transaction_at: int | None = None  # when the running transaction began
-    query_at: int | None = None  # when `query` did
-    state_at: int | None = None  # when `state` became what it is
+    query_at: int | None = None  # when `query` began
+    state_at: int | None = None  # when `state` last changed
 
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """How far a collection can be read: from `since` to before `upper`; None: not at all.
+    """The readable interval of a collection, from `since` to `upper`; None: not readable.
 
-    It is made of the collections `inputs`, and in the end of the tables `bases`; a table of none.
+    `inputs` are the collections it is computed from, `bases` the tables at the bottom; both are
+    empty for a table.
     """
 
     id: GlobalId
@@ -73,22 +74,22 @@ class Frontier:
 
 @dataclass(frozen=True, slots=True)
 class HeldBack:
-    """Somebody who keeps a collection readable from `time` on."""
+    """A holder that keeps a collection readable from `time` on."""
 
     id: GlobalId
     name: str
     kind: str  # retention, transaction, subscription, durable subscription, dataflow, capability
     time: int
-    age_ms: int  # how far that is behind the newest time at which is read
-    pid: int | None = None  # the session's
+    age_ms: int  # how far that is behind the newest readable time
+    pid: int | None = None  # of the session
     dataflow: GlobalId | None = None
-    token: str | None = None  # of storage's capability
-    subscription: GlobalId | None = None  # a durable one
+    token: str | None = None  # of the storage capability
+    subscription: GlobalId | None = None  # of a durable subscription
 
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Somebody who may write a collection from `upper` on, by the write capability `token`."""
+    """A writer of a collection from `upper` on, by the write capability `token`."""
 
     id: GlobalId
     name: str
@@ -100,7 +101,7 @@ class Writer:
 
 @dataclass(frozen=True, slots=True)
 class StoredSize:
-    """How many bytes a durable collection has in storage."""
+    """The size in bytes of a durable collection in storage."""
 
     id: GlobalId
     size_bytes: int
@@ -108,7 +109,7 @@ class StoredSize:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaStatus:
-    """A replica's process."""
+    """The process of a replica."""
 
     replica: str  # the replica's id in the catalog
     status: str  # online, offline
@@ -117,24 +118,24 @@ class ReplicaStatus:
 
 @dataclass(frozen=True, slots=True)
 class DataflowRow:
-    """What a replica says of a dataflow that it runs, which has the id of what it maintains."""
+    """A replica's report on a dataflow, which has the id of what it maintains."""
 
     replica: str  # the replica's id in the catalog
     id: GlobalId
     state: str  # pending, hydrating, running, failed
-    upper: int | None  # how far its output is known; None: it has not said
-    hydration_ms: int  # how long that took, so far
+    upper: int | None  # of its output; None: not reported yet
+    hydration_ms: int  # duration of the hydration, so far
     steps: int
-    step_ms: float  # how long a step takes, on average
-    busy_ms: int  # for how long it has been at the hydration or step at hand; 0: there is none
+    step_ms: float  # average duration of a step
+    busy_ms: int  # duration of the current hydration or step; 0: none
     arranged_rows: int | None  # of its indexes; None: it has none
     arranged_bytes: int | None
-    failure: str | None  # why it stands still, or last did
+    failure: str | None  # the current or last error
 
 
 @dataclass(frozen=True, slots=True)
 class AdvisoryLock:
-    """A lock that a session has, or waits for, as pg_locks names it."""
+    """An advisory lock held or awaited by a session, as in pg_locks."""
 
     database: str
     classid: int
@@ -147,7 +148,7 @@ class AdvisoryLock:
 
 @dataclass(frozen=True, slots=True)
 class LoopRow:
-    """How late the message loop came to timers within a short while."""
+    """The delay of timers on the event loop within a short interval."""
 
     end: int  # microseconds since 1970
     length_ms: int
@@ -158,39 +159,39 @@ class LoopRow:
 
 @dataclass(frozen=True)
 class World:
-    """The system at one moment, as the session that asks sees it."""
+    """The state of the system at one moment, as the querying session sees it."""
 
     state: State
-    desc_of: Callable[[GlobalId], RelationDesc]  # of tables and views
+    desc_of: Callable[[GlobalId], RelationDesc]  # of a table or view
     # Of an index: for each key column its position in the relation from 1, or 0 and its text.
     index_key_of: Callable[[GlobalId], Sequence[tuple[int, str]]]
-    definition_of: Callable[[GlobalId], str]  # of a view: its query's text
-    default_of: Callable[[GlobalId, int], str | None]  # of a table's column: its default's text
+    definition_of: Callable[[GlobalId], str]  # the text of a view's query
+    default_of: Callable[[GlobalId, int], str | None]  # the text of a table column's default
     constraints_of: Callable[[GlobalId], Mapping[str, Constraint]]  # of a table, by name
     database: str
     generated_of: Callable[[GlobalId, int], Generated | None] = lambda id, position: None
     sequence_of: Callable[[GlobalId], SequenceDefinition] = lambda id: SequenceDefinition()
     position_of: Callable[[GlobalId], Position] = lambda id: Position(1, called=False)
-    # Of a subscription: its position, and how many milliseconds of history it holds; None: it has
+    # Of a subscription: its position, and the milliseconds of history that it holds; None: it has
     # not begun.
     standing_of: Callable[[GlobalId], tuple[int, int] | None] = lambda id: None
     settings: Sequence[Setting] = ()
     sessions: Sequence[SessionRow] = ()
     frontiers: Sequence[Frontier] = ()
-    now: int = 0  # the time of day, in milliseconds
+    now: int = 0  # in milliseconds since 1970
     sizes: Sequence[StoredSize] = ()
     read_holds: Callable[[], Iterable[HeldBack]] = tuple
     writers: Callable[[], Iterable[Writer]] = tuple
     replica_statuses: Sequence[ReplicaStatus] = ()
     dataflows: Callable[[], Iterable[DataflowRow]] = tuple
     loop_latencies: Sequence[LoopRow] = ()
-    temporary: str = ""  # the id of the session's schema of temporary items
-    search_path: Sequence[str] = ()  # names of schemas
+    temporary: str = ""  # id of the session's temporary schema
+    search_path: Sequence[str] = ()  # schema names
     advisory_locks: Callable[[], Iterable[AdvisoryLock]] = tuple
 
     @cached_property
     def schemas(self) -> dict[str, Schema]:
-        """The schemas seen from the session's database, by id."""
+        """Return the schemas visible from the session's database, by id."""
         database = self.state.database(self.database)
         return {
             schema.id: schema
@@ -200,7 +201,7 @@ class World:
 
     @cached_property
     def items(self) -> tuple[Item, ...]:
-        """The items of the session's database that are relations to PostgreSQL."""
+        """Return the items of the session's database that are relations in PostgreSQL."""
         return tuple(
             item
             for item in self.state.all(Item)
@@ -209,12 +210,12 @@ class World:
 
     @cached_property
     def own_items(self) -> tuple[Item, ...]:
-        """Those of them that are not temporary in another session."""
+        """Return the items, except temporary ones of other sessions."""
         return tuple(item for item in self.items if self._is_own(item))
 
     @cached_property
     def own_constraints(self) -> tuple[tuple[Item, NamedConstraint, Constraint], ...]:
-        """The constraints of these."""
+        """Return the constraints of `own_items`."""
         return tuple(each for each in self.constraints if self._is_own(each[0]))
 
     def _is_own(self, item: Item) -> bool:
@@ -222,7 +223,7 @@ class World:
 
     @cached_property
     def constraints(self) -> tuple[tuple[Item, NamedConstraint, Constraint], ...]:
-        """The constraints of the tables of the session's database; unique indexes are none."""
+        """Return the table constraints of the session's database, without unique indexes."""
         return tuple(
             (item, named, constraint)
             for item, named, constraint in self._promises
@@ -239,7 +240,7 @@ class World:
 
     @cached_property
     def keys(self) -> tuple[tuple[Item, NamedConstraint, Unique], ...]:
-        """The unique constraints, which have indexes of the same names and oids, and indexes."""
+        """Return unique constraints, which have an index of the same name and oid, and indexes."""
         return tuple(
             (item, named, constraint)
             for item, named, constraint in self._promises
@@ -257,7 +258,7 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class Builtin:
-    """A relation of the system."""
+    """A builtin relation."""
 
     id: GlobalId
     oid: int
@@ -286,7 +287,7 @@ class Builtin:
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """A builtin before it has its id: `columns` as in `columns.py`."""
+    """A builtin relation without an id. `columns` are as in `columns.py`."""
 
     oid: int
     schema: str
@@ -332,5 +333,5 @@ def _empty(type: SqlType) -> Any:
 
 
 def nothing(_: World) -> Iterable[Row]:
-    """Return no rows: the relation is for what Foreshore does not have."""
+    """Return no rows, for features that Foreshore lacks."""
     return ()

@@ -1,4 +1,4 @@
-"""Builtin relations: well formed, and telling of every object of the catalog."""
+"""Builtin relations are well formed and show every object of the catalog."""
 
 import pytest
 

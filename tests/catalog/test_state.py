@@ -1,4 +1,4 @@
-"""The catalog's rules: names, dependents, ids, and that its shard says what its state says."""
+"""The catalog's rules on names, dependents and ids, and its encoding in the shard."""
 
 import pyarrow as pa
 import pytest
