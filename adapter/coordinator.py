@@ -145,7 +145,7 @@ class Coordinator:
             item = self.state.item(item.on)
         if not isinstance(item, Item) or item.type != "table":
             return None
-        return max(item.since, item.promised or 0) or None
+        return max(item.since, item.constrained_since or 0) or None
 
     def altered_below(self, ids: Iterable[GlobalId]) -> dict[GlobalId, Timestamp]:
         """Return when the tables that `ids` are, or are views of, were altered last, if ever.
@@ -262,7 +262,7 @@ class Coordinator:
         created = [each for id, each in new.objects.items() if id not in old.objects]
         dropped = [each for id, each in old.objects.items() if id not in new.objects]
         shards = [item for item in created if _has_shard(item)]
-        promising = [item.id for item in new.all(Item) if item.promised == AT_COMMIT]
+        promising = [item.id for item in new.all(Item) if item.constrained_since == AT_COMMIT]
         moved = self.succession.moved(change.planned, new)
         made: list[GlobalId] = []
         begun = _generations(new) - _generations(old)
@@ -297,7 +297,7 @@ class Coordinator:
             promising_less = self._promising_less(change.planned)
 
             def rows_at(time: Timestamp) -> Mapping[GlobalId, pa.Table]:
-                change.transaction.keep_promises(promising, time)
+                change.transaction.set_constraint_times(promising, time)
                 changed = difference(old, change.transaction.state, time)
                 positions = self.subscriptions.updates(time, moves, begins, ends)
                 # Before `time` is heard of: who follows may hear of it earlier than of the state.

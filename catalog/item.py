@@ -159,9 +159,11 @@ class Item(Described, frozen=True):
     constraints: tuple[NamedConstraint, ...] = ()  # of a table
     # The earliest readable time: when a table's columns changed, or a materialized view's AS OF.
     since: int = 0
-    # Earliest time at which all rows of a table satisfy its constraints, if constraints were added.
-    # Earlier times are not readable with the table's current definition.
-    promised: int | msgspec.UnsetType = msgspec.UNSET
+    # Stored as `promised`: earliest time at which all rows of a table satisfy its constraints, if
+    # constraints were added. Earlier times are not readable with the table's current definition.
+    constrained_since: int | msgspec.UnsetType = msgspec.field(
+        default=msgspec.UNSET, name="promised"
+    )
 
     # Of a sequence: its number after a restart, and the column that owns it.
     generation: int | msgspec.UnsetType = msgspec.UNSET

@@ -170,7 +170,7 @@ class State:
 
     # --- by session ----------------------------------------------------------------------------
 
-    def seen_with(self, temporary: str) -> tuple[Part, Part | None]:
+    def parts_seen_with(self, temporary: str) -> tuple[Part, Part | None]:
         """Return the parts of the catalog seen by the session with this temporary schema."""
         return (self.parts[PERMANENT], self.parts.get(temporary))
 

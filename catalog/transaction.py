@@ -104,7 +104,7 @@ class Transaction:
 
     def create_schema(self, database: str, name: str, owner: str) -> Schema:
         """Create schema `name` in the database with id `database`."""
-        refuse_system_name(name, "schema")
+        check_not_system_name(name, "schema")
         if self.state.schema(database, name) is not None:
             raise DuplicateSchema(f'schema "{name}" already exists')
         return self._put(Schema(f"n{self.allot('n')}", self.allot("oid"), database, name, owner))
@@ -133,7 +133,7 @@ class Transaction:
         managed: bool,
     ) -> tuple[Cluster, list[Replica]]:
         """Create cluster `name` with replicas (name, size)."""
-        refuse_system_name(name, "cluster")
+        check_not_system_name(name, "cluster")
         if self.state.cluster(name) is not None:
             raise DuplicateObject(f'cluster "{name}" already exists')
         cluster = self._put(
@@ -189,8 +189,8 @@ class Transaction:
         it stays readable, None for the default. `since` is the first readable time of a
         materialized view, 0 for its creation.
         """
-        self.refuse_taken(schema, name)
-        self._refuse_taken_indexes(schema, (name,), constraints)
+        self.check_name_free(schema, name)
+        self._check_index_names_free(schema, (name,), constraints)
         needs = tuple(sorted(depends_on))
         return self._put(
             Item(
@@ -231,11 +231,11 @@ class Transaction:
         stored_names: Sequence[str] = (),
         columns: Sequence[int | None] | None = None,
         *,
-        promises_more: bool = False,
+        adds_constraints: bool = False,
     ) -> Item:
         """Change `table` to `create_sql`, with contents that begin at `since`.
 
-        `promises_more` states that constraints were added, which hold from the commit on.
+        `adds_constraints` states that constraints were added, which hold from the commit on.
         `constraints` are all of the table's, as for `create_item`; those with a known name stay the
         same objects. `stored_names` are the column names in the shard, if they differ. `columns`
         gives each column's former position, None for a new column; by default positions are
@@ -246,7 +246,7 @@ class Transaction:
         known = {each.name for each in table.constraints if each.has_index}
         new = [each for each in constraints if each[0] not in known]
         needs = tuple(sorted(depends_on))
-        self._refuse_taken_indexes(schema, (), new)
+        self._check_index_names_free(schema, (), new)
         comments = table.column_comments or {}
         if columns is not None:
             comments = {
@@ -260,7 +260,7 @@ class Transaction:
                 create_sql=create_sql,
                 constraints=self._named_constraints(constraints, table.constraints),
                 since=since,
-                promised=AT_COMMIT if promises_more else table.promised,
+                constrained_since=AT_COMMIT if adds_constraints else table.constrained_since,
                 depends_on=needs,
                 bound=self._bound(needs),
                 stored_names=tuple(stored_names) or msgspec.UNSET,
@@ -305,11 +305,11 @@ class Transaction:
             known_keys = {**(known_keys or {}), table: tuple(keys)}
         return self._put(msgspec.structs.replace(item, known=known, known_keys=known_keys))
 
-    def keep_promises(self, tables: Iterable[GlobalId], time: int) -> None:
+    def set_constraint_times(self, tables: Iterable[GlobalId], time: int) -> None:
         """Set the time from which the new constraints of `tables` hold to `time`, the commit's."""
         items = map(self.state.item, tables)
         changes: dict[str, Object | None] = {
-            item.id: msgspec.structs.replace(item, promised=time) for item in items
+            item.id: msgspec.structs.replace(item, constrained_since=time) for item in items
         }
         self.state = with_objects(self.state, changes)
 
@@ -346,14 +346,14 @@ class Transaction:
             for each in constraints
         )
 
-    def _refuse_taken_indexes(
+    def _check_index_names_free(
         self, schema: Schema, taken: Sequence[str], constraints: Sequence[tuple[str, bool]]
     ) -> None:
         for name, has_index in constraints:
             if has_index and (name in taken or self.state.is_taken(schema.id, name)):
                 raise DuplicateTable(f'relation "{name}" already exists')
 
-    def refuse_taken(self, schema: Schema, name: str) -> None:
+    def check_name_free(self, schema: Schema, name: str) -> None:
         """Raise if `schema` is the system's, or if `name` is taken in it."""
         if is_system(schema.id):
             raise InsufficientPrivilege(f"permission denied for schema {schema.name}")
@@ -372,16 +372,16 @@ class Transaction:
 
     def rename(self, target: Object, to: str) -> Object:
         """Give `target` the name `to`."""
-        self._refuse_system(target)
+        self._check_not_system(target)
         match target:
             case Item():
                 schema = self.state.objects[target.schema]
                 assert isinstance(schema, Schema)
-                self.refuse_taken(schema, to)
+                self.check_name_free(schema, to)
             case Database() if self.state.database(to) is not None:
                 raise DuplicateDatabase(f'database "{to}" already exists')
             case Schema(database=database):
-                refuse_system_name(to, "schema")
+                check_not_system_name(to, "schema")
                 if self.state.schema(database or "", to) is not None:
                     raise DuplicateSchema(f'schema "{to}" already exists')
             case Cluster() if self.state.cluster(to) is not None:
@@ -394,7 +394,7 @@ class Transaction:
 
     def comment(self, target: Object, text: str | None) -> Object:
         """Set the comment on `target`, None to remove it."""
-        self._refuse_system(target)
+        self._check_not_system(target)
         return self._put(msgspec.structs.replace(target, comment=text or msgspec.UNSET))
 
     def comment_column(self, item: Item, position: int, text: str | None) -> Item:
@@ -405,7 +405,7 @@ class Transaction:
             comments[position] = text
         return self._put(msgspec.structs.replace(item, column_comments=comments or msgspec.UNSET))
 
-    def _refuse_system(self, target: Object) -> None:
+    def _check_not_system(self, target: Object) -> None:
         if _is_required(target):
             raise InsufficientPrivilege(
                 f"permission denied: {target.name} is a system {target.kind}"
@@ -418,17 +418,17 @@ class Transaction:
         cascade: bool,
         describe: Callable[[Object | ColumnOf], str],
         noun: Callable[[Object | ColumnOf], str],
-        undefault: Callable[[Item, Item], str] | None = None,
+        drop_default: Callable[[Item, Item], str] | None = None,
     ) -> Dropped:
         """Drop `targets` and, if `cascade`, all that depends on them.
 
         Without `cascade`, dependents are an error unless they are parts of a target: an index of
         its relation, the schemas and items of a database, the replicas of a cluster, the parts of a
         column. `describe` returns text such as `table s.t`; `noun` names a target in the first line
-        of the error. If a sequence is dropped, tables that use it in defaults remain: `undefault`
-        describes these defaults and, with CASCADE, removes them.
+        of the error. If a sequence is dropped, tables that use it in defaults remain:
+        `drop_default` describes these defaults and, with CASCADE, removes them.
         """
-        undefault = undefault or (lambda table, _: describe(table))
+        drop_default = drop_default or (lambda table, _: describe(table))
         asked = {target.id for target in targets}
         for target in targets:
             if isinstance(target, Database):
@@ -470,14 +470,14 @@ class Transaction:
             visit(target)
             if not cascade and (cascaded or kept()):
                 found = [(describe(each), on) for each, on in cascaded.values()]
-                found += [(undefault(*pair), pair[1]) for pair in kept()]
+                found += [(drop_default(*pair), pair[1]) for pair in kept()]
                 raise DependentObjectsStillExist(
                     f"cannot drop {noun(target)} because other objects depend on it",
                     detail="\n".join(f"{each} depends on {describe(on)}" for each, on in found),
                     hint=CASCADE_HINT,
                 )
         described = tuple(describe(each) for each, _ in cascaded.values())
-        described += tuple(undefault(*pair) for pair in kept())
+        described += tuple(drop_default(*pair) for pair in kept())
         self.state = with_objects(self.state, dict.fromkeys(order))
         return Dropped(tuple(order.values()), described)
 
@@ -501,7 +501,7 @@ def _is_required(target: Object | ColumnOf) -> bool:
     return is_system(target.id) or (isinstance(target, Schema) and target.temporary)
 
 
-def refuse_system_name(name: str, kind: str) -> None:
+def check_not_system_name(name: str, kind: str) -> None:
     """Raise if `name` has a prefix reserved for the system."""
     if name.startswith(("pg_", "mz_")):
         raise InvalidName(

@@ -16,7 +16,7 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.create import named_constraints, refuse_reserved, with_sequences
 from foreshore.adapter.ddl.definitions import plan_item, planned_table
 from foreshore.adapter.ddl.drop import describe, forget_dropped
-from foreshore.adapter.ddl.sequences import alter_sequence, undefault
+from foreshore.adapter.ddl.sequences import alter_sequence, drop_default
 from foreshore.adapter.ddl.table_rewrite import above, remember, reshape
 from foreshore.adapter.ddl.verify_constraints import Columns, gained, together, verify, was
 from foreshore.adapter.subscribe.durable_statements import refuse_followed
@@ -90,7 +90,7 @@ async def alter_table(session: "Session", plan: AlterTable) -> Completed:
         table.since,
         definition.depends_on,
         new.desc.stored,
-        promises_more=bool(more),
+        adds_constraints=bool(more),
     )
     transaction.planned[id] = new
     if unique_constraints(new) != unique_constraints(old):
@@ -101,7 +101,7 @@ async def alter_table(session: "Session", plan: AlterTable) -> Completed:
         rows = await blocking.run(coordinator.executor, together, committed, own, old.desc)
         await verify(session, id, new, more, rows, committed, time)
         if id in coordinator.group:
-            transaction.promised[id] = min(time, coordinator.group.changed(id))
+            transaction.constrained_since[id] = min(time, coordinator.group.changed(id))
     if new.desc.names != old.desc.names:
         _rename_columns(change, id, old.desc, new.desc.names)
     for item in above(change.state, id):
@@ -120,7 +120,7 @@ def _drop_sequences(session: "Session", ids: Sequence[GlobalId]) -> None:
             cascade=False,
             describe=lambda each: describe(session, each),
             noun=lambda each: describe(session, each),
-            undefault=lambda table, sequence: undefault(session, table, sequence, False),
+            drop_default=lambda table, sequence: drop_default(session, table, sequence, False),
         )
         forget_dropped(session, dropped)
 

@@ -86,7 +86,7 @@ def create_table(session: "Session", plan: CreateTable) -> Completed:
 def is_there(session: "Session", name: Name, *, if_not_exists: bool) -> bool:
     """Whether the name of a new relation is taken; that is an error, but for IF NOT EXISTS."""
     try:
-        session.catalog_change().refuse_taken(schema_of(session, name), name.item)
+        session.catalog_change().check_name_free(schema_of(session, name), name.item)
     except DuplicateTable as error:
         _skip(session, if_not_exists, error)
         return True
@@ -159,7 +159,7 @@ def create_view(session: "Session", plan: CreateView) -> Completed:
     schema = schema_of(session, plan.name)
     old = _make_room(session, schema, plan, "view") if plan.or_replace else None
     try:
-        change.refuse_taken(schema, plan.name.item)
+        change.check_name_free(schema, plan.name.item)
     except DuplicateTable as error:
         _skip(session, plan.if_not_exists, error)
         return Completed("CREATE VIEW")
@@ -183,7 +183,7 @@ async def create_materialized_view(session: "Session", plan: CreateMaterializedV
     refuse_reserved(plan.query.desc.names)
     old = _make_room(session, schema, plan, "materialized view") if plan.or_replace else None
     try:
-        change.refuse_taken(schema, plan.name.item)
+        change.check_name_free(schema, plan.name.item)
     except DuplicateTable as error:
         _skip(session, plan.if_not_exists, error)
         return Completed("CREATE MATERIALIZED VIEW")
@@ -254,7 +254,7 @@ def create_index(session: "Session", plan: CreateIndex) -> Completed:
     if plan.name is not None:
         name = plan.name
         try:
-            change.refuse_taken(schema, name)
+            change.check_name_free(schema, name)
         except DuplicateTable as error:
             _skip(session, plan.if_not_exists, error)
             return Completed("CREATE INDEX")

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.definitions import definition_text
-from foreshore.adapter.ddl.sequences import refuse_parts, undefault
+from foreshore.adapter.ddl.sequences import drop_default, refuse_parts
 from foreshore.adapter.read.result import BatchSource, Selected
 from foreshore.adapter.write.tables import take_to_alter
 from foreshore.catalog.builtin.relation import Builtin
@@ -63,7 +63,7 @@ async def drop(session: "Session", plan: Drop) -> Completed:
         cascade=plan.cascade,
         describe=lambda each: describe(session, each),
         noun=lambda each: describe(session, each),
-        undefault=lambda table, sequence: undefault(session, table, sequence, plan.cascade),
+        drop_default=lambda table, sequence: drop_default(session, table, sequence, plan.cascade),
     )
     await take_to_alter(session, _tables(dropped.objects))
     forget_dropped(session, dropped)
@@ -93,7 +93,7 @@ def drop_quietly(session: "Session", items: Sequence[Item]) -> None:
         cascade=True,
         describe=lambda each: each.name,
         noun=lambda each: each.name,
-        undefault=lambda table, sequence: undefault(session, table, sequence, True),
+        drop_default=lambda table, sequence: drop_default(session, table, sequence, True),
     )
     _forget(session, dropped)
 

@@ -119,7 +119,7 @@ def refuse_parts(session: "Session", targets: Iterable[Object]) -> None:
             )
 
 
-def undefault(session: "Session", table: Item, sequence: Item, cascade: bool) -> str:
+def drop_default(session: "Session", table: Item, sequence: Item, cascade: bool) -> str:
     """Return which defaults rest on a sequence, and take them away if it goes in `cascade`."""
     reader = session.planner.reader()
     planned = reader.planned[table.id]

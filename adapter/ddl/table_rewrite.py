@@ -22,7 +22,7 @@ from foreshore import blocking
 from foreshore.adapter.ddl.create import named_constraints
 from foreshore.adapter.ddl.definitions import plan_item, planned_table
 from foreshore.adapter.ddl.drop import describe, forget_dropped
-from foreshore.adapter.ddl.sequences import undefault
+from foreshore.adapter.ddl.sequences import drop_default
 from foreshore.adapter.ddl.verify_constraints import Gained, gained, together, verify
 from foreshore.adapter.read.bind_parameters import fill_scalar, filler
 from foreshore.adapter.read.local import negated, repeated, split_diffs
@@ -75,7 +75,7 @@ async def reshape(
         since,
         definition.depends_on,
         columns=plan.columns,
-        promises_more=bool(more),
+        adds_constraints=bool(more),
     )
     change.rekey(ids)
     for id in ids:
@@ -236,7 +236,7 @@ def _drop_column(
         cascade=cascade,
         describe=lambda each: describe(session, each),
         noun=lambda each: describe(session, each),
-        undefault=lambda other, sequence: undefault(session, other, sequence, cascade),
+        drop_default=lambda other, sequence: drop_default(session, other, sequence, cascade),
     )
     forget_dropped(session, dropped)
 

@@ -24,12 +24,12 @@ from foreshore.catalog.builtin.relation import (
     DataflowRow,
     Frontier,
     HeldBack,
+    IntrospectionSnapshot,
     LoopRow,
     ReplicaStatus,
     SessionRow,
     Setting,
     StoredSize,
-    World,
     Writer,
 )
 from foreshore.catalog.item import Item, Replica
@@ -103,7 +103,7 @@ def question_of(session: "Session", block: Block) -> Question | None:
     return Question(block, frozenset(origins)) if origins else None
 
 
-def world_of(session: "Session") -> World:
+def world_of(session: "Session") -> IntrospectionSnapshot:
     """Return the system as the session sees it now."""
     reader = session.planner.reader()
     coordinator = session.coordinator
@@ -169,7 +169,7 @@ def world_of(session: "Session") -> World:
         return {each.name: each for each in planned[id].constraints}
 
     statuses = {each["replica"]: each for each in coordinator.compute.status()}
-    return World(
+    return IntrospectionSnapshot(
         state,
         desc_of,
         index_key_of,

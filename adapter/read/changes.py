@@ -33,8 +33,8 @@ async def changes(
     if plan.of not in coordinator.holds.collections:
         raise UndefinedObject(f'"{plan.name}" was dropped')
     since, altered = coordinator.since(plan.of), coordinator.altered(plan.of)
-    if (promised := session.begin().promised.get(plan.of)) is not None:
-        since = altered = max(since, promised)
+    if (constrained_since := session.begin().constrained_since.get(plan.of)) is not None:
+        since = altered = max(since, constrained_since)
     after = since if plan.after is None else timestamp_of(session, plan.after, args, time)
     ends = f'"{plan.name}" was altered at {since}: its history before is not kept.'
     if after < since or through > time:

@@ -103,9 +103,11 @@ def _intervals(session: "Session", ids: Iterable[GlobalId]) -> dict[GlobalId, In
     intervals = {id: coordinator.interval(id) for id in ids}
     for id, time in coordinator.altered_below(session.begin().named.named()).items():
         intervals.setdefault(id, Interval(time, coordinator.upper(id), time))
-    promised = session.begin().promised
-    for id in _tables_of(session, intervals) & promised.keys() if promised else ():
-        since = max(promised[id], coordinator.since(id))
+    constrained_since = session.begin().constrained_since
+    for id in (
+        _tables_of(session, intervals) & constrained_since.keys() if constrained_since else ()
+    ):
+        since = max(constrained_since[id], coordinator.since(id))
         intervals[id] = Interval(since, coordinator.upper(id), since)
     return intervals
 
@@ -133,7 +135,7 @@ def _refuse_own_past(session: "Session", ids: Iterable[GlobalId]) -> None:
     for id in sorted(_tables_of(session, ids)):
         if id not in read and base.item_with(state.item(id).oid) is None:
             continue
-        if transaction.made(id) or id in transaction.promised:
+        if transaction.made(id) or id in transaction.constrained_since:
             raise InvalidParameterValue(
                 f'table "{_name_of(session, id)}" cannot be read as of a time in the transaction '
                 "that has made or altered it",

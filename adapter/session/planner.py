@@ -131,7 +131,7 @@ class SessionPlanner:
     def basis(self) -> Basis:
         """Return what a plan made now would rest on."""
         transaction, version = self._session.transaction, self._session.variables.version
-        seen = self.state.seen_with(self._session.temporary_schema)
+        seen = self.state.parts_seen_with(self._session.temporary_schema)
         if transaction is not None and transaction.changes_data:
             return Basis(seen, version, _NOTHING, frozenset(transaction.writes))
         return Basis(seen, version, self._coordinator.arranged(self._session.cluster))

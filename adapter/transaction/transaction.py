@@ -65,7 +65,7 @@ class Savepoint:
     described: dict[GlobalId, Planned]
     built: dict[tuple[GlobalId, str], KeyIndex]
     contents: dict[GlobalId, pa.Table]
-    promised: dict[GlobalId, Timestamp]
+    constrained_since: dict[GlobalId, Timestamp]
 
 
 @dataclass(eq=False, slots=True)
@@ -92,7 +92,7 @@ class Transaction:
     # What a table that gets another shard holds, in new columns, without what is written here.
     contents: dict[GlobalId, pa.Table] = field(default_factory=dict)
     # Since when tables fulfil, with what is written here, what they promise since it altered them.
-    promised: dict[GlobalId, Timestamp] = field(default_factory=dict)
+    constrained_since: dict[GlobalId, Timestamp] = field(default_factory=dict)
     # The rows that its writes leave under the keys they touch, if it has written them one by one.
     own_rows: dict[tuple[GlobalId, str], dict[Row, Row | None]] = field(default_factory=dict)
     followed: dict[GlobalId, Position] = field(default_factory=dict)  # from where, subscriptions
@@ -234,7 +234,7 @@ class Transaction:
                 dict(self.described),
                 dict(self.built),
                 dict(self.contents),
-                dict(self.promised),
+                dict(self.constrained_since),
             )
         )
 
@@ -255,7 +255,7 @@ class Transaction:
         self.described = dict(savepoint.described)
         self.built = dict(savepoint.built)
         self.contents = dict(savepoint.contents)
-        self.promised = dict(savepoint.promised)
+        self.constrained_since = dict(savepoint.constrained_since)
         self.own.clear()  # made anew of what is left
         self.own_rows.clear()
         if savepoint.catalog is None:
@@ -274,7 +274,7 @@ class Transaction:
         self.own_rows.clear()
         self.built.clear()
         self.contents.clear()
-        self.promised.clear()
+        self.constrained_since.clear()
         self.planned.clear()
         self.savepoints.clear()
         self.catalog = None

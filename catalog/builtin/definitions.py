@@ -1,19 +1,19 @@
 """Definitions in PostgreSQL's format: the results of pg_get_indexdef and pg_get_constraintdef."""
 
-from foreshore.catalog.builtin.relation import World
+from foreshore.catalog.builtin.relation import IntrospectionSnapshot
 from foreshore.catalog.item import Item
 from foreshore.constraint import Constraint, Unique
 
 
-def index_definition(world: World, index: Item) -> str:
+def index_definition(snapshot: IntrospectionSnapshot, index: Item) -> str:
     """Return the index as pg_get_indexdef formats it."""
     assert index.on is not None, index
-    relation = world.state.item(index.on)
+    relation = snapshot.state.item(index.on)
     columns = ", ".join(
-        quoted(world.desc_of(index.on).names[position - 1]) if position else f"({text})"
-        for position, text in world.index_key_of(index.id)
+        quoted(snapshot.desc_of(index.on).names[position - 1]) if position else f"({text})"
+        for position, text in snapshot.index_key_of(index.id)
     )
-    schema = quoted(world.name(relation.schema))
+    schema = quoted(snapshot.name(relation.schema))
     return (
         f"CREATE INDEX {quoted(index.name)} ON {schema}.{quoted(relation.name)}"
         f" USING btree ({columns})"
@@ -27,12 +27,12 @@ def quoted(name: str) -> str:
 
 
 def constraint_definition(
-    world: World, item: Item, constraint: Constraint, *, pretty: bool = False
+    snapshot: IntrospectionSnapshot, item: Item, constraint: Constraint, *, pretty: bool = False
 ) -> str:
     """Return the constraint as pg_get_constraintdef formats it."""
     if not isinstance(constraint, Unique):
         return f"CHECK ({constraint.text})" if pretty else f"CHECK (({constraint.text}))"
-    names = world.desc_of(item.id).names
+    names = snapshot.desc_of(item.id).names
     columns = ", ".join(quoted(names[i]) for i in constraint.columns)
     if constraint.primary:
         return f"PRIMARY KEY ({columns})"
@@ -40,11 +40,11 @@ def constraint_definition(
     return f"UNIQUE {nulls}({columns})"
 
 
-def key_definition(world: World, item: Item, key: Unique) -> str:
+def key_definition(snapshot: IntrospectionSnapshot, item: Item, key: Unique) -> str:
     """Return the index of a unique constraint as pg_get_indexdef formats it."""
-    names = world.desc_of(item.id).names
+    names = snapshot.desc_of(item.id).names
     columns = ", ".join(quoted(names[i]) for i in key.columns)
-    schema = quoted(world.name(item.schema))
+    schema = quoted(snapshot.name(item.schema))
     nulls = "" if key.nulls_distinct else " NULLS NOT DISTINCT"
     return (
         f"CREATE UNIQUE INDEX {quoted(key.name)} ON {schema}.{quoted(item.name)}"

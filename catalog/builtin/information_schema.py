@@ -3,7 +3,13 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from foreshore.catalog.builtin.columns import INFORMATION_SCHEMA
-from foreshore.catalog.builtin.relation import Builtin, Declaration, Row, World, nothing
+from foreshore.catalog.builtin.relation import (
+    Builtin,
+    Declaration,
+    IntrospectionSnapshot,
+    Row,
+    nothing,
+)
 from foreshore.catalog.item import Item, Role
 from foreshore.constraint import Unique
 from foreshore.expr.split import columns_used
@@ -17,9 +23,9 @@ _DATETIME = frozenset(("time", "timestamp", "timestamptz"))
 
 def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declaration]:
     """Yield the relations of the schema."""
-    rows: dict[str, Callable[[World], Iterable[Row]]] = {
-        "tables": lambda world: _tables(world, builtins()),
-        "columns": lambda world: _columns(world, builtins()),
+    rows: dict[str, Callable[[IntrospectionSnapshot], Iterable[Row]]] = {
+        "tables": lambda snapshot: _tables(snapshot, builtins()),
+        "columns": lambda snapshot: _columns(snapshot, builtins()),
         "schemata": _schemata,
         "sequences": _sequences,
         "views": _views,
@@ -36,24 +42,24 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
 
 
 def _relations(
-    world: World, builtins: tuple[Builtin, ...]
+    snapshot: IntrospectionSnapshot, builtins: tuple[Builtin, ...]
 ) -> Iterator[tuple[str, str, str, RelationDesc, Item | None]]:
     """Yield schema, name, kind and description of each relation that PostgreSQL lists.
 
     Materialized views are not listed.
     """
-    for item in world.own_items:
+    for item in snapshot.own_items:
         if item.type in _TABLE_TYPES:
-            yield world.name(item.schema), item.name, item.type, world.desc_of(item.id), item
+            yield snapshot.name(item.schema), item.name, item.type, snapshot.desc_of(item.id), item
     for builtin in builtins:
         kind = "table" if builtin.schema == "pg_catalog" else "view"
         yield builtin.schema, builtin.name, kind, builtin.desc, None
 
 
-def _tables(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
-    for schema, name, kind, _, item in _relations(world, builtins):
+def _tables(snapshot: IntrospectionSnapshot, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
+    for schema, name, kind, _, item in _relations(snapshot, builtins):
         yield {
-            "table_catalog": world.database,
+            "table_catalog": snapshot.database,
             "table_schema": schema,
             "table_name": name,
             "table_type": "LOCAL TEMPORARY" if item and item.temporary else _TABLE_TYPES[kind],
@@ -66,36 +72,38 @@ def _is_user(schema: str) -> bool:
     return schema not in ("pg_catalog", "information_schema", "mz_catalog", "mz_internal")
 
 
-def _columns(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
-    for schema, name, kind, desc, item in _relations(world, builtins):
+def _columns(snapshot: IntrospectionSnapshot, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
+    for schema, name, kind, desc, item in _relations(snapshot, builtins):
         for i, (column, type) in enumerate(zip(desc.names, desc.columns, strict=True)):
-            default = world.default_of(item.id, i) if item and kind == "table" else None
+            default = snapshot.default_of(item.id, i) if item and kind == "table" else None
             yield {
-                "table_catalog": world.database,
+                "table_catalog": snapshot.database,
                 "table_schema": schema,
                 "table_name": name,
                 "column_name": column,
                 "ordinal_position": i + 1,
                 "column_default": default,
-                **_type_columns(world, type),
+                **_type_columns(snapshot, type),
                 "dtd_identifier": str(i + 1),
                 "is_self_referencing": "NO",
-                **_identity(world, item, column, i),
+                **_identity(snapshot, item, column, i),
                 "is_generated": "NEVER",
                 "is_updatable": "YES" if kind == "table" and _is_user(schema) else "NO",
             }
 
 
-def _identity(world: World, item: Item | None, column: str, position: int) -> Row:
+def _identity(
+    snapshot: IntrospectionSnapshot, item: Item | None, column: str, position: int
+) -> Row:
     """Return the columns about an identity column's sequence."""
     generated = None
     if item is not None and item.type == "table":
-        generated = world.generated_of(item.id, position)
+        generated = snapshot.generated_of(item.id, position)
     if item is None or generated is None:
         return {"is_identity": "NO", "identity_cycle": "NO"}
     (sequence,) = (
-        world.sequence_of(each.id)
-        for each in world.state.sequences_of(item.id)
+        snapshot.sequence_of(each.id)
+        for each in snapshot.state.sequences_of(item.id)
         if each.owned_by and each.owned_by.column == column and each.owned_by.identity
     )
     return {
@@ -109,14 +117,14 @@ def _identity(world: World, item: Item | None, column: str, position: int) -> Ro
     }
 
 
-def _sequences(world: World) -> Iterator[Row]:
+def _sequences(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the sequences, except those of identity columns."""
-    for item in world.own_items:
+    for item in snapshot.own_items:
         if item.type == "sequence" and not (item.owned_by and item.owned_by.identity):
-            found = world.sequence_of(item.id)
+            found = snapshot.sequence_of(item.id)
             yield {
-                "sequence_catalog": world.database,
-                "sequence_schema": world.name(item.schema),
+                "sequence_catalog": snapshot.database,
+                "sequence_schema": snapshot.name(item.schema),
                 "sequence_name": item.name,
                 "data_type": str(found.type),
                 "numeric_precision": _INTEGER_BITS[found.type.name],
@@ -130,13 +138,13 @@ def _sequences(world: World) -> Iterator[Row]:
             }
 
 
-def _type_columns(world: World, column: ColumnType) -> Row:
+def _type_columns(snapshot: IntrospectionSnapshot, column: ColumnType) -> Row:
     type = column.type
     return {
         "is_nullable": "YES" if column.nullable else "NO",
         "data_type": "ARRAY" if type.element else str(type),
         **_precision(type),
-        "udt_catalog": world.database,
+        "udt_catalog": snapshot.database,
         "udt_schema": "pg_catalog",
         "udt_name": f"_{type.element.name}" if type.element else type.name,
     }
@@ -169,24 +177,24 @@ def _precision(type: SqlType) -> Row:
     return {}
 
 
-def _schemata(world: World) -> Iterator[Row]:
-    for schema in world.schemas.values():
-        known = schema.owner in world.state.objects
+def _schemata(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for schema in snapshot.schemas.values():
+        known = schema.owner in snapshot.state.objects
         yield {
-            "catalog_name": world.database,
+            "catalog_name": snapshot.database,
             "schema_name": schema.name,
-            "schema_owner": world.name(schema.owner) if known else None,
+            "schema_owner": snapshot.name(schema.owner) if known else None,
         }
 
 
-def _views(world: World) -> Iterator[Row]:
-    for item in world.own_items:
+def _views(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for item in snapshot.own_items:
         if item.type == "view":
             yield {
-                "table_catalog": world.database,
-                "table_schema": world.name(item.schema),
+                "table_catalog": snapshot.database,
+                "table_schema": snapshot.name(item.schema),
                 "table_name": item.name,
-                "view_definition": world.definition_of(item.id),
+                "view_definition": snapshot.definition_of(item.id),
                 "check_option": "NONE",
                 "is_updatable": "NO",
                 "is_insertable_into": "NO",
@@ -196,22 +204,22 @@ def _views(world: World) -> Iterator[Row]:
             }
 
 
-def _constraint_names(world: World, item: Item, name: str) -> Row:
-    schema = world.name(item.schema)
+def _constraint_names(snapshot: IntrospectionSnapshot, item: Item, name: str) -> Row:
+    schema = snapshot.name(item.schema)
     return {
-        "constraint_catalog": world.database,
+        "constraint_catalog": snapshot.database,
         "constraint_schema": schema,
         "constraint_name": name,
-        "table_catalog": world.database,
+        "table_catalog": snapshot.database,
         "table_schema": schema,
         "table_name": item.name,
     }
 
 
-def _table_constraints(world: World) -> Iterator[Row]:
+def _table_constraints(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     common = {"is_deferrable": "NO", "initially_deferred": "NO", "enforced": "YES"}
-    for item, named, constraint in world.own_constraints:
-        row = {**_constraint_names(world, item, named.name), **common}
+    for item, named, constraint in snapshot.own_constraints:
+        row = {**_constraint_names(snapshot, item, named.name), **common}
         if not isinstance(constraint, Unique):
             yield {**row, "constraint_type": "CHECK"}
         elif constraint.primary:
@@ -219,28 +227,28 @@ def _table_constraints(world: World) -> Iterator[Row]:
         else:
             distinct = "YES" if constraint.nulls_distinct else "NO"
             yield {**row, "constraint_type": "UNIQUE", "nulls_distinct": distinct}
-    for item in world.own_items:
+    for item in snapshot.own_items:
         if item.type == "table":
-            for i, column in enumerate(world.desc_of(item.id).columns, 1):
+            for i, column in enumerate(snapshot.desc_of(item.id).columns, 1):
                 if not column.nullable:
-                    name = f"{world.oid(item.schema)}_{item.oid}_{i}_not_null"
-                    row = {**_constraint_names(world, item, name), **common}
+                    name = f"{snapshot.oid(item.schema)}_{item.oid}_{i}_not_null"
+                    row = {**_constraint_names(snapshot, item, name), **common}
                     yield {**row, "constraint_type": "CHECK"}
 
 
-def _key_column_usage(world: World) -> Iterator[Row]:
-    for item, named, constraint in world.own_constraints:
+def _key_column_usage(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for item, named, constraint in snapshot.own_constraints:
         if isinstance(constraint, Unique):
             for number, i in enumerate(constraint.columns, 1):
                 yield {
-                    **_constraint_names(world, item, named.name),
-                    "column_name": world.desc_of(item.id).names[i],
+                    **_constraint_names(snapshot, item, named.name),
+                    "column_name": snapshot.desc_of(item.id).names[i],
                     "ordinal_position": number,
                 }
 
 
-def _constraint_column_usage(world: World) -> Iterator[Row]:
-    for item, named, constraint in world.own_constraints:
+def _constraint_column_usage(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for item, named, constraint in snapshot.own_constraints:
         columns = (
             constraint.columns
             if isinstance(constraint, Unique)
@@ -248,15 +256,15 @@ def _constraint_column_usage(world: World) -> Iterator[Row]:
         )
         for i in columns:
             yield {
-                **_constraint_names(world, item, named.name),
-                "column_name": world.desc_of(item.id).names[i],
+                **_constraint_names(snapshot, item, named.name),
+                "column_name": snapshot.desc_of(item.id).names[i],
             }
 
 
-def _enabled_roles(world: World) -> Iterator[Row]:
-    for role in world.state.all(Role):
+def _enabled_roles(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for role in snapshot.state.all(Role):
         yield {"role_name": role.name}
 
 
-def _catalog_name(world: World) -> Iterator[Row]:
-    yield {"catalog_name": world.database}
+def _catalog_name(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    yield {"catalog_name": snapshot.database}

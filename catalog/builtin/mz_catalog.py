@@ -7,7 +7,7 @@ from foreshore.catalog.builtin.definitions import (
     index_definition,
     key_definition,
 )
-from foreshore.catalog.builtin.relation import Builtin, Declaration, Row, World
+from foreshore.catalog.builtin.relation import Builtin, Declaration, IntrospectionSnapshot, Row
 from foreshore.catalog.item import Cluster, Database, Item, Object, Replica, Role, Schema
 from foreshore.types import format_type, oid_of
 
@@ -16,7 +16,7 @@ FIRST_OID = 13_100
 
 def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declaration]:
     """Yield the relations of mz_catalog and mz_internal."""
-    declared: tuple[tuple[str, str, str, Callable[[World], Iterable[Row]]], ...] = (
+    declared: tuple[tuple[str, str, str, Callable[[IntrospectionSnapshot], Iterable[Row]]], ...] = (
         ("mz_catalog", "mz_databases", "id text, oid oid, name text, owner_id text", _databases),
         (
             "mz_catalog",
@@ -30,38 +30,40 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
             "mz_objects",
             "id text, oid oid, schema_id text, name text, type text, owner_id text,"
             "cluster_id text?",
-            lambda world: _objects(world, builtins()),
+            lambda snapshot: _objects(snapshot, builtins()),
         ),
         (
             "mz_catalog",
             "mz_relations",
             "id text, oid oid, schema_id text, name text, type text, owner_id text,"
             "cluster_id text?",
-            lambda world: (
-                r for r in _objects(world, builtins()) if r["type"] not in ("index", "subscription")
+            lambda snapshot: (
+                r
+                for r in _objects(snapshot, builtins())
+                if r["type"] not in ("index", "subscription")
             ),
         ),
         (
             "mz_catalog",
             "mz_tables",
             "id text, oid oid, schema_id text, name text, owner_id text, create_sql text?",
-            lambda world: _tables(world, builtins()),
+            lambda snapshot: _tables(snapshot, builtins()),
         ),
         (
             "mz_catalog",
             "mz_views",
             "id text, oid oid, schema_id text, name text, definition text, owner_id text,"
             "create_sql text",
-            lambda world: map(_view_row(world), _items(world, "view")),
+            lambda snapshot: map(_view_row(snapshot), _items(snapshot, "view")),
         ),
         (
             "mz_catalog",
             "mz_materialized_views",
             "id text, oid oid, schema_id text, name text, cluster_id text, definition text,"
             "owner_id text, create_sql text",
-            lambda world: (
-                {**_view_row(world)(item), "cluster_id": item.cluster}
-                for item in _items(world, "materialized view")
+            lambda snapshot: (
+                {**_view_row(snapshot)(item), "cluster_id": item.cluster}
+                for item in _items(snapshot, "materialized view")
             ),
         ),
         (
@@ -83,7 +85,7 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
             "mz_columns",
             "id text, name text, position int8, nullable bool, type text, default text?,"
             "type_oid oid, type_mod int4",
-            lambda world: _columns(world, builtins()),
+            lambda snapshot: _columns(snapshot, builtins()),
         ),
         (
             "mz_catalog",
@@ -152,7 +154,7 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
             "mz_internal",
             "pg_relation_visibility",
             "oid oid, visible bool",
-            lambda world: _visibility(world, builtins()),
+            lambda snapshot: _visibility(snapshot, builtins()),
         ),
         (
             "mz_catalog",
@@ -200,35 +202,35 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
         yield Declaration(FIRST_OID + number, schema, name, columns, rows)
 
 
-def _items(world: World, kind: str) -> Iterator[Item]:
-    return (item for item in world.state.all(Item) if item.type == kind)
+def _items(snapshot: IntrospectionSnapshot, kind: str) -> Iterator[Item]:
+    return (item for item in snapshot.state.all(Item) if item.type == kind)
 
 
 def _common(each: Object) -> Row:
     return {"id": each.id, "oid": each.oid, "name": each.name}
 
 
-def _databases(world: World) -> Iterator[Row]:
-    for database in world.state.all(Database):
+def _databases(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for database in snapshot.state.all(Database):
         yield {**_common(database), "owner_id": database.owner}
 
 
-def _schemas(world: World) -> Iterator[Row]:
-    for schema in world.state.all(Schema):
+def _schemas(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for schema in snapshot.state.all(Schema):
         yield {**_common(schema), "database_id": schema.database, "owner_id": schema.owner}
 
 
-def _roles(world: World) -> Iterator[Row]:
-    for role in world.state.all(Role):
+def _roles(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for role in snapshot.state.all(Role):
         yield {**_common(role), "superuser": role.superuser}
 
 
-def _builtin_schemas(world: World) -> dict[str, str]:
-    return {s.name: s.id for s in world.state.all(Schema) if s.database is None}
+def _builtin_schemas(snapshot: IntrospectionSnapshot) -> dict[str, str]:
+    return {s.name: s.id for s in snapshot.state.all(Schema) if s.database is None}
 
 
-def _objects(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
-    for item in world.state.all(Item):
+def _objects(snapshot: IntrospectionSnapshot, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
+    for item in snapshot.state.all(Item):
         yield {
             **_common(item),
             "schema_id": item.schema,
@@ -236,7 +238,7 @@ def _objects(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
             "owner_id": item.owner,
             "cluster_id": item.cluster,
         }
-    schemas = _builtin_schemas(world)
+    schemas = _builtin_schemas(snapshot)
     for builtin in builtins:
         yield {
             "id": builtin.id,
@@ -248,15 +250,15 @@ def _objects(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
         }
 
 
-def _tables(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
-    for item in _items(world, "table"):
+def _tables(snapshot: IntrospectionSnapshot, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
+    for item in _items(snapshot, "table"):
         yield {
             **_common(item),
             "schema_id": item.schema,
             "owner_id": item.owner,
             "create_sql": item.create_sql,
         }
-    schemas = _builtin_schemas(world)
+    schemas = _builtin_schemas(snapshot)
     for builtin in builtins:
         yield {
             "id": builtin.id,
@@ -267,12 +269,12 @@ def _tables(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
         }
 
 
-def _view_row(world: World) -> Callable[[Item], Row]:
+def _view_row(snapshot: IntrospectionSnapshot) -> Callable[[Item], Row]:
     def row(item: Item) -> Row:
         return {
             **_common(item),
             "schema_id": item.schema,
-            "definition": world.definition_of(item.id),
+            "definition": snapshot.definition_of(item.id),
             "owner_id": item.owner,
             "create_sql": item.create_sql,
         }
@@ -280,14 +282,14 @@ def _view_row(world: World) -> Callable[[Item], Row]:
     return row
 
 
-def _subscriptions(world: World) -> Iterator[Row]:
-    for item in _items(world, "subscription"):
-        position, behind_ms = world.standing_of(item.id) or (None, None)
-        yield {**_view_row(world)(item), "position": position, "behind_ms": behind_ms}
+def _subscriptions(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for item in _items(snapshot, "subscription"):
+        position, behind_ms = snapshot.standing_of(item.id) or (None, None)
+        yield {**_view_row(snapshot)(item), "position": position, "behind_ms": behind_ms}
 
 
-def _indexes(world: World) -> Iterator[Row]:
-    for item in _items(world, "index"):
+def _indexes(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for item in _items(snapshot, "index"):
         yield {
             **_common(item),
             "on_id": item.on,
@@ -297,12 +299,12 @@ def _indexes(world: World) -> Iterator[Row]:
         }
 
 
-def _index_columns(world: World) -> Iterator[Row]:
-    for item in _items(world, "index"):
-        if item.on is None or item.on not in world.state.objects:
+def _index_columns(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for item in _items(snapshot, "index"):
+        if item.on is None or item.on not in snapshot.state.objects:
             continue
-        columns = world.desc_of(item.on).columns
-        for number, (position, text) in enumerate(world.index_key_of(item.id), 1):
+        columns = snapshot.desc_of(item.on).columns
+        for number, (position, text) in enumerate(snapshot.index_key_of(item.id), 1):
             yield {
                 "index_id": item.id,
                 "index_position": number,
@@ -312,10 +314,10 @@ def _index_columns(world: World) -> Iterator[Row]:
             }
 
 
-def _columns(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
+def _columns(snapshot: IntrospectionSnapshot, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
     described = [
-        (item.id, world.desc_of(item.id), item.type == "table")
-        for item in world.state.all(Item)
+        (item.id, snapshot.desc_of(item.id), item.type == "table")
+        for item in snapshot.state.all(Item)
         if item.type not in ("index", "subscription")
     ]
     for id, desc, is_table in (*described, *((b.id, b.desc, False) for b in builtins)):
@@ -326,14 +328,14 @@ def _columns(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
                 "position": i + 1,
                 "nullable": column.nullable,
                 "type": format_type(column.type),
-                "default": world.default_of(id, i) if is_table else None,
+                "default": snapshot.default_of(id, i) if is_table else None,
                 "type_oid": oid_of(column.type),
                 "type_mod": -1,
             }
 
 
-def _clusters(world: World) -> Iterator[Row]:
-    for cluster in world.state.all(Cluster):
+def _clusters(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for cluster in snapshot.state.all(Cluster):
         yield {
             **_common(cluster),
             "owner_id": cluster.owner,
@@ -343,8 +345,8 @@ def _clusters(world: World) -> Iterator[Row]:
         }
 
 
-def _replicas(world: World) -> Iterator[Row]:
-    for replica in world.state.all(Replica):
+def _replicas(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for replica in snapshot.state.all(Replica):
         yield {
             "id": replica.id,
             "name": replica.name,
@@ -354,13 +356,13 @@ def _replicas(world: World) -> Iterator[Row]:
         }
 
 
-def _replica_statuses(world: World) -> Iterator[Row]:
-    for status in world.replica_statuses:
+def _replica_statuses(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for status in snapshot.replica_statuses:
         yield {"replica_id": status.replica, "status": status.status, "reason": status.reason}
 
 
-def _dataflow_statuses(world: World) -> Iterator[Row]:
-    for each in world.dataflows():
+def _dataflow_statuses(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for each in snapshot.dataflows():
         yield {
             "replica_id": each.replica,
             "object_id": each.id,
@@ -376,8 +378,8 @@ def _dataflow_statuses(world: World) -> Iterator[Row]:
         }
 
 
-def _loop_latencies(world: World) -> Iterator[Row]:
-    for each in world.loop_latencies:
+def _loop_latencies(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for each in snapshot.loop_latencies:
         yield {
             "window_end": each.end,
             "window_ms": each.length_ms,
@@ -387,8 +389,8 @@ def _loop_latencies(world: World) -> Iterator[Row]:
         }
 
 
-def _frontiers(world: World) -> Iterator[Row]:
-    for frontier in world.frontiers:
+def _frontiers(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for frontier in snapshot.frontiers:
         yield {
             "object_id": frontier.id,
             "read_frontier": frontier.since,
@@ -403,20 +405,20 @@ def _lag(upper: int | None, than: int) -> dict[str, int] | None:
     return {"months": 0, "days": 0, "micros": max(than - upper, 0) * 1000}
 
 
-def _wallclock_lags(world: World) -> Iterator[Row]:
+def _wallclock_lags(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield how far each collection is behind the current time."""
-    for each in world.frontiers:
-        yield {"object_id": each.id, "lag": _lag(each.upper, world.now)}
+    for each in snapshot.frontiers:
+        yield {"object_id": each.id, "lag": _lag(each.upper, snapshot.now)}
 
 
-def _materialization_lags(world: World) -> Iterator[Row]:
+def _materialization_lags(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield how far maintained collections are behind their inputs and base tables.
 
     The lag is relative to the most advanced input. The slowest input delays the collection, if the
     collection does not delay itself.
     """
-    uppers = {each.id: each.upper or 0 for each in world.frontiers}
-    for each in world.frontiers:
+    uppers = {each.id: each.upper or 0 for each in snapshot.frontiers}
+    for each in snapshot.frontiers:
         inputs, bases = sorted(each.inputs & uppers.keys()), sorted(each.bases & uppers.keys())
         if inputs and bases:
             yield {
@@ -428,8 +430,8 @@ def _materialization_lags(world: World) -> Iterator[Row]:
             }
 
 
-def _read_holds(world: World) -> Iterator[Row]:
-    for held in world.read_holds():
+def _read_holds(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for held in snapshot.read_holds():
         yield {
             "object_id": held.id,
             "object_name": held.name,
@@ -443,8 +445,8 @@ def _read_holds(world: World) -> Iterator[Row]:
         }
 
 
-def _writers(world: World) -> Iterator[Row]:
-    for writer in world.writers():
+def _writers(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for writer in snapshot.writers():
         yield {
             "object_id": writer.id,
             "object_name": writer.name,
@@ -455,10 +457,10 @@ def _writers(world: World) -> Iterator[Row]:
         }
 
 
-def _storage_sizes(world: World) -> Iterator[Row]:
-    for size in world.sizes:
-        item = world.state.item(size.id)
-        schema = world.state.objects[item.schema]
+def _storage_sizes(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for size in snapshot.sizes:
+        item = snapshot.state.item(size.id)
+        schema = snapshot.state.objects[item.schema]
         assert isinstance(schema, Schema), schema
         yield {
             "object_id": item.id,
@@ -468,8 +470,8 @@ def _storage_sizes(world: World) -> Iterator[Row]:
         }
 
 
-def _sessions(world: World) -> Iterator[Row]:
-    for session in world.sessions:
+def _sessions(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for session in snapshot.sessions:
         yield {
             "connection_id": session.pid,
             "role": session.user,
@@ -482,15 +484,15 @@ def _sessions(world: World) -> Iterator[Row]:
         }
 
 
-def _dependencies(world: World) -> Iterator[Row]:
-    for item in world.state.all(Item):
+def _dependencies(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for item in snapshot.state.all(Item):
         for need in item.depends_on:
             yield {"object_id": item.id, "referenced_object_id": need}
 
 
-def _comments(world: World) -> Iterator[Row]:
+def _comments(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield all comments; those on columns with the column's position."""
-    for each in world.state.objects.values():
+    for each in snapshot.state.objects.values():
         of_object = {"id": each.id, "object_type": each.kind.replace(" ", "-")}
         if each.comment:
             yield {**of_object, "comment": each.comment}
@@ -499,23 +501,23 @@ def _comments(world: World) -> Iterator[Row]:
                 yield {**of_object, "object_sub_id": position, "comment": text}
 
 
-def _visibility(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
+def _visibility(snapshot: IntrospectionSnapshot, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
     """Yield for each relation whether its unqualified name finds it on the search path.
 
     Relations of mz_catalog are reported as not visible, although their names are found. Otherwise
     psql, which lists everything visible outside pg_catalog, would list them among the user's.
     """
-    places = {name: place for place, name in enumerate(world.search_path)}
+    places = {name: place for place, name in enumerate(snapshot.search_path)}
     named: dict[str, list[tuple[int, int]]] = {}  # position in the path, and oid
     last = len(places)
 
     def add(name: str, schema: str, oid: int) -> None:
         named.setdefault(name, []).append((places.get(schema, last), oid))
 
-    for item in world.items:
-        add(item.name, world.name(item.schema), item.oid)
-    for item, constraint, _ in world.keys:
-        add(constraint.name, world.name(item.schema), constraint.oid)
+    for item in snapshot.items:
+        add(item.name, snapshot.name(item.schema), item.oid)
+    for item, constraint, _ in snapshot.keys:
+        add(constraint.name, snapshot.name(item.schema), constraint.oid)
     for builtin in builtins:
         add(builtin.name, builtin.schema, builtin.oid)
     unlisted = {builtin.oid for builtin in builtins if builtin.schema == "mz_catalog"}
@@ -526,27 +528,27 @@ def _visibility(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
             yield {"oid": oid, "visible": visible}
 
 
-def _definitions(world: World) -> Iterator[Row]:
+def _definitions(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the results of pg_get_viewdef, pg_get_indexdef and pg_get_constraintdef."""
-    for item, named, constraint in world.constraints:
+    for item, named, constraint in snapshot.constraints:
         texts = {
-            "constraint": constraint_definition(world, item, constraint),
-            "pretty constraint": constraint_definition(world, item, constraint, pretty=True),
+            "constraint": constraint_definition(snapshot, item, constraint),
+            "pretty constraint": constraint_definition(snapshot, item, constraint, pretty=True),
         }
         for kind, text in texts.items():
             yield {"oid": named.oid, "kind": kind, "definition": text, "create_sql": text}
-    for item, named, key in world.keys:
-        text = key_definition(world, item, key)
+    for item, named, key in snapshot.keys:
+        text = key_definition(snapshot, item, key)
         yield {"oid": named.oid, "kind": "index", "definition": text, "create_sql": text}
-    for item in world.items:
+    for item in snapshot.items:
         if item.type == "index":
-            if item.on not in world.state.objects:
+            if item.on not in snapshot.state.objects:
                 continue
-            definition = index_definition(world, item)
+            definition = index_definition(snapshot, item)
         elif item.type == "table":
             definition = item.create_sql
         else:
-            definition = f" {world.definition_of(item.id)};"
+            definition = f" {snapshot.definition_of(item.id)};"
         yield {
             "oid": item.oid,
             "kind": item.type,

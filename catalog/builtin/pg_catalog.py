@@ -4,7 +4,13 @@ from collections.abc import Callable, Iterable, Iterator
 
 from foreshore.catalog.builtin.columns import PG_CATALOG
 from foreshore.catalog.builtin.definitions import index_definition, key_definition
-from foreshore.catalog.builtin.relation import Builtin, Declaration, Row, World, nothing
+from foreshore.catalog.builtin.relation import (
+    Builtin,
+    Declaration,
+    IntrospectionSnapshot,
+    Row,
+    nothing,
+)
 from foreshore.catalog.item import Database, Item, Role
 from foreshore.constraint import Unique
 from foreshore.expr.split import columns_used
@@ -27,12 +33,12 @@ _ALIGN = {1: "c", 2: "s", 4: "i", 8: "d"}
 
 def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declaration]:
     """Yield the relations of the schema; `builtins` returns all builtins, including these."""
-    rows: dict[str, Callable[[World], Iterable[Row]]] = {
+    rows: dict[str, Callable[[IntrospectionSnapshot], Iterable[Row]]] = {
         "pg_am": _am,
         "pg_attrdef": _attrdef,
-        "pg_attribute": lambda world: _attribute(world, builtins()),
+        "pg_attribute": lambda snapshot: _attribute(snapshot, builtins()),
         "pg_authid": _authid,
-        "pg_class": lambda world: _class(world, builtins()),
+        "pg_class": lambda snapshot: _class(snapshot, builtins()),
         "pg_collation": _collation,
         "pg_constraint": _constraint,
         "pg_database": _database,
@@ -59,35 +65,37 @@ def relations(builtins: Callable[[], tuple[Builtin, ...]]) -> Iterator[Declarati
 # --- relations ------------------------------------------------------------------------------
 
 
-def _class(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
-    for item in world.items:
+def _class(snapshot: IntrospectionSnapshot, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
+    for item in snapshot.items:
         index = item.type == "index"
         yield {
             "oid": item.oid,
             "relname": item.name,
-            "relnamespace": world.oid(item.schema),
-            "relowner": world.oid(item.owner),
+            "relnamespace": snapshot.oid(item.schema),
+            "relowner": snapshot.oid(item.owner),
             "relam": {"index": BTREE_AM, "table": HEAP_AM, "materialized view": HEAP_AM}.get(
                 item.type, 0
             ),
             "relfilenode": item.oid if item.type != "view" else 0,
             "reltuples": -1.0,
-            "relhasindex": bool(world.state.indexes_on(item.id))
+            "relhasindex": bool(snapshot.state.indexes_on(item.id))
             or any(each.has_index for each in item.constraints),
             "relchecks": sum(not each.has_index for each in item.constraints),
             "relpersistence": "t" if item.temporary else "p",
             "relkind": _RELKIND[item.type],
-            "relnatts": len(world.index_key_of(item.id) if index else world.desc_of(item.id).names),
+            "relnatts": len(
+                snapshot.index_key_of(item.id) if index else snapshot.desc_of(item.id).names
+            ),
             "relhasrules": item.type in ("view", "materialized view"),
             "relispopulated": True,
             "relreplident": "n" if index else "d",
         }
-    for item, named, key in world.keys:
+    for item, named, key in snapshot.keys:
         yield {
             "oid": named.oid,
             "relname": named.name,
-            "relnamespace": world.oid(item.schema),
-            "relowner": world.oid(item.owner),
+            "relnamespace": snapshot.oid(item.schema),
+            "relowner": snapshot.oid(item.owner),
             "relam": BTREE_AM,
             "relfilenode": named.oid,
             "reltuples": -1.0,
@@ -97,7 +105,7 @@ def _class(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
             "relispopulated": True,
             "relreplident": "n",
         }
-    namespaces = _namespaces(world)
+    namespaces = _namespaces(snapshot)
     for builtin in builtins:
         yield {
             "oid": builtin.oid,
@@ -113,16 +121,19 @@ def _class(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
         }
 
 
-def _attribute(world: World, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
-    for item in world.items:
+def _attribute(snapshot: IntrospectionSnapshot, builtins: tuple[Builtin, ...]) -> Iterator[Row]:
+    for item in snapshot.items:
         if item.type == "index":
-            yield from _index_attributes(world, item)
+            yield from _index_attributes(snapshot, item)
         else:
             yield from _attributes(
-                item.oid, world.desc_of(item.id), item.id, world if item.type == "table" else None
+                item.oid,
+                snapshot.desc_of(item.id),
+                item.id,
+                snapshot if item.type == "table" else None,
             )
-    for item, named, key in world.keys:
-        desc = world.desc_of(item.id)
+    for item, named, key in snapshot.keys:
+        desc = snapshot.desc_of(item.id)
         for number, position in enumerate(key.columns, 1):
             column = ColumnType(desc.columns[position].type)
             yield _attribute_of(named.oid, number, desc.names[position], column)
@@ -134,14 +145,16 @@ def _attributes(
     oid: int,
     desc: RelationDesc,
     id: GlobalId,
-    world: World | None,
+    snapshot: IntrospectionSnapshot | None,
 ) -> Iterator[Row]:
-    """Yield the columns of a relation; `world` is given for tables."""
+    """Yield the columns of a relation; `snapshot` is given for tables."""
     for i, (name, column) in enumerate(zip(desc.names, desc.columns, strict=True)):
         yield {
             **_attribute_of(oid, i + 1, name, column),
-            "atthasdef": world is not None and world.default_of(id, i) is not None,
-            "attidentity": _IDENTITY[world.generated_of(id, i) if world is not None else None],
+            "atthasdef": snapshot is not None and snapshot.default_of(id, i) is not None,
+            "attidentity": _IDENTITY[
+                snapshot.generated_of(id, i) if snapshot is not None else None
+            ],
         }
 
 
@@ -167,12 +180,12 @@ def _attribute_of(oid: int, number: int, name: str, column: ColumnType) -> Row:
     }
 
 
-def _index_attributes(world: World, index: Item) -> Iterator[Row]:
+def _index_attributes(snapshot: IntrospectionSnapshot, index: Item) -> Iterator[Row]:
     assert index.on is not None, index
-    desc = _desc_on(world, index)
+    desc = _desc_on(snapshot, index)
     if desc is None:
         return
-    for number, (position, text) in enumerate(world.index_key_of(index.id), 1):
+    for number, (position, text) in enumerate(snapshot.index_key_of(index.id), 1):
         if position:
             yield _attribute_of(
                 index.oid, number, desc.names[position - 1], desc.columns[position - 1]
@@ -182,21 +195,21 @@ def _index_attributes(world: World, index: Item) -> Iterator[Row]:
             yield _attribute_of(index.oid, number, name, ColumnType(TEXT))
 
 
-def _desc_on(world: World, index: Item) -> RelationDesc | None:
+def _desc_on(snapshot: IntrospectionSnapshot, index: Item) -> RelationDesc | None:
     """Return the description of the index's relation, None for a builtin relation."""
     assert index.on is not None, index
-    return world.desc_of(index.on) if index.on in world.state.objects else None
+    return snapshot.desc_of(index.on) if index.on in snapshot.state.objects else None
 
 
-def _index(world: World) -> Iterator[Row]:
-    for item in world.items:
-        if item.type != "index" or item.on is None or item.on not in world.state.objects:
+def _index(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for item in snapshot.items:
+        if item.type != "index" or item.on is None or item.on not in snapshot.state.objects:
             continue
-        key = world.index_key_of(item.id)
+        key = snapshot.index_key_of(item.id)
         texts = [text for position, text in key if not position]
         yield {
             "indexrelid": item.oid,
-            "indrelid": world.oid(item.on),
+            "indrelid": snapshot.oid(item.on),
             "indnatts": len(key),
             "indnkeyatts": len(key),
             "indimmediate": True,
@@ -210,7 +223,7 @@ def _index(world: World) -> Iterator[Row]:
             "indexprs": ", ".join(texts) or None,
         }
 
-    for item, named, unique in world.keys:
+    for item, named, unique in snapshot.keys:
         places = [i + 1 for i in unique.columns]
         yield {
             "indexrelid": named.oid,
@@ -231,12 +244,12 @@ def _index(world: World) -> Iterator[Row]:
         }
 
 
-def _constraint(world: World) -> Iterator[Row]:
-    for item, named, constraint in world.constraints:
+def _constraint(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for item, named, constraint in snapshot.constraints:
         common = {
             "oid": named.oid,
             "conname": named.name,
-            "connamespace": world.oid(item.schema),
+            "connamespace": snapshot.oid(item.schema),
             "convalidated": True,
             "conrelid": item.oid,
             "conislocal": True,
@@ -258,11 +271,11 @@ def _constraint(world: World) -> Iterator[Row]:
             }
 
 
-def _attrdef(world: World) -> Iterator[Row]:
-    for item in world.items:
+def _attrdef(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for item in snapshot.items:
         if item.type == "table":
-            for i in range(len(world.desc_of(item.id).names)):
-                text = world.default_of(item.id, i)
+            for i in range(len(snapshot.desc_of(item.id).names)):
+                text = snapshot.default_of(item.id, i)
                 if text is not None:
                     # As in PostgreSQL, a default has an oid of its own, which nothing else uses.
                     yield {
@@ -273,10 +286,10 @@ def _attrdef(world: World) -> Iterator[Row]:
                     }
 
 
-def _sequence(world: World) -> Iterator[Row]:
-    for item in world.items:
+def _sequence(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for item in snapshot.items:
         if item.type == "sequence":
-            found = world.sequence_of(item.id)
+            found = snapshot.sequence_of(item.id)
             yield {
                 "seqrelid": item.oid,
                 "seqtypid": oid_of(found.type),
@@ -289,29 +302,29 @@ def _sequence(world: World) -> Iterator[Row]:
             }
 
 
-def _depend(world: World) -> Iterator[Row]:
+def _depend(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the ownership of sequences by columns."""
-    for item in world.items:
+    for item in snapshot.items:
         if item.owned_by:
             owner = item.owned_by
             yield {
                 "classid": PG_CLASS_OID,
                 "objid": item.oid,
                 "refclassid": PG_CLASS_OID,
-                "refobjid": world.oid(owner.table),
-                "refobjsubid": world.desc_of(owner.table).names.index(owner.column) + 1,
+                "refobjid": snapshot.oid(owner.table),
+                "refobjsubid": snapshot.desc_of(owner.table).names.index(owner.column) + 1,
                 "deptype": "i" if owner.identity else "a",
             }
 
 
-def _sequences(world: World) -> Iterator[Row]:
-    for item in world.items:
+def _sequences(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for item in snapshot.items:
         if item.type == "sequence":
-            found, at = world.sequence_of(item.id), world.position_of(item.id)
+            found, at = snapshot.sequence_of(item.id), snapshot.position_of(item.id)
             yield {
-                "schemaname": world.name(item.schema),
+                "schemaname": snapshot.name(item.schema),
                 "sequencename": item.name,
-                "sequenceowner": world.name(item.owner),
+                "sequenceowner": snapshot.name(item.owner),
                 "data_type": oid_of(found.type),
                 "start_value": found.start,
                 "min_value": found.minimum,
@@ -323,30 +336,30 @@ def _sequences(world: World) -> Iterator[Row]:
             }
 
 
-def _namespaces(world: World) -> dict[str, int]:
+def _namespaces(snapshot: IntrospectionSnapshot) -> dict[str, int]:
     """Return the oids of the schemas that the session sees, by name."""
-    return {schema.name: schema.oid for schema in world.schemas.values()}
+    return {schema.name: schema.oid for schema in snapshot.schemas.values()}
 
 
-def _namespace(world: World) -> Iterator[Row]:
-    for schema in world.schemas.values():
+def _namespace(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for schema in snapshot.schemas.values():
         yield {
             "oid": schema.oid,
             "nspname": schema.name,
-            "nspowner": _owner_oid(world, schema.owner),
+            "nspowner": _owner_oid(snapshot, schema.owner),
         }
 
 
-def _owner_oid(world: World, owner: str) -> int:
-    return world.oid(owner) if owner in world.state.objects else SUPERUSER_OID
+def _owner_oid(snapshot: IntrospectionSnapshot, owner: str) -> int:
+    return snapshot.oid(owner) if owner in snapshot.state.objects else SUPERUSER_OID
 
 
-def _database(world: World) -> Iterator[Row]:
-    for database in world.state.all(Database):
+def _database(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for database in snapshot.state.all(Database):
         yield {
             "oid": database.oid,
             "datname": database.name,
-            "datdba": world.oid(database.owner),
+            "datdba": snapshot.oid(database.owner),
             "encoding": 6,  # UTF8
             "datlocprovider": "c",
             "datallowconn": True,
@@ -357,9 +370,9 @@ def _database(world: World) -> Iterator[Row]:
         }
 
 
-def _authid(world: World) -> Iterator[Row]:
+def _authid(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     yield {**_role(Role("", SUPERUSER_OID, "mz_system")), "rolcanlogin": False}
-    yield from map(_role, world.state.all(Role))
+    yield from map(_role, snapshot.state.all(Role))
 
 
 def _role(role: Role) -> Row:
@@ -375,12 +388,12 @@ def _role(role: Role) -> Row:
     }
 
 
-def _description(world: World) -> Iterator[Row]:
+def _description(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the comments on objects of the session's database."""
-    for schema in world.schemas.values():
+    for schema in snapshot.schemas.values():
         if schema.comment:
             yield {"objoid": schema.oid, "classoid": NAMESPACE_OID, "description": schema.comment}
-    for item in world.items:
+    for item in snapshot.items:
         of_item = {"objoid": item.oid, "classoid": PG_CLASS_OID}
         if item.comment:
             yield {**of_item, "description": item.comment}
@@ -388,20 +401,20 @@ def _description(world: World) -> Iterator[Row]:
             yield {**of_item, "objsubid": position, "description": text}
 
 
-def _shdescription(world: World) -> Iterator[Row]:
+def _shdescription(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     """Yield the comments on databases and roles."""
     for type, relation in ((Database, DATABASE_OID), (Role, AUTHID_OID)):
-        for each in world.state.all(type):
+        for each in snapshot.state.all(type):
             if each.comment:
                 yield {"objoid": each.oid, "classoid": relation, "description": each.comment}
 
 
-def _am(_: World) -> Iterator[Row]:
+def _am(_: IntrospectionSnapshot) -> Iterator[Row]:
     yield {"oid": HEAP_AM, "amname": "heap", "amtype": "t"}
     yield {"oid": BTREE_AM, "amname": "btree", "amtype": "i"}
 
 
-def _collation(_: World) -> Iterator[Row]:
+def _collation(_: IntrospectionSnapshot) -> Iterator[Row]:
     for oid, name in ((DEFAULT_COLLATION, "default"), (C_COLLATION, "C")):
         yield {
             "oid": oid,
@@ -416,18 +429,18 @@ def _collation(_: World) -> Iterator[Row]:
         }
 
 
-def _language(_: World) -> Iterator[Row]:
+def _language(_: IntrospectionSnapshot) -> Iterator[Row]:
     for oid, name in ((12, "internal"), (14, "sql")):
         yield {"oid": oid, "lanname": name, "lanowner": SUPERUSER_OID, "lanpltrusted": True}
 
 
-def _tablespace(_: World) -> Iterator[Row]:
+def _tablespace(_: IntrospectionSnapshot) -> Iterator[Row]:
     for oid, name in ((1663, "pg_default"), (1664, "pg_global")):
         yield {"oid": oid, "spcname": name, "spcowner": SUPERUSER_OID}
 
 
-def _settings(world: World) -> Iterator[Row]:
-    for setting in world.settings:
+def _settings(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for setting in snapshot.settings:
         yield {
             "name": setting.name,
             "setting": setting.value,
@@ -441,10 +454,10 @@ def _settings(world: World) -> Iterator[Row]:
         }
 
 
-def _stat_activity(world: World) -> Iterator[Row]:
-    for session in world.sessions:
-        database = world.state.database(session.database)
-        role = world.state.role(session.user)
+def _stat_activity(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for session in snapshot.sessions:
+        database = snapshot.state.database(session.database)
+        role = snapshot.state.role(session.user)
         yield {
             "datid": database.oid if database else None,
             "datname": session.database,
@@ -463,9 +476,9 @@ def _stat_activity(world: World) -> Iterator[Row]:
         }
 
 
-def _locks(world: World) -> Iterator[Row]:
-    for lock in world.advisory_locks():
-        database = world.state.database(lock.database)
+def _locks(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for lock in snapshot.advisory_locks():
+        database = snapshot.state.database(lock.database)
         yield {
             "locktype": "advisory",
             "database": database.oid if database else None,
@@ -479,17 +492,17 @@ def _locks(world: World) -> Iterator[Row]:
         }
 
 
-def _stat_user_tables(world: World) -> Iterator[Row]:
-    for item in world.items:
+def _stat_user_tables(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for item in snapshot.items:
         if item.type == "table":
             yield {
                 "relid": item.oid,
-                "schemaname": world.name(item.schema),
+                "schemaname": snapshot.name(item.schema),
                 "relname": item.name,
             }
 
 
-def _type(world: World) -> Iterator[Row]:
+def _type(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
     namespace = PG_CATALOG_OID
     for name, info in TYPES.items():
         pseudo = name in ("array", "record", "void", "unknown")
@@ -535,13 +548,13 @@ def _type(world: World) -> Iterator[Row]:
 # --- PostgreSQL's views over them -----------------------------------------------------------
 
 
-def _roles(world: World) -> Iterator[Row]:
-    for row in _authid(world):
+def _roles(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for row in _authid(snapshot):
         yield {**row, "rolpassword": "********"}
 
 
-def _users(world: World) -> Iterator[Row]:
-    for role in world.state.all(Role):
+def _users(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for role in snapshot.state.all(Role):
         yield {
             "usename": role.name,
             "usesysid": role.oid,
@@ -551,62 +564,62 @@ def _users(world: World) -> Iterator[Row]:
         }
 
 
-def _of(kind: str) -> Callable[[World], Iterator[tuple[Item, str, str]]]:
-    def items(world: World) -> Iterator[tuple[Item, str, str]]:
-        for item in world.items:
+def _of(kind: str) -> Callable[[IntrospectionSnapshot], Iterator[tuple[Item, str, str]]]:
+    def items(snapshot: IntrospectionSnapshot) -> Iterator[tuple[Item, str, str]]:
+        for item in snapshot.items:
             if item.type == kind:
-                yield item, world.name(item.schema), world.name(item.owner)
+                yield item, snapshot.name(item.schema), snapshot.name(item.owner)
 
     return items
 
 
-def _tables(world: World) -> Iterator[Row]:
-    for item, schema, owner in _of("table")(world):
+def _tables(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for item, schema, owner in _of("table")(snapshot):
         yield {
             "schemaname": schema,
             "tablename": item.name,
             "tableowner": owner,
-            "hasindexes": bool(world.state.indexes_on(item.id)),
+            "hasindexes": bool(snapshot.state.indexes_on(item.id)),
         }
 
 
-def _views(world: World) -> Iterator[Row]:
-    for item, schema, owner in _of("view")(world):
+def _views(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for item, schema, owner in _of("view")(snapshot):
         yield {
             "schemaname": schema,
             "viewname": item.name,
             "viewowner": owner,
-            "definition": world.definition_of(item.id),
+            "definition": snapshot.definition_of(item.id),
         }
 
 
-def _matviews(world: World) -> Iterator[Row]:
-    for item, schema, owner in _of("materialized view")(world):
+def _matviews(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for item, schema, owner in _of("materialized view")(snapshot):
         yield {
             "schemaname": schema,
             "matviewname": item.name,
             "matviewowner": owner,
-            "hasindexes": bool(world.state.indexes_on(item.id)),
+            "hasindexes": bool(snapshot.state.indexes_on(item.id)),
             "ispopulated": True,
-            "definition": world.definition_of(item.id),
+            "definition": snapshot.definition_of(item.id),
         }
 
 
-def _indexes(world: World) -> Iterator[Row]:
-    for item, schema, _ in _of("index")(world):
-        if item.on is not None and item.on in world.state.objects:
+def _indexes(snapshot: IntrospectionSnapshot) -> Iterator[Row]:
+    for item, schema, _ in _of("index")(snapshot):
+        if item.on is not None and item.on in snapshot.state.objects:
             yield {
                 "schemaname": schema,
-                "tablename": world.name(item.on),
+                "tablename": snapshot.name(item.on),
                 "indexname": item.name,
-                "indexdef": index_definition(world, item),
+                "indexdef": index_definition(snapshot, item),
             }
-    for item, named, key in world.keys:
+    for item, named, key in snapshot.keys:
         yield {
-            "schemaname": world.name(item.schema),
+            "schemaname": snapshot.name(item.schema),
             "tablename": item.name,
             "indexname": named.name,
-            "indexdef": key_definition(world, item, key),
+            "indexdef": key_definition(snapshot, item, key),
         }
 
 

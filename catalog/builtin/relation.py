@@ -1,9 +1,9 @@
 """Builtin relations and the introspection snapshot they are computed from.
 
-A `Builtin` has an id, a description and a function from a `World`, the state of the system at one
-moment, to rows. Rows are dicts with only the columns that have a value. Missing columns are NULL
-or, if they are never NULL, the type's empty value. This keeps the functions short, because
-PostgreSQL's catalogs have many columns for features that Foreshore lacks.
+A `Builtin` has an id, a description and a function from a `IntrospectionSnapshot`, the state of the
+system at one moment, to rows. Rows are dicts with only the columns that have a value. Missing
+columns are NULL or, if they are never NULL, the type's empty value. This keeps the functions short,
+because PostgreSQL's catalogs have many columns for features that Foreshore lacks.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -158,7 +158,7 @@ class LoopRow:
 
 
 @dataclass(frozen=True)
-class World:
+class IntrospectionSnapshot:
     """The state of the system at one moment, as the querying session sees it."""
 
     state: State
@@ -226,12 +226,12 @@ class World:
         """Return the table constraints of the session's database, without unique indexes."""
         return tuple(
             (item, named, constraint)
-            for item, named, constraint in self._promises
+            for item, named, constraint in self._named_constraints
             if not (isinstance(constraint, Unique) and constraint.is_index)
         )
 
     @cached_property
-    def _promises(self) -> tuple[tuple[Item, NamedConstraint, Constraint], ...]:
+    def _named_constraints(self) -> tuple[tuple[Item, NamedConstraint, Constraint], ...]:
         return tuple(
             (item, each, self.constraints_of(item.id)[each.name])
             for item in self.items
@@ -243,7 +243,7 @@ class World:
         """Return unique constraints, which have an index of the same name and oid, and indexes."""
         return tuple(
             (item, named, constraint)
-            for item, named, constraint in self._promises
+            for item, named, constraint in self._named_constraints
             if isinstance(constraint, Unique)
         )
 
@@ -265,14 +265,14 @@ class Builtin:
     schema: str
     name: str
     desc: RelationDesc
-    rows: Callable[[World], Iterable[Row]]
+    rows: Callable[[IntrospectionSnapshot], Iterable[Row]]
 
-    def table(self, world: World) -> pa.Table:
+    def table(self, snapshot: IntrospectionSnapshot) -> pa.Table:
         """Return the rows in physical form."""
         names = self.desc.names
         columns: list[list[Any]] = [[] for _ in names]
         empties = [None if c.nullable else _empty(c.type) for c in self.desc.columns]
-        for row in self.rows(world):
+        for row in self.rows(snapshot):
             assert row.keys() <= set(names), f"{self.name} has no {row.keys() - set(names)}"
             for column, name, empty in zip(columns, names, empties, strict=True):
                 column.append(row.get(name, empty))
@@ -293,7 +293,7 @@ class Declaration:
     schema: str
     name: str
     columns: str
-    rows: Callable[[World], Iterable[Row]]
+    rows: Callable[[IntrospectionSnapshot], Iterable[Row]]
 
     def with_id(self, number: int) -> Builtin:
         """Return the relation with the `number`-th id of the builtins, from s1000 on."""
@@ -332,6 +332,6 @@ def _empty(type: SqlType) -> Any:
     return 0
 
 
-def nothing(_: World) -> Iterable[Row]:
+def nothing(_: IntrospectionSnapshot) -> Iterable[Row]:
     """Return no rows, for features that Foreshore lacks."""
     return ()

@@ -4,13 +4,13 @@ import pytest
 
 from foreshore.catalog.bootstrap import first_state
 from foreshore.catalog.builtin.registry import all_builtins, builtins_by_name
-from foreshore.catalog.builtin.relation import Builtin, Setting, World
+from foreshore.catalog.builtin.relation import Builtin, IntrospectionSnapshot, Setting
 from foreshore.types import INT4, TEXT, ColumnType, RelationDesc
 
 
-def world() -> World:
+def snapshot() -> IntrospectionSnapshot:
     desc = RelationDesc(("i", "t"), (ColumnType(INT4, False), ColumnType(TEXT)))
-    return World(
+    return IntrospectionSnapshot(
         state=first_state(),
         desc_of=lambda _: desc,
         index_key_of=lambda _: [(1, "i")],
@@ -24,7 +24,7 @@ def world() -> World:
 
 @pytest.mark.parametrize("builtin", all_builtins(), ids=lambda b: f"{b.schema}.{b.name}")
 def test_a_builtin_relation_gives_rows_of_its_description(builtin: Builtin) -> None:
-    table = builtin.table(world())
+    table = builtin.table(snapshot())
     assert table.column_names == list(builtin.desc.names)
     for name, column in zip(builtin.desc.names, builtin.desc.columns, strict=True):
         assert column.nullable or table[name].null_count == 0, name
@@ -37,9 +37,11 @@ def test_no_two_builtins_share_an_oid_or_a_name() -> None:
 
 def test_a_new_catalog_has_its_first_database_schema_and_cluster() -> None:
     def names(relation: str, column: str) -> list[str]:
-        return list(builtins_by_name()["pg_catalog", relation].table(world())[column].to_pylist())
+        return list(
+            builtins_by_name()["pg_catalog", relation].table(snapshot())[column].to_pylist()
+        )
 
     assert names("pg_database", "datname") == ["foreshore"]
     assert {"public", "pg_catalog", "information_schema"} <= set(names("pg_namespace", "nspname"))
-    clusters = builtins_by_name()["mz_catalog", "mz_clusters"].table(world())
+    clusters = builtins_by_name()["mz_catalog", "mz_clusters"].table(snapshot())
     assert clusters["name"].to_pylist() == ["quickstart"]
