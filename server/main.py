@@ -226,6 +226,12 @@ _OPTIONS = (
 )
 
 
+def _in_one_line(error: DatabaseError) -> str:
+    """Return the error's message, detail and hint as one line."""
+    parts = [text for text in (error.message, error.detail, error.hint) if text is not None]
+    return "; ".join([*(part.removesuffix(".") for part in parts[:-1]), parts[-1]])
+
+
 def _serve_options(command: FC) -> FC:
     """Add the options of serving to a command."""
     for option in reversed(_OPTIONS):
@@ -277,8 +283,7 @@ def serve_command(
             runner.run(serve(options))
         status = 0
     except DatabaseError as error:
-        more = [text for text in (error.detail, error.hint) if text is not None]
-        logger.critical("%s", "; ".join([error.message, *more]))
+        logger.critical("%s", _in_one_line(error))
     except OSError as error:
         hint = "; Check free disk space." if is_disk_full(error) else ""
         # If it names no file, only the place where it came up tells what is wrong.

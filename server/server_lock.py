@@ -96,8 +96,10 @@ class ServerLock:
             free = _try(self._lock, fcntl.LOCK_EX)
         elif free:
             free = await _within(patience, stop, self._lock_exclusively(self._lock))
+        what = f'data directory "{self._data_dir}"'
         holder = None if free else self._holder()
         if free and self._shared is not None:
+            what = f"the database of {what}"
             holder = await self._shared.acquire(patient=not take_over)
             free = holder is None
         if free:
@@ -106,7 +108,7 @@ class ServerLock:
             logger.warning("the data is taken over from a live server", extra={"holder": holder})
         elif not stop.is_set():
             raise LockFileExists(
-                f'data directory "{self._data_dir}" is in use by another server',
+                f"{what} is in use by another server",
                 detail=f"It is {holder}.",
                 hint="End that server, or start this one with --take-over.",
             )

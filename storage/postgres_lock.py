@@ -42,7 +42,7 @@ _PROBES = {
 }
 _KEY = "hashtextextended('foreshore server lock of ' || $1, 0)"
 _HOLDER = f"""
-SELECT application_name, client_addr::text AS address, backend_start
+SELECT application_name, host(client_addr) AS address, backend_start
 FROM pg_locks JOIN pg_stat_activity USING (pid)
 WHERE locktype = 'advisory' AND granted AND objsubid = 1
 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())

@@ -170,7 +170,7 @@ def test_shared_lock_held_on_another_machine_refuses_and_delays_a_take_over(tmp_
     async def main() -> None:
         stop, shared = asyncio.Event(), Shared("process 7 on host h")
         refused = ServerLock(tmp_path, shared)
-        with pytest.raises(LockFileExists) as raised:
+        with pytest.raises(LockFileExists, match="the database of data directory ") as raised:
             await refused.acquire(stop)
         assert raised.value.detail == "It is process 7 on host h."
         await refused.close()
