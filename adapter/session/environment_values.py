@@ -91,8 +91,9 @@ class EnvironmentValues(Mapping[str, Callable[[], Datum]]):
     def _explicit_path(self) -> tuple[str, ...]:
         """Return the schemas that are searched because the setting says so."""
         session = self._session
-        hidden = set(_IMPLICIT)
-        if TEMPORARY not in split_list(session.variables["search_path"]):
+        named = split_list(session.variables["search_path"])
+        hidden = {schema for schema in _IMPLICIT if schema not in named}
+        if TEMPORARY not in named:
             hidden.add(session.temporary_schema)
         return tuple(each for each in session.planner.search_path() if each not in hidden)
 

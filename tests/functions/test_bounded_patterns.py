@@ -25,7 +25,7 @@ CASES: dict[str, tuple[Callable[[], object], object]] = {
     "nested loops": (lambda: matches(AS, "^(a+)+$"), False),
     "nested loops, replaced": (lambda: pattern.regexp_replace(AS, "^(a+)+$", "b"), AS),
     "nested loops, matched": (lambda: pattern.regexp_match(AS, "^(a+)+$"), None),
-    "nested loops, split": (lambda: pattern.regexp_split(AS, "(a+)+$"), (AS,)),
+    "nested loops, split": (lambda: pattern.regexp_split(AS, "(a+)+$", function="f"), (AS,)),
     "alternatives": (lambda: matches(AS, "^(a|aa|aaa)+$"), False),
     "many loops": (lambda: matches(LONG, "a*a*a*a*a*a*a*b"), False),
     "optional letters": (lambda: matches("a" * 30, "a?" * 30 + "a" * 30), True),

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import repeat
 from typing import Any
 
@@ -147,12 +148,13 @@ def _matches(negated: bool, insensitive: bool) -> Kernel:
     return kernel
 
 
-def _flags_of(flags: str, *, allow_global: bool) -> str:
+def _flags_of(flags: str, function_without_global: str | None = None) -> str:
+    """Return the options but for "g"; fails for a function in which "g" has no meaning."""
     for flag in flags:
         if flag not in "gicnmpwqstxeb":
             raise fail("22023", f'invalid regular expression option: "{flag}"')
-        if flag == "g" and not allow_global:
-            raise fail("22023", 'regexp_match() does not support the "global" option')
+        if flag == "g" and function_without_global is not None:
+            raise fail("22023", f'{function_without_global}() does not support the "global" option')
     return flags.replace("g", "")
 
 
@@ -160,7 +162,7 @@ def regexp_replace(text: str, pattern: str, replacement: str, flags: str = "") -
     """Return `text` with the first match replaced, or all with the flag g."""
     if flags[:1].isdigit():
         raise fail("22023", f'invalid regular expression option: "{flags[0]}"')
-    regex = compile_regex(pattern, _flags_of(flags, allow_global=True))
+    regex = compile_regex(pattern, _flags_of(flags))
     found = matching(regex, text)
     matches = _matches_in(found, text, flags)
     out: list[str] = []
@@ -188,7 +190,7 @@ def _expanded(replacement: str, whole: str, groups: list[str | None]) -> str:
 
 def regexp_match(text: str, pattern: str, flags: str = "") -> tuple[str | None, ...] | None:
     """Return the captures of the first match, or the match if there are no groups."""
-    regex = compile_regex(pattern, _flags_of(flags, allow_global=False) if flags else "")
+    regex = compile_regex(pattern, _flags_of(flags, "regexp_match") if flags else "")
     found = matching(regex, text)
     bounds = found.find()
     return None if bounds is None else _captured(regex, found, text, bounds)
@@ -217,16 +219,18 @@ def _substring_regex(text: str, pattern: str) -> str | None:
     return captures(regex, found, bounds)[0] if regex.groups else text[bounds[0] : bounds[1]]
 
 
-def regexp_split(text: str, pattern: str, flags: str = "") -> tuple[str, ...]:
-    """Return what lies between the matches; empty matches at an end do not count."""
-    regex = compile_regex(pattern, _flags_of(flags, allow_global=True))
+def regexp_split(text: str, pattern: str, flags: str = "", *, function: str) -> tuple[str, ...]:
+    """Return the texts between the matches.
+
+    An empty match does not split at the start, at the end or right behind another match.
+    """
+    regex = compile_regex(pattern, _flags_of(flags, function))
     out: list[str] = []
     at = 0
     for begin, end in find_all(matching(regex, text), text):
-        if begin == end and begin in (0, len(text)):
-            continue
-        out.append(text[at:begin])
-        at = end
+        if begin < len(text) and end > at:
+            out.append(text[at:begin])
+            at = end
     out.append(text[at:])
     return tuple(out)
 
@@ -319,21 +323,20 @@ declare("regexp_replace", "text text text", "text", _rows(regexp_replace), falli
 declare("regexp_replace", "text text text text", "text", _rows(regexp_replace), fallible=True)
 declare("regexp_match", "text text", "text[]", _rows(regexp_match), fallible=True)
 declare("regexp_match", "text text text", "text[]", _rows(regexp_match), fallible=True)
-declare("regexp_split_to_array", "text text", "text[]", _rows(regexp_split), fallible=True)
-declare("regexp_split_to_array", "text text text", "text[]", _rows(regexp_split), fallible=True)
+_split_to_array = _rows(partial(regexp_split, function="regexp_split_to_array"))
+_split_to_table = _rows(partial(regexp_split, function="regexp_split_to_table"))
+for _args in ("text text", "text text text"):
+    declare("regexp_split_to_array", _args, "text[]", _split_to_array, fallible=True)
+    declare_table("regexp_split_to_table", _args, "text[]", _split_to_table, fallible=True)
 declare("regexp_count", "text text", "int4", _rows(_count), fallible=True)
 declare("regexp_like", "text text", "bool", _matches(False, False), fallible=True)
 declare(
     "substring", "text text", "text", _rows(_substring_regex), stem="substring_regex", fallible=True
 )
-declare_table("regexp_split_to_table", "text text", "text[]", _rows(regexp_split), fallible=True)
-declare_table(
-    "regexp_split_to_table", "text text text", "text[]", _rows(regexp_split), fallible=True
-)
 
 
 def _all_matches(text: str, pattern: str, flags: str = "") -> tuple[tuple[str | None, ...], ...]:
-    regex = compile_regex(pattern, _flags_of(flags, allow_global=True))
+    regex = compile_regex(pattern, _flags_of(flags))
     found = matching(regex, text)
     return tuple(
         _captured(regex, found, text, bounds) for bounds in _matches_in(found, text, flags)

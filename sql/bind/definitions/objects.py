@@ -239,7 +239,9 @@ def bind_create_cluster(statement: ast.CreateClusterStatement) -> CreateCluster:
     if (interval := options.get("tick interval")) is not None:
         with located(statement.at):
             kept[TICK_INTERVAL] = str(_tick_interval(interval))
-    return CreateCluster(statement.name, size, int(factor[-9:]), kept, None, statement.if_not_exists)
+    return CreateCluster(
+        statement.name, size, int(factor[-9:]), kept, None, statement.if_not_exists
+    )
 
 
 def _check_replicas(count: str, at: int) -> None:
