@@ -19,7 +19,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from foreshore.compute.protocol import DataflowDescription
-from foreshore.compute.replica.batch_sizing import Pace
+from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.errors import OutOfMemory, QueryCanceled
 from foreshore.expr.explain import NameOf
 from foreshore.expr.ir import Relation
@@ -119,10 +119,10 @@ class Cancellation:
 class Dataflow(Protocol):
     """A maintained relation. Calls come one at a time, from any thread.
 
-    `pace` says how many times a window should have; None: as many as there are.
+    `batch_sizing` says how many times a window should have; None: as many as there are.
     """
 
-    pace: Pace | None
+    batch_sizing: BatchSizing | None
 
     def hydrate(self, inputs: Mapping[GlobalId, Input]) -> Output:
         """Compute everything as of the description's `as_of`; the output is all at that time."""

@@ -25,7 +25,7 @@ from foreshore.compute.bulk.exact import sum_float_lists
 from foreshore.compute.bulk.session import Columns, Session
 from foreshore.compute.delta.tables import Layout, by_position, consolidate_select
 from foreshore.compute.engine import Cancellation, check_size
-from foreshore.compute.replica.batch_sizing import Pace
+from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.errors import (
     NumericValueOutOfRange,
     OutOfDisk,
@@ -195,9 +195,9 @@ class DuckDbStore(DuckDbSession):
         cursor.execute(f"CREATE SCHEMA {schema}")
         cursor.execute(f"USE {schema}")
 
-    def pace(self) -> Pace:
+    def batch_sizing(self) -> BatchSizing:
         """Return the pace of a dataflow."""
-        return Pace(16, seconds=0.25)
+        return BatchSizing(16, seconds=0.25)
 
     def hold(self, name: str, layout: Layout, select: str) -> None:
         """Make the contents `name` what `select` gives."""

@@ -30,7 +30,7 @@ from foreshore.compute.bulk.spark_dialect import SparkDialect, configure_spark, 
 from foreshore.compute.bulk.spark_session import SparkOptions, end_of, start_spark
 from foreshore.compute.delta.tables import Layout, by_position, consolidate_select
 from foreshore.compute.engine import Cancellation, check_size
-from foreshore.compute.replica.batch_sizing import Pace
+from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.errors import NumericValueOutOfRange, OutOfMemory, QueryCanceled, Unavailable
 
 logger = logging.getLogger(__name__)
@@ -205,9 +205,9 @@ class SparkStore(SparkSqlSession):
         self._bulk = True
         scratch.mkdir(parents=True)
 
-    def pace(self) -> Pace:
+    def batch_sizing(self) -> BatchSizing:
         """Return the pace of a dataflow."""
-        return Pace(128, seconds=4.0)
+        return BatchSizing(128, seconds=4.0)
 
     def hold(self, name: str, layout: Layout, select: str) -> None:
         """Make the contents `name` what `select` gives, written by a job."""

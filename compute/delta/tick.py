@@ -31,7 +31,7 @@ from foreshore.compute.delta.changes import (
 from foreshore.compute.delta.differentiate import TickPlan, Trace
 from foreshore.compute.delta.tables import Layout, row_layout
 from foreshore.compute.engine import ERRORS, Input, Output, output_schema, result_schema
-from foreshore.compute.replica.batch_sizing import Pace
+from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.expr.ir import (
     Constant,
     Get,
@@ -58,7 +58,7 @@ class Store(Protocol):
     dialect: Dialect
     idioms: Idioms
 
-    def pace(self) -> Pace:
+    def batch_sizing(self) -> BatchSizing:
         """Return how many times a step has to begin with, and how long one should take."""
         ...
 
@@ -139,7 +139,7 @@ class TickDataflow:
         self._needs = [tables_of(trace.body, plan.traces) for trace in plan.traces]
         self._output_needs = [tables_of(output, plan.traces) for output in plan.outputs]
         self._statements: dict[tuple[str, int, frozenset[str]], str | None] = {}
-        self.pace = store.pace() if _multiplies(plan) else None
+        self.batch_sizing = store.batch_sizing() if _multiplies(plan) else None
         self._empty = Output(_no_updates(plan.outputs[0]), _no_errors())
 
     def hydrate(self, inputs: Mapping[GlobalId, Input]) -> Output:

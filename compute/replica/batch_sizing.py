@@ -21,7 +21,7 @@ FASTER, AS_FAST = 1.25, 0.9
 REST, MOST_REST = 4, 32  # steps between trials: after one that was for nothing twice as many
 
 
-class Pace:
+class BatchSizing:
     """The number of `times` of the next window; `seconds` is what a step may well take.
 
     It is never less than at first, as so few are worth a step of their own, but for want of memory.

@@ -199,7 +199,7 @@ class _Times:
     began: float = 0.0  # the hydration or step at hand
 
 
-class Running:
+class DataflowState:
     """One dataflow on its way."""
 
     def __init__(
@@ -362,9 +362,9 @@ class Running:
 
     def _paced(self, upper: Timestamp) -> tuple[Timestamp, int | None]:
         """Return the end of a window of as many times as are well for a step, and their number."""
-        if self._dataflow is None or self._dataflow.pace is None:
+        if self._dataflow is None or self._dataflow.batch_sizing is None:
             return upper, None
-        most = self._dataflow.pace.times
+        most = self._dataflow.batch_sizing.times
         found = [t for queue in self.queues.values() for t in queue.times(upper, most + 1)]
         if not found:
             return upper, 0
@@ -421,20 +421,20 @@ class Running:
 
         None: the window has been given back, as there was not the memory for so many times.
         """
-        if dataflow.pace is None or window.times is None:
+        if dataflow.batch_sizing is None or window.times is None:
             return dataflow.step(window.lower, window.upper, window.deltas)
         started = time.monotonic()
         try:
             output = dataflow.step(window.lower, window.upper, window.deltas)
         except OutOfMemory:
-            dataflow.pace.exhausted(window.times)
+            dataflow.batch_sizing.exhausted(window.times)
             self._give_back(window)
-            if dataflow.pace.times >= window.times:
+            if dataflow.batch_sizing.times >= window.times:
                 raise  # of less it cannot be
             extra = {"dataflow": self.id, "times": window.times}
             logger.warning("a step did not fit in memory", extra=extra)
             return None
-        dataflow.pace.stepped(window.times, time.monotonic() - started)
+        dataflow.batch_sizing.stepped(window.times, time.monotonic() - started)
         return output
 
     def _insert(self, output: Output, upper: Timestamp) -> None:

@@ -25,7 +25,7 @@ from foreshore.compute.engine import (
     rows_schema,
 )
 from foreshore.compute.protocol import DataflowDescription
-from foreshore.compute.replica.batch_sizing import Pace
+from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.errors import InternalError
 from foreshore.expr.evaluate import evaluate
 from foreshore.expr.explain import NameOf
@@ -165,7 +165,7 @@ def is_linear(relation: Relation) -> bool:
 class LinearDataflow:
     """A linear plan, hydrated by an engine and stepped by the kernels."""
 
-    pace: Pace | None = None
+    batch_sizing: BatchSizing | None = None
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ from foreshore.compute.peek import (
     failure_of,
 )
 from foreshore.compute.protocol import Failure, Peek, PeekResponse
-from foreshore.compute.replica.dataflow import Running
+from foreshore.compute.replica.dataflow import DataflowState
 from foreshore.compute.replica.inputs import arrived
 from foreshore.compute.replica.instance import Instance
 from foreshore.compute.transport import Tables
@@ -39,7 +39,7 @@ class PendingPeeks:
     def __init__(
         self,
         instance: Instance,
-        exporters: Mapping[GlobalId, Running],
+        exporters: Mapping[GlobalId, DataflowState],
         threads: Executor,
         tasks: asyncio.TaskGroup,
         answer: Callable[[PeekResponse, Tables], None],

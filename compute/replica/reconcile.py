@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 
 from foreshore.compute.protocol import DataflowDescription, IndexExport
-from foreshore.compute.replica.dataflow import Running
+from foreshore.compute.replica.dataflow import DataflowState
 from foreshore.compute.replica.inputs import Contents
 from foreshore.ids import GlobalId
 
@@ -29,7 +29,7 @@ class Wanted:
     persisted: Mapping[GlobalId, Contents]
 
 
-def fits(running: Running, wanted: Wanted) -> bool:
+def fits(running: DataflowState, wanted: Wanted) -> bool:
     """Whether the running dataflow can go on as the wanted one."""
     old = msgspec.structs.replace(running.description, as_of=0)
     new = msgspec.structs.replace(wanted.description, as_of=0)
@@ -48,7 +48,7 @@ def fits(running: Running, wanted: Wanted) -> bool:
     )
 
 
-def missed(running: Running, wanted: Wanted) -> Mapping[GlobalId, pa.Table | None]:
+def missed(running: DataflowState, wanted: Wanted) -> Mapping[GlobalId, pa.Table | None]:
     """Read, on a thread, what a kept dataflow's imports lack of the snapshots.
 
     Nothing may be fed to it meanwhile.
@@ -62,7 +62,9 @@ def missed(running: Running, wanted: Wanted) -> Mapping[GlobalId, pa.Table | Non
     return found
 
 
-def catch_up(running: Running, wanted: Wanted, missed: Mapping[GlobalId, pa.Table | None]) -> None:
+def catch_up(
+    running: DataflowState, wanted: Wanted, missed: Mapping[GlobalId, pa.Table | None]
+) -> None:
     """Bring the imports of a kept dataflow up to the snapshots' uppers."""
     for id, updates in missed.items():
         queue = running.queues[id]

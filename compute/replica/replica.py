@@ -44,7 +44,7 @@ from foreshore.compute.protocol import (
     Response,
     Status,
 )
-from foreshore.compute.replica.dataflow import Running, Sent
+from foreshore.compute.replica.dataflow import DataflowState, Sent
 from foreshore.compute.replica.inputs import arrived
 from foreshore.compute.replica.instance import ENGINES, EngineFactory, Instance
 from foreshore.compute.replica.pending_peeks import PendingPeeks
@@ -77,9 +77,9 @@ class Replica:
         self._compactions: list[AllowCompaction] = []
         self._follows: list[Follow] = []
         self._backlog: list[tuple[Command, Tables]] | None = None  # while it is reconciled
-        self._dataflows: dict[GlobalId, Running] = {}
-        self._exporters: dict[GlobalId, Running] = {}
-        self._importers: dict[GlobalId, list[Running]] = {}
+        self._dataflows: dict[GlobalId, DataflowState] = {}
+        self._exporters: dict[GlobalId, DataflowState] = {}
+        self._importers: dict[GlobalId, list[DataflowState]] = {}
         self._moved: dict[GlobalId, int] = {}
         self._flushing = False
         self._steps = ThreadPoolExecutor(STEP_THREADS, "steps")
@@ -238,7 +238,7 @@ class Replica:
             self.deliver(connection, waiting, tables)
 
     def _create(self, wanted: Wanted) -> None:
-        running = Running(wanted.description, wanted.imports, wanted.persisted)
+        running = DataflowState(wanted.description, wanted.imports, wanted.persisted)
         self._dataflows[running.id] = running
         for export in running.exports:
             self._exporters[export] = running
@@ -246,7 +246,7 @@ class Replica:
             self._importers.setdefault(id, []).append(running)
         self._hydrations.set()
 
-    def _drop(self, running: Running) -> None:
+    def _drop(self, running: DataflowState) -> None:
         running.dropped = True
         if self._dataflows.get(running.id) is running:
             del self._dataflows[running.id]
@@ -262,7 +262,7 @@ class Replica:
         if not running.busy:
             self._close(running)
 
-    def _close(self, running: Running) -> None:
+    def _close(self, running: DataflowState) -> None:
         running.busy = True
         self._tasks.create_task(blocking.run(self._steps, running.close))
 
@@ -291,7 +291,7 @@ class Replica:
 
     def _feed(self, command: Feed, tables: Tables) -> None:
         rest = iter(tables)
-        touched: dict[GlobalId, Running] = {}
+        touched: dict[GlobalId, DataflowState] = {}
         for id, lower, upper, changed in command.shards:
             updates = next(rest) if changed else None
             for running in self._importers.get(id, ()):
@@ -300,7 +300,7 @@ class Replica:
         for running in touched.values():
             self._advance(running)
 
-    def _advance(self, running: Running) -> None:
+    def _advance(self, running: DataflowState) -> None:
         """Let the frontier of a dataflow follow its imports, by a step if any has changed."""
         if running.busy or running.state != "running":
             return
@@ -312,7 +312,7 @@ class Replica:
         else:
             self._work.set()
 
-    def _frontier_moved(self, running: Running) -> None:
+    def _frontier_moved(self, running: DataflowState) -> None:
         for export in (*running.exports, *running.followers):
             self._moved[export] = running.frontier
         if running.follow_due:
@@ -352,7 +352,7 @@ class Replica:
                 self._send_status()
             await self._hydrations.wait()
 
-    def _to_hydrate(self) -> Running | None:
+    def _to_hydrate(self) -> DataflowState | None:
         if self._instance.engine is None:
             return None
         return next((r for r in self._dataflows.values() if r.state == "pending"), None)
@@ -384,22 +384,22 @@ class Replica:
                     await self._work.wait()
 
     @staticmethod
-    def _is_free(running: Running) -> bool:
+    def _is_free(running: DataflowState) -> bool:
         return running.state == "running" and not running.busy and not running.dropped
 
-    async def _step(self, running: Running) -> None:
+    async def _step(self, running: DataflowState) -> None:
         async with self._step_slots:
             running.begin_step()  # now, so that what arrived meanwhile is in the window
             await self._on_worker(running, running.step)
         self._work.set()
 
-    async def _begin_following(self, running: Running) -> None:
+    async def _begin_following(self, running: DataflowState) -> None:
         async with self._step_slots:
             running.begin_following()
             await self._on_worker(running, running.beginnings)
         self._work.set()
 
-    async def _on_worker(self, running: Running, work: Callable[[], Sent | None]) -> None:
+    async def _on_worker(self, running: DataflowState, work: Callable[[], Sent | None]) -> None:
         try:
             sent = await blocking.run(self._steps, work)
         except Exception as error:
@@ -427,7 +427,7 @@ class Replica:
                 return True
         return False
 
-    def _went_well(self, running: Running, sent: Sent) -> None:
+    def _went_well(self, running: DataflowState, sent: Sent) -> None:
         running.busy = False
         if running.dropped:
             self._close(running)
@@ -443,13 +443,13 @@ class Replica:
         self._frontier_moved(running)
         self._advance(running)
 
-    def _not_done(self, running: Running) -> None:
+    def _not_done(self, running: DataflowState) -> None:
         """Note that a step is to be tried at once with a smaller window: it has not failed."""
         running.busy = False
         if running.dropped:
             self._close(running)
 
-    def _failed(self, running: Running, error: Exception, again: str) -> None:
+    def _failed(self, running: DataflowState, error: Exception, again: str) -> None:
         """Note that a dataflow could not go on, and try again later, from where it was."""
         running.busy = False
         if running.dropped:
@@ -468,7 +468,7 @@ class Replica:
         asyncio.get_running_loop().call_later(seconds, self._retry, running, again)
         self._peeks.look_again()
 
-    def _retry(self, running: Running, state: str) -> None:
+    def _retry(self, running: DataflowState, state: str) -> None:
         if running.state == "failed" and not running.dropped:
             running.state = state
             self._work.set()

@@ -11,8 +11,8 @@ import pytest
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.engine import Dataflow, Output
 from foreshore.compute.protocol import DataflowDescription, InputSnapshot
-from foreshore.compute.replica.batch_sizing import Pace
-from foreshore.compute.replica.dataflow import ImportQueue, Part, Running
+from foreshore.compute.replica.batch_sizing import BatchSizing
+from foreshore.compute.replica.dataflow import DataflowState, ImportQueue, Part
 from foreshore.compute.replica.inputs import Contents, with_times
 from foreshore.compute.replica.linear import LinearDataflow, LinearFirst
 from foreshore.errors import OutOfMemory
@@ -54,7 +54,7 @@ def test_nothing_is_passed_over_while_a_step_is_to_be_tried_again(tmp_path: Path
     snapshot = InputSnapshot(U1, 1, 2, (), 1, encode_schema(KV_SCHEMA))
     tail = (with_times(rows((1, "a")), 1),)
     imports = {U1: Contents(snapshot, KV_SCHEMA, tail, LocalFiles(FileBlob(tmp_path), tmp_path))}
-    running = Running(description, imports, {})
+    running = DataflowState(description, imports, {})
     running.hydrate(FailingOnce(DuckDbEngine()))
     running.queues[U1].feed(2, 4, with_times(rows((2, "b")), 3))
     running.begin_step()
@@ -81,7 +81,7 @@ def test_what_was_done_before_an_insertion_failed_is_not_done_again(
     snapshot = InputSnapshot(U1, 1, 2, (), 1, encode_schema(KV_SCHEMA))
     tail = (with_times(rows((1, "a")), 1),)
     imports = {U1: Contents(snapshot, KV_SCHEMA, tail, LocalFiles(FileBlob(tmp_path), tmp_path))}
-    running = Running(description, imports, {})
+    running = DataflowState(description, imports, {})
     engine = LinearFirst(DuckDbEngine())
     last = running.indexes[id_("u4")].rows
     insert, left = last.insert, [1 if at == "hydration" else 2]
@@ -119,14 +119,14 @@ def test_what_was_done_before_an_insertion_failed_is_not_done_again(
         assert contents(index.rows.scan(3)) == Counter({(1, "a"): 1, (2, "b"): 1})
 
 
-def joined(imports: Mapping[GlobalId, Contents]) -> Running:
+def joined(imports: Mapping[GlobalId, Contents]) -> DataflowState:
     """Return a hydrated dataflow of an index on u1 joined with itself, on the key."""
     (get,) = table("u1")
     relation = Join((get, get), ((Column(0, INT4), Column(2, INT4)),))
     description = DataflowDescription(
         id_("u2"), relation, (U1,), (index_on("u3", 0, of=relation),), 1
     )
-    running = Running(description, imports, {})
+    running = DataflowState(description, imports, {})
     running.begin_hydration()
     running.hydrate(LinearFirst(DuckDbEngine()))
     return running
@@ -140,8 +140,8 @@ def test_windows_have_no_more_times_than_the_pace(tmp_path: Path) -> None:
     tail = (with_times(rows((0, "a")), 1), backlog)
     running = joined({U1: Contents(snapshot, KV_SCHEMA, tail, files)})
     assert running._dataflow is not None
-    running._dataflow.pace = pace = Pace(2, seconds=60)
-    pace.stepped = lambda *_: None  # type: ignore[method-assign]
+    running._dataflow.batch_sizing = batch_sizing = BatchSizing(2, seconds=60)
+    batch_sizing.stepped = lambda *_: None  # type: ignore[method-assign]
     later = pa.concat_tables([with_times(rows((t, "c")), t) for t in (14, 11, 12)])
     running.queues[U1].feed(10, 15, later)
     running.queues[U1].feed(15, 21, with_times(rows((20, "d")), 20))
@@ -198,7 +198,7 @@ def test_what_waits_of_several_imports_is_put_back_once(
         )
         for n, id in enumerate(ids)
     }
-    running = Running(DataflowDescription(id_("u4"), relation, ids, exports, 1), imports, {})
+    running = DataflowState(DataflowDescription(id_("u4"), relation, ids, exports, 1), imports, {})
     engine = LinearFirst(DuckDbEngine())
 
     def failing_once(lower: int, updates: pa.Table) -> Part:

@@ -33,7 +33,7 @@ from foreshore.compute.protocol import (
     Status,
     SubscribeResponse,
 )
-from foreshore.compute.replica.batch_sizing import Pace
+from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.compute.replica.inputs import Contents, with_times
 from foreshore.compute.replica.linear import LinearDataflow, LinearFirst
 from foreshore.compute.replica.replica import Replica
@@ -181,7 +181,7 @@ def test_a_window_for_which_memory_is_wanting_is_no_failure(
         (running,) = replica._dataflows.values()
         dataflow = running._dataflow
         assert isinstance(dataflow, LinearDataflow)
-        dataflow.pace = Pace(4_096, seconds=60)
+        dataflow.batch_sizing = BatchSizing(4_096, seconds=60)
         step = dataflow.step
 
         def greedy(lower: int, upper: int, deltas: Mapping[GlobalId, pa.Table]) -> Output:

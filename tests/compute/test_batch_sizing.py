@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from foreshore.compute.replica.batch_sizing import Pace
+from foreshore.compute.replica.batch_sizing import BatchSizing
 
 Cost = Callable[[int], float]
 BACKLOG = 20_000
@@ -22,13 +22,13 @@ COSTS: dict[str, Cost] = {
 }
 
 
-def worked_off(pace: Pace, cost: Cost, noise: Random | None = None) -> float:
+def worked_off(batch_sizing: BatchSizing, cost: Cost, noise: Random | None = None) -> float:
     """Return what a backlog takes."""
     left, spent = BACKLOG, 0.0
     while left:
-        times = min(left, pace.times)
+        times = min(left, batch_sizing.times)
         seconds = cost(times) * (noise.uniform(0.7, 1.5) if noise else 1)
-        pace.stepped(times, seconds)
+        batch_sizing.stepped(times, seconds)
         left -= times
         spent += seconds
     return spent
@@ -42,70 +42,70 @@ def bearable(cost: Cost) -> float:
 
 @pytest.mark.parametrize("name", COSTS)
 def test_a_backlog_is_worked_off_about_as_quickly_as_can_be(name: str) -> None:
-    spent = worked_off(Pace(16, seconds=0.25), COSTS[name])
+    spent = worked_off(BatchSizing(16, seconds=0.25), COSTS[name])
     assert spent < bearable(COSTS[name])
 
 
 @pytest.mark.parametrize("name", COSTS)
 def test_steps_that_take_now_longer_now_less_do_not_mislead_it(name: str) -> None:
     for seed in range(20):
-        spent = worked_off(Pace(16, seconds=0.25), COSTS[name], Random(seed))
+        spent = worked_off(BatchSizing(16, seconds=0.25), COSTS[name], Random(seed))
         assert spent < 3 * bearable(COSTS[name]), seed
 
 
 @pytest.mark.parametrize("before", COSTS)
 @pytest.mark.parametrize("name", COSTS)
 def test_it_learns_anew_when_costs_change(name: str, before: str) -> None:
-    pace = Pace(16, seconds=0.25)
-    worked_off(pace, COSTS[before])
-    spent = [worked_off(pace, COSTS[name]) for _ in range(4)]
+    batch_sizing = BatchSizing(16, seconds=0.25)
+    worked_off(batch_sizing, COSTS[before])
+    spent = [worked_off(batch_sizing, COSTS[name]) for _ in range(4)]
     assert spent[-1] < 1.5 * bearable(COSTS[name])
 
 
 def test_few_times_at_once_say_nothing_of_many() -> None:
-    pace = Pace(16, seconds=0.25)
+    batch_sizing = BatchSizing(16, seconds=0.25)
     for _ in range(100):
-        pace.stepped(3, 0.01)
-    assert pace.times == 16
-    pace.stepped(1, 60.0)  # much at one time: less of it cannot be had
-    assert pace.times == 16
-    pace.stepped(16, 0.01)
-    assert pace.times == 32
+        batch_sizing.stepped(3, 0.01)
+    assert batch_sizing.times == 16
+    batch_sizing.stepped(1, 60.0)  # much at one time: less of it cannot be had
+    assert batch_sizing.times == 16
+    batch_sizing.stepped(16, 0.01)
+    assert batch_sizing.times == 32
 
 
 @pytest.mark.parametrize("room", [1, 3, 16, 100])
 @pytest.mark.parametrize("name", COSTS)
 def test_what_did_not_fit_in_memory_is_seldom_tried_again(name: str, room: int) -> None:
-    pace = Pace(16, seconds=0.25)
+    batch_sizing = BatchSizing(16, seconds=0.25)
     steps, failures = 0, 0
     for _ in range(1_000):
-        if pace.times > room:
+        if batch_sizing.times > room:
             failures += 1
-            pace.exhausted(pace.times)
+            batch_sizing.exhausted(batch_sizing.times)
         else:
             steps += 1
-            pace.stepped(pace.times, COSTS[name](pace.times))
+            batch_sizing.stepped(batch_sizing.times, COSTS[name](batch_sizing.times))
     assert failures < steps / 16
 
 
 @pytest.mark.parametrize("name", COSTS)
 def test_what_did_not_fit_once_does_not_bound_it_for_ever(name: str) -> None:
-    pace = Pace(16, seconds=0.25)
+    batch_sizing = BatchSizing(16, seconds=0.25)
     for times in (16, 8, 4, 2, 1):  # the rows of one time were too many
-        pace.exhausted(times)
-        assert pace.times == max(times // 2, 1)
+        batch_sizing.exhausted(times)
+        assert batch_sizing.times == max(times // 2, 1)
     for _ in range(100):
-        pace.stepped(pace.times, COSTS[name](pace.times))
-    assert pace.times >= 16
-    assert worked_off(pace, COSTS[name]) < bearable(COSTS[name])
+        batch_sizing.stepped(batch_sizing.times, COSTS[name](batch_sizing.times))
+    assert batch_sizing.times >= 16
+    assert worked_off(batch_sizing, COSTS[name]) < bearable(COSTS[name])
 
 
 def test_few_times_at_once_that_did_not_fit_bound_it_for_a_while() -> None:
-    pace = Pace(16, seconds=0.25)
-    worked_off(pace, COSTS["linear"])
-    before = pace.times
-    pace.exhausted(3)  # there were no more
-    assert pace.times == 1
+    batch_sizing = BatchSizing(16, seconds=0.25)
+    worked_off(batch_sizing, COSTS["linear"])
+    before = batch_sizing.times
+    batch_sizing.exhausted(3)  # there were no more
+    assert batch_sizing.times == 1
     for _ in range(300):
-        pace.stepped(pace.times, COSTS["linear"](pace.times))
-    assert pace.times >= before
+        batch_sizing.stepped(batch_sizing.times, COSTS["linear"](batch_sizing.times))
+    assert batch_sizing.times >= before
