@@ -93,6 +93,7 @@ class Planning:
     qualified: list[tuple[int, int, str]] = field(default_factory=list)
     lets: int = 0
     calls: int = 0  # that act, and are told apart
+    queries: int = 0  # that may have aggregates
     defined: bool = False  # a statement that is kept: what it makes beside itself is there
     in_view: bool = False  # a definition: no parameters
     keeps_text: bool = False  # and its text is kept, with the names in `qualified` written out
@@ -113,6 +114,11 @@ class Planning:
         """Return a number for a call that acts which no other in this plan has."""
         self.calls += 1
         return self.calls
+
+    def new_query(self) -> int:
+        """Return a number for the aggregates of a query that no other in this plan has."""
+        self.queries += 1
+        return self.queries
 
     def common_table(self, name: str) -> CommonTable | None:
         """Return the query of WITH that `name` means, if any does."""

@@ -26,8 +26,12 @@ from foreshore.types import ColumnType, SqlType
 
 
 class CoreRef(Node, frozen=True, cache_hash=True):
-    """While a query is bound only: the result of its `index`-th core aggregate."""
+    """While a query is bound only: the result of its `index`-th core aggregate.
 
+    It may stand in a subquery; `owner` is the number of the `Aggregates` it is of.
+    """
+
+    owner: int
     index: int
     type: SqlType
     nullable: bool = True
@@ -35,8 +39,9 @@ class CoreRef(Node, frozen=True, cache_hash=True):
 
 @dataclass
 class Aggregates:
-    """The core aggregates that the calls of one query come to."""
+    """The core aggregates that the calls of one query come to; it has its own `number`."""
 
+    number: int
     cores: list[Aggregate] = field(default_factory=list)
 
     def add(self, core: Aggregate) -> CoreRef:
@@ -46,7 +51,19 @@ class Aggregates:
         else:
             index = len(self.cores)
             self.cores.append(core)
-        return CoreRef(index, core.type, core.function != "count")
+        return CoreRef(self.number, index, core.type, core.function != "count")
+
+    def refers(self, scalar: Scalar) -> bool:
+        """Whether `scalar` refers to one of these."""
+        found = False
+
+        def look(node: Scalar, depth: int) -> Scalar | None:
+            nonlocal found
+            found = found or (isinstance(node, CoreRef) and node.owner == self.number)
+            return None
+
+        map_scalar(scalar, look)
+        return found
 
 
 @dataclass
@@ -78,6 +95,8 @@ class Grouping:
 
         def replace(node: Scalar, depth: int) -> Scalar | None:
             if isinstance(node, CoreRef):
+                if node.owner != self.aggregates.number:
+                    return None
                 return column(len(self.keys) + node.index, depth, node.type, node.nullable)
             key = self._key(node, depth)
             if key is not None:

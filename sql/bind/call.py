@@ -6,48 +6,39 @@ registry, and last a type's name as a cast of one argument.
 """
 
 from collections.abc import Callable
-from typing import cast as cast_
 
 import msgspec
 
 from foreshore.errors import (
     FeatureNotSupported,
     SyntaxError_,
-    UndefinedFunction,
     WrongObjectType,
 )
 from foreshore.expr.functions.aggregates import is_aggregate
 from foreshore.expr.functions.registry import (
     NO_LITERAL,
     function_exists,
-    resolve_aggregate,
     resolve_table,
     scalar_function,
 )
 from foreshore.expr.functions.system import ADVISORY, SIGNALS
 from foreshore.expr.functions.tables import is_table_function
 from foreshore.expr.ir import (
-    Aggregate,
     Call,
-    Column,
     Environment,
     Literal,
-    OrderKey,
     Scalar,
     type_of,
 )
 from foreshore.sql import ast
-from foreshore.sql.bind.coerce import cast, coerce, to_known
+from foreshore.sql.bind.coerce import cast, coerce
 from foreshore.sql.bind.definitions import sequence
 from foreshore.sql.bind.expression import (
-    Clause,
     ExpressionBinder,
     at_of,
-    resolve_qualifier,
     undefined_function,
 )
 from foreshore.sql.planning import located
-from foreshore.sql.rewrite.scalars import map_scalar, uses_row
 from foreshore.types import (
     BOOL,
     DATE,
@@ -136,7 +127,9 @@ def bind_call(binder: ExpressionBinder, expr: ast.FunctionCall) -> Scalar:
     if name in sequence.FUNCTIONS:
         return sequence.bind_sequence_call(binder, expr)
     if is_aggregate(name):
-        return _aggregate(binder, name, expr)
+        from foreshore.sql.bind.aggregate_call import bind_aggregate
+
+        return bind_aggregate(binder, name, expr)
     if expr.star or expr.distinct or expr.order_by or expr.filter is not None:
         return _not_an_aggregate(binder, name, expr)
     if not expr.args and name in _ENVIRONMENT:
@@ -251,117 +244,3 @@ def _not_an_aggregate(binder: ExpressionBinder, name: str, expr: ast.FunctionCal
     raise WrongObjectType(
         f"{what} specified, but {name} is not an aggregate function", position=expr.at + 1
     )
-
-
-def _aggregate(binder: ExpressionBinder, name: str, expr: ast.FunctionCall) -> Scalar:
-    gathered = binder.clause.aggregates
-    if gathered is None:
-        raise binder.refuse_aggregate(expr.at)
-    if expr.star and name != "count":
-        raise UndefinedFunction(f"function {name}() does not exist", position=expr.at + 1)
-    inner = ExpressionBinder(binder.planning, binder.scope, Clause("aggregate", nested=True))
-    args = tuple(
-        scalar
-        for arg in expr.args
-        if (scalar := _whole_row(binder, name, arg) or inner.bind(arg)) is not _NOT_NULL_ROW
-    )
-    ats = tuple(at_of(arg) for arg in expr.args)[: len(args)]
-    if expr.distinct and not expr.args:
-        raise UndefinedFunction("DISTINCT needs an argument", position=expr.at + 1)
-    with located(expr.at):
-        literals = tuple(a.value if isinstance(a, Literal) else NO_LITERAL for a in args)
-        types = tuple(map(type_of, args))
-        found = resolve_aggregate(name, types, literals, distinct=expr.distinct)
-    args = binder.coerced(args, found.arg_types, ats)
-    if _only_outer(args):
-        raise FeatureNotSupported(
-            "an aggregate over columns of an outer query only is not supported",
-            position=expr.at + 1,
-        )
-    if expr.distinct and not found.distinct:
-        raise FeatureNotSupported(f"{name}(DISTINCT ...) is not supported", position=expr.at + 1)
-    order_by = tuple(_order_key(inner, key) for key in expr.order_by)
-    if expr.distinct and order_by and any(key.expr not in args for key in order_by):
-        raise WrongObjectType(
-            "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list",
-            sqlstate="42P10",
-            position=expr.order_by[0].at + 1,
-        )
-    condition = None
-    if expr.filter is not None:
-        filtering = ExpressionBinder(binder.planning, binder.scope, Clause("FILTER"))
-        condition = filtering.boolean(expr.filter, "FILTER")
-
-    def filled(scalar: Scalar, values: tuple[Scalar, ...]) -> Scalar:
-        def replace(node: Scalar, depth: int) -> Scalar | None:
-            return values[node.index] if isinstance(node, Column) and depth == 0 else None
-
-        return map_scalar(scalar, replace)
-
-    if not order_by and not expr.distinct:
-        order_by = binder.scope.order.keys
-    ordered = ("array_agg", "string_agg")
-    cores = tuple(
-        gathered.add(
-            Aggregate(
-                core.function,
-                tuple(binder.planning.zone.applied_within(filled(a, args)) for a in core.args),
-                core.type,
-                expr.distinct,
-                condition,
-                order_by if core.function in ordered else (),
-            )
-        )
-        for core in found.cores
-    )
-    return filled(found.finish, cast_(tuple[Scalar, ...], cores))
-
-
-_NOT_NULL_ROW = Literal(None, SqlType("record"))
-
-
-def _whole_row(binder: ExpressionBinder, name: str, arg: ast.Expression) -> Scalar | None:
-    """Return what count(t.*) and count(t) count: a column that is NULL just where the row is.
-
-    `_NOT_NULL_ROW` where the row is always there, so that all rows count.
-    """
-    if name != "count":
-        return None
-    match arg:
-        case ast.Star(qualifier=parts, at=at) if parts:
-            table, level, _ = resolve_qualifier(binder.planning, binder.scope, parts, at)
-        case ast.ColumnRef(parts=(alias,)) if (
-            not any(slot.name == alias for slot in binder.scope.visible)
-            and (found := binder.scope.find_table(alias, None)) is not None
-        ):
-            table, level = found, 0
-        case _:
-            return None
-    if level == 0 and not table.outer:
-        return _NOT_NULL_ROW
-    raise FeatureNotSupported(
-        "count of whole rows of an outer join's nullable side is not supported",
-        hint="Count a column that is never null.",
-        position=at_of(arg) + 1,
-    )
-
-
-def _only_outer(args: tuple[Scalar, ...]) -> bool:
-    """Whether the arguments use columns, but none of the query's own row."""
-    own = False
-
-    def look(node: Scalar, depth: int) -> Scalar | None:
-        nonlocal own
-        if (isinstance(node, Column) and depth == 0) or getattr(node, "level", -1) == depth > 0:
-            own = True
-        return None
-
-    for arg in args:
-        map_scalar(arg, look)
-    return not own and any(map(uses_row, args))
-
-
-def _order_key(binder: ExpressionBinder, key: ast.SortKey) -> OrderKey:
-    expr = to_known(binder.planning, binder.bind(key.expr), key.at)
-    nulls_first = key.descending if key.nulls_first is None else key.nulls_first
-    return OrderKey(expr, key.descending, nulls_first)

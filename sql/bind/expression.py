@@ -46,7 +46,7 @@ from foreshore.sql.bind.coerce import (
     number,
     to_common,
 )
-from foreshore.sql.bind.scope import Scope, Table, resolve_column, resolve_table
+from foreshore.sql.bind.scope import Scope, Table, reference, resolve_column, resolve_table
 from foreshore.sql.bind.sets import AS_ITEM, SetCall, SetCalls, refused_in
 from foreshore.sql.bind.type_names import type_of_name
 from foreshore.sql.parse.keywords import quote_identifier
@@ -61,11 +61,24 @@ if TYPE_CHECKING:
 _MIRRORED = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 
 
+@dataclass(frozen=True, slots=True)
 class RowValue:
-    """A row constructor once bound: no scalar, and only of use where it is taken apart."""
+    """A row, no scalar, and only of use where it is taken apart.
 
-    def __init__(self, items: tuple[Scalar, ...], ats: tuple[int, ...], at: int) -> None:
-        self.items, self.ats, self.at = items, ats, at
+    It is one that ROW constructs or, if `whole`, that of a table: these compare by other rules.
+    """
+
+    items: tuple[Scalar, ...]
+    ats: tuple[int, ...]
+    at: int
+    whole: bool = False
+    outer: bool = False  # of a table on the nullable side of a join: it may be NULL itself
+    present: Scalar | None = None  # then what is NULL just where the row is, if there is such
+
+    def refused(self) -> FeatureNotSupported:
+        """Return the error of a row where a scalar is needed."""
+        what = "a whole row" if self.whole else "a row"
+        return FeatureNotSupported(f"{what} as a value is not supported", position=self.at + 1)
 
 
 @dataclass
@@ -78,6 +91,12 @@ class Clause:
     sets: SetCalls | None = None
     default: bool = False  # DEFAULT may stand here
     merge_action: Column | None = None  # what merge_action() means here
+
+    def refuse_aggregate(self, at: int) -> GroupingError:
+        """Return the error of an aggregate where none may be."""
+        if self.nested:
+            return GroupingError("aggregate function calls cannot be nested", position=at + 1)
+        return GroupingError(f"aggregate functions are not allowed in {self.name}", position=at + 1)
 
 
 @dataclass
@@ -94,7 +113,7 @@ class ExpressionBinder:
         """Return the scalar that `expr` means."""
         value = self.bind_value(expr)
         if isinstance(value, RowValue):
-            raise FeatureNotSupported("a row as a value is not supported", position=value.at + 1)
+            raise value.refused()
         return value
 
     def condition(self, expr: ast.Expression) -> Scalar:
@@ -175,6 +194,9 @@ class ExpressionBinder:
                 return self._field(arg, name, at)
             case ast.Bits(at=at):
                 raise FeatureNotSupported("bit strings are not supported", position=at + 1)
+            case ast.Star(qualifier=parts, at=at) if parts:
+                table = resolve_qualifier(self.planning, self.scope, parts, at)
+                return _row_of(*table, at)
             case ast.Star(at=at):
                 raise SyntaxError_('syntax error at or near "*"', position=at + 1)
             case ast.Default(at=at):
@@ -184,7 +206,7 @@ class ExpressionBinder:
 
     # --- names
 
-    def _column(self, expr: ast.ColumnRef) -> Scalar:
+    def _column(self, expr: ast.ColumnRef) -> "Scalar | RowValue":
         parts = expr.parts
         if len(parts) > 3:
             if parts[0] != self.planning.catalog.database and not self.planning.defined:
@@ -199,24 +221,19 @@ class ExpressionBinder:
                 resolve_qualifier(self.planning, self.scope, expr.parts[:-1], expr.at)
             return found
         except UndefinedColumn:
-            table = self._whole_row(parts, expr.at) if len(parts) == 1 else None
-            if table is not None and table.scalar:
-                return resolve_column(self.scope, (*parts, table.slots[0].name), expr.at)
-            if table is not None:
-                raise FeatureNotSupported(
-                    "a whole row as a value is not supported", position=expr.at + 1
-                ) from None
+            if len(parts) > 1:
+                raise
+            try:
+                table = resolve_table(self.scope, parts, expr.at)
+            except (UndefinedTable, AmbiguousColumn):
+                pass
+            else:
+                return _row_of(*table, expr.at)
             raise
-
-    def _whole_row(self, parts: tuple[str, ...], at: int) -> Table | None:
-        try:
-            return resolve_table(self.scope, parts, at)[0]
-        except (UndefinedTable, AmbiguousColumn):
-            return None
 
     def _field(self, arg: ast.Expression, name: str | None, at: int) -> Scalar:
         if isinstance(arg, ast.ColumnRef) and name is not None:
-            return self._column(ast.ColumnRef((*arg.parts, name), arg.at))
+            return self.bind(ast.ColumnRef((*arg.parts, name), arg.at))
         scalar = self.bind(arg)
         raise WrongObjectType(
             f"column notation .{name or '*'} applied to type {type_of(scalar)}, "
@@ -282,6 +299,7 @@ class ExpressionBinder:
         right_at: int,
     ) -> Scalar:
         """Return `left operator right`, of scalars or of rows."""
+        _refuse_whole(left, right)
         if isinstance(left, RowValue) and isinstance(right, RowValue):
             return self._compare_rows(operator, left, right, at)
         if isinstance(left, RowValue) or isinstance(right, RowValue):
@@ -318,6 +336,7 @@ class ExpressionBinder:
     def _is_distinct(self, expr: ast.IsDistinct) -> Scalar:
         left, right = self.bind_value(expr.left), self.bind_value(expr.right)
         name = "is not distinct from" if expr.negated else "is distinct from"
+        _refuse_whole(left, right)
         if isinstance(left, RowValue) and isinstance(right, RowValue):
             if len(left.items) != len(right.items):
                 raise SyntaxError_(
@@ -587,13 +606,22 @@ class ExpressionBinder:
     def _set_count(self) -> int:
         return 0 if self.clause.sets is None else len(self.clause.sets.calls)
 
-    def refuse_aggregate(self, at: int) -> GroupingError:
-        """Return the error of an aggregate where none may be."""
-        if self.clause.nested:
-            return GroupingError("aggregate function calls cannot be nested", position=at + 1)
-        return GroupingError(
-            f"aggregate functions are not allowed in {self.clause.name}", position=at + 1
-        )
+
+def _refuse_whole(*values: Scalar | RowValue) -> None:
+    """Raise if one of the values that are to be compared is a whole row."""
+    for value in values:
+        if isinstance(value, RowValue) and value.whole:
+            raise value.refused()
+
+
+def _row_of(table: Table, level: int, owner: Scope, at: int) -> Scalar | RowValue:
+    """Return the whole row of a table; that of a function which gives scalars is the scalar."""
+    shown = f"{table.alias}.*"
+    items = tuple(reference(owner, level, slot.index, shown, at) for slot in table.slots)
+    if table.scalar:
+        return items[0]
+    present = None if table.present is None else reference(owner, level, table.present, shown, at)
+    return RowValue(items, (at,) * len(items), at, True, table.outer, present)
 
 
 def resolve_qualifier(

@@ -5,6 +5,7 @@ within a scope that is the left side's row, one level out. If it turns out not t
 join is an ordinary one and the level is taken out again.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal as OneOf
 from typing import assert_never
@@ -358,9 +359,10 @@ def side_by_side(
         part.order = right.order.moved(width).within_rows(left.order, left.columns)
     scope = Scope()
     for table in left.tables:
-        scope.add_table(_outer(table, kind in ("right", "full")))
+        scope.add_table(_outer(table, left.columns) if kind in ("right", "full") else table)
     for table in right.tables:
-        scope.add_table(_outer(_moved(table, width), kind in ("left", "full")))
+        shown = _outer(table, right.columns) if kind in ("left", "full") else table
+        scope.add_table(_moved(shown, width))
     part.tables = scope.tables
     part.visible = left.visible + [Slot(s.name, s.index + width) for s in right.visible]
     return part
@@ -375,11 +377,16 @@ def _factors(relation: Relation) -> tuple[Relation, ...]:
 
 def _moved(table: Table, by: int) -> Table:
     slots = tuple(Slot(slot.name, slot.index + by) for slot in table.slots)
-    return replace(table, slots=slots)
+    present = None if table.present is None else table.present + by
+    return replace(table, slots=slots, present=present)
 
 
-def _outer(table: Table, outer: bool) -> Table:
-    return replace(table, outer=True) if outer else table
+def _outer(table: Table, columns: Sequence[ColumnType]) -> Table:
+    """Return a table with `columns` as one whose rows may be NULL."""
+    if table.outer:
+        return table
+    never_null = (slot.index for slot in table.slots if not columns[slot.index].nullable)
+    return replace(table, outer=True, present=next(never_null, None))
 
 
 def _join(planning: Planning, item: ast.JoinRef, parent: Scope | None) -> Part:

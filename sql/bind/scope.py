@@ -6,12 +6,18 @@ then an `OuterColumn` as many levels out. USING and NATURAL merge columns: unqua
 means the merged one; qualified, each side's own.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from foreshore.errors import AmbiguousColumn, DuplicateAlias, UndefinedColumn, UndefinedTable
 from foreshore.expr.ir import Column, OuterColumn
 from foreshore.sql.bind.order import UNORDERED, RowOrder
 from foreshore.types import ColumnType
+
+if TYPE_CHECKING:
+    from foreshore.sql.bind.expression import Clause
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +36,7 @@ class Table:
     schema: str | None  # where it is named without an alias, its schema
     slots: tuple[Slot, ...]
     outer: bool = False  # on the null-extended side of an outer join
+    present: int | None = None  # then a column that is NULL just where the whole row is
     scalar: bool = False  # of a function: the name alone is its column
     hidden_name: str | None = None  # the relation's own name, where an alias hides it
 
@@ -48,6 +55,7 @@ class Scope:
     hidden: list[Table] = field(default_factory=list)  # there, but out of reach: not LATERAL
     lateral: bool = False  # the left side of a join, seen from its right side
     order: RowOrder = UNORDERED  # in which the rows come
+    clause: "Clause | None" = None  # where the subquery stands that is being bound within
 
     def column(self, index: int) -> Column:
         """Return the scalar for the column at `index`."""
@@ -62,6 +70,15 @@ class Scope:
             ):
                 raise DuplicateAlias(f'table name "{table.alias}" specified more than once')
         self.tables.append(table)
+
+    @contextmanager
+    def seen_from(self, clause: "Clause") -> Iterator[None]:
+        """Let what is bound within stand in `clause`."""
+        before, self.clause = self.clause, clause
+        try:
+            yield
+        finally:
+            self.clause = before
 
     def find_table(self, alias: str, schema: str | None) -> Table | None:
         """Return the table of this scope that the qualifier names."""
@@ -82,7 +99,7 @@ def resolve_column(scope: Scope | None, parts: tuple[str, ...], at: int) -> Colu
         raise UndefinedColumn(f"column {'.'.join(parts[-2:])} does not exist", position=at + 1)
     if len(matching) > 1:
         raise AmbiguousColumn(f'column reference "{name}" is ambiguous', position=at + 1)
-    return _reference(owner, level, matching[0].index, f"{table.alias}.{name}", at)
+    return reference(owner, level, matching[0].index, f"{table.alias}.{name}", at)
 
 
 def _unqualified(scope: Scope | None, name: str, at: int) -> Column | OuterColumn:
@@ -97,7 +114,7 @@ def _unqualified(scope: Scope | None, name: str, at: int) -> Column | OuterColum
                 (t.alias for t in current.tables if any(s.index == index for s in t.slots)), None
             )
             shown = f"{owner}.{name}" if owner is not None else name
-            return _reference(current, level, index, shown, at)
+            return reference(current, level, index, shown, at)
         level, current = level + 1, current.parent
     raise UndefinedColumn(
         f'column "{name}" does not exist', position=at + 1, hint=_hint(scope, name)
@@ -150,7 +167,8 @@ def resolve_table(
     raise UndefinedTable(f'missing FROM-clause entry for table "{shown}"', position=at + 1)
 
 
-def _reference(scope: Scope, level: int, index: int, shown: str, at: int) -> Column | OuterColumn:
+def reference(scope: Scope, level: int, index: int, shown: str, at: int) -> Column | OuterColumn:
+    """Return the column at `index` of the scope `level` levels out, `shown` so in errors."""
     scope.used = True
     scope.named.setdefault(index, (shown, at))
     type = scope.columns[index]

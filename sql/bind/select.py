@@ -20,7 +20,7 @@ from foreshore.expr.ir import (
     columns_of,
 )
 from foreshore.sql import ast
-from foreshore.sql.bind.aggregates import Aggregates, CoreRef, Grouping
+from foreshore.sql.bind.aggregates import Aggregates, Grouping
 from foreshore.sql.bind.bound_query import (
     BoundQuery,
     Branch,
@@ -45,7 +45,6 @@ from foreshore.sql.bind.output_names import column_name
 from foreshore.sql.bind.scope import Scope, Slot, resolve_table
 from foreshore.sql.bind.sets import SetCalls, references
 from foreshore.sql.planning import Planning
-from foreshore.sql.rewrite.scalars import map_scalar
 from foreshore.types import INT8, ColumnType
 
 
@@ -61,7 +60,7 @@ class SelectBinder:
             )
         self.relation, self.scope = bind_from(planning, select.from_, parent)
         self._write_out()
-        self.aggregates = Aggregates()
+        self.aggregates = Aggregates(planning.new_query())
         self.sets = SetCalls()
         self.is_grouped = False
         self.order = UNORDERED  # of the rows, where ORDER BY says nothing
@@ -226,7 +225,7 @@ class SelectBinder:
                 scalar = binder.bind(expr)
             else:
                 scalar = self.targets[index]
-                if _has(scalar, CoreRef):
+                if self.aggregates.refers(scalar):
                     raise GroupingError(
                         "aggregate functions are not allowed in GROUP BY",
                         position=self.ats[index] + 1,
@@ -345,18 +344,6 @@ def _over(keys: Sequence[OrderKey], scalars: Sequence[Scalar]) -> list[OrderKey]
 
 def _column(columns: Sequence[ColumnType], index: int) -> Column:
     return Column(index, columns[index].type, columns[index].nullable)
-
-
-def _has(scalar: Scalar, kind: type) -> bool:
-    found = False
-
-    def look(node: Scalar, depth: int) -> Scalar | None:
-        nonlocal found
-        found = found or isinstance(node, kind)
-        return None
-
-    map_scalar(scalar, look)
-    return found
 
 
 def project_targets(

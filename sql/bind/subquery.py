@@ -80,7 +80,9 @@ def check_no_subquery(scalar: Scalar, where: str, at: int) -> None:
 def _relation(binder: ExpressionBinder, query: ast.Query, *, locking: bool = True) -> Relation:
     from foreshore.sql.bind.query import bind_query
 
-    return plain_relation(bind_query(binder.planning, query, binder.scope, locking=locking))
+    with binder.scope.seen_from(binder.clause):
+        bound = bind_query(binder.planning, query, binder.scope, locking=locking)
+    return plain_relation(bound)
 
 
 def _scalar(binder: ExpressionBinder, query: ast.Query, at: int) -> Scalar:
@@ -94,7 +96,8 @@ def _scalar(binder: ExpressionBinder, query: ast.Query, at: int) -> Scalar:
 def _array(binder: ExpressionBinder, query: ast.Query, at: int) -> Scalar:
     from foreshore.sql.bind.query import bind_query
 
-    bound = bind_query(binder.planning, query, binder.scope)
+    with binder.scope.seen_from(binder.clause):
+        bound = bind_query(binder.planning, query, binder.scope)
     if len(bound.project) != 1:
         raise SyntaxError_("subquery must return only one column", position=at + 1)
     relation, order_by = relation_and_order(bound)

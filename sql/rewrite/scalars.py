@@ -136,6 +136,24 @@ def push_down(scalar: Scalar, levels: int = 1) -> Scalar:
     return map_scalar(scalar, replace)
 
 
+def lift(scalar: Scalar, levels: int) -> Scalar:
+    """Return `scalar`, which uses no row nearer than `levels` boundaries out, as written there."""
+    if not levels:
+        return scalar
+
+    def replace(node: Scalar, depth: int) -> Scalar | None:
+        match node:
+            case OuterColumn(level=level, index=index, type=type, nullable=nullable):
+                if level - depth < levels:
+                    return None  # of a row within the scalar
+                if level == levels and depth == 0:
+                    return Column(index, type, nullable)
+                return OuterColumn(level - levels, index, type, nullable)
+        return None
+
+    return map_scalar(scalar, replace)
+
+
 def relations_within(relation: Relation) -> Iterator[Relation]:
     """Yield `relation` and all below it, also in the subqueries of its scalars."""
     stack = [relation]

@@ -1,0 +1,236 @@
+"""Calls of aggregates: which query an aggregate belongs to, and what it comes to there.
+
+    SELECT (SELECT sum(t.x)) FROM t        belongs to the query of t
+    SELECT (SELECT sum(t.x + u.y) FROM u) FROM t        to that of u
+
+It belongs to the innermost query whose columns it uses in its arguments, FILTER or ORDER BY; to the
+one in which it stands if it uses none. There its arguments are gathered, and the clause of *that*
+query through which it is reached says whether an aggregate may stand there.
+"""
+
+from dataclasses import dataclass
+from typing import cast as cast_
+
+from foreshore.errors import (
+    FeatureNotSupported,
+    GroupingError,
+    UndefinedFunction,
+    WrongObjectType,
+)
+from foreshore.expr.functions.registry import NO_LITERAL, resolve_aggregate
+from foreshore.expr.ir import (
+    Aggregate,
+    Call,
+    Column,
+    Literal,
+    OrderKey,
+    OuterColumn,
+    Scalar,
+    type_of,
+)
+from foreshore.sql import ast
+from foreshore.sql.bind.aggregates import Aggregates, CoreRef
+from foreshore.sql.bind.coerce import to_known
+from foreshore.sql.bind.expression import Clause, ExpressionBinder, RowValue, at_of
+from foreshore.sql.bind.scope import Scope
+from foreshore.sql.planning import located
+from foreshore.sql.rewrite.scalars import lift, map_scalar
+from foreshore.types import BOOL, INT8, SqlType, array_of
+
+_ORDERED = ("array_agg", "string_agg")
+
+
+@dataclass(frozen=True, slots=True)
+class _Composed:
+    """What a call comes to: core aggregates, and a scalar in which `Column(i)` is the i-th."""
+
+    cores: tuple[Aggregate, ...]
+    finish: Scalar
+    uses: tuple[Scalar, ...]  # what its arguments use of the rows
+
+
+def bind_aggregate(binder: ExpressionBinder, name: str, expr: ast.FunctionCall) -> Scalar:
+    """Return the value of an aggregate over the groups of the query that it belongs to."""
+    if expr.star and name != "count":
+        raise UndefinedFunction(f"function {name}() does not exist", position=expr.at + 1)
+    if not expr.args and not expr.star:
+        raise WrongObjectType(
+            f"{name}(*) must be used to call a parameterless aggregate function",
+            position=expr.at + 1,
+        )
+    inner = ExpressionBinder(binder.planning, binder.scope, Clause("aggregate", nested=True))
+    order_by = tuple(_order_key(inner, key) for key in expr.order_by)
+    condition = None
+    if expr.filter is not None:
+        filtering = ExpressionBinder(binder.planning, binder.scope, Clause("FILTER"))
+        condition = filtering.boolean(expr.filter, "FILTER")
+    composed = _composed(binder, inner, name, expr, order_by)
+    used = [*composed.uses, *(key.expr for key in order_by)]
+    if condition is not None:
+        used.append(condition)
+    level = _level(binder, used, expr.at)
+    owner, gathered = _owner(binder, level, expr.at)
+    if not order_by and not expr.distinct:
+        order_by = owner.order.keys
+    else:
+        order_by = tuple(
+            OrderKey(lift(key.expr, level), key.descending, key.nulls_first) for key in order_by
+        )
+    cores = tuple(
+        gathered.add(
+            Aggregate(
+                core.function,
+                tuple(lift(arg, level) for arg in core.args),
+                core.type,
+                expr.distinct,
+                None if condition is None else lift(condition, level),
+                order_by if core.function in _ORDERED else (),
+            )
+        )
+        for core in composed.cores
+    )
+    return _filled(composed.finish, cast_(tuple[Scalar, ...], cores))
+
+
+def _composed(
+    binder: ExpressionBinder,
+    inner: ExpressionBinder,
+    name: str,
+    expr: ast.FunctionCall,
+    order_by: tuple[OrderKey, ...],
+) -> _Composed:
+    """Return the core aggregates of a call, over the row at which it stands."""
+    values = tuple(inner.bind_value(arg) for arg in expr.args)
+    rows = [value for value in values if isinstance(value, RowValue)]
+    if rows:
+        if name != "count" or len(values) != 1:
+            raise rows[0].refused()
+        return _count_of_rows(rows[0], distinct=expr.distinct)
+    args = cast_(tuple[Scalar, ...], values)
+    ats = tuple(map(at_of, expr.args))
+    if expr.distinct and not args:
+        raise UndefinedFunction("DISTINCT needs an argument", position=expr.at + 1)
+    with located(expr.at):
+        literals = tuple(a.value if isinstance(a, Literal) else NO_LITERAL for a in args)
+        found = resolve_aggregate(name, tuple(map(type_of, args)), literals, distinct=expr.distinct)
+    args = binder.coerced(args, found.arg_types, ats)
+    if expr.distinct and not found.distinct:
+        raise FeatureNotSupported(f"{name}(DISTINCT ...) is not supported", position=expr.at + 1)
+    if expr.distinct and any(key.expr not in args for key in order_by):
+        raise WrongObjectType(
+            "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list",
+            sqlstate="42P10",
+            position=expr.order_by[0].at + 1,
+        )
+    zone = binder.planning.zone
+    cores = tuple(
+        Aggregate(
+            core.function,
+            tuple(zone.applied_within(_filled(arg, args)) for arg in core.args),
+            core.type,
+        )
+        for core in found.cores
+    )
+    return _Composed(cores, found.finish, args)
+
+
+def _filled(scalar: Scalar, values: tuple[Scalar, ...]) -> Scalar:
+    """Return `scalar`, over columns alone, with `values` in their place."""
+
+    def replace(node: Scalar, depth: int) -> Scalar | None:
+        return values[node.index] if isinstance(node, Column) and depth == 0 else None
+
+    return map_scalar(scalar, replace)
+
+
+def _order_key(binder: ExpressionBinder, key: ast.SortKey) -> OrderKey:
+    expr = to_known(binder.planning, binder.bind(key.expr), key.at)
+    nulls_first = key.descending if key.nulls_first is None else key.nulls_first
+    return OrderKey(expr, key.descending, nulls_first)
+
+
+# --- rows ----------------------------------------------------------------------------------
+
+
+def _count_of_rows(row: RowValue, *, distinct: bool) -> _Composed:
+    """Return count of rows: a row is not NULL, not even where all of its fields are."""
+    if row.outer and row.present is None:
+        raise FeatureNotSupported(
+            "count of whole rows of an outer join's nullable side is not supported",
+            hint="Count a column that is never null.",
+            position=row.at + 1,
+        )
+    if distinct and not row.items:
+        raise row.refused()
+    args = tuple(part for item in row.items for part in _never_null(item)) if distinct else ()
+    if row.present is not None:
+        args = (*args, row.present)
+    return _Composed((Aggregate("count", args, INT8),), Column(0, INT8, False), row.items)
+
+
+def _never_null(scalar: Scalar) -> tuple[Scalar, ...]:
+    """Return scalars that are never NULL, and equal just where `scalar` is not distinct."""
+    type = type_of(scalar)
+    if isinstance(scalar, Column | OuterColumn) and not scalar.nullable:
+        return (scalar,)
+    if type.element is None:
+        return (Call("array", (scalar,), array_of(type)),)
+    is_null = Call("is_null", (scalar,), BOOL)
+    return (is_null, Call("coalesce", (scalar, Literal((), _bare_array(type))), type))
+
+
+def _bare_array(type: SqlType) -> SqlType:
+    assert type.element is not None
+    return array_of(type.element)
+
+
+# --- the query that it belongs to ----------------------------------------------------------
+
+
+def _level(binder: ExpressionBinder, used: list[Scalar], at: int) -> int:
+    """Return how many levels out the query is that an aggregate over `used` belongs to."""
+    columns: set[int] = set()
+    aggregates: set[int] = set()
+    owners = _aggregates_around(binder.scope)
+
+    def look(node: Scalar, depth: int) -> Scalar | None:
+        match node:
+            case Column() if depth == 0:
+                columns.add(0)
+            case OuterColumn(level=level) if level >= depth:
+                columns.add(level - depth)
+            case CoreRef(owner=owner) if owner in owners:
+                aggregates.add(owners[owner])
+        return None
+
+    for scalar in used:
+        map_scalar(scalar, look)
+    level = min(columns | aggregates, default=0)
+    if level in aggregates:
+        raise GroupingError("aggregate function calls cannot be nested", position=at + 1)
+    return level
+
+
+def _aggregates_around(scope: Scope) -> dict[int, int]:
+    """Return how many levels out the queries around are, by the numbers of their aggregates."""
+    found = {}
+    level = 0
+    around = scope.parent
+    while around is not None:
+        level += 1
+        if around.clause is not None and around.clause.aggregates is not None:
+            found[around.clause.aggregates.number] = level
+        around = around.parent
+    return found
+
+
+def _owner(binder: ExpressionBinder, level: int, at: int) -> tuple[Scope, Aggregates]:
+    """Return the scope `level` levels out, and where its query's aggregates are gathered."""
+    scope, clause = binder.scope, binder.clause
+    for _ in range(level):
+        assert scope.parent is not None
+        scope = scope.parent
+        clause = scope.clause or Clause("FROM clause of their own query level")
+    if clause.aggregates is None:
+        raise clause.refuse_aggregate(at)
+    return scope, clause.aggregates
