@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.adapter.replay import Replay, Row
+from tests.adapter.subscribe.replay import Replay, Row
 from tests.harness import Server, indexed, until
 from tests.wire.raw import Raw
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.adapter.harness import House, in_house
-from tests.adapter.test_time_to_come import YEAR_9999, soon, waiting
+from tests.adapter.read.test_time_to_come import YEAR_9999, soon, waiting
 
 LONG = "WITH (RETAIN HISTORY FOR '1 hour')"
 

@@ -7,8 +7,8 @@ import pytest
 
 from foreshore.catalog.durable import CATALOG_SHARD
 from tests.adapter.harness import Gate, House
-from tests.adapter.test_durable import aged, killed, opened, position, since
-from tests.adapter.test_subscribe import rows_of
+from tests.adapter.subscribe.test_durable import aged, killed, opened, position, since
+from tests.adapter.subscribe.test_subscribe import rows_of
 
 
 def test_many_who_confirm_at_once_share_a_write(tmp_path: Path) -> None:

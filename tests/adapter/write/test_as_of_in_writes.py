@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.adapter.harness import House
-from tests.adapter.test_time_to_come import soon, waiting
+from tests.adapter.read.test_time_to_come import soon, waiting
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from foreshore.adapter.subscribe import changelog as tails
 from foreshore.ids import GlobalId
 from tests.adapter.harness import House, in_house, until
-from tests.adapter.replay import Replay, Row
+from tests.adapter.subscribe.replay import Replay, Row
 
 State = Counter[Row]
 

@@ -23,7 +23,7 @@ from foreshore.types import (
     Datum,
     RelationDesc,
 )
-from tests.adapter.replay import Replay, Row
+from tests.adapter.subscribe.replay import Replay, Row
 
 COLUMNS = (ColumnType(INT4), ColumnType(TEXT), ColumnType(FLOAT8))
 Change = tuple[Row, int, int]

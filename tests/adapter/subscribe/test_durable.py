@@ -16,8 +16,8 @@ from foreshore.errors import Fenced
 from foreshore.ids import GlobalId
 from foreshore.storage import backup
 from tests.adapter.harness import House, until
-from tests.adapter.replay import Replay
-from tests.adapter.test_subscribe import COLUMNS, SOURCES, State, rows_of
+from tests.adapter.subscribe.replay import Replay
+from tests.adapter.subscribe.test_subscribe import COLUMNS, SOURCES, State, rows_of
 
 T = GlobalId("u1")
 LAG_MS = 50
