@@ -1,1 +1,1 @@
-"""Collections derived from collections: dataflows, the replicas that run them, and peeks."""
+"""Derived collections: dataflows, the replicas that run them, and peeks."""

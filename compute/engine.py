@@ -1,14 +1,13 @@
-"""Engines: what evaluates plans and keeps dataflows up to date, behind one seam.
+"""Engines: the interface to what evaluates plans and maintains dataflows.
 
-An engine is given plans and Arrow tables and gives Arrow tables back; it knows no shards, no SQL
-text and no clock. A `Dataflow` is hydrated once, in bulk, as of one time, and from then on fed the
-updates of its inputs window by window; what it puts out is exact at every time, and nothing in it
-depends on where the windows were cut. DuckDB and Spark are the two engines; one of indexed
-arrangements can stand beside them without a change to anything above.
+An engine takes plans and Arrow tables and returns Arrow tables. It knows nothing of shards, SQL
+text or clocks. A `Dataflow` is hydrated once, in bulk, as of one time. Then it gets the updates of
+its inputs window by window. Its output is exact at every time and does not depend on how the
+windows are cut. DuckDB and Spark are the two engines.
 
-Tables are addressed by position. Updates given are a collection's row columns, `__time`, `__diff`;
-updates returned are named `c0`, `c1`, ... in the relation's physical types, `__time`, `__diff`,
-consolidated and in no particular order.
+Columns are addressed by position. Input updates have a collection's row columns, `__time`,
+`__diff`. Output updates have columns `c0`, `c1`, ... in the relation's physical types, `__time`,
+`__diff`; they are consolidated and unordered.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,17 +31,17 @@ ERRORS = (ColumnType(TEXT, False),)
 
 
 def rows_schema(columns: tuple[ColumnType, ...]) -> pa.Schema:
-    """Return the schema of rows without names: c0, c1, ..."""
+    """Return the schema of rows with generated names: c0, c1, ..."""
     return pa.schema([pa.field(f"c{i}", arrow_type(c.type)) for i, c in enumerate(columns)])
 
 
 def output_schema(columns: tuple[ColumnType, ...]) -> pa.Schema:
-    """Return the schema of the updates that a dataflow of such `columns` puts out."""
+    """Return the schema of the output updates of a dataflow with these columns."""
     return pa.schema([*rows_schema(columns), TIME_FIELD, DIFF_FIELD])
 
 
 def result_schema(columns: tuple[ColumnType, ...]) -> pa.Schema:
-    """Return the schema of the rows of a result, each with its multiplicity."""
+    """Return the schema of a result's rows, each with its multiplicity."""
     return pa.schema([*rows_schema(columns), DIFF_FIELD])
 
 
@@ -51,7 +50,7 @@ class Input:
     """A collection up to some time: the updates in Parquet `files` and in the tables `tail`.
 
     All have the row columns of `schema`, in files under `file_names`, then `__time` and `__diff`.
-    Only those at times at or before the time as of which an engine reads count.
+    Engines ignore updates later than the time they read at.
     """
 
     schema: pa.Schema
@@ -60,13 +59,13 @@ class Input:
 
     @property
     def file_names(self) -> list[str]:
-        """Return the names of the row's columns in files, where case does not tell names apart."""
+        """Return the names of the row's columns in files, which are unique regardless of case."""
         return column_names(update_schema(self.schema))[:-2]
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What has changed in a window: updates of the rows, and of the errors (one text column)."""
+    """The changes in a window: updates of the rows, and of the errors (one text column)."""
 
     rows: pa.Table
     errors: pa.Table
@@ -79,7 +78,7 @@ def check_size(size: int, max_bytes: int) -> None:
 
 
 class Cancellation:
-    """A way to stop work that runs on another thread, now or as soon as it starts."""
+    """A handle to stop work on another thread, now or as soon as it starts."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -92,7 +91,7 @@ class Cancellation:
         return self._cancelled
 
     def cancel(self) -> None:
-        """Stop the work; without effect on work that is done."""
+        """Stop the work; no effect if it is done."""
         with self._lock:
             self._cancelled = True
             if self._stop is not None:
@@ -104,44 +103,44 @@ class Cancellation:
             raise QueryCanceled
 
     def arm(self, stop: Callable[[], None]) -> None:
-        """Say how the work that begins now is stopped; raises if that was asked for already."""
+        """Register how to stop the work that starts now; raise if it is cancelled already."""
         with self._lock:
             if self._cancelled:
                 raise QueryCanceled
             self._stop = stop
 
     def disarm(self) -> None:
-        """Say that the work is done."""
+        """Mark the work as done."""
         with self._lock:
             self._stop = None
 
 
 class Dataflow(Protocol):
-    """A maintained relation. Calls come one at a time, from any thread.
+    """A maintained relation. Calls are serialized but may come from any thread.
 
-    `batch_sizing` says how many times a window should have; None: as many as there are.
+    `batch_sizing` chooses the number of times in a window; None: no limit.
     """
 
     batch_sizing: BatchSizing | None
 
     def hydrate(self, inputs: Mapping[GlobalId, Input]) -> Output:
-        """Compute everything as of the description's `as_of`; the output is all at that time."""
+        """Compute the output as of the description's `as_of`; all updates are at that time."""
         ...
 
     def step(self, lower: int, upper: int, deltas: Mapping[GlobalId, pa.Table]) -> Output:
-        """Return the changes in [lower, upper), each at its exact time, and move on to `upper`.
+        """Return the changes in [lower, upper), each at its exact time, and advance to `upper`.
 
-        `deltas` are all updates of the inputs at times in the window; inputs that did not change
-        may be left out. If it raises, nothing has happened, and it may be called again.
+        `deltas` are all updates of the inputs in the window; unchanged inputs may be omitted. If it
+        raises, the state is unchanged and the call may be repeated.
         """
         ...
 
     def allow_compaction(self, since: int) -> None:
-        """Hear that nobody asks for times before `since` any more."""
+        """Allow times before `since` to be forgotten."""
         ...
 
     def close(self) -> None:
-        """Free what the dataflow holds."""
+        """Free the dataflow's resources."""
         ...
 
 
@@ -161,12 +160,12 @@ class Evaluate(Protocol):
 
 
 class Engine(Protocol):
-    """Evaluates relations, and makes dataflows of them. Safe to use from several threads."""
+    """Evaluates relations and creates dataflows. Thread-safe."""
 
     def create(
         self, description: DataflowDescription, schemas: Mapping[GlobalId, pa.Schema]
     ) -> Dataflow:
-        """Return a dataflow, not yet hydrated; `schemas` are those of the imports' rows."""
+        """Return a dataflow that is not hydrated yet; `schemas` are those of the imports' rows."""
         ...
 
     def evaluate(
@@ -179,27 +178,27 @@ class Engine(Protocol):
     ) -> pa.Table:
         """Return the rows of `relation` as of a time, by `result_schema`, consolidated.
 
-        Raises the least DataError if evaluating it fails for a row, QueryCanceled if cancelled,
-        OutOfMemory if it needs more memory than there is for it or its result is of more than
-        `max_bytes`; of those no more than that is ever held.
+        Raises the least DataError if evaluation fails for a row, QueryCanceled if cancelled, and
+        OutOfMemory if memory is exhausted or the result exceeds `max_bytes`. No more than that is
+        held in memory.
         """
         ...
 
     def cancel(self) -> None:
-        """Stop all evaluations that run now."""
+        """Stop all running evaluations."""
         ...
 
     def check(self) -> None:
-        """Raise Unavailable if the engine has lost what it works with, for good.
+        """Raise Unavailable if the engine has permanently lost its backend.
 
-        It may wait for another process, so it is not for the loop.
+        It may wait for another process, so it must not run on the event loop.
         """
         ...
 
     def describe(self, relation: Relation, name_of: NameOf) -> str:
-        """Return how the engine would maintain `relation`, step by step: EXPLAIN PHYSICAL PLAN."""
+        """Return how the engine would maintain `relation`, for EXPLAIN PHYSICAL PLAN."""
         ...
 
     def close(self) -> None:
-        """Free what the engine holds."""
+        """Free the engine's resources."""
         ...

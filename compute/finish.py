@@ -1,10 +1,9 @@
-"""Finishing: order, limit, offset and projection of a result's rows, on Arrow columns.
+"""Finishing: order, limit, offset and projection of result rows, on Arrow columns.
 
-The order is SQL's. Where Arrow's own order of a column is not that, the column is replaced by
-ranks. What the order leaves equal stays in the order in which it comes.
+The order is SQL's. A column whose Arrow order differs is replaced by ranks. The sort is stable.
 
-A result comes with multiplicities. It is expanded only as far as it is asked for, and not beyond
-what an answer may weigh: a cross join without columns is one row that is there a billion times.
+Results have multiplicities. Rows are repeated only as far as needed and within the size limit of an
+answer: a cross join without columns may be one row with multiplicity a billion.
 """
 
 from typing import Any
@@ -20,15 +19,15 @@ from foreshore.expr.ir import Column, Finishing, OrderKey, type_of
 
 MAX_RESULT_BYTES = 1 << 30
 
-# Types whose Arrow order is SQL's (text by bytes, as collation C has it).
+# Types whose Arrow order is SQL's (text by bytes, as in collation C).
 _PLAIN = PLAIN | {"numeric"}
 
 
 def expanded(result: pa.Table, finishing: Finishing | None = None) -> pa.RecordBatch:
     """Return each row of `result` as often as its last column, the multiplicity, says.
 
-    Of equal rows no more come than `finishing` can let through. Raises OutOfMemory if the rows
-    would be more than MAX_RESULT_BYTES.
+    Returns no more copies than `finishing` needs. Raises OutOfMemory if the rows would exceed
+    MAX_RESULT_BYTES.
     """
     whole = result.combine_chunks()
     columns = [_one(column) for column in whole.columns]
@@ -59,8 +58,8 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _weight(column: pa.Array, counts: Any) -> int:
-    """Return the bytes that `column` takes with each value repeated."""
-    total = float(counts.sum())  # a product of large counts does not fit an integer
+    """Return the bytes that `column` takes with its values repeated."""
+    total = float(counts.sum())  # a product of large counts may exceed an integer
     if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
         lengths = pc.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False)
         return int(np.dot(lengths.astype(float), counts.astype(float)) + 4 * total)
@@ -68,7 +67,7 @@ def _weight(column: pa.Array, counts: Any) -> int:
 
 
 def finish(rows: pa.RecordBatch, finishing: Finishing) -> pa.RecordBatch:
-    """Return the rows that remain, in order, with the columns that are asked for."""
+    """Return the remaining rows, in order, with the requested columns."""
     start = finishing.offset
     stop = rows.num_rows if finishing.limit is None else start + finishing.limit
     if finishing.order_by and rows.num_rows > 1:
@@ -85,12 +84,12 @@ def finish(rows: pa.RecordBatch, finishing: Finishing) -> pa.RecordBatch:
 
 
 def places_in_order(rows: pa.RecordBatch, keys: tuple[OrderKey, ...]) -> Any:
-    """Return the places of the rows in order."""
+    """Return the positions of the rows in order."""
     return np.lexsort([_ranks(rows, key) for key in reversed(keys)])
 
 
 def _ranks(rows: pa.RecordBatch, key: OrderKey) -> Any:
-    """Return integers that are ordered as the key orders its values."""
+    """Return integers with the same order as the key gives its values."""
     if isinstance(key.expr, Column):
         column = rows.column(key.expr.index)
     else:
@@ -117,7 +116,7 @@ def _ranks(rows: pa.RecordBatch, key: OrderKey) -> Any:
 
 
 def _float_ranks(column: pa.Array) -> Any:
-    """Return ranks of floats, NaN beyond all others, -0.0 and 0.0 equal."""
+    """Return ranks of floats: NaN is greatest, -0.0 equals 0.0."""
     values = column.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
     bits = values.view(np.int64)
     ranks = np.where(bits < 0, ~bits + np.iinfo(np.int64).min + 1, bits)

@@ -1,13 +1,12 @@
-"""Peeks: one answer, as of one time, from a replica.
+"""Peeks: the evaluation of a query as of one time, on a replica.
 
-The fast way looks rows up in an index, by keys or all of them, and computes what remains of the
-plan on those with the functions' kernels; it runs on the loop, when few rows are at stake. The
-other way gives the whole plan to the engine, on a thread of its own, over snapshots that came with
-the command and the indexes that the replica has. Both wait until the indexes they read have passed
-the time.
+There are two access paths. An index lookup, by keys or of all rows, evaluates the rest of the plan
+with the functions' kernels; it runs on the event loop if few rows are involved. Otherwise the
+engine evaluates the whole plan on a thread, over snapshots that came with the command and over the
+replica's indexes. Both wait until the indexes they read are past the time.
 
-If the index has errors at the time, or the rest of the plan fails for a row, the answer is the
-least error.
+If the index has errors at that time, or the rest of the plan fails for a row, the peek fails with
+the least error.
 """
 
 import logging
@@ -40,13 +39,13 @@ FEW_KEYS = 100
 
 @dataclass(frozen=True, slots=True)
 class LocalIndex:
-    """An index of the replica's, and the errors of its dataflow."""
+    """An index of the replica and the errors of its dataflow."""
 
     rows: Arrangement
     errors: Arrangement
 
     def check(self, time: Timestamp) -> None:
-        """Raise the least error that the collection has at the time."""
+        """Raise the collection's least error at the time, if any."""
         if not self.errors.size[0]:
             return
         texts = self.errors.scan(time).column(0)
@@ -55,9 +54,9 @@ class LocalIndex:
 
 
 def answer_from_index(peek: Peek, index: LocalIndex, *, small: bool = False) -> pa.Table:
-    """Return the answer of a peek that names an index; raises DatabaseError.
+    """Return the answer of a peek that uses an index; raises DatabaseError.
 
-    With `small`, raises TooManyRows unless it takes so little that it may be done on the loop.
+    With `small`, raises TooManyRows unless the work is small enough for the event loop.
     """
     index.check(peek.as_of)
     most = FEW_ROWS if small else None
@@ -86,7 +85,7 @@ def answer_by_engine(
     indexes: Mapping[GlobalId, LocalIndex],
     cancellation: Cancellation,
 ) -> pa.Table:
-    """Return the answer of a peek that is evaluated whole, on the caller's thread."""
+    """Return the answer of a peek that the engine evaluates on the caller's thread."""
     inputs: dict[GlobalId, Input] = {}
     for id, index in indexes.items():
         index.check(peek.as_of)
@@ -114,13 +113,13 @@ def _split(relation: Relation) -> tuple[Relation, Relation | None]:
 
 
 def _apply(relation: Relation, rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return what the linear `relation` makes of the rows of the one collection that it reads."""
+    """Return the linear `relation` evaluated over the rows of its only collection."""
     given = Rows.of_batch(rows)
     return apply(relation, lambda _: given).batch(columns_of(relation))
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Return the error as it travels through the protocol; what is unforeseen is logged."""
+    """Return the error in its protocol form; log unexpected ones."""
     if isinstance(error, InternalError):
         logger.error("a broken promise in a replica", exc_info=error)
     if (fault := disk_fault(error)) is not None:

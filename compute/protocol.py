@@ -1,13 +1,13 @@
-"""The protocol between the environment and its replicas: commands one way, responses the other.
+"""The protocol between the environment and its replicas: commands and responses.
 
-Each message is a msgspec struct, told apart by its tag, and the Arrow tables that go with it
-(`foreshore.compute.transport` makes frames of both). A replica is told of dataflows, of what they
-import as of one time, and from then on by `Feed` of every later update of the shards that it
-imports; it tells how far its exports have come and what they are.
+A message is a msgspec struct with a tag, followed by Arrow tables (`foreshore.compute.transport`
+encodes both as frames). A replica receives its dataflows, snapshots of their imports as of one
+time, and from then on, as `Feed`, every later update of the imported shards. It reports the
+frontiers and contents of its exports.
 
-All replicas of a cluster are sent the same commands. What a command means depends on nothing but
-those before it, so that a replica that starts late is brought up to date by the same ones,
-compacted (`foreshore.compute.controller.history`).
+All replicas of a cluster receive the same commands. A command's meaning depends only on earlier
+commands, so a replica that starts late is brought up to date by a compacted history of the same
+commands (`foreshore.compute.controller.history`).
 """
 
 from typing import TypeAlias
@@ -17,7 +17,7 @@ import msgspec
 from foreshore.expr.ir import Finishing, Literal, Relation, Scalar
 from foreshore.ids import GlobalId
 
-STATUS_SECONDS = 5.0  # from one account of itself that a replica gives to the next
+STATUS_SECONDS = 5.0  # the interval of status reports
 TICK_SECONDS = {"spark": 1.0}
 
 
@@ -36,13 +36,13 @@ class IndexExport(msgspec.Struct, frozen=True, tag="index"):
 
 
 class SinkExport(msgspec.Struct, frozen=True, tag="sink"):
-    """The output as the contents of a materialised view's shard, whose id is the view's."""
+    """The output as the contents of a materialized view's shard, which has the view's id."""
 
     shard: GlobalId
 
     @property
     def id(self) -> GlobalId:
-        """The id of the collection that is exported."""
+        """Return the id of the exported collection."""
         return self.shard
 
 
@@ -56,10 +56,10 @@ Export: TypeAlias = IndexExport | SinkExport | SubscribeExport
 
 
 class DataflowDescription(msgspec.Struct, frozen=True):
-    """A plan to be kept up to date from `as_of` on, and what becomes of its output."""
+    """A plan to maintain from `as_of` on, and the exports of its output."""
 
     id: GlobalId
-    relation: Relation  # lowered, optimised, over shards
+    relation: Relation  # lowered and optimized, over shards
     imports: tuple[GlobalId, ...]  # the shards that it reads
     exports: tuple[Export, ...]
     as_of: int
@@ -69,14 +69,14 @@ class DataflowDescription(msgspec.Struct, frozen=True):
 
 
 class Hello(Message, frozen=True):
-    """The first message of a connection: who knows `secret` may command. Nothing else is read."""
+    """The first message of a connection: `secret` authorizes the sender. Nothing else is read."""
 
     secret: str
     replica: str
 
 
 class CreateInstance(Message, frozen=True):
-    """The first command: with which engine to work, and for which database."""
+    """The first command: the engine to use, and the database."""
 
     engine: str
     options: dict[str, str]
@@ -84,19 +84,19 @@ class CreateInstance(Message, frozen=True):
 
     @property
     def tick_seconds(self) -> float:
-        """How long it takes at least from one step of a dataflow to the next."""
+        """Return the minimum time between two steps of a dataflow."""
         seconds = TICK_SECONDS.get(self.engine, 0.0)
         return float(self.options.get("tick_interval_ms", seconds * 1000)) / 1000
 
 
 class InitializationComplete(Message, frozen=True):
-    """The history has been sent; what runs and is not in it is dropped."""
+    """The history is complete; running dataflows that are not in it are dropped."""
 
 
 class InputFile(msgspec.Struct, frozen=True, array_like=True):
     """A batch file, which a replica reads from the blob store by its key.
 
-    `bytes` is its length and `checksum` the CRC-32 of all of it.
+    `bytes` is its length and `checksum` the CRC-32 of the whole file.
     """
 
     key: str
@@ -111,7 +111,7 @@ class InputFile(msgspec.Struct, frozen=True, array_like=True):
 class InputSnapshot(msgspec.Struct, frozen=True):
     """All updates of a collection before `upper`, exact at times at or beyond `since`.
 
-    They are the rows of `files` and the message's next `tables` tables; `schema` is that of the
+    They are the rows of `files` and of the message's next `tables` tables; `schema` is that of the
     rows (an Arrow IPC schema message).
     """
 
@@ -124,9 +124,9 @@ class InputSnapshot(msgspec.Struct, frozen=True):
 
 
 class CreateDataflow(Message, frozen=True):
-    """Hydrate the dataflow as of its `as_of` from the snapshots, then keep it up to date by Feed.
+    """Hydrate the dataflow as of its `as_of` from the snapshots, then maintain it from Feed.
 
-    `persisted` holds, for sinks that have to correct themselves, what their shards hold.
+    `persisted` has the contents of the shards of sinks that have to correct them.
     """
 
     description: DataflowDescription
@@ -135,16 +135,16 @@ class CreateDataflow(Message, frozen=True):
 
 
 class AllowCompaction(Message, frozen=True):
-    """Nobody reads the export `id` before `since` any more; None: nobody reads it at all."""
+    """Export `id` is not read before `since` any more; None: it is not read at all."""
 
     id: GlobalId
     since: int | None
 
 
 class Follow(Message, frozen=True):
-    """Send the updates of an index as `id`: its contents as of `as_of`, then each change.
+    """Subscribe to an index as `id`: its contents as of `as_of`, then each change.
 
-    With `lower` only those at or beyond it. AllowCompaction of `id` ends it.
+    With `lower`, only changes at or beyond it. AllowCompaction of `id` ends it.
     """
 
     id: GlobalId
@@ -154,7 +154,7 @@ class Follow(Message, frozen=True):
 
 
 class Feed(Message, frozen=True):
-    """What shards have sealed: for each its id, lower and upper, and whether a table follows.
+    """New data of shards: for each its id, lower and upper, and whether a table follows.
 
     A table holds all updates with lower <= time < upper; without one there are none.
     """
@@ -163,11 +163,11 @@ class Feed(Message, frozen=True):
 
 
 class Peek(Message, frozen=True):
-    """Answer a query as of a time. Exactly one of the two ways is meant.
+    """Answer a query as of a time, by one of two access paths.
 
-    With `index`: `relation` is Map, Filter and Project over the Get of what the index arranges;
-    the rows are those whose key is one of `keys`, all rows if that is None. Without: `relation` is
-    evaluated by the engine over the snapshots, and over the local index `indexes[id]` for an `id`
+    With `index`, `relation` is Map, Filter and Project over the Get of the indexed collection; the
+    rows are those whose key is in `keys`, or all rows if that is None. Without, the engine
+    evaluates `relation` over the snapshots, and over the local index `indexes[id]` for each `id`
     that has one.
     """
 
@@ -182,7 +182,7 @@ class Peek(Message, frozen=True):
 
 
 class CancelPeek(Message, frozen=True):
-    """Nobody waits for the peek any more."""
+    """The peek was cancelled."""
 
     number: int
 
@@ -191,13 +191,13 @@ class CancelPeek(Message, frozen=True):
 
 
 class Frontiers(Message, frozen=True):
-    """The exports' new uppers: all before them has been computed, and for sinks has been sent."""
+    """The exports' new uppers: everything before them is computed and, for sinks, sent."""
 
     uppers: dict[GlobalId, int]
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A DatabaseError on its way through the protocol."""
+    """A DatabaseError in its protocol form."""
 
     sqlstate: str
     message: str
@@ -206,7 +206,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class PeekResponse(Message, frozen=True):
-    """The rows, as the tables that follow, or what went wrong."""
+    """The rows, in the tables that follow, or the error."""
 
     number: int
     tables: int = 0
@@ -216,8 +216,8 @@ class PeekResponse(Message, frozen=True):
 class SinkUpdates(Message, frozen=True):
     """The updates in [lower, upper) of a sink: of its rows, and of its errors (two tables).
 
-    An `initial` one tells all errors as of upper - 1, and of the rows what has to be added to the
-    shard's contents for them to be right then.
+    An `initial` one has all errors as of upper - 1, and the rows to add to the shard's contents to
+    make them correct at that time.
     """
 
     id: GlobalId
@@ -235,7 +235,7 @@ class SubscribeResponse(Message, frozen=True):
 
 
 class IndexStatus(msgspec.Struct, frozen=True):
-    """How large an arrangement is."""
+    """The size of an arrangement."""
 
     id: GlobalId
     since: int
@@ -246,10 +246,10 @@ class IndexStatus(msgspec.Struct, frozen=True):
 
 
 class DataflowStatus(msgspec.Struct, frozen=True):
-    """What a dataflow is doing; `failure` says why it stands still, or last did, by `sqlstate`.
+    """The state of a dataflow. `failure`, with `sqlstate`, is its current or last error.
 
-    `busy_ms` is for how long it has been at the hydration or step at hand, 0 if there is none;
-    `failures` how often in a row that has failed.
+    `busy_ms` is the duration of the current hydration or step, 0 if there is none; `failures`
+    counts its consecutive failures.
     """
 
     id: GlobalId
@@ -265,9 +265,9 @@ class DataflowStatus(msgspec.Struct, frozen=True):
 
 
 class Status(Message, frozen=True):
-    """The replica's account of itself: when a dataflow's state changes, and every few seconds."""
+    """The replica's status report, sent when a dataflow's state changes and periodically."""
 
-    ready: bool  # the engine is up
+    ready: bool  # the engine is running
     dataflows: tuple[DataflowStatus, ...]
     failure: str | None = None
 

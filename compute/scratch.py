@@ -1,10 +1,9 @@
-"""Scratch directories: what a replica spills, and its socket, gone when nobody uses them any more.
+"""Scratch directories of replicas, for spilled data and sockets; removed after use.
 
-Who makes one holds a lock (flock) on the directory itself for as long as it is in use, and removes
-it at the end. The operating system lets go of a lock when its holder ends, however it ends; so a
-directory that anybody can lock belongs to nobody, and whichever server starts next removes it.
-Several servers on one machine do not disturb each other. systemd-tmpfiles keeps its hands off
-locked directories for the same reason.
+The owner of a directory holds a lock (flock) on it while it is in use, and removes it at the end.
+The operating system releases the lock when the owner dies. So a directory that can be locked is
+abandoned, and the next server to start removes it. Several servers on one machine do not disturb
+each other. systemd-tmpfiles skips locked directories, too.
 """
 
 import fcntl
@@ -17,7 +16,7 @@ PREFIX = "foreshore-replica-"
 
 
 class Scratch:
-    """A directory of our own that only we may enter, below the system's one for temporary files."""
+    """A private directory below the system's directory for temporary files."""
 
     def __init__(self) -> None:
         while True:
@@ -27,16 +26,16 @@ class Scratch:
                 self.path = path
                 self._lock = lock
                 return
-            # somebody took it for abandoned before we had the lock, and removes it
+            # another process locked it first, took it for abandoned, and is removing it
 
     def remove(self) -> None:
-        """Remove the directory with all that is in it."""
+        """Remove the directory and its contents."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
 
 
 def remove_abandoned() -> int:
-    """Remove this user's scratch directories whose holders have ended; return how many."""
+    """Remove this user's scratch directories whose owners have ended; return how many."""
     removed = 0
     for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         lock = _lock(path)
@@ -48,14 +47,14 @@ def remove_abandoned() -> int:
 
 
 def _lock(path: Path) -> int | None:
-    """Lock a directory of ours that is still there; None if that cannot be."""
+    """Lock an existing directory of ours; return None if that is not possible."""
     try:
         lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:  # gone, another user's, or no directory
         return None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # what was removed between the two calls can be locked, but is there no more
+        # a directory removed between the two calls can be locked, but no longer exists
         if os.fstat(lock).st_uid == os.geteuid() and path.exists():
             return lock
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""Transport: frames of a message and its tables over a socket between two processes of ours.
+"""Transport: frames of a message and its tables over a socket between two Foreshore processes.
 
     frame   = u32 length of all that follows, u32 length of header, u32 number of tables,
               header, tables
@@ -7,12 +7,12 @@
     batch   = u64 length, batch
 
 Schema and batches are Arrow IPC messages, each at a multiple of 8 bytes from the frame's start, and
-are used where they lie in the received bytes. No pickle: a peer can send nothing but data. The
-first frame of a connection must be a small `Hello` that knows the secret; what else comes first
-closes it, and so does anything that is no frame, as there is no finding the next one after that.
+are used in place. There is no pickle: a peer can send nothing but data. The first frame of a
+connection must be a small `Hello` with the right secret; otherwise the connection is closed. A
+malformed frame also closes it, because the start of the next frame cannot be found.
 
-Frames leave in the order in which they are sent, together with those of the same turn of the loop.
-A peer that does not read is cut off when too much waits for it; it can start again from a snapshot.
+Frames are sent in order, those of one turn of the event loop together. A peer that does not read is
+disconnected when too much is queued for it; it can start again from a snapshot.
 """
 
 import asyncio
@@ -30,8 +30,10 @@ from foreshore.update import decode_schema, encode_schema
 
 logger = logging.getLogger(__name__)
 
-SECRET_VARIABLE = "FORESHORE_REPLICA_SECRET"  # in the environment of a replica's process
-SCRATCH_VARIABLE = "FORESHORE_REPLICA_SCRATCH"  # a directory that is removed when it has ended
+SECRET_VARIABLE = "FORESHORE_REPLICA_SECRET"  # in the environment of a replica process
+SCRATCH_VARIABLE = (
+    "FORESHORE_REPLICA_SCRATCH"  # a directory that is removed after the process has ended
+)
 MAX_FRAME = (1 << 32) - 1
 MAX_HELLO = 4096
 MAX_UNSENT = 2 << 30
@@ -47,11 +49,11 @@ _encode_message = msgspec.msgpack.Encoder().encode
 
 
 class FrameError(Exception):
-    """The bytes are no frame; the connection is of no more use."""
+    """The bytes are not a frame; the connection is unusable."""
 
 
 def encode_frame(message: Message, tables: Sequence[pa.Table] = ()) -> list[Any]:
-    """Return the parts of the frame, bytes-like each; raises FrameError if it were too large."""
+    """Return the frame as bytes-like parts; raises FrameError if it would be too large."""
     header = _encode_message(message)
     parts: list[Any] = [b"", header]
     position = _PREFIX.size + len(header)
@@ -106,19 +108,19 @@ def decode_tables(frame: memoryview, position: int, count: int) -> Tables:
 
 
 class Frames:
-    """Cuts received bytes into frames; `receive` yields those that are complete.
+    """Cuts received bytes into frames; `receive` yields complete ones.
 
-    `limit` may change between two frames, also of the same bytes.
+    `limit` may change between two frames, even within the same bytes.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._rest = b""  # the beginning of a frame, shorter than its prefix
-        self._frame: bytearray | None = None  # a frame of which something is still to come
+        self._rest = b""  # the start of a frame, shorter than its prefix
+        self._frame: bytearray | None = None  # an incomplete frame
         self._filled = 0
 
     def receive(self, data: bytes) -> Iterator[memoryview]:
-        """Take `data`, yield the frames that it completes."""
+        """Add `data` and yield the frames that it completes."""
         if self._frame is not None:
             taken = min(len(self._frame) - self._filled, len(data))
             self._frame[self._filled : self._filled + taken] = memoryview(data)[:taken]
@@ -143,17 +145,17 @@ class Frames:
                 self._frame[: self._filled] = view[start:]
                 return
             frame = view[start : start + size]
-            # where a batch lies in memory is to be a multiple of 8, as it is in its frame
+            # batches must be at multiples of 8 in memory, as they are in the frame
             yield frame if start == 0 else memoryview(bytes(frame))
             start += size
         self._rest = data[start:]
 
 
 class Connection(asyncio.Protocol, Generic[M]):
-    """One end of a connection: `send` and `deliver` messages with their tables.
+    """One end of a connection, which sends and delivers messages with their tables.
 
-    `deliver` is called on the loop, for each message in order; `lost` once, when no more come.
-    The accepting end passes the `secret` that the first message has to know.
+    `deliver` is called on the event loop for each message in order, `lost` once at the end. The
+    accepting end passes the `secret` that the first message has to contain.
     """
 
     def __init__(
@@ -174,7 +176,7 @@ class Connection(asyncio.Protocol, Generic[M]):
     # --- asyncio's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport; what is written leaves without delay."""
+        """Keep the transport and disable write buffering."""
         cast(asyncio.Transport, transport).set_write_buffer_limits(high=1 << 20)
         self._transport = cast(asyncio.Transport, transport)
 
@@ -205,7 +207,7 @@ class Connection(asyncio.Protocol, Generic[M]):
         self._deliver(self, message, decode_tables(frame, end, count))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Say so, once."""
+        """Call `lost`, once."""
         self.closed = True
         self._transport = None
         self._lost(self)
@@ -213,12 +215,12 @@ class Connection(asyncio.Protocol, Generic[M]):
     # --- ours
 
     def send(self, message: Message, tables: Sequence[pa.Table] = ()) -> None:
-        """Send `message` after all that was sent before it; nothing if the connection is closed."""
+        """Send `message` after all earlier ones; no effect if the connection is closed."""
         if not self.closed:
             self.send_frame(encode_frame(message, tables))
 
     def send_frame(self, parts: list[Any]) -> None:
-        """Send a frame that `encode_frame` made, perhaps for several connections."""
+        """Send a frame made by `encode_frame`, perhaps over several connections."""
         transport = self._transport
         if transport is None or self.closed:
             return
@@ -231,7 +233,7 @@ class Connection(asyncio.Protocol, Generic[M]):
             self.abort()
 
     def listen(self, *, on: bool) -> None:
-        """Go on delivering what the peer sends; or leave it with the peer, but for what is here."""
+        """Resume or pause reading from the peer; data already received is still delivered."""
         transport = self._transport
         if transport is not None and not self.closed and not transport.is_closing():
             if on:
@@ -240,7 +242,7 @@ class Connection(asyncio.Protocol, Generic[M]):
                 transport.pause_reading()
 
     def close(self) -> None:
-        """Close after what has been sent; nothing is delivered any more."""
+        """Close after pending messages are sent; deliver nothing more."""
         self.closed = True
         if self._transport is not None:
             self._transport.close()

@@ -1,1 +1,1 @@
-"""The environment's side: which replicas run what, and what they answered."""
+"""The environment's side of compute: which replicas run what, and their responses."""

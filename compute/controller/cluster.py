@@ -1,7 +1,7 @@
-"""A cluster as the controller has it: its replicas, and the commands that all of them get.
+"""A cluster in the controller: its replicas, and the commands sent to all of them.
 
-Each replica that connects is sent the cluster's history; from then on it gets every command when
-all others do. Feeds are gathered over one turn of the loop and encoded once for all.
+A replica that connects receives the cluster's history, and from then on every command together with
+the others. Feeds are collected over one turn of the event loop and encoded once for all replicas.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from foreshore.update import Timestamp
 
 logger = logging.getLogger(__name__)
 
-# What Spark takes for a master; another would fail at each of its starts.
+# Valid Spark masters. An invalid one would fail at each start of a replica.
 _MASTER = re.compile(
     r"local|local\[([1-9][0-9]*|\*)(\s*,\s*[0-9]+)?\]"
     r"|local-cluster\[\s*[0-9]+\s*,\s*[0-9]+\s*,\s*[0-9]+\s*\]"
@@ -65,7 +65,7 @@ def engine_of(size: str) -> tuple[str, dict[str, str]]:
 
 
 def check_size(size: str) -> None:
-    """Raise InvalidParameterValue for a size that is none, or names what is no Spark master."""
+    """Raise InvalidParameterValue for an unknown size or an invalid Spark master."""
     engine, options = engine_of(size)
     master = options.get("master", "local")
     if engine == "spark" and _MASTER.fullmatch(master) is None:
@@ -83,29 +83,32 @@ class Replica:
     link: ReplicaLink
     connection: Connection[Response] | None = None
     uppers: dict[GlobalId, Timestamp] = field(default_factory=dict)
-    leases: dict[GlobalId, list[Snapshot]] = field(default_factory=dict)  # of what it hydrates from
+    # Of the snapshots it hydrates from.
+    leases: dict[GlobalId, list[Snapshot]] = field(default_factory=dict)
     status: Status | None = None
-    heard_at: float = 0.0  # when it gave that, by the loop's clock
-    suspected: set[GlobalId] = field(default_factory=set)  # dataflows over damage, as it last said
-    failing: dict[GlobalId, DataflowStatus] = field(default_factory=dict)  # that have failed often
-    begun: set[GlobalId] = field(default_factory=set)  # sinks of which it has said how they begin
-    away_since: float = 0.0  # when it was made or lost last, by the loop's clock
+    heard_at: float = 0.0  # when it sent its last status, by the loop's clock
+    # Dataflows over corrupt files, by its last status.
+    suspected: set[GlobalId] = field(default_factory=set)
+    # Dataflows that failed repeatedly.
+    failing: dict[GlobalId, DataflowStatus] = field(default_factory=dict)
+    begun: set[GlobalId] = field(default_factory=set)  # sinks whose initial updates it has sent
+    away_since: float = 0.0  # when it was created or last disconnected, by the loop's clock
     task: asyncio.Task[None] | None = None
 
     @property
     def is_at_work(self) -> bool:
-        """Whether it is connected, and its engine runs."""
+        """Whether it is connected and its engine is running."""
         return self.connection is not None and self.status is not None and self.status.ready
 
     def release(self, dataflow: GlobalId) -> None:
-        """Let go of what the dataflow was to be hydrated from."""
+        """Release the snapshots from which the dataflow hydrates."""
         for snapshot in self.leases.pop(dataflow, ()):
             snapshot.release()
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A peek that has not been answered; `replica` alone is asked, or None: all are."""
+    """An unanswered peek, of one `replica` or (None) of all."""
 
     peek: Peek
     tables: Sequence[pa.Table]
@@ -113,10 +116,10 @@ class Asked:
 
 
 class Cluster:
-    """The replicas of one cluster, and what they are told.
+    """The replicas of one cluster, and the commands sent to them.
 
-    `snapshots` gives what a dataflow is to be hydrated from: of its imports, and of its shard if
-    that has to be corrected. It is called for each replica, when that is told of the dataflow.
+    `snapshots` returns what a dataflow hydrates from: snapshots of its imports, and of its shard if
+    that has to be corrected. It is called for each replica when the command is sent.
     """
 
     def __init__(
@@ -129,18 +132,18 @@ class Cluster:
         self.instance = instance
         self.history = History()
         self.replicas: dict[str, Replica] = {}
-        self.ready: set[GlobalId] = set()  # dataflows whose imports can be read as of their as_of
+        self.ready: set[GlobalId] = set()  # dataflows whose imports are readable at their as_of
         self.peeks: dict[int, Asked] = {}  # by number
         self._snapshots = snapshots
         self._feed: list[ListenEvent] = []
 
     @property
     def connections(self) -> list[Connection[Response]]:
-        """The connections that there are now."""
+        """Return the open connections."""
         return [r.connection for r in self.replicas.values() if r.connection is not None]
 
     def connected(self, replica: Replica, connection: Connection[Response]) -> None:
-        """Send a new connection all that still matters."""
+        """Send a new connection the history, pending peeks included."""
         self._flush()
         replica.connection = connection
         replica.uppers = {}
@@ -158,7 +161,7 @@ class Cluster:
                 connection.send(asked.peek, asked.tables)
 
     def lost(self, replica: Replica) -> None:
-        """Hear that a replica's connection has ended."""
+        """Note that a replica's connection has ended."""
         replica.connection = None
         replica.uppers = {}
         replica.status = None
@@ -166,7 +169,7 @@ class Cluster:
             replica.release(id)
 
     def create(self, entry: Entry) -> None:
-        """Tell all replicas of a dataflow whose imports have become readable."""
+        """Send a dataflow whose imports have become readable to all replicas."""
         self._flush()
         self.ready.add(entry.description.id)
         for replica in self.replicas.values():
@@ -179,7 +182,7 @@ class Cluster:
         try:
             imports, persisted = self._snapshots(description)
         except DatabaseError as error:
-            # the others go on; this one stands still until the replica connects again
+            # other replicas continue; this one stands still until it reconnects
             logger.error(
                 "a dataflow cannot be begun: %s",
                 error,
@@ -192,7 +195,7 @@ class Cluster:
         replica.connection.send(command, [*imports[2], *persisted[2]])
 
     def drop(self, dataflow: GlobalId) -> None:
-        """Forget a dataflow that was dropped."""
+        """Forget a dropped dataflow."""
         self.ready.discard(dataflow)
         for replica in self.replicas.values():
             replica.release(dataflow)
@@ -206,7 +209,7 @@ class Cluster:
                 connection.send_frame(frame)
 
     def ask(self, asked: Asked) -> None:
-        """Ask a peek, until `forget_peek`; also of replicas that connect meanwhile."""
+        """Send a peek to all replicas, also to those that connect later, until `forget_peek`."""
         self.peeks[asked.peek.number] = asked
         if asked.replica is None:
             self.send(asked.peek, asked.tables)
@@ -216,11 +219,11 @@ class Cluster:
             connection.send(asked.peek, asked.tables)
 
     def forget_peek(self, number: int) -> None:
-        """Hear that a peek has been answered, or that nobody waits for it any more."""
+        """Forget a peek that was answered or cancelled."""
         self.peeks.pop(number, None)
 
     def feed(self, event: ListenEvent) -> None:
-        """Let all replicas know of what a shard has sealed, at the end of this turn of the loop."""
+        """Send a shard's new data to all replicas at the end of this turn of the event loop."""
         if not self._feed:
             asyncio.get_running_loop().call_soon(self._flush)
         self._feed.append(event)

@@ -1,15 +1,15 @@
-"""The compute controller: views kept up to date by clusters of replicas, and answers to peeks.
+"""The compute controller: maintains views on clusters of replicas, and answers peeks.
 
-    create_cluster, create_replica      processes that do the work, all of a cluster the same
+    create_cluster, create_replica      processes that do the work, the same in all of a cluster
     create_dataflow, drop_dataflow      a plan maintained from a time on, into indexes or a shard
     peek, subscribe                     the rows at a time; the changes from a time on
-    upper, wait_upper, allow_compaction how far an export is, and from when on it is read
+    upper, wait_upper, allow_compaction the frontiers of exports
 
-It owns no collection. Replicas compute; what they say for a materialised view is appended to its
-shard here, the first to say it being heard, and an export has come as far as the farthest replica.
-Inputs are held readable, by capabilities of storage, from where the outputs' readers may still
-ask: a replica that starts anew begins there. What is written to a shard is written by a capability
-of the dataflow's own, which ends with it: one that goes on in its place is not disturbed by it.
+The controller owns no collection. Replicas compute updates. For a materialized view, the controller
+appends them to its shard, using the first replica's result. The upper of an index is that of its
+most advanced replica. Capabilities on inputs keep them readable from the earliest time that readers
+of the outputs may need, so that a new replica can start there. A dataflow writes its shards with
+capabilities of its own, which end with it, so it cannot interfere with its successor.
 
 All methods belong on the event loop.
 """
@@ -85,11 +85,11 @@ class _Feeding:
 class ComputeController:
     """The clusters of one environment.
 
-    `capabilities` gives the environment's own on a shard: of them those of dataflows are cloned,
-    and by that to read snapshots are taken. `errors` keeps the errors that views have had.
-    `maintained` says what keeps collections from being known, and which errors they have.
-    `options` go to every engine, those of a cluster before them. Replicas that outlive the
-    environment keep what they have for an environment of the same `database`.
+    `capabilities` returns the environment's own capability on a shard; dataflows clone it, and
+    snapshots are taken with it. `errors` stores the errors of views. `maintained` reports obstacles
+    and errors of collections. `options` apply to every engine, unless the cluster overrides them.
+    Replicas that outlive the environment keep their state for an environment of the same
+    `database`.
     """
 
     def __init__(
@@ -111,7 +111,9 @@ class ComputeController:
         self._clusters: dict[str, Cluster] = {}
         self._dataflows: dict[GlobalId, Dataflow] = {}
         self._exporters: dict[GlobalId, Dataflow] = {}
-        self._giving_way: dict[GlobalId, Dataflow] = {}  # to one that is about to export the same
+        self._giving_way: dict[
+            GlobalId, Dataflow
+        ] = {}  # being replaced by a dataflow with the same exports
         self.maintained = Maintained(self._exporters, self._giving_way, storage.corruptions)
         self._uppers = Uppers(storage)
         self._feeding: dict[GlobalId, _Feeding] = {}
@@ -130,7 +132,7 @@ class ComputeController:
         storage.corruptions.listen(self._tell_who_waits)
 
     async def close(self) -> None:
-        """End all replicas. The holds stay, so that the next environment finds all readable."""
+        """End all replicas. The read holds stay, so the next environment finds inputs readable."""
         for dataflow in list(self._dataflows.values()):
             self._forget(dataflow)
         for cluster in list(self._clusters.values()):
@@ -155,7 +157,7 @@ class ComputeController:
     async def drop_cluster(self, id: str) -> None:
         """Drop a cluster with its replicas and dataflows."""
         cluster = self._cluster(id)
-        del self._clusters[id]  # at once, so that nothing is begun in it while its replicas end
+        del self._clusters[id]  # at once, so that nothing starts in it while its replicas end
         for dataflow in list(self._dataflows.values()):
             if dataflow.cluster is cluster:
                 self.drop_dataflow(dataflow.description.id)
@@ -164,7 +166,7 @@ class ComputeController:
             await self._end_replica(cluster, name)
 
     def create_replica(self, cluster: str, name: str, address: str | None = None) -> None:
-        """Create a replica: a process of ours, or what listens at `address` (HOST:PORT)."""
+        """Create a replica: a child process, or the one that listens at `address` (HOST:PORT)."""
         owner = self._cluster(cluster)
         if name in owner.replicas:
             raise DuplicateObject(f'cluster replica "{cluster}.{name}" already exists')
@@ -193,8 +195,8 @@ class ComputeController:
         await asyncio.gather(replica.task, return_exceptions=True)
         owner.lost(replica)
         self._peeks.dropped(owner)
-        self._responses.tell_who_reads()  # those that are left may all fail
-        if not owner.replicas:  # then the store knows all errors that will be known
+        self._responses.tell_who_reads()  # the remaining ones may all fail
+        if not owner.replicas:  # no replica will report further errors
             for dataflow in self._dataflows.values():
                 if dataflow.cluster is owner:
                     for writer in dataflow.writers.values():
@@ -207,7 +209,7 @@ class ComputeController:
         return cluster
 
     def _check_alive(self, cluster: Cluster) -> None:
-        """Raise UndefinedObject if the cluster was dropped while something was awaited."""
+        """Raise UndefinedObject if the cluster was dropped during an await."""
         if self._clusters.get(cluster.id) is not cluster:
             raise UndefinedObject(f'cluster "{cluster.id}" was dropped')
 
@@ -222,9 +224,9 @@ class ComputeController:
             self._tell_who_waits()
 
     def _press(self, cluster: Cluster) -> None:
-        """Hear the cluster's replicas only if none of its sinks is behind.
+        """Read from the cluster's replicas only if none of its sinks is behind.
 
-        Appends wait for compaction, never for a replica, so that all sinks catch up by themselves.
+        Appends wait for compaction, never for a replica, so sinks catch up on their own.
         """
         behind = any(
             writer.behind
@@ -249,9 +251,9 @@ class ComputeController:
     ) -> None:
         """Maintain a plan from `as_of` on; on return its inputs are held readable.
 
-        From `lost` on, if that is given, it is not known until then what its sinks were.
-        Hydration begins when all imports have passed `as_of` and a replica is there.
-        Raises UndefinedObject if there is no such cluster, or it is dropped meanwhile.
+        If `lost` is given, the contents of its sinks are unknown from that time until `as_of`.
+        Hydration starts when all imports are past `as_of` and there is a replica. Raises
+        UndefinedObject if there is no such cluster, or it is dropped meanwhile.
         """
         owner = self._cluster(cluster)
         if description.id in self._dataflows:
@@ -273,7 +275,7 @@ class ComputeController:
                 if isinstance(export, SinkExport):
                     await self._errors.settled(export.shard)
                     _, write = self._capabilities(export.shard)
-                    # Else it is complete, and never written again.
+                    # Otherwise the shard is complete and never written again.
                     if EMPTY not in (write.frontier, self._storage.upper(export.shard)):
                         write = await self._storage.clone_capability(write)
                     writes[export.shard] = write
@@ -310,24 +312,24 @@ class ComputeController:
             self._holding = self._spawn(self._run_holds())
 
     def holds(self) -> Iterator[tuple[GlobalId, ReadCapability]]:
-        """Yield what dataflows hold of their inputs, each with the dataflow's id."""
+        """Yield the read holds of dataflows on their inputs, each with the dataflow's id."""
         for id, dataflow in self._dataflows.items():
             for hold in dataflow.holds.values():
                 yield id, hold
 
     def writes(self) -> Iterator[tuple[GlobalId, WriteCapability]]:
-        """Yield by what dataflows write, each with the dataflow's id."""
+        """Yield the write capabilities of dataflows, each with the dataflow's id."""
         for id, dataflow in self._dataflows.items():
             for write in dataflow.writes.values():
                 yield id, write
 
     async def _start(self, dataflow: Dataflow) -> None:
-        """Tell the replicas of a dataflow once its imports can be read as of its as_of."""
+        """Send the dataflow to the replicas once its imports are readable as of its as_of."""
         description = dataflow.description
         try:
             for id in description.imports:
                 await self.wait_upper(id, description.as_of)
-        except DatabaseError as error:  # one of them has been dropped, or has stopped
+        except DatabaseError as error:  # an import was dropped, or stopped
             logger.warning("a dataflow cannot begin: %s", error, extra={"dataflow": description.id})
             self._not_created(dataflow, error)
             return
@@ -342,10 +344,10 @@ class ComputeController:
     def _not_created(self, dataflow: Dataflow, error: DatabaseError) -> None:
         if not dataflow.created.done():
             dataflow.created.set_exception(error)
-            dataflow.created.exception()  # perhaps nobody waits
+            dataflow.created.exception()  # marks it as retrieved
 
     def _readable(self, shard: GlobalId) -> Timestamp:
-        """Return from when on a sink's shard, or anything that is made of it, can be read."""
+        """Return the earliest time at which a sink's shard, or any dependent, is readable."""
         found = [self._storage.since(shard)]
         for dataflow in (*self._dataflows.values(), *self._giving_way.values()):
             if any(id == shard for id, _ in self.maintained.below(dataflow.description.imports)):
@@ -354,10 +356,10 @@ class ComputeController:
         return min(found)
 
     async def _run_writer(self, writer: SinkWriter) -> None:
-        """Write a sink's shard; if that fails, what is in it stays readable and all else fails."""
+        """Write a sink's shard. On failure its contents stay readable and later reads fail."""
         try:
             await writer.run()
-        except AdminShutdown:  # nothing is written any more
+        except AdminShutdown:  # shutdown has begun
             writer.stop()
         except Fenced as error:
             logger.warning("a sink has stopped: %s", error, extra={"shard": writer.id})
@@ -370,7 +372,7 @@ class ComputeController:
             self._tell_who_waits()
 
     def _tell_who_waits(self) -> None:
-        """Let those hear of it who wait for what does not go on."""
+        """Fail the waiters of collections that will not advance."""
         for id in self._uppers.waited_for():
             if (error := self.maintained.obstacle([id])) is not None:
                 self._uppers.fail(id, error)
@@ -386,14 +388,14 @@ class ComputeController:
             tell()
 
     def when_still(self, tell: Callable[[], None]) -> None:
-        """Call `tell` where a collection may have come to a standstill: see `maintained`."""
+        """Call `tell` when a collection may have stopped advancing; see `maintained`."""
         self._when_still.append(tell)
 
     def drop_dataflow(self, id: GlobalId, *, goes_on: bool = False) -> None:
-        """End a dataflow and free all that it holds.
+        """End a dataflow and free its resources.
 
-        Who waits for what it exports hears that it is gone, unless it `goes_on`: a shard that
-        another dataflow is about to write. Which errors there were in that stays known until then.
+        Waiters for its exports fail unless it `goes_on`, that is, unless another dataflow is about
+        to write its shards. Its past errors stay known until then.
         """
         dataflow = self._dataflows.get(id)
         if dataflow is None:
@@ -442,7 +444,8 @@ class ComputeController:
 
     def _release(self, held: Iterable[ReadCapability | WriteCapability]) -> None:
         async def release(capability: ReadCapability | WriteCapability) -> None:
-            # The shard may be going, and all of it with it, or be complete, and have no writer.
+            # The shard may have been dropped with its capabilities, or be complete and have no
+            # writer.
             with suppress(UndefinedObject, InvalidCapability):
                 await self._storage.drop_capability(capability)
 
@@ -451,7 +454,7 @@ class ComputeController:
                 self._spawn(release(each))
 
     def _snapshots(self, description: DataflowDescription) -> tuple[Prepared, Prepared]:
-        """Return what a replica that is told of the dataflow now hydrates from."""
+        """Return the snapshots from which a replica hydrates the dataflow now."""
         dataflow = self._dataflows[description.id]
         reads = [(dataflow.holds[id], description.as_of) for id in description.imports]
         fresh: list[InputSnapshot] = []
@@ -487,10 +490,9 @@ class ComputeController:
     # --- frontiers
 
     def can_come(self, id: GlobalId, time: Timestamp, patience: float) -> bool:
-        """Whether an export, and what it is made of, have replicas that bring them beyond `time`.
+        """Whether replicas can bring an export, and its inputs, beyond `time`.
 
-        These are at work and do not fail at it, or have been away from work for less than
-        `patience` seconds.
+        They must be running without repeated failures, or be away for less than `patience` seconds.
         """
         now = asyncio.get_running_loop().time()
         return all(
@@ -505,7 +507,7 @@ class ComputeController:
         )
 
     def progress(self, id: GlobalId) -> Progress:
-        """Return how it stands with what keeps an index, or a sink's shard."""
+        """Return the progress of the dataflow that maintains an index, or a sink's shard."""
         dataflow = self._exporters.get(id)
         if dataflow is None:  # about to be created
             return Progress("waiting")
@@ -521,14 +523,14 @@ class ComputeController:
         return id in self._exporters
 
     def upper(self, id: GlobalId) -> Timestamp:
-        """Return the time before which an index, or a sink's shard, can be read."""
+        """Return the time before which an index, or a sink's shard, is readable."""
         dataflow = self._exporters.get(id)
         if dataflow is not None and (stream := dataflow.stream(id)) is not None:
             return stream.upper
         return self._uppers[id]
 
     def since(self, id: GlobalId) -> Timestamp:
-        """Return the time from which an index can be read."""
+        """Return the time from which an index is readable."""
         dataflow = self._exporters.get(id)
         if dataflow is None or id in dataflow.writers:
             return self._storage.since(id)
@@ -537,9 +539,9 @@ class ComputeController:
     async def wait_upper(self, id: GlobalId, beyond: Timestamp, *, patient: bool = True) -> None:
         """Wait until the upper of an index or a shard is greater than `beyond`.
 
-        Raises UndefinedObject when it is dropped, InternalError if what it is made of has stopped,
-        CollectionCorrupted if it cannot go on for that; to who is not `patient` also why it does
-        not go on for now, though it is tried again and again.
+        Raises UndefinedObject if it is dropped, InternalError if an input has stopped, and
+        CollectionCorrupted if corruption prevents progress. If not `patient`, raises the error of
+        repeated failures too, although they are retried.
         """
         if self._uppers[id] > beyond:
             return
@@ -547,9 +549,9 @@ class ComputeController:
         await self._uppers.wait(id, beyond, patient=patient)
 
     def allow_compaction(self, id: GlobalId, since: Timestamp) -> None:
-        """Say that an index is not read before `since` any more.
+        """Declare that an index is not read before `since` any more.
 
-        Its followers hold it where another replica would go on for them.
+        Subscribers hold it at the time from which another replica would continue for them.
         """
         dataflow = self._exporters.get(id)
         if dataflow is None:
@@ -562,15 +564,15 @@ class ComputeController:
             dataflow.cluster.send(AllowCompaction(id, since))
 
     def _compact_sinks(self) -> None:
-        """Note from when a replica that starts now has to begin sinks and subscriptions."""
+        """Note the time at which a new replica has to start sinks and subscriptions."""
         for dataflow in self._dataflows.values():
             history = dataflow.cluster.history
             for shard, writer in dataflow.writers.items():
                 shards = [shard, *dataflow.holds]
-                # one that is dropped takes the dataflow with it, in a moment
+                # a dropped shard takes the dataflow with it, soon
                 if all(map(self._storage.exists, shards)) and writer.corrected:
                     upper = min(map(self._storage.upper, shards))
-                    if upper != EMPTY:  # else it is complete, and begins as of any time
+                    if upper != EMPTY:  # otherwise it is complete and can start at any time
                         history.allow_compaction(shard, upper - 1)
             for id, subscription in dataflow.subscriptions.items():
                 history.allow_compaction(id, subscription.since)
@@ -579,12 +581,12 @@ class ComputeController:
                 history.follows[id] = msgspec.structs.replace(follow, lower=subscription.upper)
 
     async def _run_holds(self) -> None:
-        """Let the holds on inputs follow the outputs, now and then."""
+        """Downgrade the holds on inputs periodically, following the outputs."""
         while True:
             await asyncio.sleep(HOLDS_SECONDS)
             try:
                 await self._downgrade_holds()
-            except Exception:  # else nothing would be forgotten any more
+            except Exception:  # otherwise history would be kept for ever
                 logger.exception("holds could not follow")
 
     async def _downgrade_holds(self) -> None:
@@ -604,7 +606,7 @@ class ComputeController:
     # --- peeks
 
     async def peek(self, cluster: str, request: PeekRequest) -> pa.Table:
-        """Return the answer, from the replica that is first; raises the error that it is."""
+        """Return the answer of the first replica, or raise its error."""
         owner = self._cluster(cluster)
         indexes = [*request.indexes.values()]
         if request.index is not None:
@@ -626,13 +628,13 @@ class ComputeController:
             if error.sqlstate == DataCorrupted.sqlstate:
                 await self._storage.examine(request.imports)
             self.maintained.check_whole(request.reads)
-            if error.sqlstate in ("55000", "XX000"):  # that replica could not begin the index
+            if error.sqlstate in ("55000", "XX000"):  # that replica could not start the index
                 begun = [dataflow for id in indexes if (dataflow := self._exporters.get(id))]
                 self._storage.corruptions.check(*(id for each in begun for id in each.reads))
             raise
 
     def _all_snapshots(self, reads: Iterable[tuple[ReadCapability, Timestamp]]) -> list[Snapshot]:
-        """Return snapshots as of times; if one cannot be had, those before it are released."""
+        """Return snapshots as of times; if one fails, release those before it."""
         taken: list[Snapshot] = []
         with ExitStack() as releasing:
             for read, as_of in reads:
@@ -644,10 +646,10 @@ class ComputeController:
     # --- subscriptions
 
     async def subscribe(self, cluster: str, description: DataflowDescription) -> Subscription:
-        """Begin to follow a plan's output: `description` has one SubscribeExport.
+        """Subscribe to a plan's output: `description` has one SubscribeExport.
 
-        The contents as of `as_of` come first, all at that time, then each change at its own. The
-        dataflow is dropped by `drop_dataflow`, whatever becomes of the reader.
+        The contents as of `as_of` come first, all at that time, then each change at its own.
+        `drop_dataflow` drops the dataflow, independently of the reader.
         """
         (export,) = description.exports
         assert isinstance(export, SubscribeExport), export
@@ -657,9 +659,9 @@ class ComputeController:
         return self._dataflows[description.id].subscriptions[export.id]
 
     async def follow(self, index: GlobalId, id: GlobalId, as_of: Timestamp) -> Subscription:
-        """Begin to follow an index as `id`: its contents as of `as_of`, then each change.
+        """Subscribe to an index as `id`: its contents as of `as_of`, then each change.
 
-        Nothing is computed for it. `unfollow` ends it.
+        This needs no computation. `unfollow` ends it.
         """
         dataflow = self._exporters.get(index)
         if dataflow is None or index in dataflow.writers:
@@ -670,12 +672,12 @@ class ComputeController:
         follows = dataflow.cluster.history.follows
         follows[id] = Follow(id, index, as_of, 0)
         await asyncio.shield(dataflow.created)
-        if id in follows:  # else it has been ended meanwhile
+        if id in follows:  # otherwise it was ended meanwhile
             dataflow.cluster.send(follows[id])
         return subscription
 
     def unfollow(self, id: GlobalId) -> None:
-        """End what `follow` began; without effect if it has ended."""
+        """End a subscription to an index; no effect if it has ended."""
         dataflow = self._exporters.pop(id, None)
         if dataflow is not None:
             del dataflow.followed[id]
@@ -685,7 +687,7 @@ class ComputeController:
     # --- about itself
 
     def status(self) -> list[dict[str, Any]]:
-        """Return what each replica says of itself: for the system's relations."""
+        """Return the status of each replica, for builtin relations."""
         return [
             {
                 "cluster": cluster.id,

@@ -1,13 +1,13 @@
-"""The errors of a collection over time: which is the least at each time, and where that is kept.
+"""The errors of a materialized view over time, and where they are stored.
 
-    Errors       counts what comes and goes, and says when the least error becomes another
+    Errors       counts errors, and reports when the least error changes
     ErrorLog     the least errors of a materialized view, as steps: each holds until the next one
-    ErrorStore   where the steps outlive the dataflow; they are durable before the view's shard has
-                 come as far
+    ErrorStore   keeps the steps beyond the dataflow's life; they are durable before the
+                 view's shard advances past them
 
-Before the time at which a view's dataflow begins the store says what the errors were, from then on
-the dataflow does. What it says takes the place of what was stored of the same times, which is the
-same but where an end came between the two: then the shard has not come as far as the store.
+Before the time at which a view's dataflow starts, the store has the errors; from then on the
+dataflow reports them. Its reports replace stored steps at the same times. They differ only if the
+environment ended between storing errors and advancing the shard.
 """
 
 import asyncio
@@ -35,57 +35,57 @@ Steps = Mapping[Timestamp, str | None]  # the least error from each time on; Non
 
 
 class ErrorStore(Protocol):
-    """Keeps the steps of materialized views."""
+    """Stores the error steps of materialized views."""
 
     def load(self, id: GlobalId) -> Steps:
-        """Return all that is kept of a view.
+        """Return all stored steps of a view.
 
-        Raises CollectionCorrupted if it may have had errors and they cannot be read.
+        Raises CollectionCorrupted if the steps may exist and cannot be read.
         """
         ...
 
     async def store(self, id: GlobalId, times: Collection[Timestamp], steps: Steps) -> None:
         """Make durable that a view has `steps`, and no others, at `times`.
 
-        Raises OutOfDisk, and then nothing has been written.
+        Raises OutOfDisk if nothing was written.
         """
         ...
 
     async def settled(self, id: GlobalId) -> None:
-        """Wait for what is still being stored for a dataflow of a view that has ended."""
+        """Wait for writes that are pending for an ended dataflow of the view."""
         ...
 
 
 class NothingKept:
-    """Keeps nothing: the store of views that do not outlive their process."""
+    """A store without contents, for views that do not outlive their process."""
 
     def load(self, id: GlobalId) -> Steps:
-        """Return nothing."""
+        """Return no steps."""
         return {}
 
     async def store(self, id: GlobalId, times: Collection[Timestamp], steps: Steps) -> None:
-        """Keep nothing."""
+        """Discard the steps."""
 
     async def settled(self, id: GlobalId) -> None:
-        """Wait for nothing."""
+        """Return at once."""
 
 
 class Errors:
-    """How many there are of each error, and which is the least; `least` is None if there is none.
+    """The count of each error and the least error; `least` is None if there is none.
 
-    The least one is found by a heap, from which what has gone is taken when it comes to the top.
+    A heap finds the least error. Errors that are gone are removed when they reach its top.
     """
 
     def __init__(self) -> None:
         self.least: str | None = None
         self._counts: Counter[str] = Counter()
         self._heap: list[str] = []
-        self._queued: set[str] = set()  # what is in the heap
+        self._queued: set[str] = set()  # the contents of the heap
 
     def take(self, updates: pa.Table) -> list[tuple[Timestamp, str | None]]:
-        """Count updates, of which none is earlier than any before.
+        """Add updates, none of which is earlier than previous ones.
 
-        Returns the times at which the least error became another one, with that.
+        Returns the times at which the least error changed, with the new one.
         """
         changes = []
         columns = (column.to_pylist() for column in updates.columns)
@@ -108,9 +108,9 @@ class Errors:
 
 
 class ErrorLog:
-    """The least errors of a materialized view over time, whose dataflow begins as of `as_of`.
+    """The least errors over time of a materialized view whose dataflow starts at `as_of`.
 
-    Before `upper` the dataflow has said what they are; None: it has not said anything yet.
+    Errors before `upper` are known from the dataflow; None: it has not reported any yet.
     """
 
     def __init__(self, id: GlobalId, as_of: Timestamp, store: ErrorStore) -> None:
@@ -126,18 +126,20 @@ class ErrorLog:
             self._corruption = corruption
         self._times = sorted(earlier)
         self._texts = [earlier[time] for time in self._times]
-        self._compacted = COMPACTED_STEPS  # from how many steps on it is done again
-        self._unstored: set[Timestamp] = set()  # at which the store may have something else
+        self._compacted = COMPACTED_STEPS  # the number of steps at which to compact again
+        self._unstored: set[Timestamp] = set()  # times at which the store may differ
         self._errors = Errors()
-        self._waiting: dict[asyncio.Future[None], Timestamp] = {}  # who does, for which time
+        self._waiting: dict[
+            asyncio.Future[None], Timestamp
+        ] = {}  # by waiter, the time it waits for
 
     @property
     def is_full(self) -> bool:
-        """Whether there is more that waits to be stored than is kept."""
+        """Whether too many steps are waiting to be stored."""
         return len(self._unstored) > MAX_STEPS
 
     def lose(self, lower: Timestamp) -> None:
-        """Let there be an error from `lower` on until the dataflow begins: nobody has said more."""
+        """Report an error from `lower` until the dataflow starts, because contents are unknown."""
         if lower < self._as_of:
             self._replace(lower, self._as_of + 1, [(lower, LOST), (self._as_of, None)])
 
@@ -146,7 +148,7 @@ class ErrorLog:
     def add(
         self, lower: Timestamp, upper: Timestamp, errors: pa.Table | None, *, initial: bool
     ) -> None:
-        """Take the errors' updates in [lower, upper), or if `initial` all errors before upper."""
+        """Add the errors' updates in [lower, upper), or if `initial` all errors before upper."""
         if self.upper is None:
             if not initial:
                 return
@@ -158,7 +160,7 @@ class ErrorLog:
         self._wake()
 
     def _begin(self, as_of: Timestamp, errors: pa.Table | None) -> None:
-        """Let the errors that are there at `as_of` follow on what was stored of earlier times."""
+        """Append the errors at `as_of` to the stored steps of earlier times."""
         if errors is not None:
             self._errors.take(errors)
         before = bisect_left(self._times, as_of)
@@ -168,26 +170,26 @@ class ErrorLog:
     def _replace(
         self, lower: Timestamp, upper: Timestamp, steps: Sequence[tuple[Timestamp, str | None]]
     ) -> None:
-        """Let `steps` be all that there are in [lower, upper)."""
+        """Replace all steps in [lower, upper) by `steps`."""
         start, end = bisect_left(self._times, lower), bisect_left(self._times, upper)
         self._unstored.update(self._times[start:end], (time for time, _ in steps))
         self._times[start:end] = [time for time, _ in steps]
         self._texts[start:end] = [text for _, text in steps]
 
     def fail(self, error: DatabaseError) -> None:
-        """Let those who wait for errors that are not known yet hear `error`."""
+        """Fail the waiters for unknown errors with `error`."""
         for passed in self._waiting:
             if not passed.done():
                 passed.set_exception(error)
 
     def look_again(self) -> None:
-        """Let those go on who wait, as perhaps nobody will say what the errors are."""
+        """Wake the waiters, since errors may never become known."""
         for passed in self._waiting:
             if not passed.done():
                 passed.set_result(None)
 
     def follow(self, before: "ErrorLog") -> None:
-        """Let those wait on here who wait for the errors of the same view's dataflow `before`."""
+        """Take over the waiters of the error log of the view's previous dataflow."""
         self._waiting = before._waiting
         self._wake()
 
@@ -199,11 +201,11 @@ class ErrorLog:
     # --- what is asked
 
     def is_known(self, time: Timestamp) -> bool:
-        """Whether it is known which errors there are at `time`."""
+        """Whether the errors at `time` are known."""
         return time < self._as_of or (self.upper is not None and time < self.upper)
 
     async def known(self, time: Timestamp) -> None:
-        """Wait until errors are known at `time`, or to look again; raises what `fail` says."""
+        """Wait until errors are known at `time`, or until woken; raises the error of `fail`."""
         if self.is_known(time):
             return
         waiting = self._waiting
@@ -215,9 +217,9 @@ class ErrorLog:
             del waiting[passed]
 
     def first(self, lower: Timestamp, upper: Timestamp) -> tuple[Timestamp, str] | None:
-        """Return the first time in [lower, upper) with errors, and the least of them; None: none.
+        """Return the first time in [lower, upper) with errors, and the least of them, or None.
 
-        Raises CollectionCorrupted where the store would have to say that, and cannot be read.
+        Raises CollectionCorrupted if the store should know and cannot be read.
         """
         if self._corruption is not None and (lower < self._as_of or self.upper is None):
             raise self._corruption
@@ -231,9 +233,9 @@ class ErrorLog:
     # --- what is kept
 
     async def store(self, before: Timestamp) -> None:
-        """Make durable what the errors are before a time, if anything has changed about them.
+        """Make the changed steps before a time durable.
 
-        Raises OutOfDisk, and then nothing has been written.
+        Raises OutOfDisk if nothing was written.
         """
         times = {time for time in self._unstored if time < before}
         if not times:
@@ -249,15 +251,15 @@ class ErrorLog:
         reached("view.errors")
 
     def compact(self, readable: Callable[[], Timestamp]) -> None:
-        """Forget what happened before the view, and what is made of it, is readable, if it is much.
+        """Forget steps from before the view and its dependents are readable, if there are many.
 
-        Of more than `MAX_STEPS` later ones the older half becomes one, the least error in it: a
-        view that comes and goes so often is rather not read then than read wrongly.
+        If more than `MAX_STEPS` later ones remain, the older half becomes one step with its least
+        error. The view is then unreadable at more times, but never read wrongly.
         """
         if len(self._times) < self._compacted:
             return
         since = readable()
-        holds = bisect_right(self._times, since) - 1  # the step that does so at `since`
+        holds = bisect_right(self._times, since) - 1  # the step that is in force at `since`
         if holds >= 0:
             text = self._texts[holds]
             kept = [] if text is None else [(self._times[holds], text)]

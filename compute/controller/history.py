@@ -1,8 +1,8 @@
-"""History: what a replica has to be told to be where the others are, as few commands as do.
+"""History: the fewest commands that bring a new replica up to date.
 
-The controller notes what it commands; `commands` are those that still matter. A dataflow that was
-dropped leaves nothing behind, and one whose outputs may be compacted begins as of the later time,
-so that the history is no longer than what is alive.
+The controller records its commands; `commands` are those that still matter. A dropped dataflow
+leaves nothing behind, and one whose outputs may be compacted starts at the later time. So the
+history grows only with the live dataflows.
 """
 
 from collections.abc import Iterator
@@ -22,18 +22,18 @@ from foreshore.update import Timestamp
 
 @dataclass(slots=True)
 class Entry:
-    """A dataflow that is alive: its exports that are, and from when each has to be readable."""
+    """A live dataflow: its live exports, and the time from which each has to be readable."""
 
     description: DataflowDescription
     sinces: dict[GlobalId, Timestamp]
 
     @property
     def since(self) -> Timestamp:
-        """From when the inputs have to be readable."""
+        """Return the time from which the inputs have to be readable."""
         return min(self.sinces.values())
 
     def current(self) -> DataflowDescription:
-        """Return the description for a replica that begins now."""
+        """Return the description for a replica that starts now."""
         return msgspec.structs.replace(
             self.description,
             as_of=self.since,
@@ -43,14 +43,14 @@ class Entry:
 
 @dataclass(slots=True)
 class History:
-    """What is alive in one cluster."""
+    """The live dataflows of one cluster."""
 
     dataflows: dict[GlobalId, Entry] = field(default_factory=dict)
     exporters: dict[GlobalId, Entry] = field(default_factory=dict)
     follows: dict[GlobalId, Follow] = field(default_factory=dict)
 
     def create(self, description: DataflowDescription) -> Entry:
-        """Note that a dataflow is created."""
+        """Record that a dataflow was created."""
         assert description.id not in self.dataflows, description.id
         assert description.exports, description.id
         entry = Entry(description, {e.id: description.as_of for e in description.exports})
@@ -61,7 +61,7 @@ class History:
         return entry
 
     def allow_compaction(self, id: GlobalId, since: Timestamp) -> bool:
-        """Note from when export `id` is read; return whether that is news."""
+        """Record the earliest time at which export `id` is read; return whether it advanced."""
         entry = self.exporters[id]
         if since <= entry.sinces[id]:
             return False
@@ -69,7 +69,7 @@ class History:
         return True
 
     def drop(self, id: GlobalId) -> bool:
-        """Note that export `id` is read no more; return whether that ends its dataflow."""
+        """Record that export `id` was dropped; return whether that ends its dataflow."""
         entry = self.exporters.pop(id)
         del entry.sinces[id]
         if entry.sinces:
@@ -78,7 +78,7 @@ class History:
         return True
 
     def compactions(self) -> Iterator[AllowCompaction]:
-        """Yield for indexes that may be compacted beyond their dataflow's as_of that they may."""
+        """Yield AllowCompaction for indexes compacted beyond their dataflow's as_of."""
         for entry in self.dataflows.values():
             for export in entry.description.exports:
                 since = entry.sinces.get(export.id)

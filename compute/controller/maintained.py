@@ -1,18 +1,17 @@
-"""What a controller maintains: its dataflows, what they stand on, and why one does not go on.
+"""The controller's dataflows, their inputs, and the obstacles to their progress.
 
-    writer stopped      a sink cannot be written any more: its shard stays as it is, or is
-                        another environment's to write
-    shard damaged       a replica that starts a dataflow reads its inputs, and the shard of a sink
-                        to correct it; where that cannot be read no replica can begin. One that has
-                        begun before goes on: it has all that it needs.
+    writer stopped      a sink's shard cannot be written any more, or belongs to another
+                        environment now
+    shard corrupt       a replica that starts a dataflow reads its inputs, and a sink's shard in
+                        order to correct it. If these are corrupt no replica can start it. A replica
+                        that has started continues, because it has all that it needs.
 
-Both last as long as the environment. Whoever would wait for what does not go on hears of it
-instead, and so does whoever waits already.
+Both last as long as the environment. Waiting for such a collection fails.
 
-    dataflow failing    all replicas have failed to take the same step again and again
+    dataflow failing    all replicas have repeatedly failed to take the same step
 
-That may pass, as they go on trying: who reads hears of it, who maintains something else waits.
-So does who reads what is made of a materialized view that has an error at the time that is read.
+This may pass, because they retry. Readers fail; dependent dataflows wait. Readers of anything
+derived from a materialized view also fail if the view has an error at the time that they read.
 """
 
 import asyncio
@@ -32,31 +31,33 @@ from foreshore.update import Timestamp
 
 @dataclass(slots=True)
 class Dataflow:
-    """A dataflow as the controller has it."""
+    """A dataflow of the controller."""
 
     description: DataflowDescription
     cluster: Cluster
     entry: Entry
     holds: dict[GlobalId, ReadCapability]
-    writes: dict[GlobalId, WriteCapability]  # of its sinks' shards
-    created: asyncio.Future[None]  # the cluster's replicas have been told
-    tasks: list[asyncio.Task[None]] = field(default_factory=list)  # start it, and write
+    writes: dict[GlobalId, WriteCapability]  # on its sinks' shards
+    created: asyncio.Future[None]  # set when the cluster's replicas have been sent it
+    # Which start it and write its sinks.
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
     writers: dict[GlobalId, SinkWriter] = field(default_factory=dict)
     subscriptions: dict[GlobalId, Subscription] = field(default_factory=dict)
-    followed: dict[GlobalId, Subscription] = field(default_factory=dict)  # of its indexes
+    # Subscriptions to its indexes.
+    followed: dict[GlobalId, Subscription] = field(default_factory=dict)
 
     def stream(self, id: GlobalId) -> Subscription | None:
-        """Return what a reader follows as `id`; None: nobody does, it is written or an index."""
+        """Return the subscription `id`; None: it is not one."""
         return self.subscriptions.get(id) or self.followed.get(id)
 
     @property
     def streams(self) -> list[Subscription]:
-        """What readers follow of it."""
+        """Return the subscriptions to the dataflow."""
         return [*self.subscriptions.values(), *self.followed.values()]
 
     @property
     def is_at_work(self) -> bool:
-        """Whether a replica has begun it: it has said how far it is."""
+        """Whether a replica has started it, that is, has reported a frontier."""
         replicas = self.cluster.replicas.values()
         return any(
             export.id in replica.uppers
@@ -66,15 +67,15 @@ class Dataflow:
 
     @property
     def reads(self) -> list[GlobalId]:
-        """The shards that a replica reads which begins it now."""
+        """Return the shards that a replica reads to start it."""
         corrected = [id for id, writer in self.writers.items() if not writer.corrected]
         return [*self.description.imports, *corrected]
 
 
 class Maintained:
-    """The dataflows by what they export, which the controller keeps, and what is asked of them.
+    """The dataflows by export, and questions about collections derived from them.
 
-    What one that is `giving_way` exported stands for its export until another one exports it.
+    A dataflow that is `giving_way` still represents its exports until another one exports them.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class Maintained:
         self._corruptions = corruptions
 
     def below(self, ids: Iterable[GlobalId]) -> Iterator[tuple[GlobalId, Dataflow]]:
-        """Yield what is exported of all that the collections are, or are made of, and by whom."""
+        """Yield the exports that the collections are or are derived from, with their dataflows."""
         seen: set[GlobalId] = set()
         stack = list(ids)
         while stack:
@@ -101,7 +102,7 @@ class Maintained:
             stack.extend(dataflow.description.imports)
 
     def sinks_below(self, ids: Iterable[GlobalId]) -> list[tuple[SinkWriter, Dataflow]]:
-        """Return the sinks that the collections are, or are made of, and whose they are."""
+        """Return the sinks that the collections are or are derived from, with their dataflows."""
         return [
             (dataflow.writers[id], dataflow)
             for id, dataflow in self.below(ids)
@@ -111,20 +112,20 @@ class Maintained:
     # --- why it does not go on
 
     def damage_of(self, dataflow: Dataflow) -> DatabaseError | None:
-        """Return which damage keeps all replicas from beginning a dataflow; None: it goes on."""
+        """Return the corruption that prevents all replicas from starting a dataflow, or None."""
         if not len(self._corruptions) or dataflow.is_at_work:
             return None
         return next(filter(None, map(self._corruptions.of, dataflow.reads)), None)
 
     def damage_below(self, ids: Iterable[GlobalId]) -> DatabaseError | None:
-        """Return which damage keeps from going on what the collections are, or are made of."""
+        """Return the corruption that stops the collections or their inputs, or None."""
         if not len(self._corruptions):
             return None
         found = (self.damage_of(dataflow) for _, dataflow in self.below(ids))
         return next(filter(None, found), None)
 
     def obstacle(self, ids: Iterable[GlobalId]) -> DatabaseError | None:
-        """Return why the collections will be known at no later time; None: nothing says so."""
+        """Return the error why the collections will not advance, None if no reason is known."""
         ids = list(ids)
         for writer, _ in self.sinks_below(ids):
             if writer.fenced is not None:
@@ -137,7 +138,7 @@ class Maintained:
         return self.damage_below(ids)
 
     def failing(self, ids: Iterable[GlobalId]) -> DatabaseError | None:
-        """Return why the collections are not known for now; None: nothing says so."""
+        """Return the error why the collections do not advance now, None if no reason is known."""
         for id, dataflow in self.below(ids):
             replicas = dataflow.cluster.replicas.values()
             found = [each.failing.get(dataflow.description.id) for each in replicas]
@@ -151,9 +152,9 @@ class Maintained:
         return None
 
     def check_goes_on(self, ids: Iterable[GlobalId], *, patient: bool) -> None:
-        """Raise why the collections will be known at no later time.
+        """Raise the error why the collections will not advance.
 
-        To who is not `patient` also why they are not for now, though it is tried again and again.
+        If not `patient`, also raise the error why they do not advance now.
         """
         ids = list(ids)
         if (error := self.obstacle(ids)) is not None:
@@ -178,9 +179,9 @@ class Maintained:
     async def check_errors(
         self, ids: Iterable[GlobalId], first: Timestamp, last: Timestamp | None = None
     ) -> None:
-        """Raise DataError if a materialized view, of which `ids` are made, has an error.
+        """Raise DataError if a materialized view under `ids` has an error.
 
-        That is asked of all times from `first` to `last`, by default of `first` alone.
+        All times from `first` to `last` are checked, by default only `first`.
         """
         last = first if last is None else last
         ids = list(ids)
@@ -188,10 +189,10 @@ class Maintained:
         self.refuse_errors(ids, first, last + 1)
 
     async def errors_known(self, ids: Iterable[GlobalId], last: Timestamp) -> None:
-        """Wait until it is known up to `last` which errors there are in what `ids` are made of.
+        """Wait until the errors of the views under `ids` are known up to `last`.
 
-        A view that has just been created is not maintained before it is waited for, unless nobody
-        maintains it. Why they will not be known, or not for now, is raised.
+        A new view that is not maintained yet is waited for, unless nothing maintains it. Raises the
+        error why they will not be known, or not now.
         """
         ids = list(ids)
         while (writer := self._unknown(ids, last)) is not None:
@@ -200,14 +201,14 @@ class Maintained:
             await writer.errors.known(last)
 
     def _unknown(self, ids: Iterable[GlobalId], last: Timestamp) -> SinkWriter | None:
-        """Return a sink below `ids` whose errors up to `last` are to be waited for, if any."""
+        """Return a sink under `ids` whose errors up to `last` are to be waited for, if any."""
         for writer, dataflow in self.sinks_below(ids):
             if not writer.errors.is_known(last) and dataflow.cluster.replicas:
                 return writer
         return None
 
     def refuse_errors(self, ids: Iterable[GlobalId], lower: Timestamp, upper: Timestamp) -> None:
-        """Raise the first error that is known of in [lower, upper): see `first_error`."""
+        """Raise the first known error in [lower, upper); see `first_error`."""
         found = self.first_error(ids, lower, upper)
         if found is not None:
             raise found[1]
@@ -215,10 +216,10 @@ class Maintained:
     def first_error(
         self, ids: Iterable[GlobalId], lower: Timestamp, upper: Timestamp
     ) -> tuple[Timestamp, DatabaseError] | None:
-        """Return the first time in [lower, upper) at which `ids` cannot be read, and why.
+        """Return the first time in [lower, upper) at which `ids` cannot be read, and the error.
 
-        That is the least error then of the materialized views of which they are made, or
-        CollectionCorrupted, where it cannot be known.
+        The error is the least one of the materialized views under `ids`, or CollectionCorrupted if
+        it cannot be known.
         """
         try:
             found = [writer.errors.first(lower, upper) for writer, _ in self.sinks_below(ids)]

@@ -1,10 +1,10 @@
-"""Outputs of several replicas become one: each update once, whichever replica says it first.
+"""Merges the outputs of several replicas: each update counts once, from the fastest replica.
 
-All replicas compute the same updates, in windows of their own. Of what [lower, upper) brings, the
-part at or beyond the upper reached so far is new; nothing may be missing in between.
+All replicas compute the same updates, in windows of their own. The part of [lower, upper) at or
+beyond the upper reached so far is new; there must be no gap.
 
-    SinkWriter     appends a materialised view's updates to its shard
-    Subscription   hands a client's updates to who reads them, never more than a bound
+    SinkWriter     appends a materialized view's updates to its shard
+    Subscription   passes a client's updates to their reader, within a size limit
 """
 
 import asyncio
@@ -44,19 +44,19 @@ MAX_PENDING_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    lower: Timestamp | None  # None: what precedes `upper` has been said before
+    lower: Timestamp | None  # None: everything before `upper` has been received
     upper: Timestamp
     updates: pa.Table | None
 
 
 class SinkWriter:
-    """Writes one materialised view's shard, alone, by the write capability `write`.
+    """Writes the shard of one materialized view, by the write capability `write`.
 
-    The shard comes as far as a time when `errors`, the view's, are durable up to there. They are
-    kept from when on the view, or what is made of it, is `readable`.
-    What waits for it is kept once, whichever replica has said it. Where that is much, as storage
-    holds appends back, the writer is `behind`, and `pressed` is called when it becomes so or is so
-    no more: it is on the caller to take no more from the replicas meanwhile.
+    The shard advances only as far as the view's `errors` are durable. Errors are kept from the time
+    that the view or its dependents are `readable`. Pending updates are held once, whichever replica
+    sent them. If there are too many, because storage delays appends, the writer is `behind`.
+    `pressed` is called when `behind` changes; the caller then stops or resumes reading from the
+    replicas.
     """
 
     def __init__(
@@ -69,9 +69,9 @@ class SinkWriter:
     ) -> None:
         self.id = write.id
         self.behind = False
-        self.stopped = False  # after a fault: nothing will be written any more
-        self.fenced: Fenced | None = None  # the fault, if the data is another's
-        self.failure: str | None = None  # why nothing is written now
+        self.stopped = False  # after a fault nothing is written any more
+        self.fenced: Fenced | None = None  # the fault, if another environment owns the data
+        self.failure: str | None = None  # why writing is paused
         self.errors = errors
         self._storage = storage
         self._token = write.token
@@ -79,23 +79,23 @@ class SinkWriter:
         self._readable = readable
         self._pressed = pressed
         self._items: list[_Item] = []
-        self._bytes = 0  # of what waits and of what is being written
-        self._upper = self._found  # all before has been taken
+        self._bytes = 0  # of pending updates, including those being written
+        self._upper = self._found  # all updates before it have been received
         self._wake = asyncio.Event()
 
     @property
     def corrected(self) -> bool:
-        """Whether what the shard holds is known to be right: what is wrong is corrected first.
+        """Whether the shard's contents are known to be correct; errors are corrected first.
 
-        A shard that is complete is right for good: nothing can be appended any more.
+        A complete shard is correct for good, because nothing can be appended to it.
         """
         upper = self._storage.upper(self.id)
         return upper > self._found or upper == EMPTY
 
     def put(self, lower: Timestamp, upper: Timestamp, rows: pa.Table) -> None:
-        """Take the updates in [lower, upper) from some replica."""
+        """Receive the updates in [lower, upper) from a replica."""
         reached = max(self._upper, self._storage.upper(self.id))
-        if lower <= reached:  # else a gap, which is the end of the writing
+        if lower <= reached:  # a gap ends the writing
             fresh = new_part(lower, upper, rows, reached)
             if fresh is None:
                 self.progress(upper)
@@ -104,7 +104,7 @@ class SinkWriter:
         self._take(_Item(lower, upper, rows))
 
     def progress(self, upper: Timestamp) -> None:
-        """Hear that a replica has said all before `upper`."""
+        """Record that a replica has sent all updates before `upper`."""
         if self._items:
             last = self._items[-1]
             if upper > last.upper:
@@ -130,7 +130,7 @@ class SinkWriter:
             self._pressed()
 
     def stop(self) -> None:
-        """Take nothing any more."""
+        """Receive nothing any more."""
         self.stopped = True
         self.failure = "its writer has stopped; the server's log has the details"
         self._items = []
@@ -163,13 +163,14 @@ class SinkWriter:
             try:
                 await self.errors.store(reached)
                 if not tables:
-                    if reached > upper:  # else another was first, maybe with all there is
+                    # Otherwise another writer was first, perhaps with everything.
+                    if reached > upper:
                         self._storage.advance([self.id], reached, token=self._token)
                     self.failure = None
                     break
                 write = ShardWrite(self.id, upper, reached, pa.concat_tables(tables), self._token)
                 outcome = await self._storage.append([write])
-            except OutOfDisk as error:  # the rows are still here, and nobody else has them
+            except OutOfDisk as error:  # the rows are kept; nobody else has them
                 if not waited:
                     logger.warning("a sink waits: %s", error, extra={"shard": self.id})
                 waited, self.failure = True, error.message
@@ -186,7 +187,7 @@ class SinkWriter:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeBatch:
-    """All updates in [lower, upper); the first batch begins with the contents at as_of."""
+    """All updates in [lower, upper). The first batch starts with the contents at as_of."""
 
     lower: Timestamp
     upper: Timestamp
@@ -194,16 +195,15 @@ class SubscribeBatch:
 
 
 class Subscription:
-    """The updates of one dataflow on their way to one reader: `async for batch in subscription`.
+    """The updates of one dataflow for one reader: `async for batch in subscription`.
 
-    What the reader has not taken yet is one batch that grows; beyond a bound the subscription
-    fails. So it does where something is missing. An error in the data is behind all that came
-    before it.
+    Updates that the reader has not taken are combined into one batch. If it exceeds a size limit,
+    or if there is a gap, the subscription fails. An error in the data follows all earlier updates.
     """
 
     def __init__(self, id: GlobalId, as_of: Timestamp) -> None:
         self.id = id
-        self.upper = 0  # all before has been taken in
+        self.upper = 0  # all updates before it have been received
         self._as_of = as_of
         self._taken = as_of
         self._pending: list[pa.Table] = []
@@ -215,16 +215,16 @@ class Subscription:
 
     @property
     def failed(self) -> bool:
-        """Whether nothing is taken in any more."""
+        """Whether it receives nothing any more."""
         return self._failure is not None
 
     @property
     def since(self) -> Timestamp:
-        """From when what it follows has to be readable for another replica to go on."""
+        """Return the time from which its input must be readable for another replica to continue."""
         return max(self._as_of, self.upper - 1)
 
     def put(self, lower: Timestamp, upper: Timestamp, rows: pa.Table, errors: pa.Table) -> None:
-        """Take the updates in [lower, upper) from some replica."""
+        """Receive the updates in [lower, upper) from a replica."""
         if self._failure is not None:
             return
         if lower > self.upper:
@@ -257,13 +257,13 @@ class Subscription:
         return None
 
     def progress(self, upper: Timestamp) -> None:
-        """Hear that a replica has said all before `upper`."""
+        """Record that a replica has sent all updates before `upper`."""
         if upper > self.upper and self._failure is None:
             self.upper = upper
             self._news.set()
 
     def fail(self, error: DatabaseError) -> None:
-        """Let the reader have `error` next, unless it has failed before."""
+        """Give the reader `error` next, unless it has failed before."""
         if self._failure is not None:
             return
         self._failure = error
@@ -275,7 +275,7 @@ class Subscription:
         return self
 
     async def __anext__(self) -> SubscribeBatch:
-        """Return all that is new, as soon as anything is."""
+        """Return all pending updates as soon as there are any."""
         await self._news.wait()
         self._news.clear()
         if self._failure is not None:

@@ -1,6 +1,6 @@
-"""Peeks: questions asked of all replicas of a cluster, of which the first to answer is heard.
+"""Peeks of all clusters: sent to all replicas of a cluster, answered by the first.
 
-Or of one of them, and then nobody else's answer will do.
+A peek may also be sent to one replica only.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ from foreshore.update import Timestamp
 
 @dataclass(frozen=True, slots=True)
 class PeekRequest:
-    """What is asked of a cluster as of a time.
+    """A query to a cluster as of a time.
 
-    With `index`: rows of that index, those whose key is one of `keys` or all; `relation` is Map,
-    Filter and Project over the Get of what it arranges. Else `relation` is evaluated whole: over
-    the shards it reads, over the cluster's index `indexes[id]` for an `id` that has one, and over
-    `tables[id]`, rows that the caller has. `replica` alone is asked if it is given.
+    With `index`: the rows of that index whose key is in `keys`, or all; `relation` is Map, Filter
+    and Project over the Get of the indexed collection. Otherwise the engine evaluates `relation`:
+    over the shards, over the cluster's index `indexes[id]` for each `id` that has one, and over
+    `tables[id]`, rows provided by the caller. If `replica` is given, only it is asked.
     """
 
     as_of: Timestamp
@@ -42,7 +42,7 @@ class PeekRequest:
 
     @property
     def reads(self) -> tuple[GlobalId, ...]:
-        """The shards and indexes that are read."""
+        """Return the shards and indexes that are read."""
         index = () if self.index is None else (self.index,)
         return (*self.imports, *self.indexes.values(), *index)
 
@@ -50,7 +50,7 @@ class PeekRequest:
 @dataclass(slots=True)
 class _Pending:
     cluster: Cluster
-    replica: str | None  # who alone is asked
+    replica: str | None  # the only one asked
     reads: tuple[GlobalId, ...]
     answer: asyncio.Future[pa.Table]
     failures: dict[str, DatabaseError] = field(default_factory=dict)  # by the replica's name
@@ -60,7 +60,7 @@ class _Pending:
             self.answer.set_exception(error)
 
     def fail_if_all_have(self) -> None:
-        """Fail as the last replica did that has, if no other that is connected can answer."""
+        """Fail with the last replica's error if no other connected replica can answer."""
         others = {
             each.name
             for each in self.cluster.replicas.values()
@@ -71,7 +71,7 @@ class _Pending:
 
 
 class Peeks:
-    """The peeks of all clusters that are not answered yet."""
+    """The unanswered peeks of all clusters."""
 
     def __init__(self) -> None:
         self._pending: dict[int, _Pending] = {}
@@ -80,10 +80,10 @@ class Peeks:
     async def ask(
         self, cluster: Cluster, request: PeekRequest, snapshots: Sequence[Snapshot]
     ) -> pa.Table:
-        """Return the answer, from the replica that is first; raises the error that it is.
+        """Return the answer of the first replica, or raise its error.
 
-        `snapshots` are of the request's imports; they are released, whatever becomes of it.
-        Raises UndefinedObject if there is no such replica as is to be asked, or it is dropped.
+        `snapshots` are of the request's imports and are always released. Raises UndefinedObject if
+        the replica asked does not exist or is dropped.
         """
         self._last += 1
         number = self._last
@@ -112,14 +112,14 @@ class Peeks:
         finally:
             self._pending.pop(number, None)
             others = len(cluster.replicas) > 1 and request.index is None and request.replica is None
-            if others or answer.cancelled():  # as it is when whoever awaited it has been
+            if others or answer.cancelled():  # cancelled with its caller
                 cluster.send(CancelPeek(number))
             cluster.forget_peek(number)
             for snapshot in snapshots:
                 snapshot.release()
 
     def answered(self, replica: Replica, response: PeekResponse, tables: Tables) -> None:
-        """Hear a replica's answer. A failure of its own counts only if the others fail as well."""
+        """Process a replica's answer. Its own failure counts only if the others fail as well."""
         pending = self._pending.get(response.number)
         if pending is None:
             return
@@ -139,13 +139,13 @@ class Peeks:
             pending.fail_if_all_have()
 
     def lost(self, cluster: Cluster, replica: Replica) -> None:
-        """Forget how a replica failed that will be asked again when it is back."""
+        """Forget a replica's failures; it is asked again after it reconnects."""
         for pending in self._pending.values():
             if pending.cluster is cluster:
                 pending.failures.pop(replica.name, None)
 
     def dropped(self, cluster: Cluster) -> None:
-        """Hear that a cluster has a replica less, for whose answer nobody waits any more."""
+        """Note that a replica of the cluster was dropped and will not answer."""
         for pending in self._pending.values():
             if pending.cluster is not cluster:
                 continue
@@ -155,13 +155,13 @@ class Peeks:
                 pending.fail_if_all_have()
 
     def fail_for(self, why: Callable[[Iterable[GlobalId]], DatabaseError | None]) -> None:
-        """Answer with an error what reads collections of which `why` gives one."""
+        """Fail the peeks that read collections for which `why` returns an error."""
         for pending in self._pending.values():
             if (error := why(pending.reads)) is not None:
                 pending.fail(error)
 
     def fail(self, cluster: Cluster, error: DatabaseError) -> None:
-        """Answer all that is asked of a cluster with an error."""
+        """Fail all peeks of a cluster with an error."""
         for pending in self._pending.values():
             if pending.cluster is cluster:
                 pending.fail(error)

@@ -1,10 +1,10 @@
-"""A replica as its controller has it: a process or an address, and a connection.
+"""A replica's link in the controller: a process or an address, and a connection.
 
-    start -> connect -> commanded -> lost -> wait a little -> start ...
+    start -> connect -> commanded -> lost -> pause -> start ...
 
-A process of ours that dies, or whose connection is lost, is started again, each time after a longer
-wait, until it has lived for a while. The secret that lets the controller command goes through the
-environment of the process and is its own.
+A child process that dies, or whose connection is lost, is restarted after a pause that grows until
+it has run for a while. The secret that authorizes the controller is passed in the process's
+environment and is different for each process.
 """
 
 import asyncio
@@ -38,8 +38,8 @@ HEALTHY_SECONDS = 30.0
 class ReplicaLink:
     """Keeps one replica running and connected, until cancelled.
 
-    `connected` is called with each new connection, `lost` when it has ended, `deliver` with what
-    comes in between.
+    `connected` is called with each new connection, `deliver` with each message, and `lost` at the
+    end of a connection.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class ReplicaLink:
         command: Sequence[str] = COMMAND,
     ) -> None:
         self.name = name
-        self.address = address  # None: a process of ours
+        self.address = address  # None: a child process
         self.pid: int | None = None
         self.starts = 0
         self.state = "starting"
@@ -62,7 +62,7 @@ class ReplicaLink:
         self._command = command
 
     async def run(self) -> None:
-        """Start, connect, and again, for as long as nobody cancels."""
+        """Start and connect, repeatedly, until cancelled."""
         loop = asyncio.get_running_loop()
         wait = 0.1
         while True:
@@ -93,7 +93,7 @@ class ReplicaLink:
             await asyncio.shield(blocking.run(None, scratch.remove))
 
     async def _run_in(self, scratch: Scratch) -> None:
-        """Run the process until it ends or its connection is lost, and end it."""
+        """Run the process until it ends or its connection is lost, then end it."""
         address = f"unix:{scratch.path / 'socket'}"
         secret = secrets.token_hex(32)
         start = asyncio.create_task(blocking.run(None, self._start, address, secret, scratch))
@@ -118,10 +118,10 @@ class ReplicaLink:
             logger.info("replica ended", extra={"replica": self.name, "status": process.returncode})
 
     def _start(self, address: str, secret: str, scratch: Scratch) -> "subprocess.Popen[bytes]":
-        """Start the process, whose input ends when ours does.
+        """Start the process, whose standard input closes when this process ends.
 
-        Not by way of the loop: uvloop forks, which copies our page tables and runs Python's hooks
-        in the child, among the locks of threads that are not there.
+        This does not use the event loop: uvloop forks, which copies our page tables and runs
+        Python's hooks in the child, with locks of threads that do not exist there.
         """
         return subprocess.Popen(
             [*self._command, "--listen", address, "--lifeline"],
@@ -131,7 +131,7 @@ class ReplicaLink:
         )
 
     async def _converse(self, address: str, secret: str, exited: asyncio.Event) -> None:
-        """Connect as soon as that is possible, and return when the connection is lost."""
+        """Connect as soon as possible, and return when the connection is lost."""
         over = asyncio.Event()
         connection: Connection[Response] = Connection(
             Response,
@@ -173,12 +173,12 @@ class ReplicaLink:
 
 
 async def _wait(process: "subprocess.Popen[bytes]", exited: asyncio.Event) -> None:
-    """Wait until the process has ended, on a thread of its own, and free what is left of it."""
+    """Wait, on a thread, until the process has ended, and reap it."""
     loop = asyncio.get_running_loop()
 
     def wait() -> None:
         process.wait()
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the event loop is closed
             loop.call_soon_threadsafe(exited.set)
 
     threading.Thread(target=wait, name="replica", daemon=True).start()

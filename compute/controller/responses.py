@@ -1,7 +1,6 @@
-"""What replicas say, brought to who waits for it.
+"""Dispatches the responses of replicas.
 
-All that belongs to an environment comes here: frontiers, what they add to shards and say to
-subscribers, answers to peeks, and how their dataflows are.
+These are frontiers, updates for shards and subscribers, answers to peeks, and status reports.
 """
 
 import asyncio
@@ -25,14 +24,14 @@ from foreshore.errors import DataCorrupted
 from foreshore.ids import GlobalId
 from foreshore.update import Timestamp
 
-OFTEN = 3  # failures of a step in a row, of which who reads hears
+OFTEN = 3  # consecutive failures of a step before readers fail
 
 
 class Responses:
-    """Takes the responses of all replicas.
+    """Processes the responses of all replicas.
 
-    `dataflows` are those that there are, `exporters` the same by their exports; `examine` is called
-    for one of which a replica newly says that it has met damage.
+    `dataflows` are the live ones, `exporters` the same by export. `examine` is called for a
+    dataflow for which a replica newly reports corruption.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class Responses:
         self._examine = examine
 
     def deliver(self, replica: Replica, message: Response, tables: Tables) -> None:
-        """Take one response."""
+        """Process one response."""
         match message:
             case PeekResponse():
                 self._peeks.answered(replica, message, tables)
@@ -64,7 +63,7 @@ class Responses:
                     if message.initial:
                         replica.begun.add(id)
                     elif id not in replica.begun:
-                        return  # of the dataflow that this one has taken the place of
+                        return  # of a dataflow that this one has replaced
                     writer = dataflow.writers[id]
                     writer.errors.add(lower, upper, tables[1], initial=message.initial)
                     writer.put(lower, upper, tables[0])
@@ -98,7 +97,7 @@ class Responses:
                 self._uppers.advance(id, upper)
 
     def _suspect(self, replica: Replica, status: Status) -> None:
-        """Have the shards looked at that a replica newly says to be damaged."""
+        """Examine the shards that a replica newly reports as corrupt."""
         corrupted = DataCorrupted.sqlstate
         suspected = {each.id for each in status.dataflows if each.sqlstate == corrupted}
         for id in suspected - replica.suspected:
@@ -107,14 +106,14 @@ class Responses:
         replica.suspected = suspected
 
     def _note_failing(self, replica: Replica, status: Status) -> None:
-        """Let those who read hear of what a replica newly fails to do again and again."""
+        """Fail readers when a replica newly reports repeated failures."""
         before = replica.failing.keys()
         replica.failing = {each.id: each for each in status.dataflows if each.failures >= OFTEN}
         if not replica.failing.keys() <= before:
             self.tell_who_reads()
 
     def tell_who_reads(self) -> None:
-        """Let those who read hear of what all replicas fail to do, who wait for what is of it."""
+        """Fail the readers of collections for which all replicas fail."""
         for id in self._uppers.waited_for():
             if (error := self._maintained.failing([id])) is not None:
                 self._uppers.fail(id, error, even_patient=False)

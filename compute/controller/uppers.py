@@ -1,6 +1,6 @@
-"""Uppers: how far each collection has come, and who waits for one to come further.
+"""Uppers: the upper of each collection, and the waiters for it.
 
-The upper of a shard is storage's; that of an index is what the farthest replica has said.
+The upper of a shard is storage's; that of an index is the most advanced replica's.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ from foreshore.update import Timestamp
 class _Waiter(NamedTuple):
     beyond: Timestamp
     passed: asyncio.Future[None]
-    patient: bool  # waits on through what may pass
+    patient: bool  # waits through failures that may pass
 
 
 class Uppers:
-    """The uppers of shards and of indexes; all methods belong on the event loop."""
+    """The uppers of shards and indexes; all methods belong on the event loop."""
 
     def __init__(self, storage: StorageController) -> None:
         self._storage = storage
@@ -27,21 +27,21 @@ class Uppers:
         self._waiters: dict[GlobalId, list[_Waiter]] = {}
 
     def __getitem__(self, id: GlobalId) -> Timestamp:
-        """Return the time before which the collection can be read."""
+        """Return the time before which the collection is readable."""
         upper = self._indexes.get(id)
         return self._storage.upper(id) if upper is None else upper
 
     def add(self, id: GlobalId, upper: Timestamp) -> None:
-        """Begin to keep the upper of an index."""
+        """Start tracking the upper of an index."""
         self._indexes[id] = upper
 
     def drop(self, id: GlobalId, error: DatabaseError) -> None:
-        """Forget a collection; who waits for it hears `error`."""
+        """Forget a collection; its waiters fail with `error`."""
         self._indexes.pop(id, None)
         self.fail(id, error)
 
     def advance(self, id: GlobalId, upper: Timestamp) -> None:
-        """Hear that an index has come as far as `upper`, or farther before."""
+        """Advance the upper of an index to at least `upper`."""
         if upper > self._indexes[id]:
             self._indexes[id] = upper
             for beyond, passed, _ in self._waiters.get(id, ()):
@@ -49,17 +49,17 @@ class Uppers:
                     passed.set_result(None)
 
     def waited_for(self) -> list[GlobalId]:
-        """Return the collections that somebody waits for."""
+        """Return the collections that have waiters."""
         return list(self._waiters)
 
     def fail(self, id: GlobalId, error: DatabaseError, *, even_patient: bool = True) -> None:
-        """Let those who wait for the collection hear `error`; the patient as well, or not."""
+        """Fail the waiters for the collection with `error`; patient ones only if `even_patient`."""
         for each in self._waiters.get(id, ()):
             if (even_patient or not each.patient) and not each.passed.done():
                 each.passed.set_exception(error)
 
     async def wait(self, id: GlobalId, beyond: Timestamp, *, patient: bool = True) -> None:
-        """Wait until the upper is greater than `beyond`; raises what `fail` and `drop` say.
+        """Wait until the upper is greater than `beyond`; raises the error of `fail` or `drop`.
 
         Raises UndefinedObject if the collection is a shard that is dropped.
         """
@@ -88,7 +88,7 @@ class Uppers:
             if not passed.done():
                 passed.set_exception(UndefinedObject(f'collection "{id}" was dropped'))
 
-        # a new shard may be readable only from a time that its upper has not reached
+        # a new shard may be readable only from a time beyond its upper
         start = max(self._storage.upper(id), self._storage.since(id))
         listen = self._storage.listen(id, start, heard, dropped)
         try:

@@ -1,4 +1,4 @@
-"""What several replicas say of the same times, in windows of their own, counts once."""
+"""Deduplicates updates that several replicas send in windows of their own."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,7 +11,7 @@ from foreshore.update import Timestamp
 def new_part(
     lower: Timestamp, upper: Timestamp, updates: pa.Table | None, reached: Timestamp
 ) -> pa.Table | None:
-    """Return those of the updates in [lower, upper) that are at or beyond `reached`; None: none."""
+    """Return the updates in [lower, upper) at or beyond `reached`, None if there are none."""
     if lower > reached:
         raise InternalError(f"a window [{lower}, {upper}) leaves a gap after {reached}")
     if updates is None or upper <= reached or not updates.num_rows:

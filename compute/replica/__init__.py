@@ -1,1 +1,1 @@
-"""The replica's side: a process that runs dataflows and answers peeks."""
+"""The replica's side of compute: a process that runs dataflows and answers peeks."""

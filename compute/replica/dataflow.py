@@ -1,15 +1,16 @@
-"""A dataflow as a replica runs it: what has arrived for it, how far it has come, what it keeps.
+"""A dataflow on a replica: its input queues, frontier, exports and state.
 
-    pending -> hydrating -> running          failed: it could not go on, and is tried again later
+    pending -> hydrating -> running          failed: the last attempt failed and is retried later
 
-Each import has a queue of the updates that have arrived. A *window* [frontier, upper) is taken from
-all queues at once, `upper` the least of their uppers, or earlier if up to there are more times than
-one step should have (`compute/replica/batch_sizing.py`); the engine turns it into the output's
-updates. These go to the exports: into arrangements, or to the controller as messages. A window in
-which no import changed moves the frontier and nothing else.
+Each import has a queue of updates received. A *window* [frontier, upper) is taken from all queues
+at once. `upper` is the least of their uppers, or less if there are more times than one step should
+have (`compute/replica/batch_sizing.py`). The engine turns the window into output updates, which go
+to the exports: into arrangements, or to the controller as messages. A window without changes only
+advances the frontier.
 
-The methods marked so run on the worker's thread, everything else on the loop; `busy` says that the
-dataflow is the worker's, and the loop leaves queues' windows, frontier and arrangements alone.
+Methods marked "on the worker" run on the worker's thread, all others on the event loop. While
+`busy`, the worker owns the dataflow, and the loop must not touch the window, frontier and
+arrangements.
 """
 
 import logging
@@ -58,23 +59,23 @@ Sent = list[tuple[Message, tuple[pa.Table, ...]]]
 
 
 class Part:
-    """Updates of which none is earlier than `lower`."""
+    """Updates, none of which is earlier than `lower`."""
 
     def __init__(self, lower: Timestamp, updates: pa.Table) -> None:
         self.lower = lower
         self.updates = updates
-        self._times: np.ndarray | None = None  # of each update, once these are in their order
+        self._times: np.ndarray | None = None  # of each update, once these are sorted
         self._distinct: np.ndarray | None = None
 
     @classmethod
     def ordered(cls, lower: Timestamp, updates: pa.Table) -> "Part":
-        """Return a part whose updates are in their order: on the worker, as they may be many."""
-        part = cls(lower, updates.combine_chunks())  # of many chunks each cut costs more
+        """Return a part with sorted updates; on the worker, as they may be many."""
+        part = cls(lower, updates.combine_chunks())  # cutting many chunks costs more
         part.distinct()
         return part
 
     def times(self) -> np.ndarray:
-        """Return the times of the updates, which are in their order from now on."""
+        """Sort the updates by time if necessary, and return the times."""
         if self._times is None:
             times: np.ndarray = times_of(self.updates).to_numpy()
             if np.any(times[1:] < times[:-1]):
@@ -92,7 +93,7 @@ class Part:
         return self._distinct
 
     def cut(self, upper: Timestamp) -> tuple[pa.Table, "Part | None"]:
-        """Return the updates before `upper`, and the others as a part if there are any."""
+        """Return the updates before `upper`, and the rest as a part if there are any."""
         times, distinct = self.times(), self.distinct()
         place = int(np.searchsorted(times, upper))
         if place == self.updates.num_rows:
@@ -104,14 +105,14 @@ class Part:
 
 
 class ImportQueue:
-    """The updates of one import that have arrived and are not yet in a window."""
+    """The updates of one import that are not in a window yet."""
 
     def __init__(self, upper: Timestamp) -> None:
         self.upper = upper
-        self._parts: deque[Part] = deque()  # each before the next
+        self._parts: deque[Part] = deque()  # in order of time
 
     def feed(self, lower: Timestamp, upper: Timestamp, updates: pa.Table | None) -> None:
-        """Take the updates in [lower, upper), of which those before `self.upper` are known."""
+        """Add the updates in [lower, upper), ignoring those before `self.upper`."""
         if upper <= self.upper:
             return
         assert lower <= self.upper, f"a gap from {self.upper} to {lower}"
@@ -126,11 +127,11 @@ class ImportQueue:
         return bool(self._parts) and self._parts[0].lower < upper
 
     def precede(self, part: Part) -> None:
-        """On the worker: take updates before all that are there."""
+        """On the worker: insert earlier updates at the front."""
         self._parts.appendleft(part)
 
     def times(self, upper: Timestamp, most: int) -> list[np.ndarray]:
-        """Return the times before `upper` at which there are updates, or the first `most`."""
+        """Return the times before `upper` with updates, or the first `most` of them."""
         found: list[np.ndarray] = []
         for part in self._parts:
             if part.lower >= upper or most <= 0:
@@ -155,13 +156,13 @@ class ImportQueue:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What the engine is to be given next."""
+    """The next input of the engine."""
 
     lower: Timestamp
     upper: Timestamp
     deltas: Mapping[GlobalId, pa.Table]
-    times: int | None = None  # at which there are updates, if somebody counts them
-    last: bool = True  # there was nothing beyond it when it was taken
+    times: int | None = None  # the number of times with updates, if counted
+    last: bool = True  # nothing was left in the queues
 
 
 @dataclass(slots=True)
@@ -175,7 +176,7 @@ class Index:
 def arrange(
     id: GlobalId, relation_columns: tuple[ColumnType, ...], key: tuple[Scalar, ...], since: int
 ) -> Arrangement:
-    """Return an empty arrangement of rows of such columns by `key`."""
+    """Return an empty arrangement of rows of these columns by `key`."""
     schema = rows_schema(relation_columns)
     types = tuple(type_of(scalar) for scalar in key)
     if all(isinstance(scalar, Column) for scalar in key):
@@ -196,11 +197,11 @@ class _Times:
     steps: int = 0
     step_ms: float = 0.0
     stepped_at: float = 0.0
-    began: float = 0.0  # the hydration or step at hand
+    began: float = 0.0  # start of the current hydration or step
 
 
 class DataflowState:
-    """One dataflow on its way."""
+    """The state of one dataflow."""
 
     def __init__(
         self,
@@ -210,7 +211,7 @@ class DataflowState:
     ) -> None:
         self.description = description
         self.state = "pending"
-        self.failure: Failure | None = None  # the last one, until it has gone well again
+        self.failure: Failure | None = None  # the last one, until success
         self.failures = 0
         self.busy = False
         self.dropped = False
@@ -222,12 +223,12 @@ class DataflowState:
         self._columns = columns_of(description.relation)
         self._dataflow: Dataflow | None = None
         self._window: Window | None = None
-        self._stepped: Output | None = None  # what the engine has made of it
-        self._changed: Sent | None = None  # what is to be sent of that
+        self._stepped: Output | None = None  # the engine's output for the window
+        self._changed: Sent | None = None  # the messages for it
         self._corrections: dict[GlobalId, tuple[Timestamp, pa.Table]] = {}
-        self._since: Timestamp | None = None  # news for the engine
+        self._since: Timestamp | None = None  # to be passed to the engine
         as_of = description.as_of
-        self.frontier = as_of  # all before it has been put out, once hydrated
+        self.frontier = as_of  # all before it is processed, once hydrated
         self.indexes = {
             export.id: Index(arrange(export.id, self._columns, export.key, as_of), as_of)
             for export in description.exports
@@ -235,19 +236,19 @@ class DataflowState:
         }
         self.errors = Arrangement(description.id, rows_schema(ERRORS), (), lambda _: [], as_of)
         self.exports = {export.id for export in description.exports}
-        # the worker reads these as they are; the loop puts others in their place
-        self.followers: Mapping[GlobalId, GlobalId] = {}  # who is sent the updates of which index
-        self._follows: tuple[Follow, ...] = ()  # to begin when the index is known at their time
-        self._beginning: tuple[Follow, ...] = ()  # those of which the worker reads the beginning
+        # The worker reads this mapping; the loop replaces it as a whole.
+        self.followers: Mapping[GlobalId, GlobalId] = {}  # index by subscriber
+        self._follows: tuple[Follow, ...] = ()  # start when the index is known at their time
+        self._beginning: tuple[Follow, ...] = ()  # their contents are being read by the worker
 
     @property
     def id(self) -> GlobalId:
-        """The dataflow's id."""
+        """Return the dataflow's id."""
         return self.description.id
 
     @property
     def importable(self) -> Timestamp:
-        """The least upper of the imports; without any, the end of time."""
+        """Return the least upper of the imports; without imports, the end of time."""
         return min((queue.upper for queue in self.queues.values()), default=(1 << 63) - 1)
 
     @property
@@ -258,15 +259,15 @@ class DataflowState:
     # --- hydration
 
     def begin_hydration(self) -> None:
-        """Be hydrated from now on."""
+        """Mark the dataflow as hydrating."""
         self.state = "hydrating"
         self.times.began = time.monotonic()
 
     def hydrate(self, engine: Engine) -> Sent:
-        """On the worker: compute the output as of `as_of`, return what is to be sent."""
+        """On the worker: compute the output as of `as_of` and return the messages for it."""
         started = time.monotonic()
         schemas = {id: contents.schema for id, contents in self._contents.items()}
-        if self._dataflow is not None:  # of an attempt that failed
+        if self._dataflow is not None:  # of a failed attempt
             self._dataflow.close()
         self._dataflow = engine.create(self.description, schemas)
         with ExitStack() as reading:
@@ -284,7 +285,7 @@ class DataflowState:
         return sent
 
     def _initial(self, output: Output) -> Sent:
-        """Return what is to be sent of the output as of `as_of`."""
+        """Return the messages for the output as of `as_of`."""
         sent: Sent = []
         as_of = self.description.as_of
         for export in self.description.exports:
@@ -295,7 +296,7 @@ class DataflowState:
                 case SinkExport(shard=shard):
                     persisted = self._persisted.get(shard)
                     if persisted is None:
-                        # what the shard holds is right, only the errors are not in it
+                        # the shard's rows are correct; it has no errors
                         nothing = output.rows.slice(0, 0)
                         message = SinkUpdates(shard, as_of + 1, as_of + 1, True)
                         sent.append((message, (nothing, output.errors)))
@@ -316,7 +317,7 @@ class DataflowState:
         return sent
 
     def _difference(self, rows: pa.Table, persisted: Contents) -> pa.Table:
-        """Return what has to be added to the persisted rows for them to be `rows`, at as_of."""
+        """Return the updates at as_of that turn the persisted rows into `rows`."""
         as_of = self.description.as_of
         schema = output_schema(self._columns)
         time = min(as_of, persisted.snapshot.upper - 1)
@@ -338,9 +339,9 @@ class DataflowState:
     # --- steps
 
     def progress(self, upper: Timestamp) -> bool:
-        """Move the frontier to `upper` if no import changed before it; return whether it did."""
+        """Advance the frontier to `upper` if no import changed before it; return whether it did."""
         if self._window is not None:
-            return False  # a step has failed, and is to be tried again
+            return False  # a failed step is retried first
         if any(queue.changes_before(upper) for queue in self.queues.values()):
             return False
         if any(upper > at for at, _ in self._corrections.values()):
@@ -352,7 +353,7 @@ class DataflowState:
         return True
 
     def begin_step(self) -> None:
-        """Take the next window from the queues, if none is waiting to be tried again."""
+        """Take the next window from the queues, unless one is waiting for a retry."""
         if self._window is None:
             upper, times = self._paced(self.importable)
             taken = {id: queue.take(upper) for id, queue in self.queues.items()}
@@ -361,7 +362,7 @@ class DataflowState:
         self.times.began = time.monotonic()
 
     def _paced(self, upper: Timestamp) -> tuple[Timestamp, int | None]:
-        """Return the end of a window of as many times as are well for a step, and their number."""
+        """Return the end of a window of a suitable size, and its number of times."""
         if self._dataflow is None or self._dataflow.batch_sizing is None:
             return upper, None
         most = self._dataflow.batch_sizing.times
@@ -372,24 +373,24 @@ class DataflowState:
         return (upper, len(times)) if len(times) <= most else (int(times[most]), most)
 
     def _give_back(self, window: Window) -> None:
-        """On the worker: take the window for one that has not been taken."""
+        """On the worker: return the window to the queues."""
         self._precede(window.lower, window.deltas)
         self._window = None
-        self.times.stepped_at = 0.0  # the next one waits for no tick
+        self.times.stepped_at = 0.0  # the next one does not wait for a tick
 
     def _precede(self, lower: Timestamp, updates: Mapping[GlobalId, pa.Table]) -> None:
-        """On the worker: put updates at or beyond `lower` before what the queues have.
+        """On the worker: put updates at or beyond `lower` at the front of the queues.
 
-        All or none of them: where memory is wanting it is tried again.
+        All or none of them: if memory is exhausted it is tried again.
         """
         parts = {id: Part.ordered(lower, table) for id, table in updates.items()}
         for id, part in parts.items():
             self.queues[id].precede(part)
 
     def step(self) -> Sent | None:
-        """On the worker: let the engine turn the window into output, return what is to be sent.
+        """On the worker: process the window and return the messages for its output.
 
-        None: nothing has been done, and the next window is to be smaller.
+        None: nothing was done, and the next window will be smaller.
         """
         window = self._window
         assert window is not None
@@ -398,7 +399,7 @@ class DataflowState:
         if self._since is not None:
             self._dataflow.allow_compaction(self._since)
             self._since = None
-        # What fails is tried again, and what has been done is not done again.
+        # After a failure only the missing part is repeated.
         if self._stepped is None and window.deltas:
             self._stepped = self._paced_step(self._dataflow, window)
             if self._stepped is None:
@@ -412,14 +413,15 @@ class DataflowState:
         self._window = self._stepped = self._changed = None
         self.times.steps += 1
         ended = time.monotonic()
-        self.times.stepped_at = ended if window.last else 0.0  # who is behind waits for no tick
+        # A dataflow that is behind does not wait for a tick.
+        self.times.stepped_at = ended if window.last else 0.0
         self.times.step_ms = 1000 * (ended - started)
         return sent
 
     def _paced_step(self, dataflow: Dataflow, window: Window) -> Output | None:
-        """Return the output of a window, and learn of what it took how large the next should be.
+        """Return the output of a window, and adjust the batch size to the cost.
 
-        None: the window has been given back, as there was not the memory for so many times.
+        None: memory was exhausted and the window was returned to the queues.
         """
         if dataflow.batch_sizing is None or window.times is None:
             return dataflow.step(window.lower, window.upper, window.deltas)
@@ -430,7 +432,7 @@ class DataflowState:
             dataflow.batch_sizing.exhausted(window.times)
             self._give_back(window)
             if dataflow.batch_sizing.times >= window.times:
-                raise  # of less it cannot be
+                raise  # it cannot be smaller
             extra = {"dataflow": self.id, "times": window.times}
             logger.warning("a step did not fit in memory", extra=extra)
             return None
@@ -438,7 +440,7 @@ class DataflowState:
         return output
 
     def _insert(self, output: Output, upper: Timestamp) -> None:
-        # errors first: who sees an index's rows up to a time is to see its errors up to it
+        # errors first: a reader that sees rows up to a time must see errors up to it
         if self.errors.upper < upper:
             self.errors.insert(output.errors, upper)
         for index in list(self.indexes.values()):
@@ -477,31 +479,32 @@ class DataflowState:
         return sent
 
     def follow(self, follow: Follow) -> None:
-        """Hear that the updates of an index are wanted."""
+        """Add a subscriber to an index."""
         self._follows = (*self._follows, follow)
 
     @property
     def follow_due(self) -> bool:
-        """Whether a follower can be told what there is."""
+        """Whether a subscriber can be sent the initial contents."""
         return self._window is None and any(
             self._begin(follow) < self.frontier for follow in self._follows
         )
 
     def _begin(self, follow: Follow) -> Timestamp:
-        """Return the time as of which a follower is told what there is.
+        """Return the time of a subscriber's initial contents.
 
-        Where that is later than was asked for, as the index is readable only from then, it is told
-        the changes after it: another replica has said what was before, or the follower has failed.
+        If the index is readable only from a later time than requested, the subscriber gets the
+        changes after it: either another replica has sent earlier ones, or the subscription has
+        failed.
         """
         index = self.indexes.get(follow.index)
         return max(_asked(follow), index.rows.since if index is not None else 0)
 
     def begin_following(self) -> None:
-        """Take the followers that can be told what there is; `beginnings` is for them."""
+        """Select the subscribers whose initial contents can be sent, for `beginnings`."""
         self._beginning = tuple(f for f in self._follows if self._begin(f) < self.frontier)
 
     def beginnings(self) -> Sent:
-        """On the worker: return what followers are to be told first."""
+        """On the worker: return the initial contents for subscribers."""
         sent: Sent = []
         for follow in self._beginning:
             index = self.indexes.get(follow.index)
@@ -515,9 +518,9 @@ class DataflowState:
         return sent
 
     def wanted(self, sent: Sent) -> Sent:
-        """Return what is still wanted of what the worker has returned.
+        """Filter the worker's messages by the subscribers that are still there.
 
-        Whom it has told the beginning follows from now on.
+        Those that got their initial contents receive changes from now on.
         """
         begun, self._beginning = self._beginning, ()
         if begun:
@@ -533,7 +536,7 @@ class DataflowState:
 
     @property
     def following(self) -> set[GlobalId]:
-        """Who follows an index, or is about to."""
+        """Return the subscribers to indexes, including those about to start."""
         return {*self.followers, *(follow.id for follow in self._follows)}
 
     def maintain(self) -> bool:
@@ -544,7 +547,7 @@ class DataflowState:
     # --- the end of things
 
     def allow_compaction(self, id: GlobalId, since: Timestamp | None) -> None:
-        """Hear that export `id` is not read before `since`, or (None) not at all."""
+        """Export `id` is not read before `since` any more; None: it was dropped."""
         if since is None:
             self.exports.discard(id)
             self.indexes.pop(id, None)
@@ -562,13 +565,13 @@ class DataflowState:
         self._since = held
 
     def close(self) -> None:
-        """On the worker: free what the engine holds."""
+        """On the worker: free the engine's resources."""
         if self._dataflow is not None:
             self._dataflow.close()
             self._dataflow = None
 
     def status(self) -> DataflowStatus:
-        """Return the dataflow's account of itself."""
+        """Return the dataflow's status report."""
         at_work = self.state == "hydrating" or self._window is not None
         busy_ms = round(1000 * (time.monotonic() - self.times.began)) if at_work else 0
         return DataflowStatus(
@@ -597,7 +600,7 @@ def _at(updates: pa.Table, time: Timestamp) -> pa.Table:
 
 
 def _asked(follow: Follow) -> Timestamp:
-    """Return the time as of which a follower asks to be told what there is."""
+    """Return the time of the initial contents that a subscriber requests."""
     return max(follow.as_of, follow.lower - 1)
 
 

@@ -1,9 +1,9 @@
-"""Inputs on their way to a replica: a storage snapshot as a message, and what is read of it there.
+"""Snapshots sent to a replica: their form in messages, and reading them there.
 
-The environment describes a snapshot (`describe`): the batch files by key, and the unsealed tail
-as tables that travel beside the message. The replica has the files on its machine, checked, and
-gives them to an engine (`Contents.input`), or reads parts of them itself: the updates after a time,
-or the rows at one. All of that belongs on a thread.
+The environment describes a snapshot (`describe`): batch files by key, and the tail as tables beside
+the message. The replica makes the files available locally, checked, and passes them to an engine
+(`Contents.input`), or reads parts of them itself: the updates after a time, or the rows at one. All
+reading belongs on a thread.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ from foreshore.update import TIME, Timestamp, decode_schema, encode_schema, upda
 
 
 def describe(snapshot: Snapshot) -> tuple[InputSnapshot, list[pa.Table]]:
-    """Return the snapshot as a part of a message, and the tables to go with it."""
+    """Return the snapshot as part of a message, and the tables that go with it."""
     files = tuple(
         InputFile(f.key, f.bytes, f.checksum, f.lower, f.upper, f.since, f.rows)
         for f in snapshot.files
@@ -37,13 +37,13 @@ def describe(snapshot: Snapshot) -> tuple[InputSnapshot, list[pa.Table]]:
 
 
 def describe_rows(id: GlobalId, rows: pa.Table, as_of: Timestamp) -> tuple[InputSnapshot, pa.Table]:
-    """Return rows that are known here as a part of a message: a collection as of one time."""
+    """Return known rows as part of a message: a collection as of one time."""
     table = with_times(rows, as_of)
     return InputSnapshot(id, as_of, as_of + 1, (), 1, encode_schema(rows.schema)), table
 
 
 def with_times(rows: pa.Table, time: Timestamp) -> pa.Table:
-    """Return the rows as updates at `time`, each once."""
+    """Return the rows as updates at `time`, each with multiplicity one."""
     times = pa.repeat(pa.scalar(time, pa.int64()), rows.num_rows)
     diffs = pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows)
     return pa.Table.from_arrays([*rows.columns, times, diffs], schema=update_schema(rows.schema))
@@ -51,7 +51,7 @@ def with_times(rows: pa.Table, time: Timestamp) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """A snapshot as it has arrived."""
+    """A received snapshot."""
 
     snapshot: InputSnapshot
     schema: pa.Schema  # of the rows
@@ -60,12 +60,12 @@ class Contents:
 
     @contextmanager
     def input(self) -> Iterator[Input]:
-        """Have the snapshot as engines take it, for the length of a block."""
+        """Yield the snapshot in the form that engines take, valid during the block."""
         with self.files.of(self.snapshot.files) as paths:
             yield Input(self.schema, tuple(map(str, paths)), self.tail)
 
     def after(self, time: Timestamp) -> list[pa.Table]:
-        """Read the updates later than `time`, which is not before since - 1."""
+        """Read the updates later than `time`, which must be at least since - 1."""
         assert time >= self.snapshot.since - 1, (time, self.snapshot)
         schema = update_schema(self.schema)
         later = [file for file in self.snapshot.files if file.upper > time + 1]
@@ -87,7 +87,7 @@ class Contents:
 def arrived(
     snapshots: Sequence[InputSnapshot], tables: Iterator[pa.Table], files: LocalFiles
 ) -> list[Contents]:
-    """Return the snapshots with the tables that came with them, taking those from `tables`."""
+    """Return the snapshots with their tables, which are taken from `tables`."""
     return [
         Contents(s, decode_schema(s.schema), tuple(next(tables) for _ in range(s.tables)), files)
         for s in snapshots
@@ -100,7 +100,7 @@ def times_of(updates: pa.Table) -> pa.ChunkedArray:
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the table's columns under the names and nullability of `schema`, by position."""
+    """Return the table's columns with the names and nullability of `schema`, by position."""
     if table.schema.equals(schema):
         return table
     columns = [

@@ -1,6 +1,6 @@
-"""An instance: the engine that a replica runs, and the batches that it reads as files.
+"""An instance: the engine that a replica runs, and its local batch files.
 
-Which one it is comes from the controller, once: an engine is never exchanged, as its threads run.
+The controller chooses the engine once; it is never replaced, because its threads keep running.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ EngineFactory = Callable[[Mapping[str, str]], Engine]
 
 
 def local_files(options: Mapping[str, str]) -> LocalFiles:
-    """Return the batches that the environment's blob store has, as files of this machine.
+    """Return the local files of the batches in the environment's blob store.
 
-    `blob` and `data_dir` are as the environment was given them.
+    `blob` and `data_dir` are the environment's options.
     """
     blob = open_blob(options.get("blob"), Path(options["data_dir"]))
     return LocalFiles(blob, Path(os.environ[SCRATCH_VARIABLE]) / "batches")
@@ -51,7 +51,7 @@ def duckdb_engine(options: Mapping[str, str]) -> Engine:
 
 
 def spark_engine(options: Mapping[str, str]) -> Engine:
-    """Return Spark's engine, once its session is up; options `spark.…` configure it."""
+    """Return the Spark engine once its session is running; `spark.…` options configure it."""
     from foreshore.compute.bulk.spark import SparkEngine
     from foreshore.compute.bulk.spark_session import SparkOptions
 
@@ -69,36 +69,36 @@ ENGINES: dict[str, EngineFactory] = {"embedded": duckdb_engine, "spark": spark_e
 
 
 class Instance:
-    """The instance of one replica; belongs to the loop."""
+    """The instance of one replica; belongs to the event loop."""
 
     def __init__(self, engines: Mapping[str, EngineFactory]) -> None:
-        self.command: CreateInstance | None = None  # what made it what it is
-        self.engine: Engine | None = None  # once it is up
-        self.failure: str | None = None  # why it is not
+        self.command: CreateInstance | None = None  # the command that created it
+        self.engine: Engine | None = None  # once it has started
+        self.failure: str | None = None  # why it has not started
         self.tick_seconds = 0.0
         self._engines = engines
         self._files: LocalFiles | None = None
 
     @property
     def files(self) -> LocalFiles:
-        """Where this process has the files of batches."""
+        """Return the local files of batches of this process."""
         assert self._files is not None, "no instance has been created"
         return self._files
 
     def create(self, command: CreateInstance) -> None:
-        """Be what the controller wants; `start` is next."""
+        """Prepare the instance that the controller wants; call `start` next."""
         assert self.command is None, self.command
         self.command = command
         self._files = local_files(command.options)
         self.tick_seconds = command.tick_seconds
 
     def move(self, command: CreateInstance) -> None:
-        """Work for another database with the same engine; no file that was read is one of it."""
+        """Work for another database with the same engine; cached files are not its own."""
         self.command = command
         self._files = local_files(command.options)
 
     async def start(self, executor: Executor, tried: Callable[[], None]) -> None:
-        """Start the engine, however often it takes; `tried` hears how each attempt has ended."""
+        """Start the engine, retrying as often as needed; call `tried` after each attempt."""
         command = self.command
         assert command is not None
         factory = self._engines.get(command.engine)
@@ -117,10 +117,11 @@ class Instance:
                 await asyncio.sleep(RESTART_SECONDS)
 
     async def check(self) -> None:
-        """Raise Unavailable if the engine has lost what it works with.
+        """Raise Unavailable if the engine has lost its backend.
 
-        The replica ends by that, to begin anew. What has failed is reported only after this: by
-        an engine that was lost it has not been done, and the others or the next replica do it.
+        The replica then ends and is restarted. Failures are reported only after this check: a
+        failure caused by a lost engine is not a result, and another replica or the next one does
+        the work.
         """
         if self.engine is not None:
             await blocking.run(None, self.engine.check)

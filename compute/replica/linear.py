@@ -1,10 +1,9 @@
-"""Linear plans by the kernels alone: Map, Filter, Project, Union and Negate of rows at hand.
+"""Evaluates linear plans with kernels alone: Map, Filter, Project, Union and Negate of rows.
 
-A linear plan's changes are the plan applied to its inputs' changes, times and diffs unchanged, so
-that no state is needed. For a few rows the kernels take microseconds where a bulk engine takes a
-millisecond to begin: look-ups compute what remains of their plan this way, and dataflows whose
-whole plan is linear are stepped this way. Hydration, which is of many rows, is left to the bulk
-engine.
+The changes of a linear plan are the plan applied to the inputs' changes, with times and diffs
+unchanged, so no state is needed. For a few rows the kernels take microseconds where a bulk engine
+needs a millisecond to start. Index lookups evaluate the rest of their plan this way, and completely
+linear dataflows step this way. Hydration, which has many rows, is left to the bulk engine.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -54,7 +53,7 @@ _LINEAR = (Get, LocalGet, Let, Map, Filter, Project, Union, Negate)
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows in columns, and what goes `along` with each: nothing, or its time and diff."""
+    """Rows in columns, and columns `along` with them: none, or time and diff."""
 
     columns: tuple[pa.Array, ...]
     along: tuple[pa.Array, ...]
@@ -62,7 +61,7 @@ class Rows:
 
     @classmethod
     def of_batch(cls, rows: pa.RecordBatch) -> "Rows":
-        """Return rows that are each there once."""
+        """Return rows with multiplicity one."""
         return cls(tuple(rows.columns), (), rows.num_rows)
 
     @classmethod
@@ -95,7 +94,7 @@ Inputs = Callable[[Get], Rows]
 
 
 def apply(relation: Relation, inputs: Inputs, locals: Mapping[int, Rows] | None = None) -> Rows:
-    """Return what `relation` makes of its inputs' rows."""
+    """Return `relation` evaluated over its inputs' rows."""
     locals = locals or {}
     match relation:
         case Get():
@@ -131,7 +130,7 @@ def apply(relation: Relation, inputs: Inputs, locals: Mapping[int, Rows] | None 
             rows = apply(input, inputs, locals)
             times, diffs = rows.along
             return Rows(rows.columns, (times, pc.negate(diffs)), rows.count)
-        case Threshold(input=Negate(input=input)):  # of rows that are there
+        case Threshold(input=Negate(input=input)):  # of existing rows
             return apply(input, inputs, locals).empty()
         case Threshold(input=input):
             return apply(input, inputs, locals)
@@ -158,7 +157,7 @@ def _concat(arrays: tuple[pa.Array, ...]) -> pa.Array:
 
 
 def is_linear(relation: Relation) -> bool:
-    """Whether the changes of `relation` are what it makes of its inputs' changes."""
+    """Whether `relation` applied to its inputs' changes gives its own changes."""
     return all(isinstance(node, _LINEAR) for node in walk_relations(relation))
 
 
@@ -213,14 +212,14 @@ class LinearDataflow:
         return consolidate(table, rows_schema(columns), 0) if rows.count > 1 else table
 
     def allow_compaction(self, since: int) -> None:
-        """Nothing is kept."""
+        """Do nothing: there is no state."""
 
     def close(self) -> None:
-        """Nothing is kept."""
+        """Do nothing: there is no state."""
 
 
 class LinearFirst:
-    """An engine that steps linear dataflows by the kernels, and leaves all else to another one."""
+    """An engine that steps linear dataflows with kernels and leaves the rest to another."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -228,7 +227,7 @@ class LinearFirst:
     def create(
         self, description: DataflowDescription, schemas: Mapping[GlobalId, pa.Schema]
     ) -> Dataflow:
-        """Return a dataflow, not yet hydrated."""
+        """Return a dataflow that is not hydrated yet."""
         rows, errors = split_errors(description.relation)
         if is_linear(rows) and (errors is None or is_linear(errors)):
             return LinearDataflow(description, self._engine, rows, errors)
@@ -246,17 +245,17 @@ class LinearFirst:
         return self._engine.evaluate(relation, inputs, as_of, cancellation, max_bytes)
 
     def cancel(self) -> None:
-        """Stop all evaluations that run now."""
+        """Stop all running evaluations."""
         self._engine.cancel()
 
     def check(self) -> None:
-        """Raise Unavailable if the engine has lost what it works with."""
+        """Raise Unavailable if the engine has permanently lost its backend."""
         self._engine.check()
 
     def describe(self, relation: Relation, name_of: NameOf) -> str:
-        """Return how `relation` is maintained, as the engine has it."""
+        """Return how the engine maintains `relation`."""
         return self._engine.describe(relation, name_of)
 
     def close(self) -> None:
-        """Free what the engine holds."""
+        """Free the engine's resources."""
         self._engine.close()

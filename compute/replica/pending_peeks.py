@@ -1,7 +1,7 @@
-"""Pending peeks: what a replica has been asked and has not answered yet.
+"""Pending peeks: the peeks that a replica has not answered yet.
 
-A peek waits until the indexes that it reads have passed its time. Then it is answered at once, on
-the loop, where that takes little, else on a thread, where it can be cancelled.
+A peek waits until the indexes that it reads are past its time. Then it is answered on the event
+loop if that takes little work, otherwise on a thread, where it can be cancelled.
 """
 
 import asyncio
@@ -30,10 +30,10 @@ from foreshore.ids import GlobalId
 
 
 class PendingPeeks:
-    """The peeks of one replica, by number; belongs to the loop.
+    """The peeks of one replica, by number; belongs to the event loop.
 
-    `exporters` are the replica's dataflows by what they export, and `threads` evaluate. A fault in
-    `tasks` ends the replica.
+    `exporters` are the replica's dataflows by export; `threads` evaluate. A fault in `tasks` ends
+    the replica.
     """
 
     def __init__(
@@ -53,12 +53,12 @@ class PendingPeeks:
         self._evaluations: dict[int, Cancellation] = {}
 
     def ask(self, peek: Peek, tables: Tables) -> None:
-        """Answer a peek as soon as what it reads has passed its time."""
+        """Answer a peek as soon as its inputs are past its time."""
         self._waiting[peek.number] = (peek, tables)
         self._try(peek.number)
 
     def cancel(self, number: int) -> None:
-        """Hear that nobody waits for a peek any more."""
+        """Cancel a peek."""
         if self._waiting.pop(number, None) is not None:
             self._failed(number, QueryCanceled())
         cancellation = self._evaluations.get(number)
@@ -66,20 +66,20 @@ class PendingPeeks:
             cancellation.cancel()
 
     def forget(self) -> None:
-        """Answer nothing of what has been asked: who asked it has gone."""
+        """Forget all peeks, because their controller has disconnected."""
         self._waiting.clear()
         for cancellation in self._evaluations.values():
             cancellation.cancel()
-        self._evaluations.clear()  # the next peek of the same number is another one
+        self._evaluations.clear()  # the next peek with the same number is another one
 
     def look_again(self, indexes: Container[GlobalId] | None = None) -> None:
-        """Answer what can be answered now, of what reads one of `indexes`; None: of all."""
+        """Answer the peeks that read one of `indexes` (None: all) and can be answered now."""
         for number, (peek, _) in list(self._waiting.items()):
             if indexes is None or any(id in indexes for id in _read_by(peek)):
                 self._try(number)
 
     def _try(self, number: int) -> None:
-        """Answer a waiting peek if what it reads has passed its time."""
+        """Answer a waiting peek if its inputs are past its time."""
         peek, tables = self._waiting[number]
         indexes: dict[GlobalId, LocalIndex] = {}
         for id in _read_by(peek):
@@ -106,7 +106,7 @@ class PendingPeeks:
                 self._answered(number, answer_from_index(peek, indexes[peek.index], small=True))
                 return
             except TooManyRows:
-                pass  # not on the loop
+                pass  # too large for the event loop
             except Exception as error:
                 self._failed(number, error)
                 return
@@ -142,14 +142,14 @@ class PendingPeeks:
                 self._answered(number, table)
 
     def _is_over(self, number: int, cancellation: Cancellation) -> bool:
-        """Forget an evaluation that has ended; return whether whoever asked for it is there."""
+        """Forget an evaluation that has ended; return whether its requester is still connected."""
         if self._evaluations.get(number) is not cancellation:
             return False
         del self._evaluations[number]
         return True
 
     def _refuse(self, number: int, sqlstate: str, message: str) -> None:
-        """Have a waiting peek fail."""
+        """Fail a waiting peek."""
         del self._waiting[number]
         self._refused(number, Failure(sqlstate, message))
 

@@ -1,17 +1,17 @@
-"""Progress: how it stands with a dataflow, which tells why its output is not further.
+"""Progress of a dataflow, as EXPLAIN FRESHNESS reports it.
 
     no replica         the cluster has none
-    replica starting   none of them is ready; or its engine does not start
-    replica silent     none has given an account of itself for a while, as all do every few seconds
-    waiting            its inputs are not known yet at the time as of which it begins
+    replica starting   no replica is ready, or its engine does not start
+    replica silent     no replica has sent a status report for a while
+    waiting            the inputs are not known yet at the dataflow's as_of
     pending            other dataflows are hydrated before it
-    hydrating          its output as of the beginning is being computed
-    running            a step follows upon news of its inputs
-    failed             it is tried again, later each time
-    not written        what it puts out cannot be appended to its shard
-    damaged            its shard is, or one that it would have to read to begin
+    hydrating          the initial output is being computed
+    running            a step follows each change of the inputs
+    failed             the last step failed and is retried, with growing pauses
+    not written        the output cannot be appended to its shard
+    damaged            its shard, or an input that it has to read to start, is corrupt
 
-Of several replicas that one counts which has come the farthest, as its output does.
+Of several replicas the most advanced one is reported.
 """
 
 from dataclasses import dataclass
@@ -48,10 +48,10 @@ _FARTHEST: tuple[ProgressState, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How it stands with a dataflow, on the replica that has come the farthest.
+    """The progress of a dataflow on its most advanced replica.
 
-    `failure` is the error that it, or its replica's engine, met last. `busy_ms` is for how long
-    that which is being done has been, `step_ms` how long the last step took.
+    `failure` is the last error of it, or of its replica's engine. `busy_ms` is the duration of the
+    current work, `step_ms` that of the last step.
     """
 
     state: ProgressState
@@ -60,11 +60,11 @@ class Progress:
     starts: int = 0  # of the replica's process
     busy_ms: int = 0
     step_ms: float = 0.0
-    tick_ms: int = 0  # from one step to the next, at least
+    tick_ms: int = 0  # the minimum time between steps
 
 
 def progress_of(id: GlobalId, cluster: Cluster, now: float) -> Progress:
-    """Return how it stands with dataflow `id` of the cluster, `now` by the loop's clock."""
+    """Return the progress of dataflow `id` of the cluster; `now` is by the loop's clock."""
     if not cluster.replicas:
         return Progress("no replica")
     if id not in cluster.ready:
@@ -85,7 +85,7 @@ def _on(replica: Replica, id: GlobalId, now: float, tick_ms: int) -> Progress:
     if silent_ms > 1000 * SILENT_SECONDS:
         return Progress("replica silent", name, busy_ms=silent_ms)
     found = next((each for each in status.dataflows if each.id == id), None)
-    if found is None:  # it has been told of it, and has not said so yet
+    if found is None:  # it was sent, but not reported yet
         return Progress("pending", name)
     return Progress(
         _state(found),
@@ -100,6 +100,6 @@ def _on(replica: Replica, id: GlobalId, now: float, tick_ms: int) -> Progress:
 def _state(status: DataflowStatus) -> ProgressState:
     if status.state == "hydrating":
         return "hydrating"
-    if status.failure is not None:  # it has not gone well since
+    if status.failure is not None:  # it has not succeeded since
         return "failed"
     return "pending" if status.state == "pending" else "running"

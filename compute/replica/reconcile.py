@@ -1,11 +1,11 @@
-"""Reconciliation: what a replica keeps of its work when a controller connects to it anew.
+"""Reconciliation: what a replica keeps when a controller reconnects.
 
-The controller sends its whole history, up to `InitializationComplete`. A dataflow that runs is
-kept if the history describes the same one, if what it exports is all in indexes, whose contents
-are here, and if it can be read from the history's `as_of` on; the snapshots that came with the new
-description then bring its imports up to date. Sinks and subscriptions are begun again, as nobody
-knows how much of what they sent has arrived. Everything else is dropped, and of another database
-all: a restored one has the same ids and times, and may have other rows at them.
+The controller sends its whole history, up to `InitializationComplete`. A running dataflow is kept
+if the history describes the same one, if all its exports are indexes, whose contents are here, and
+if it is readable from the history's `as_of` on. The snapshots that came with the new description
+then bring its imports up to date. Sinks and subscriptions are started again, because it is not
+known which of their messages arrived. All other dataflows are dropped. For another database
+everything is dropped: a restored database has the same ids and times, but may have other rows.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from foreshore.ids import GlobalId
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A dataflow of the history, with what came with it."""
+    """A dataflow of the history, with its snapshots."""
 
     description: DataflowDescription
     imports: Mapping[GlobalId, Contents]
@@ -30,7 +30,7 @@ class Wanted:
 
 
 def fits(running: DataflowState, wanted: Wanted) -> bool:
-    """Whether the running dataflow can go on as the wanted one."""
+    """Whether the running dataflow can continue as the wanted one."""
     old = msgspec.structs.replace(running.description, as_of=0)
     new = msgspec.structs.replace(wanted.description, as_of=0)
     as_of = wanted.description.as_of
@@ -49,7 +49,7 @@ def fits(running: DataflowState, wanted: Wanted) -> bool:
 
 
 def missed(running: DataflowState, wanted: Wanted) -> Mapping[GlobalId, pa.Table | None]:
-    """Read, on a thread, what a kept dataflow's imports lack of the snapshots.
+    """Read, on a thread, what the imports of a kept dataflow lack compared to the snapshots.
 
     Nothing may be fed to it meanwhile.
     """
@@ -65,7 +65,7 @@ def missed(running: DataflowState, wanted: Wanted) -> Mapping[GlobalId, pa.Table
 def catch_up(
     running: DataflowState, wanted: Wanted, missed: Mapping[GlobalId, pa.Table | None]
 ) -> None:
-    """Bring the imports of a kept dataflow up to the snapshots' uppers."""
+    """Advance the imports of a kept dataflow to the snapshots' uppers."""
     for id, updates in missed.items():
         queue = running.queues[id]
         queue.feed(queue.upper, wanted.imports[id].snapshot.upper, updates)

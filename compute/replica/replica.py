@@ -1,14 +1,13 @@
-"""A replica: a process that runs a cluster's dataflows and answers peeks, as a controller commands.
+"""A replica: a process that runs a cluster's dataflows and answers peeks for a controller.
 
-    loop      the socket; queues and frontiers of dataflows; look-ups in indexes
-    steps     two threads: the engine's steps, insertion into arrangements, merging; one
-              dataflow is on one of them at a time
-    hydration one thread: one dataflow at a time, so that the peak of memory is that of one
-    queries   a few threads: peeks that the engine evaluates; what a dataflow missed that is kept
+    loop      the socket; queues and frontiers of dataflows; index lookups
+    steps     two threads: the engine's steps, insertion into arrangements, merging; a
+              dataflow is on at most one of them
+    hydration one thread: one dataflow at a time, which bounds the peak of memory
+    queries   a few threads: peeks evaluated by the engine, and catching up kept dataflows
 
-It keeps nothing on disk and writes to no shard. One that was started by an environment ends with
-it (its standard input ends); one that was started by hand waits for the next controller and is
-reconciled.
+It stores nothing and writes to no shard. A replica started by an environment ends with it, when its
+standard input closes. One that was started by hand waits for the next controller and is reconciled.
 """
 
 import asyncio
@@ -68,7 +67,7 @@ RETRY_SECONDS = (0.2, 1.0, 5.0, 30.0)
 
 
 class Replica:
-    """The state of one replica. All of it belongs to the loop."""
+    """The state of one replica; all of it belongs to the event loop."""
 
     def __init__(self, engines: Mapping[str, EngineFactory]) -> None:
         self._connection: Connection[Command] | None = None
@@ -76,7 +75,9 @@ class Replica:
         self._history: list[tuple[CreateDataflow, Tables]] | None = []
         self._compactions: list[AllowCompaction] = []
         self._follows: list[Follow] = []
-        self._backlog: list[tuple[Command, Tables]] | None = None  # while it is reconciled
+        self._backlog: list[tuple[Command, Tables]] | None = (
+            None  # commands received during reconciliation
+        )
         self._dataflows: dict[GlobalId, DataflowState] = {}
         self._exporters: dict[GlobalId, DataflowState] = {}
         self._importers: dict[GlobalId, list[DataflowState]] = {}
@@ -94,7 +95,7 @@ class Replica:
         )
 
     async def run(self) -> None:
-        """Work until cancelled, or until something fails that should not: deaf it is no use."""
+        """Work until cancelled, or until a task fails unexpectedly."""
         try:
             async with self._tasks:
                 self._tasks.create_task(self._step_dataflows())
@@ -109,7 +110,7 @@ class Replica:
     # --- connections
 
     def accept(self, connection: Connection[Command]) -> None:
-        """Take commands from a controller that has shown the secret, and from no other any more."""
+        """Accept commands from this controller, which has shown the secret, and no other."""
         if self._connection is not None:
             self._connection.abort()
         self._connection = connection
@@ -117,7 +118,7 @@ class Replica:
         self._compactions = []
         self._follows = []
         self._backlog = None
-        self._moved = {}  # was for the former one; of what is kept it is noted again
+        self._moved = {}  # for the previous controller; kept dataflows note it again
         for running in self._dataflows.values():
             for id in running.following:
                 running.allow_compaction(id, None)
@@ -125,7 +126,7 @@ class Replica:
         self._peeks.forget()
 
     def lost(self, connection: Connection[Command]) -> None:
-        """Hear that a connection has ended."""
+        """Note that a connection has ended."""
         if connection is self._connection:
             logger.info("controller gone")
             self._connection = None
@@ -133,7 +134,7 @@ class Replica:
             self._peeks.forget()
 
     def deliver(self, connection: Connection[Command], command: Command, tables: Tables) -> None:
-        """Carry out a command."""
+        """Execute a command."""
         if isinstance(command, Hello):
             self.accept(connection)
             return
@@ -170,7 +171,7 @@ class Replica:
                 assert_never(command)
 
     def _send(self, message: Response | Message, tables: Tables = ()) -> None:
-        # nothing of what ran before is said to a controller whose history is still being told
+        # a controller whose history is incomplete gets no messages about earlier dataflows
         if self._connection is not None and self._history is None:
             self._connection.send(message, tables)
 
@@ -183,7 +184,7 @@ class Replica:
             self._tasks.create_task(self._start_engine())
         elif (before.engine, before.options) != (command.engine, command.options):
             logger.error("another instance is asked for; starting anew")
-            os._exit(3)  # the engine cannot be exchanged while its threads run
+            os._exit(3)  # the engine's threads run, so it cannot be replaced
         elif before.database != command.database:
             logger.warning("another database is worked for; nothing is kept")
             self._instance.move(command)
@@ -202,7 +203,7 @@ class Replica:
     # --- dataflows
 
     async def _reconcile(self, connection: Connection[Command]) -> None:
-        """Make what runs be what the history wants; what is said meanwhile waits its turn."""
+        """Reconcile the running dataflows with the history; commands are queued meanwhile."""
         assert self._history is not None, "history ends twice"
         wanted = {c.description.id: _wanted(c, t, self._instance.files) for c, t in self._history}
         for id, running in list(self._dataflows.items()):
@@ -215,7 +216,7 @@ class Replica:
                 logger.exception("dataflow begun anew", extra={"dataflow": id})
                 found = None
             if connection is not self._connection:
-                return  # another controller has come, or this one has gone
+                return  # another controller connected, or this one disconnected
             if found is None:
                 self._drop(running)
             else:
@@ -301,7 +302,7 @@ class Replica:
             self._advance(running)
 
     def _advance(self, running: DataflowState) -> None:
-        """Let the frontier of a dataflow follow its imports, by a step if any has changed."""
+        """Advance the frontier of a dataflow to its imports', by a step if any has changed."""
         if running.busy or running.state != "running":
             return
         upper = running.importable
@@ -389,7 +390,7 @@ class Replica:
 
     async def _step(self, running: DataflowState) -> None:
         async with self._step_slots:
-            running.begin_step()  # now, so that what arrived meanwhile is in the window
+            running.begin_step()  # now, to include the updates received meanwhile
             await self._on_worker(running, running.step)
         self._work.set()
 
@@ -412,7 +413,7 @@ class Replica:
                 self._not_done(running)
 
     async def _maintain(self) -> bool:
-        """Do a slice of some arrangement's merging; return whether there was any."""
+        """Do a slice of merging for some arrangement; return whether there was any."""
         for running in list(self._dataflows.values()):
             if running.state == "running" and not running.busy and running.merging_due:
                 running.busy = True
@@ -444,13 +445,13 @@ class Replica:
         self._advance(running)
 
     def _not_done(self, running: DataflowState) -> None:
-        """Note that a step is to be tried at once with a smaller window: it has not failed."""
+        """Retry a step at once with a smaller window; this is not a failure."""
         running.busy = False
         if running.dropped:
             self._close(running)
 
     def _failed(self, running: DataflowState, error: Exception, again: str) -> None:
-        """Note that a dataflow could not go on, and try again later, from where it was."""
+        """Record that a dataflow failed, and retry it later from where it was."""
         running.busy = False
         if running.dropped:
             self._close(running)
@@ -523,9 +524,9 @@ async def serve(
     if task.done():
         logger.critical("the replica cannot go on", exc_info=task.exception())
     server.close()
-    if lifeline:  # who would have removed it may have been killed
+    if lifeline:  # its owner may have been killed
         shutil.rmtree(os.environ[SCRATCH_VARIABLE], ignore_errors=True)
-    os._exit(int(task.done()))  # engines' threads do not hold a replica that nobody needs
+    os._exit(int(task.done()))  # engine threads must not keep the process alive
 
 
 def start(address: str, *, lifeline: bool, engines: Mapping[str, EngineFactory] = ENGINES) -> None:
@@ -540,7 +541,7 @@ def start(address: str, *, lifeline: bool, engines: Mapping[str, EngineFactory] 
     if SCRATCH_VARIABLE not in os.environ:  # started by hand
         remove_abandoned()
         os.environ[SCRATCH_VARIABLE] = str(Scratch().path)
-    sys.setswitchinterval(0.0005)  # a look-up does not wait long for a step's Python code
+    sys.setswitchinterval(0.0005)  # an index lookup does not wait long for a step's Python code
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve(address, secret, engines, lifeline=lifeline))
 
