@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.adapter.harness import House
+from tests.adapter.harness import TestEnvironment
 
 
 @pytest.fixture(scope="module")
@@ -15,8 +15,10 @@ def runner() -> Iterator[asyncio.Runner]:
 
 
 @pytest.fixture(scope="module")
-def house(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    house = House(tmp_path_factory.mktemp("house"))
-    runner.run(house.open())
-    yield house
-    runner.run(house.close())
+def env(
+    runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[TestEnvironment]:
+    env = TestEnvironment(tmp_path_factory.mktemp("env"))
+    runner.run(env.open())
+    yield env
+    runner.run(env.close())

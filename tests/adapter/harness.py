@@ -37,8 +37,10 @@ class Gate:
         self._opened.set()
 
 
-class House:
+class TestEnvironment:
     """Storage and environment over one data directory, opened and closed by hand."""
+
+    __test__ = False  # no class of tests, whatever pytest makes of its name
 
     def __init__(self, data_dir: Path, lag_ms: int = DEFAULT_LAG_MS) -> None:
         self.data_dir = data_dir
@@ -103,18 +105,20 @@ class House:
         return answer
 
 
-def in_house(
-    data_dir: Path, scenario: Callable[[House], Awaitable[None]], lag_ms: int = DEFAULT_LAG_MS
+def in_environment(
+    data_dir: Path,
+    scenario: Callable[[TestEnvironment], Awaitable[None]],
+    lag_ms: int = DEFAULT_LAG_MS,
 ) -> None:
-    """Run `scenario` in a house that is opened before and closed behind it."""
+    """Run `scenario` in an environment that is opened before and closed behind it."""
 
     async def life() -> None:
-        house = House(data_dir, lag_ms)
-        await house.open()
+        env = TestEnvironment(data_dir, lag_ms)
+        await env.open()
         try:
-            await scenario(house)
+            await scenario(env)
         finally:
-            await house.close()
+            await env.close()
 
     asyncio.run(life())
 

@@ -9,7 +9,7 @@ import pytest
 from foreshore.storage import controller
 from foreshore.storage.blob import FileBlob
 from foreshore.storage.fault import Indeterminate
-from tests.adapter.harness import House
+from tests.adapter.harness import TestEnvironment
 
 
 def unavailable(self: FileBlob, key: str, file: Path) -> None:
@@ -24,25 +24,25 @@ def test_nobody_waits_for_the_blob_store_at_the_end(
     monkeypatch.setattr(controller, "SEGMENTS_BEHIND", 1)
 
     async def main() -> None:
-        house = House(tmp_path)
-        await house.open()
-        await house.query("a", "CREATE TABLE t (a int)")
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        await env.query("a", "CREATE TABLE t (a int)")
         with monkeypatch.context() as patch:
             patch.setattr(FileBlob, "put_file", unavailable)
-            compacter = house.storage._compacter
+            compacter = env.storage._compacter
             while compacter.segments_behind <= 1:
-                await house.query("a", "INSERT INTO t VALUES (0)")
-                await house.storage._wal.seal()
-            waiting = asyncio.create_task(house.query("a", statement, alone=False))
+                await env.query("a", "INSERT INTO t VALUES (0)")
+                await env.storage._wal.seal()
+            waiting = asyncio.create_task(env.query("a", statement, alone=False))
             assert not (await asyncio.wait([waiting], timeout=0.5))[0]
             async with asyncio.timeout(20):
-                await house.environment.close()
+                await env.environment.close()
                 assert "57P01" in await waiting
-                await house.storage.close()
-        house.sessions.clear()
-        await house.open()
-        assert await house.query("b", "SELECT DISTINCT a FROM t") == "0\nSELECT 1"
-        await house.close()
+                await env.storage.close()
+        env.sessions.clear()
+        await env.open()
+        assert await env.query("b", "SELECT DISTINCT a FROM t") == "0\nSELECT 1"
+        await env.close()
 
     asyncio.run(main())
 
@@ -52,20 +52,20 @@ def test_all_is_closed_though_it_cannot_be_written_down_where_sequences_stand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     async def main() -> None:
-        house = House(tmp_path)
-        await house.open()
-        await house.query("a", "CREATE SEQUENCE s")
-        await house.query("a", "SELECT nextval('s')")
-        other = House(tmp_path)
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        await env.query("a", "CREATE SEQUENCE s")
+        await env.query("a", "SELECT nextval('s')")
+        other = TestEnvironment(tmp_path)
         if fault == "another has taken over":
             await other.open()
         else:
-            sequences = house.environment.coordinator.sequences
+            sequences = env.environment.coordinator.sequences
             monkeypatch.setattr(sequences, "close", partial(failing, Indeterminate("no answer")))
         async with asyncio.timeout(20):
-            await house.environment.close()
-        assert all(task.done() for task in house.environment._tasks)
-        await house.storage.close()
+            await env.environment.close()
+        assert all(task.done() for task in env.environment._tasks)
+        await env.storage.close()
         if fault == "consensus is out":
             await other.open()
         await other.query("a", "SELECT nextval('s')")

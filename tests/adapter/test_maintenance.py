@@ -2,22 +2,22 @@
 
 import asyncio
 
-from tests.adapter.harness import House
+from tests.adapter.harness import TestEnvironment
 from tests.harness import file_sizes
 
 
-def test_vacuum_puts_what_was_written_into_batches(runner: asyncio.Runner, house: House) -> None:
+def test_vacuum_puts_what_was_written_into_batches(
+    runner: asyncio.Runner, env: TestEnvironment
+) -> None:
     async def scenario() -> None:
-        await house.query("s", "CREATE TABLE swept (i int)")
-        await house.query("s", "INSERT INTO swept SELECT generate_series(1, 1000)")
+        await env.query("s", "CREATE TABLE swept (i int)")
+        await env.query("s", "INSERT INTO swept SELECT generate_series(1, 1000)")
         query = "SELECT id FROM mz_catalog.mz_tables WHERE name = 'swept'"
-        id = (await house.query("s", query)).splitlines()[0]
-        assert await house.query("s", "ANALYZE swept") == "ANALYZE"
-        assert not file_sizes(house.data_dir, f"**/{id}/*.parquet")
-        assert await house.query("s", "VACUUM swept") == "VACUUM"
-        assert len(file_sizes(house.data_dir, f"**/{id}/*.parquet")) == 1
-        assert (
-            await house.query("s", "SELECT count(*), sum(i) FROM swept") == "1000|500500\nSELECT 1"
-        )
+        id = (await env.query("s", query)).splitlines()[0]
+        assert await env.query("s", "ANALYZE swept") == "ANALYZE"
+        assert not file_sizes(env.data_dir, f"**/{id}/*.parquet")
+        assert await env.query("s", "VACUUM swept") == "VACUUM"
+        assert len(file_sizes(env.data_dir, f"**/{id}/*.parquet")) == 1
+        assert await env.query("s", "SELECT count(*), sum(i) FROM swept") == "1000|500500\nSELECT 1"
 
     runner.run(scenario())

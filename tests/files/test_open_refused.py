@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from foreshore import failpoint
 from foreshore.storage.inspection import inspect
-from tests.adapter.harness import House, in_house
+from tests.adapter.harness import TestEnvironment, in_environment
 from tests.harness import ROOT
 from tests.storage.harness import U1, abandon
 from tests.storage.test_capability_model import STEP, Machine
@@ -32,17 +32,17 @@ def found(data_dir: Path, name: str, as_of: int | None = None) -> Counter[str]:
     return Counter(dict(zip(lines, times, strict=True)))
 
 
-async def tell(house: House, *statements: str) -> int:
+async def tell(env: TestEnvironment, *statements: str) -> int:
     """Run statements that go well; return the time after them."""
     for statement in statements:
-        answer = await house.query("s", statement)
+        answer = await env.query("s", statement)
         assert "ERROR" not in answer, answer
-    return house.environment.coordinator.oracle.read_ts()
+    return env.environment.coordinator.oracle.read_ts()
 
 
-async def answer(house: House, name: str, as_of: int) -> str:
+async def answer(env: TestEnvironment, name: str, as_of: int) -> str:
     """Return what the server says, rows without their tag."""
-    lines = await house.query("s", f"SELECT * FROM {name} AS OF {as_of}")
+    lines = await env.query("s", f"SELECT * FROM {name} AS OF {as_of}")
     return "\n".join(line for line in lines.split("\n") if not line.startswith("SELECT "))
 
 
@@ -50,10 +50,10 @@ def test_what_is_made_of_a_view_in_error_is_refused(data_dir: Path) -> None:
     in_error, others = ("v", "w", "w2"), ("side", "t")
     answers: dict[int, dict[str, str]] = {}
 
-    async def main(house: House) -> None:
+    async def main(env: TestEnvironment) -> None:
         async def ask(*statements: str) -> None:
-            at = await tell(house, *statements)
-            answers[at] = {name: await answer(house, name, at) for name in (*in_error, *others)}
+            at = await tell(env, *statements)
+            answers[at] = {name: await answer(env, name, at) for name in (*in_error, *others)}
 
         await ask(
             "CREATE TABLE t (x int)",
@@ -67,7 +67,7 @@ def test_what_is_made_of_a_view_in_error_is_refused(data_dir: Path) -> None:
         await ask("INSERT INTO t VALUES (0)")
         await ask("DELETE FROM t WHERE x = 0")
 
-    in_house(data_dir, main)
+    in_environment(data_dir, main)
     before, during, after = answers
     for at in (before, after):
         assert answers[at] == {"v": "10", "w": "1", "w2": "2", "side": "1", "t": "1"}
@@ -110,17 +110,17 @@ def refused(data_dir: Path, name: str, as_of: int) -> str:
 def test_a_table_is_not_read_before_it_had_its_columns(data_dir: Path) -> None:
     before = after = promised = 0
 
-    async def main(house: House) -> None:
+    async def main(env: TestEnvironment) -> None:
         nonlocal before, after, promised
-        before = await tell(house, "CREATE TABLE t (x int)", "INSERT INTO t VALUES (1)")
-        after = await tell(house, "ALTER TABLE t ADD COLUMN y int DEFAULT 7")
-        await tell(house, "INSERT INTO t VALUES (2, 8)")
-        promised = await tell(house, "ALTER TABLE t ALTER COLUMN x SET NOT NULL")
-        assert "can be read from" in await answer(house, "t", before)
-        assert "can be read from" in await answer(house, "t", after)
-        assert await answer(house, "t", promised) == "1|7\n2|8"
+        before = await tell(env, "CREATE TABLE t (x int)", "INSERT INTO t VALUES (1)")
+        after = await tell(env, "ALTER TABLE t ADD COLUMN y int DEFAULT 7")
+        await tell(env, "INSERT INTO t VALUES (2, 8)")
+        promised = await tell(env, "ALTER TABLE t ALTER COLUMN x SET NOT NULL")
+        assert "can be read from" in await answer(env, "t", before)
+        assert "can be read from" in await answer(env, "t", after)
+        assert await answer(env, "t", promised) == "1|7\n2|8"
 
-    in_house(data_dir, main)
+    in_environment(data_dir, main)
     assert "t is readable from" in refused(data_dir, "t", before)
     assert "t is readable from" in refused(data_dir, "t", after)
     assert found(data_dir, "t", promised) == {"1|7": 1, "2|8": 1}
@@ -134,44 +134,44 @@ def test_nothing_is_read_before_it_was(data_dir: Path) -> None:
     }
     before = after = 0
 
-    async def main(house: House) -> None:
+    async def main(env: TestEnvironment) -> None:
         nonlocal before, after
-        before = await tell(house, "CREATE TABLE base (x int)", "INSERT INTO base VALUES (1), (2)")
-        after = await tell(house, *made.values(), "TABLE v")
+        before = await tell(env, "CREATE TABLE base (x int)", "INSERT INTO base VALUES (1), (2)")
+        after = await tell(env, *made.values(), "TABLE v")
         for name in made:
-            assert "can be read from" in await answer(house, name, before)
+            assert "can be read from" in await answer(env, name, before)
 
-    async def again(house: House) -> None:
+    async def again(env: TestEnvironment) -> None:
         for name in made:
-            assert "can be read from" in await answer(house, name, before)
+            assert "can be read from" in await answer(env, name, before)
 
-    in_house(data_dir, main)
+    in_environment(data_dir, main)
     for name in made:
         assert f"{name} is readable from" in refused(data_dir, name, before)
         assert found(data_dir, name, after) == {"2": 1}
-    in_house(data_dir, again)
+    in_environment(data_dir, again)
 
 
 def test_a_view_is_not_read_where_its_past_was_lost(data_dir: Path) -> None:
     lost = after = 0
 
-    async def main(house: House) -> None:
+    async def main(env: TestEnvironment) -> None:
         nonlocal lost, after
         await tell(
-            house,
+            env,
             "CREATE CLUSTER c REPLICAS (r1 (SIZE 'embedded'))",
             "CREATE TABLE t (x int)",
             "CREATE MATERIALIZED VIEW v IN CLUSTER c AS SELECT count(*) AS n FROM t",
             "TABLE v",
             "DROP CLUSTER REPLICA c.r1",
         )
-        lost = await tell(house, "INSERT INTO t VALUES (1)")
-        await tell(house, "INSERT INTO t VALUES (2)", "ALTER TABLE t ADD COLUMN y int")
+        lost = await tell(env, "INSERT INTO t VALUES (1)")
+        await tell(env, "INSERT INTO t VALUES (2)", "ALTER TABLE t ADD COLUMN y int")
         make = "CREATE CLUSTER REPLICA c.r2 SIZE 'embedded'"
-        after = await tell(house, make, "INSERT INTO t VALUES (3)", "TABLE v")
-        assert "can be read from" in await answer(house, "v", lost)
+        after = await tell(env, make, "INSERT INTO t VALUES (3)", "TABLE v")
+        assert "can be read from" in await answer(env, "v", lost)
 
-    in_house(data_dir, main)
+    in_environment(data_dir, main)
     assert "nobody maintained it" in refused(data_dir, "v", lost)
     assert found(data_dir, "v", after) == {"3": 1}
 
@@ -179,19 +179,19 @@ def test_a_view_is_not_read_where_its_past_was_lost(data_dir: Path) -> None:
 def test_a_view_is_not_read_where_its_errors_are_forgotten(data_dir: Path) -> None:
     during = 0
 
-    async def main(house: House) -> None:
+    async def main(env: TestEnvironment) -> None:
         nonlocal during
         make = "CREATE MATERIALIZED VIEW v AS SELECT 1 / x AS q FROM t"
-        during = await tell(house, "CREATE TABLE t (x int)", make, "INSERT INTO t VALUES (0)")
-        assert await answer(house, "v", during) == "ERROR 22012: division by zero"
-        await tell(house, "DELETE FROM t")
+        during = await tell(env, "CREATE TABLE t (x int)", make, "INSERT INTO t VALUES (0)")
+        assert await answer(env, "v", during) == "ERROR 22012: division by zero"
+        await tell(env, "DELETE FROM t")
         for _ in range(70):  # steps
-            await house.query("s", "INSERT INTO t VALUES (0)")
-            await house.query("s", "TABLE v")
-            await tell(house, "DELETE FROM t", "TABLE v")
-        assert "can be read from" in await answer(house, "v", during)
+            await env.query("s", "INSERT INTO t VALUES (0)")
+            await env.query("s", "TABLE v")
+            await tell(env, "DELETE FROM t", "TABLE v")
+        assert "can be read from" in await answer(env, "v", during)
 
-    in_house(data_dir, main, lag_ms=1)
+    in_environment(data_dir, main, lag_ms=1)
     assert "v is readable from" in refused(data_dir, "v", during)
 
 
@@ -204,26 +204,26 @@ def test_a_first_start_that_is_under_way_has_nothing_to_read(
     def look(point: str) -> None:
         seen.append((point, refused(data_dir, "t", 0)))
 
-    async def main(house: House) -> None:
+    async def main(env: TestEnvironment) -> None:
         failpoint.arm(None)
 
     failpoint.arm(look)
     try:
-        in_house(data_dir, main)
+        in_environment(data_dir, main)
     finally:
         failpoint.arm(None)
     assert len(seen) > 3, seen
 
 
 def test_a_name_that_is_the_id_of_another_collection_is_refused(data_dir: Path) -> None:
-    async def main(house: House) -> None:
+    async def main(env: TestEnvironment) -> None:
         make = "CREATE TABLE {name} (x int); INSERT INTO {name} VALUES ({x})"
         for x, name in enumerate(("t", "u1", "u3")):
-            await tell(house, make.format(name=name, x=x))
-        ids = [item.id for item in house.environment.coordinator.state.objects.values()]
+            await tell(env, make.format(name=name, x=x))
+        ids = [item.id for item in env.environment.coordinator.state.objects.values()]
         assert {"u1", "u2", "u3"} <= {*ids}
 
-    in_house(data_dir, main)
+    in_environment(data_dir, main)
     for name, rows in {"t": "0", "public.u1": "1", "u2": "1", "u3": "2", "public.u3": "2"}.items():
         assert found(data_dir, name) == {rows: 1}
     with pytest.raises(foreshore_files.Unreadable, match="public.u1"):

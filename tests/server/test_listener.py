@@ -14,19 +14,19 @@ from foreshore.server.auth import Authenticator
 from foreshore.server.lease import Lease
 from foreshore.server.listener import Listener
 from foreshore.server.ports import bind
-from tests.adapter.harness import Gate, House, in_house
+from tests.adapter.harness import Gate, TestEnvironment, in_environment
 from tests.server.serving import serve, standing
 
 
 def test_whose_commit_is_on_its_way_at_the_end_is_told_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario(house: House) -> None:
-        await house.query("s", "CREATE TABLE t (a int)")
-        gate = Gate(monkeypatch, house.storage, "append")
+    async def scenario(env: TestEnvironment) -> None:
+        await env.query("s", "CREATE TABLE t (a int)")
+        gate = Gate(monkeypatch, env.storage, "append")
         lease = Lease(lambda: None, standing)
         await lease.renew()
-        listening = Listener(house.environment, Authenticator.of("foreshore", None), lease)
+        listening = Listener(env.environment, Authenticator.of("foreshore", None), lease)
         port = await listening.listen(await bind("127.0.0.1", 0, "--pg-listen"))
         url = f"postgres://foreshore@127.0.0.1:{port}/foreshore"
         writer, reader = await asyncpg.connect(url), await asyncpg.connect(url)
@@ -43,9 +43,9 @@ def test_whose_commit_is_on_its_way_at_the_end_is_told_of_it(
             await closing
         for each in (writer, reader):
             each.terminate()
-        assert await house.query("s", "SELECT * FROM t") == "1\nSELECT 1"
+        assert await env.query("s", "SELECT * FROM t") == "1\nSELECT 1"
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)
 
 
 def test_what_comes_beyond_those_who_may_log_in_is_closed_at_once(

@@ -8,12 +8,12 @@ import pytest
 from foreshore.adapter.ddl import view_handoff as succession
 from foreshore.errors import MeaningChanged
 from foreshore.ids import is_user
-from tests.adapter.harness import House, in_house, until
+from tests.adapter.harness import TestEnvironment, in_environment, until
 
 
-async def _answers(house: House, conversation: list[tuple[str, str]]) -> None:
+async def _answers(env: TestEnvironment, conversation: list[tuple[str, str]]) -> None:
     for sql, expected in conversation:
-        assert await house.query("s", sql) == expected, sql
+        assert await env.query("s", sql) == expected, sql
 
 
 RENAMED = [
@@ -52,9 +52,9 @@ RENAMED = [
 
 def test_what_knows_a_renamed_column_goes_on(tmp_path: Path) -> None:
     async def scenario() -> None:
-        house = House(tmp_path)
-        await house.open()
-        await house.query(
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        await env.query(
             "s",
             "CREATE TABLE t (a int PRIMARY KEY, b text, c int DEFAULT 3, CHECK (t.a < 9 OR b <> ''));"
             " CREATE VIEW v AS SELECT a, x.b FROM t AS x WHERE a > 0;"
@@ -63,15 +63,15 @@ def test_what_knows_a_renamed_column_goes_on(tmp_path: Path) -> None:
             " CREATE VIEW above AS SELECT top FROM m; CREATE INDEX t_upper ON t (upper(b));"
             " INSERT INTO t VALUES (1, 'x')",
         )
-        await house.query("s", "BEGIN; INSERT INTO t VALUES (2, 'y')")
-        await house.query("s", "ALTER TABLE t RENAME a TO id")
-        assert await house.query("s", "SELECT id FROM t ORDER BY id") == "1\n2\nSELECT 2\nT"
-        assert await house.query("s", "COMMIT") == "COMMIT"
-        assert await house.query("s", 'ALTER TABLE t RENAME COLUMN b TO "The b"') == "ALTER TABLE"
-        await _answers(house, RENAMED)
-        await house.reopen()
-        await _answers(house, RENAMED)
-        await house.close()
+        await env.query("s", "BEGIN; INSERT INTO t VALUES (2, 'y')")
+        await env.query("s", "ALTER TABLE t RENAME a TO id")
+        assert await env.query("s", "SELECT id FROM t ORDER BY id") == "1\n2\nSELECT 2\nT"
+        assert await env.query("s", "COMMIT") == "COMMIT"
+        assert await env.query("s", 'ALTER TABLE t RENAME COLUMN b TO "The b"') == "ALTER TABLE"
+        await _answers(env, RENAMED)
+        await env.reopen()
+        await _answers(env, RENAMED)
+        await env.close()
 
     asyncio.run(scenario())
 
@@ -162,48 +162,48 @@ DROPPED = [
 
 def test_what_is_over_a_table_goes_on_when_columns_come_and_go(tmp_path: Path) -> None:
     async def scenario() -> None:
-        house = House(tmp_path)
-        await house.open()
-        await house.query("s", MADE)
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        await env.query("s", MADE)
         added = "ALTER TABLE t ADD id serial UNIQUE, ADD COLUMN d int DEFAULT 3 + 4"
-        assert await house.query("s", added) == "ALTER TABLE"
-        await _answers(house, ADDED + REFUSED)
-        await house.reopen()
-        await _answers(house, ADDED + REFUSED)
+        assert await env.query("s", added) == "ALTER TABLE"
+        await _answers(env, ADDED + REFUSED)
+        await env.reopen()
+        await _answers(env, ADDED + REFUSED)
         dropped = "ALTER TABLE t DROP b CASCADE, DROP id"
         notice = "ALTER TABLE\nNOTICE: drop cascades to view star"
-        assert await house.query("s", dropped) == notice
-        await _answers(house, DROPPED)
-        await house.reopen()
-        await _answers(house, DROPPED)
-        await house.query("s", "INSERT INTO t VALUES (3, 4, 5)")
-        await _answers(house, [("SELECT * FROM above", "13\nSELECT 1")])
-        assert len([*filter(is_user, house.storage.ids())]) == 3, (
+        assert await env.query("s", dropped) == notice
+        await _answers(env, DROPPED)
+        await env.reopen()
+        await _answers(env, DROPPED)
+        await env.query("s", "INSERT INTO t VALUES (3, 4, 5)")
+        await _answers(env, [("SELECT * FROM above", "13\nSELECT 1")])
+        assert len([*filter(is_user, env.storage.ids())]) == 3, (
             "the shards of before are there still"
         )
-        await house.close()
+        await env.close()
 
     asyncio.run(scenario())
 
 
 def test_other_sessions_meet_the_change_where_they_are(tmp_path: Path) -> None:
-    async def scenario(house: House) -> None:
-        await house.query("s", MADE)
-        await house.query("prepared", "PREPARE all_of_it AS SELECT * FROM t ORDER BY a")
-        await house.query("prepared", "PREPARE one AS SELECT c FROM t WHERE a = $1")
-        await house.query("prepared", "PREPARE write AS INSERT INTO t VALUES ($1, 'p')")
-        await house.query("prepared", "EXECUTE write (3)")
-        await house.query("writer", "BEGIN; INSERT INTO t VALUES (7, 'w')")
-        await house.query("reader", "BEGIN; SELECT * FROM t")
-        await house.query("summer", "BEGIN; SELECT count(*) FROM t; CREATE TABLE sums (n int)")
-        await house.query("copier", "BEGIN; CREATE TABLE copied (a int)")
+    async def scenario(env: TestEnvironment) -> None:
+        await env.query("s", MADE)
+        await env.query("prepared", "PREPARE all_of_it AS SELECT * FROM t ORDER BY a")
+        await env.query("prepared", "PREPARE one AS SELECT c FROM t WHERE a = $1")
+        await env.query("prepared", "PREPARE write AS INSERT INTO t VALUES ($1, 'p')")
+        await env.query("prepared", "EXECUTE write (3)")
+        await env.query("writer", "BEGIN; INSERT INTO t VALUES (7, 'w')")
+        await env.query("reader", "BEGIN; SELECT * FROM t")
+        await env.query("summer", "BEGIN; SELECT count(*) FROM t; CREATE TABLE sums (n int)")
+        await env.query("copier", "BEGIN; CREATE TABLE copied (a int)")
         cursor = "BEGIN; DECLARE c CURSOR FOR SUBSCRIBE TO {} ; FETCH 1 c"
-        assert "1|3|9" in await house.query("follower", cursor.format("m"))
-        assert "|1|" in await house.query("table follower", cursor.format("t"))
-        assert await house.query("s", "ALTER TABLE t ADD d int DEFAULT 8") == "ALTER TABLE"
-        await house.query("s", "INSERT INTO t VALUES (4, 'after', 1, 1)")
+        assert "1|3|9" in await env.query("follower", cursor.format("m"))
+        assert "|1|" in await env.query("table follower", cursor.format("t"))
+        assert await env.query("s", "ALTER TABLE t ADD d int DEFAULT 8") == "ALTER TABLE"
+        await env.query("s", "INSERT INTO t VALUES (4, 'after', 1, 1)")
         await _answers_of(
-            house,
+            env,
             [
                 ("prepared", "EXECUTE one (3)", "3\nSELECT 1"),
                 (
@@ -235,22 +235,22 @@ def test_other_sessions_meet_the_change_where_they_are(tmp_path: Path) -> None:
                 ("s", "SELECT n FROM m", "5\nSELECT 1"),
             ],
         )
-        late = await house.query("reader", "SELECT * FROM t")
+        late = await env.query("reader", "SELECT * FROM t")
         assert late.startswith(f"ERROR 40001: {MeaningChanged('t').message}")
-        changes = await house.query("follower", "FETCH 2 c WITH (timeout = '20s')")
+        changes = await env.query("follower", "FETCH 2 c WITH (timeout = '20s')")
         assert "|-1|3|9" in changes, changes
         assert "|1|4|10" in changes, changes
-        contents = await house.query("table follower", "FETCH 9 c WITH (timeout = '20s')")
+        contents = await env.query("table follower", "FETCH 9 c WITH (timeout = '20s')")
         assert contents.endswith("\nFETCH 2\nT"), contents  # what came before the end is told
-        ended = await house.query("table follower", "FETCH 9 c WITH (timeout = '20s')")
+        ended = await env.query("table follower", "FETCH 9 c WITH (timeout = '20s')")
         assert 'the subscription has ended because "t" was altered' in ended, ended
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)
 
 
 def test_no_row_of_a_writer_beside_is_lost(tmp_path: Path) -> None:
-    async def scenario(house: House) -> None:
-        await house.query("s", MADE)
+    async def scenario(env: TestEnvironment) -> None:
+        await env.query("s", MADE)
         written: list[int] = []
         done = asyncio.Event()
 
@@ -261,7 +261,7 @@ def test_no_row_of_a_writer_beside_is_lost(tmp_path: Path) -> None:
                 sql = f"INSERT INTO t (a, b) VALUES ({key}, 'w')"
                 if writer:
                     sql = f"INSERT INTO t (a, b) SELECT {key}, max(b) FROM t"
-                answer = await house.query(f"w{writer}", sql, alone=False)
+                answer = await env.query(f"w{writer}", sql, alone=False)
                 assert answer == "INSERT 0 1", answer
                 written.append(key)
 
@@ -269,7 +269,7 @@ def test_no_row_of_a_writer_beside_is_lost(tmp_path: Path) -> None:
             for number in range(6):
                 before = len(written)
                 action = f"ADD extra int DEFAULT {number}" if number % 2 == 0 else "DROP extra"
-                answer = await house.query("s", f"ALTER TABLE t {action}", alone=False)
+                answer = await env.query("s", f"ALTER TABLE t {action}", alone=False)
                 assert answer == "ALTER TABLE", answer
                 await until(lambda before=before: len(written) > before + 5)  # type: ignore[misc]
             done.set()
@@ -278,71 +278,71 @@ def test_no_row_of_a_writer_beside_is_lost(tmp_path: Path) -> None:
             for writer in range(3):
                 group.create_task(write(writer))
             group.create_task(alter())
-        there = (await house.query("s", "SELECT a FROM t WHERE a > 1000")).split("\n")[:-1]
+        there = (await env.query("s", "SELECT a FROM t WHERE a > 1000")).split("\n")[:-1]
         assert sorted(map(int, there)) == sorted(written)
         counted = f"{len(written) + 2}\nSELECT 1"
-        assert await house.query("s", "SELECT n FROM m") == counted
+        assert await env.query("s", "SELECT n FROM m") == counted
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)
 
 
 def test_views_of_views_made_meanwhile_are_of_the_new_table(tmp_path: Path) -> None:
-    async def scenario(house: House) -> None:
-        await house.query("s", MADE)
+    async def scenario(env: TestEnvironment) -> None:
+        await env.query("s", MADE)
         refused = (
             "ERROR 40001: could not serialize access due to a concurrent change of the catalog"
         )
-        await house.query("b", "BEGIN; CREATE VIEW w AS SELECT * FROM v")
-        await house.query("c", "BEGIN; CREATE INDEX v_c ON v (c)")
-        await house.query("d", "BEGIN; CREATE VIEW x AS SELECT * FROM m")
-        assert await house.query("s", "ALTER TABLE t ADD d int") == "ALTER TABLE"
-        assert await house.query("b", "COMMIT") == refused
-        assert await house.query("c", "COMMIT") == "COMMIT"
-        assert await house.query("d", "COMMIT") == "COMMIT"
-        await house.query("s", "BEGIN; ALTER TABLE t DROP d")
+        await env.query("b", "BEGIN; CREATE VIEW w AS SELECT * FROM v")
+        await env.query("c", "BEGIN; CREATE INDEX v_c ON v (c)")
+        await env.query("d", "BEGIN; CREATE VIEW x AS SELECT * FROM m")
+        assert await env.query("s", "ALTER TABLE t ADD d int") == "ALTER TABLE"
+        assert await env.query("b", "COMMIT") == refused
+        assert await env.query("c", "COMMIT") == "COMMIT"
+        assert await env.query("d", "COMMIT") == "COMMIT"
+        await env.query("s", "BEGIN; ALTER TABLE t DROP d")
         made = "CREATE VIEW w AS SELECT * FROM v; CREATE MATERIALIZED VIEW mw AS SELECT * FROM v"
-        await house.ran("b", made)
-        assert await house.query("s", "COMMIT") == refused
-        await house.query("s", "BEGIN; ALTER TABLE t DROP d")
-        assert await house.query("b", "CREATE INDEX v_d ON v (c)") == "CREATE INDEX"
-        assert await house.query("s", "COMMIT") == refused
-        assert await house.query("s", "ALTER TABLE t DROP d") == "ALTER TABLE"
-        await house.query("s", "INSERT INTO t VALUES (3)")
+        await env.ran("b", made)
+        assert await env.query("s", "COMMIT") == refused
+        await env.query("s", "BEGIN; ALTER TABLE t DROP d")
+        assert await env.query("b", "CREATE INDEX v_d ON v (c)") == "CREATE INDEX"
+        assert await env.query("s", "COMMIT") == refused
+        assert await env.query("s", "ALTER TABLE t DROP d") == "ALTER TABLE"
+        await env.query("s", "INSERT INTO t VALUES (3)")
         for view in ("w", "mw"):
-            answer = await house.query("s", f"SELECT c FROM {view} WHERE a = 3")
+            answer = await env.query("s", f"SELECT c FROM {view} WHERE a = 3")
             assert answer == "3\nSELECT 1", view
-        assert await house.query("s", "SELECT n FROM x") == "3\nSELECT 1"
-        assert await house.query("s", "SELECT count(*) FROM v WHERE c = 3") == "3\nSELECT 1"
+        assert await env.query("s", "SELECT n FROM x") == "3\nSELECT 1"
+        assert await env.query("s", "SELECT count(*) FROM v WHERE c = 3") == "3\nSELECT 1"
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)
 
 
 def test_a_view_that_nobody_maintains_goes_on_when_somebody_does(tmp_path: Path) -> None:
     async def scenario() -> None:
-        house = House(tmp_path)
-        await house.open()
-        await house.query("s", "CREATE CLUSTER c (SIZE 'embedded', REPLICATION FACTOR 0)")
-        await house.query("s", "SET cluster = c; CREATE TABLE t (a int)")
-        await house.query("s", "CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n FROM t")
-        await house.query("s", "INSERT INTO t VALUES (1); ALTER TABLE t ADD b int DEFAULT 1")
-        await house.query("s", "CREATE MATERIALIZED VIEW above AS SELECT n + 1 AS n FROM m")
-        await house.query("s", "CREATE CLUSTER REPLICA c.r1 (SIZE 'embedded')")
-        await _answers(house, [("SELECT m.n, above.n FROM m, above", "1|2\nSELECT 1")])
-        await house.query("s", "DROP CLUSTER REPLICA c.r1")
-        before = house.environment.coordinator.oracle.read_ts()
-        await house.query("s", "INSERT INTO t VALUES (2)")
-        await house.query("s", "ALTER TABLE t DROP b")
-        await house.query("s", "INSERT INTO t VALUES (3)")
-        await house.reopen()
-        await house.query("s", "SET cluster = c; ALTER TABLE t ADD c int")
-        await house.query("s", "CREATE CLUSTER REPLICA c.r2 (SIZE 'embedded')")
-        await _answers(house, [("SELECT m.n, above.n FROM m, above", "3|4\nSELECT 1")])
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        await env.query("s", "CREATE CLUSTER c (SIZE 'embedded', REPLICATION FACTOR 0)")
+        await env.query("s", "SET cluster = c; CREATE TABLE t (a int)")
+        await env.query("s", "CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n FROM t")
+        await env.query("s", "INSERT INTO t VALUES (1); ALTER TABLE t ADD b int DEFAULT 1")
+        await env.query("s", "CREATE MATERIALIZED VIEW above AS SELECT n + 1 AS n FROM m")
+        await env.query("s", "CREATE CLUSTER REPLICA c.r1 (SIZE 'embedded')")
+        await _answers(env, [("SELECT m.n, above.n FROM m, above", "1|2\nSELECT 1")])
+        await env.query("s", "DROP CLUSTER REPLICA c.r1")
+        before = env.environment.coordinator.oracle.read_ts()
+        await env.query("s", "INSERT INTO t VALUES (2)")
+        await env.query("s", "ALTER TABLE t DROP b")
+        await env.query("s", "INSERT INTO t VALUES (3)")
+        await env.reopen()
+        await env.query("s", "SET cluster = c; ALTER TABLE t ADD c int")
+        await env.query("s", "CREATE CLUSTER REPLICA c.r2 (SIZE 'embedded')")
+        await _answers(env, [("SELECT m.n, above.n FROM m, above", "3|4\nSELECT 1")])
         for view in ("m", "above"):  # what they were in between is not known
-            lost = await house.query("s", f"SELECT * FROM {view} AS OF {before + 1}")
+            lost = await env.query("s", f"SELECT * FROM {view} AS OF {before + 1}")
             assert lost.startswith("ERROR 22023: cannot read as of"), lost
-        await house.query("s", "INSERT INTO t VALUES (4)")
-        await _answers(house, [("SELECT m.n, above.n FROM m, above", "4|5\nSELECT 1")])
-        await house.close()
+        await env.query("s", "INSERT INTO t VALUES (4)")
+        await _answers(env, [("SELECT m.n, above.n FROM m, above", "4|5\nSELECT 1")])
+        await env.close()
 
     asyncio.run(scenario())
 
@@ -352,70 +352,70 @@ def test_what_a_view_was_while_nobody_maintained_it_is_never_shown(
     tmp_path: Path, starts: int
 ) -> None:
     async def scenario() -> None:
-        house = House(tmp_path)
-        await house.open()
+        env = TestEnvironment(tmp_path)
+        await env.open()
 
         async def start_again() -> None:
-            await house.reopen()
-            await house.query("s", "SET cluster = c")
+            await env.reopen()
+            await env.query("s", "SET cluster = c")
 
-        await house.query("s", "CREATE CLUSTER c (SIZE 'embedded'); SET cluster = c")
-        await house.query("s", "CREATE TABLE t (a int)")
-        await house.query(
+        await env.query("s", "CREATE CLUSTER c (SIZE 'embedded'); SET cluster = c")
+        await env.query("s", "CREATE TABLE t (a int)")
+        await env.query(
             "s",
             "CREATE MATERIALIZED VIEW m WITH (RETAIN HISTORY FOR '1 h') AS"
             " SELECT count(*) AS n FROM t",
         )
-        await house.query(
+        await env.query(
             "s",
             "CREATE MATERIALIZED VIEW above WITH (RETAIN HISTORY FOR '1 h') AS SELECT * FROM m",
         )
-        await house.query("s", "SELECT * FROM above")
-        await house.query("s", "DROP CLUSTER REPLICA c.r1; INSERT INTO t VALUES (1)")
-        after = house.environment.coordinator.oracle.read_ts()
-        await house.query("s", "CREATE TABLE other (a int)")
-        await house.query("s", "ALTER TABLE t ADD b int")
+        await env.query("s", "SELECT * FROM above")
+        await env.query("s", "DROP CLUSTER REPLICA c.r1; INSERT INTO t VALUES (1)")
+        after = env.environment.coordinator.oracle.read_ts()
+        await env.query("s", "CREATE TABLE other (a int)")
+        await env.query("s", "ALTER TABLE t ADD b int")
         for _ in range(starts):
             await start_again()
-        await house.query("s", "CREATE CLUSTER REPLICA c.r2 (SIZE 'embedded')")
-        await _answers(house, [("SELECT * FROM above", "1\nSELECT 1")])
+        await env.query("s", "CREATE CLUSTER REPLICA c.r2 (SIZE 'embedded')")
+        await _answers(env, [("SELECT * FROM above", "1\nSELECT 1")])
         for _ in range(3):
             for view in ("m", "above"):
                 for time in range(after, after + 20):
-                    answer = await house.query("s", f"SELECT * FROM {view} AS OF {time}")
+                    answer = await env.query("s", f"SELECT * FROM {view} AS OF {time}")
                     assert answer == "1\nSELECT 1" or answer.startswith("ERROR 22023"), view
             await start_again()
-        await house.close()
+        await env.close()
 
     asyncio.run(scenario())
 
 
 def test_what_a_view_was_before_anybody_maintained_it_is_never_shown(tmp_path: Path) -> None:
     async def scenario() -> None:
-        house = House(tmp_path)
-        await house.open()
-        await house.query("s", "CREATE CLUSTER c (SIZE 'embedded', REPLICATION FACTOR 0)")
-        await house.query("s", "CREATE CLUSTER d (SIZE 'embedded')")
-        await house.query("s", "CREATE TABLE t (a int)")
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        await env.query("s", "CREATE CLUSTER c (SIZE 'embedded', REPLICATION FACTOR 0)")
+        await env.query("s", "CREATE CLUSTER d (SIZE 'embedded')")
+        await env.query("s", "CREATE TABLE t (a int)")
         kept = "WITH (RETAIN HISTORY FOR '1 h')"
-        await house.query(
+        await env.query(
             "s", f"CREATE MATERIALIZED VIEW m IN CLUSTER c {kept} AS SELECT count(*) AS n FROM t"
         )
-        await house.query("s", f"CREATE MATERIALIZED VIEW above IN CLUSTER d {kept} AS TABLE m")
-        await house.query("s", "INSERT INTO t VALUES (1)")
-        after = house.environment.coordinator.oracle.read_ts()
+        await env.query("s", f"CREATE MATERIALIZED VIEW above IN CLUSTER d {kept} AS TABLE m")
+        await env.query("s", "INSERT INTO t VALUES (1)")
+        after = env.environment.coordinator.oracle.read_ts()
         for column in "xyz":
-            await house.query("s", "CREATE TABLE IF NOT EXISTS other (a int)")
-            await house.query("s", f"ALTER TABLE t ADD {column} int")
-        await house.query("s", "SET cluster = d; CREATE CLUSTER REPLICA c.r1 (SIZE 'embedded')")
-        await _answers(house, [("SELECT * FROM above", "1\nSELECT 1")])
+            await env.query("s", "CREATE TABLE IF NOT EXISTS other (a int)")
+            await env.query("s", f"ALTER TABLE t ADD {column} int")
+        await env.query("s", "SET cluster = d; CREATE CLUSTER REPLICA c.r1 (SIZE 'embedded')")
+        await _answers(env, [("SELECT * FROM above", "1\nSELECT 1")])
         for _ in range(2):
             for view in ("m", "above"):
-                answer = await house.query("s", f"SELECT * FROM {view} AS OF {after}")
+                answer = await env.query("s", f"SELECT * FROM {view} AS OF {after}")
                 assert answer.startswith("ERROR 22023"), answer
-            await house.reopen()
-            await house.query("s", "SET cluster = d")
-        await house.close()
+            await env.reopen()
+            await env.query("s", "SET cluster = d")
+        await env.close()
 
     asyncio.run(scenario())
 
@@ -425,43 +425,43 @@ def test_a_replica_that_never_comes_is_waited_for_once(
 ) -> None:
     monkeypatch.setattr(succession, "AWAY_SECONDS", 0.5)
 
-    async def scenario(house: House) -> None:
-        await house.query("s", "CREATE CLUSTER c (SIZE 'embedded', REPLICATION FACTOR 0)")
-        await house.query("s", "CREATE CLUSTER REPLICA c.r (ADDRESS '127.0.0.1:1')")
-        await house.query("s", "SET cluster = c; CREATE TABLE t (a int)")
+    async def scenario(env: TestEnvironment) -> None:
+        await env.query("s", "CREATE CLUSTER c (SIZE 'embedded', REPLICATION FACTOR 0)")
+        await env.query("s", "CREATE CLUSTER REPLICA c.r (ADDRESS '127.0.0.1:1')")
+        await env.query("s", "SET cluster = c; CREATE TABLE t (a int)")
         views = 8
         for i in range(views):
-            await house.query("s", f"CREATE MATERIALIZED VIEW m{i} AS SELECT a + {i} AS a FROM t")
+            await env.query("s", f"CREATE MATERIALIZED VIEW m{i} AS SELECT a + {i} AS a FROM t")
         began = asyncio.get_running_loop().time()
-        assert await house.query("s", "ALTER TABLE t ADD b int") == "ALTER TABLE"
+        assert await env.query("s", "ALTER TABLE t ADD b int") == "ALTER TABLE"
         assert 0.5 <= asyncio.get_running_loop().time() - began < views / 2
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)
 
 
 def test_who_follows_a_view_that_loses_its_past_is_told_so(tmp_path: Path) -> None:
-    async def scenario(house: House) -> None:
-        await house.query("s", "CREATE CLUSTER c (SIZE 'embedded'); SET cluster = c")
-        await house.query("s", "CREATE TABLE t (a int)")
-        await house.query("s", "CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n FROM t")
-        await house.query("s", "CREATE MATERIALIZED VIEW above AS SELECT n + 1 AS n FROM m")
-        await house.query("s", "SELECT * FROM m, above")
+    async def scenario(env: TestEnvironment) -> None:
+        await env.query("s", "CREATE CLUSTER c (SIZE 'embedded'); SET cluster = c")
+        await env.query("s", "CREATE TABLE t (a int)")
+        await env.query("s", "CREATE MATERIALIZED VIEW m AS SELECT count(*) AS n FROM t")
+        await env.query("s", "CREATE MATERIALIZED VIEW above AS SELECT n + 1 AS n FROM m")
+        await env.query("s", "SELECT * FROM m, above")
         sources = ("m", "above", "(SELECT sum(n) FROM m)")
         for source in sources:
-            await house.query(source, f"BEGIN; DECLARE c CURSOR FOR SUBSCRIBE {source}")
-            assert "|1|" in await house.query(source, "FETCH 1 c WITH (TIMEOUT = '30s')")
-        await house.query("s", "DROP CLUSTER REPLICA c.r1; INSERT INTO t VALUES (1)")
-        await house.query("s", "ALTER TABLE t ADD b int")
+            await env.query(source, f"BEGIN; DECLARE c CURSOR FOR SUBSCRIBE {source}")
+            assert "|1|" in await env.query(source, "FETCH 1 c WITH (TIMEOUT = '30s')")
+        await env.query("s", "DROP CLUSTER REPLICA c.r1; INSERT INTO t VALUES (1)")
+        await env.query("s", "ALTER TABLE t ADD b int")
         fetch = "FETCH 1 c WITH (TIMEOUT = '30s')"
         for source in sources:
             # A replica that is being dropped may still have followed the row.
-            while (answer := await house.query(source, fetch)).endswith("FETCH 1\nT"):
+            while (answer := await env.query(source, fetch)).endswith("FETCH 1\nT"):
                 pass
             assert answer.startswith(
                 'ERROR 55000: the subscription has ended because the past of "m" is lost'
             ), answer
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
@@ -471,24 +471,24 @@ def test_who_follows_a_view_that_loses_its_past_is_told_so(tmp_path: Path) -> No
 def test_on_conflict_finds_the_rows_though_the_transaction_began_before(
     tmp_path: Path, change: str
 ) -> None:
-    async def scenario(house: House) -> None:
-        await house.query(
+    async def scenario(env: TestEnvironment) -> None:
+        await env.query(
             "s",
             "CREATE TABLE t (id int PRIMARY KEY, v int, w int); CREATE TABLE other (a int);"
             + ("ALTER TABLE t ADD CONSTRAINT k UNIQUE (v)" if change.startswith("DROP CON") else "")
             + "; INSERT INTO t VALUES (1, 5)",
         )
         upsert = "INSERT INTO t (id, v) VALUES (1, 5) ON CONFLICT"
-        await house.query("s", "BEGIN; SELECT * FROM t")
-        await house.query("w", "INSERT INTO other VALUES (1)")
-        assert await house.query("s", f"ALTER TABLE t {change}") == "ALTER TABLE\nT"
-        assert await house.query("s", f"{upsert} DO NOTHING") == "INSERT 0 0\nT"
+        await env.query("s", "BEGIN; SELECT * FROM t")
+        await env.query("w", "INSERT INTO other VALUES (1)")
+        assert await env.query("s", f"ALTER TABLE t {change}") == "ALTER TABLE\nT"
+        assert await env.query("s", f"{upsert} DO NOTHING") == "INSERT 0 0\nT"
         update = f"{upsert} (id) DO UPDATE SET v = t.v + 1 RETURNING t.id, t.v"
-        assert await house.query("s", update) == "1|6\nINSERT 0 1\nT"
-        assert await house.query("s", "COMMIT") == "COMMIT"
-        assert await house.query("s", "SELECT id, v FROM t") == "1|6\nSELECT 1"
+        assert await env.query("s", update) == "1|6\nINSERT 0 1\nT"
+        assert await env.query("s", "COMMIT") == "COMMIT"
+        assert await env.query("s", "SELECT id, v FROM t") == "1|6\nSELECT 1"
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
@@ -499,32 +499,32 @@ def test_on_conflict_finds_the_rows_though_the_transaction_began_before(
 def test_on_conflict_takes_no_row_from_between_the_beginning_and_alter_table(
     tmp_path: Path, change: str, key: str
 ) -> None:
-    async def scenario(house: House) -> None:
-        await house.query(
+    async def scenario(env: TestEnvironment) -> None:
+        await env.query(
             "s", "CREATE TABLE t (id int PRIMARY KEY, v int, w int); CREATE TABLE other (a int)"
         )
         if key == "v" and change != "ADD UNIQUE (v)":
-            await house.query("s", "ALTER TABLE t ADD UNIQUE (v)")
-        await house.query("s", "INSERT INTO t VALUES (1, 5, 0)")
-        await house.query("s", "BEGIN; SELECT * FROM other")
-        assert await house.query("w", "UPDATE t SET w = 7 WHERE id = 1") == "UPDATE 1"
-        assert await house.query("s", f"ALTER TABLE t {change}") == "ALTER TABLE\nT"
+            await env.query("s", "ALTER TABLE t ADD UNIQUE (v)")
+        await env.query("s", "INSERT INTO t VALUES (1, 5, 0)")
+        await env.query("s", "BEGIN; SELECT * FROM other")
+        assert await env.query("w", "UPDATE t SET w = 7 WHERE id = 1") == "UPDATE 1"
+        assert await env.query("s", f"ALTER TABLE t {change}") == "ALTER TABLE\nT"
         upsert = f"INSERT INTO t (id, v) VALUES (1, 5) ON CONFLICT ({key}) DO UPDATE SET v = 6"
-        answer = await house.query("s", upsert)
+        answer = await env.query("s", upsert)
         assert answer.startswith("ERROR 40001: could not serialize access"), answer
-        await house.query("s", "ROLLBACK; BEGIN; SELECT * FROM other")
-        assert await house.query("s", f"ALTER TABLE t {change}") == "ALTER TABLE\nT"
-        assert await house.query("s", upsert) == "INSERT 0 1\nT"
+        await env.query("s", "ROLLBACK; BEGIN; SELECT * FROM other")
+        assert await env.query("s", f"ALTER TABLE t {change}") == "ALTER TABLE\nT"
+        assert await env.query("s", upsert) == "INSERT 0 1\nT"
         for _ in range(2):
-            assert (await house.query("s", "SELECT * FROM t")).startswith("1|6|7\nSELECT 1")
-            await house.query("s", "COMMIT")
+            assert (await env.query("s", "SELECT * FROM t")).startswith("1|6|7\nSELECT 1")
+            await env.query("s", "COMMIT")
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)
 
 
-async def _answers_of(house: House, conversation: list[tuple[str, str, str]]) -> None:
+async def _answers_of(env: TestEnvironment, conversation: list[tuple[str, str, str]]) -> None:
     for session, sql, expected in conversation:
-        answer = (await house.query(session, sql)).removesuffix("\nE").removesuffix("\nT")
+        answer = (await env.query(session, sql)).removesuffix("\nE").removesuffix("\nT")
         assert answer == expected, sql
 
 
@@ -533,59 +533,59 @@ async def _answers_of(house: House, conversation: list[tuple[str, str, str]]) ->
     ["ADD b int DEFAULT 7", "DROP c", "ADD CONSTRAINT positive CHECK (a > 0)"],
 )
 def test_history_before_the_change_is_refused_and_never_empty(
-    runner: asyncio.Runner, house: House, change: str
+    runner: asyncio.Runner, env: TestEnvironment, change: str
 ) -> None:
     async def scenario() -> None:
-        coordinator = house.environment.coordinator
-        await house.query(
+        coordinator = env.environment.coordinator
+        await env.query(
             "s",
             "DROP TABLE IF EXISTS past CASCADE; CREATE TABLE past (a int, c int);"
             " CREATE MATERIALIZED VIEW past_kept AS SELECT a FROM past;"
             " CREATE VIEW past_seen AS SELECT a FROM past; INSERT INTO past VALUES (1)",
         )
-        await house.query("s", "SELECT * FROM past_kept")
+        await env.query("s", "SELECT * FROM past_kept")
         before = coordinator.oracle.read_ts()
-        await house.query("block", "BEGIN; SELECT 1 FROM past_kept")
-        await house.query("s", "INSERT INTO past VALUES (2)")
+        await env.query("block", "BEGIN; SELECT 1 FROM past_kept")
+        await env.query("s", "INSERT INTO past VALUES (2)")
         kept = change.startswith("ADD CONSTRAINT")
         if kept:  # what is above a table may rely on what the table promised before
-            await house.query("s", "DROP MATERIALIZED VIEW past_kept")
-        assert await house.query("s", f"ALTER TABLE past {change}") == "ALTER TABLE"
+            await env.query("s", "DROP MATERIALIZED VIEW past_kept")
+        assert await env.query("s", f"ALTER TABLE past {change}") == "ALTER TABLE"
         (past,) = [each for each in coordinator.state.items() if each.name == "past"]
         since = coordinator.altered(past.id)
         assert since is not None
         assert before < since <= coordinator.oracle.read_ts()
         altered = f'"past" was altered at {since}: its history before is not kept.'
         for query in ("SELECT * FROM past", "SELECT * FROM past_seen", "SUBSCRIBE past"):
-            assert await house.query("s", f"{query} AS OF {before}") == (
+            assert await env.query("s", f"{query} AS OF {before}") == (
                 f"ERROR 22023: cannot read as of {before}\n"
                 f"DETAIL: The inputs can be read from {since} on,"
                 " when a table among them was altered.\n"
                 "HINT: Take a later time, or leave AS OF out to read what is newest."
             )
-        refused = await house.query("s", f"SELECT * FROM CHANGES(past, {before})")
+        refused = await env.query("s", f"SELECT * FROM CHANGES(past, {before})")
         assert refused.startswith(f'ERROR 22023: the changes of "past" after {before} through ')
         assert refused.splitlines()[1].startswith(
             f"DETAIL: They can be read after {since} through "
         )
         assert refused.splitlines()[1].endswith(altered)
-        far = await house.query("s", f"SELECT * FROM CHANGES(past, {since}, 0)")
+        far = await env.query("s", f"SELECT * FROM CHANGES(past, {since}, 0)")
         assert altered not in far
-        assert await house.query("s", "SELECT a, mz_diff FROM CHANGES(past)") == (
+        assert await env.query("s", "SELECT a, mz_diff FROM CHANGES(past)") == (
             f"SELECT 0\nNOTICE: {altered}"
         )
-        await house.query("s", "INSERT INTO past (a) VALUES (3)")
-        assert await house.query("s", f"SELECT a, mz_diff FROM CHANGES(past, {since})") == (
+        await env.query("s", "INSERT INTO past (a) VALUES (3)")
+        assert await env.query("s", f"SELECT a, mz_diff FROM CHANGES(past, {since})") == (
             "3|1\nSELECT 1"
         )
-        assert await house.query("s", f"SELECT a FROM past ORDER BY a AS OF {since}") == (
+        assert await env.query("s", f"SELECT a FROM past ORDER BY a AS OF {since}") == (
             "1\n2\nSELECT 2"
         )
         if not kept:  # a materialized view has a history of its own
-            answer = await house.query("s", f"SELECT a FROM past_kept AS OF {before}")
+            answer = await env.query("s", f"SELECT a FROM past_kept AS OF {before}")
             assert answer == "1\nSELECT 1"
-        late = await house.query("block", "SELECT * FROM past")
+        late = await env.query("block", "SELECT * FROM past")
         assert late.startswith(f"ERROR 40001: {MeaningChanged('past').message}")
-        await house.query("block", "ROLLBACK")
+        await env.query("block", "ROLLBACK")
 
     runner.run(scenario())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapter.harness import House
+from tests.adapter.harness import TestEnvironment
 
 CONFLICT = "ERROR 40001: could not serialize access due to "
 TABLES = (
@@ -19,17 +19,17 @@ def _commit(runner: asyncio.Runner, place: Path, script: Sequence[tuple[str, str
     """Run a script of sessions and what they say; return the last answer."""
 
     async def main() -> str:
-        house = House(place)
-        await house.open()
+        env = TestEnvironment(place)
+        await env.open()
         try:
             for sql in TABLES:
-                await house.query("s", sql)
+                await env.query("s", sql)
             for session, sql in script:
-                answer = await house.query(session, sql, alone=False)
+                answer = await env.query(session, sql, alone=False)
                 assert sql == script[-1][1] or not answer.startswith("ERROR"), answer
             return answer
         finally:
-            await house.close()
+            await env.close()
 
     return runner.run(main())
 
@@ -77,9 +77,9 @@ def test_nothing_is_made_in_what_is_dropped(
     assert answer.startswith("ERROR 40001: could not serialize access")
 
     async def again() -> None:
-        house = House(tmp_path)
-        await house.open()
-        await house.close()
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        await env.close()
 
     runner.run(again())
 

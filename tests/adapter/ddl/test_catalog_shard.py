@@ -4,17 +4,17 @@ import asyncio
 from pathlib import Path
 
 from foreshore.catalog.durable import CATALOG_SHARD
-from tests.adapter.harness import House
+from tests.adapter.harness import TestEnvironment
 
 
-async def updates(house: House) -> int:
+async def updates(env: TestEnvironment) -> int:
     """Return how many updates the shard has when all that may be compacted is."""
-    coordinator = house.environment.coordinator
+    coordinator = env.environment.coordinator
     await coordinator.group.advance()
     await coordinator.allow_compaction()
-    await house.storage.settle()
+    await env.storage.settle()
     read, _ = coordinator.capabilities[CATALOG_SHARD]
-    snapshot = house.storage.snapshot(read, house.storage.upper(CATALOG_SHARD) - 1)
+    snapshot = env.storage.snapshot(read, env.storage.upper(CATALOG_SHARD) - 1)
     try:
         counts = [file.rows for file in snapshot.files]
         return sum(counts) + sum(int(part.num_rows) for part in snapshot.tail)
@@ -24,15 +24,15 @@ async def updates(house: House) -> int:
 
 def test_what_was_created_and_dropped_is_forgotten(tmp_path: Path) -> None:
     async def main() -> None:
-        house = House(tmp_path, lag_ms=50)
+        env = TestEnvironment(tmp_path, lag_ms=50)
         for _ in range(2):
-            await house.open()
-            grants = house.storage._shards[CATALOG_SHARD].capabilities.grants
+            await env.open()
+            grants = env.storage._shards[CATALOG_SHARD].capabilities.grants
             assert sum(grant.mode == "read" for grant in grants) == 1, grants
-            before = await updates(house)
+            before = await updates(env)
             for number in range(20):
-                await house.query("a", f"CREATE TABLE t{number} (k int); DROP TABLE t{number}")
-            assert await updates(house) <= before + 10  # counters
-            await house.close()
+                await env.query("a", f"CREATE TABLE t{number} (k int); DROP TABLE t{number}")
+            assert await updates(env) <= before + 10  # counters
+            await env.close()
 
     asyncio.run(main())

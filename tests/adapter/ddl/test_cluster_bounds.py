@@ -2,17 +2,17 @@
 
 from pathlib import Path
 
-from tests.adapter.harness import House, in_house
+from tests.adapter.harness import TestEnvironment, in_environment
 
 
 def test_cluster_of_too_many_replicas_is_refused_at_once(tmp_path: Path) -> None:
-    async def scenario(house: House) -> None:
+    async def scenario(env: TestEnvironment) -> None:
         for factor in ("65", "4000000", "9" * 5000):
-            answer = await house.query(
+            answer = await env.query(
                 "s", f"CREATE CLUSTER c SIZE 'embedded', REPLICATION FACTOR {factor}"
             )
             assert answer == "ERROR 22023: a cluster can have at most 64 replicas"
-        answer = await house.query("s", "CREATE CLUSTER c SIZE 'x', REPLICATION FACTOR 3")
+        answer = await env.query("s", "CREATE CLUSTER c SIZE 'x', REPLICATION FACTOR 3")
         assert answer.startswith("ERROR 22023: unknown cluster replica size x")
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)

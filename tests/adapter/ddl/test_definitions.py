@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapter.harness import House
+from tests.adapter.harness import TestEnvironment
 
 
 def test_only_whole_names_are_replaced_and_all_of_them_at_once(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def play() -> None:
-        await house.ran(
+        await env.ran(
             "a",
             "CREATE SEQUENCE s",
             "CREATE SEQUENCE s2",
@@ -20,10 +20,10 @@ def test_only_whole_names_are_replaced_and_all_of_them_at_once(
             "ALTER SEQUENCE s RENAME TO x",
             "ALTER TABLE t ADD CHECK (c > 0)",
         )
-        shown = await house.query("a", "SHOW CREATE TABLE t")
+        shown = await env.query("a", "SHOW CREATE TABLE t")
         assert "nextval('foreshore.public.x')" in shown
         assert "nextval('foreshore.public.s2')" in shown
-        await house.ran(
+        await env.ran(
             "a",
             "ALTER SEQUENCE s2 RENAME TO y",
             "ALTER SEQUENCE x RENAME TO s2",
@@ -31,22 +31,22 @@ def test_only_whole_names_are_replaced_and_all_of_them_at_once(
             "ALTER TABLE t ADD CHECK (c > 1)",
             "SELECT setval('s', 100)",
         )
-        answer = await house.query("a", "INSERT INTO t (c) VALUES (2) RETURNING *")
+        answer = await env.query("a", "INSERT INTO t (c) VALUES (2) RETURNING *")
         assert answer == "1|101|2\nINSERT 0 1"
 
     runner.run(play())
 
 
 def test_the_query_of_a_view_is_found_whatever_its_name(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def play() -> None:
-        await house.query("a", 'CREATE VIEW "p AS q" AS SELECT 1 AS one')
-        found = await house.query("a", "SELECT definition FROM pg_views WHERE viewname = 'p AS q'")
+        await env.query("a", 'CREATE VIEW "p AS q" AS SELECT 1 AS one')
+        found = await env.query("a", "SELECT definition FROM pg_views WHERE viewname = 'p AS q'")
         assert found == "SELECT 1 AS one\nSELECT 1"
-        await house.query("a", "CREATE SEQUENCE small AS smallint")
-        await house.ran("a", "SELECT * FROM mz_catalog.mz_objects")
-        shown = await house.query("a", "SELECT pg_get_viewdef('small'::regclass)")
+        await env.query("a", "CREATE SEQUENCE small AS smallint")
+        await env.ran("a", "SELECT * FROM mz_catalog.mz_objects")
+        shown = await env.query("a", "SELECT pg_get_viewdef('small'::regclass)")
         assert "smallint" not in shown
 
     runner.run(play())
@@ -59,9 +59,9 @@ def test_a_sequence_in_a_default_is_known_however_it_is_named(
     tmp_path: Path, argument: str
 ) -> None:
     async def play() -> None:
-        house = House(tmp_path)
-        await house.open()
-        await house.ran(
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        await env.ran(
             "a",
             "CREATE SEQUENCE s",
             "CREATE SCHEMA o",
@@ -69,19 +69,19 @@ def test_a_sequence_in_a_default_is_known_however_it_is_named(
             f"ALTER TABLE o.t ALTER b SET DEFAULT -pg_catalog.nextval({argument})",
             "ALTER SEQUENCE s RENAME TO renamed",
         )
-        await house.reopen()
-        shown = await house.query("a", "SHOW CREATE TABLE o.t")
+        await env.reopen()
+        shown = await env.query("a", "SHOW CREATE TABLE o.t")
         assert shown.count("foreshore.public.renamed") == 2
-        answer = await house.query("a", "INSERT INTO o.t DEFAULT VALUES RETURNING *")
+        answer = await env.query("a", "INSERT INTO o.t DEFAULT VALUES RETURNING *")
         assert answer == "8|-2\nINSERT 0 1"
-        await house.close()
+        await env.close()
 
     asyncio.run(play())
 
 
-def test_what_only_looks_like_a_name_stays(runner: asyncio.Runner, house: House) -> None:
+def test_what_only_looks_like_a_name_stays(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def play() -> None:
-        await house.ran(
+        await env.ran(
             "a",
             "CREATE SCHEMA alike; SET search_path = alike; CREATE SEQUENCE s",
             """CREATE TABLE "T's" (i int)""",
@@ -94,58 +94,56 @@ def test_what_only_looks_like_a_name_stays(runner: asyncio.Runner, house: House)
             "ALTER TABLE t RENAME TO u",
             "INSERT INTO u DEFAULT VALUES",
         )
-        assert (await house.query("a", "TABLE u")).startswith("foreshore.alike.s|1|")
-        assert (await house.query("a", "TABLE v")).startswith("foreshore.alike.t|1")
-        shown = await house.query("a", "SHOW CREATE VIEW v")
+        assert (await env.query("a", "TABLE u")).startswith("foreshore.alike.s|1|")
+        assert (await env.query("a", "TABLE v")).startswith("foreshore.alike.t|1")
+        shown = await env.query("a", "SHOW CREATE VIEW v")
         assert """'foreshore.alike.t' AS "foreshore.alike.t", b FROM (SELECT""" in shown
-        shown = await house.query("a", "SHOW CREATE VIEW w")
+        shown = await env.query("a", "SHOW CREATE VIEW w")
         assert """'foreshore.alike."T''s"' AS d FROM foreshore.alike."U's\"""" in shown
-        shown = await house.query("a", "SHOW CREATE TABLE u")
+        shown = await env.query("a", "SHOW CREATE TABLE u")
         assert "DEFAULT 'foreshore.alike.s'" in shown
         assert "nextval('foreshore.alike.x')" in shown
 
-        await house.query("a", "RESET search_path")
+        await env.query("a", "RESET search_path")
 
     runner.run(play())
 
 
 def test_a_sequence_named_by_a_text_is_looked_for_when_it_is_called(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def play() -> None:
         for argument in ("'late' || 'r'", "'later'::text"):
-            made = await house.query(
-                "a", f"CREATE TABLE t_later (a int DEFAULT nextval({argument}))"
-            )
+            made = await env.query("a", f"CREATE TABLE t_later (a int DEFAULT nextval({argument}))")
             assert made == "CREATE TABLE"
-            answer = await house.query("a", "INSERT INTO t_later DEFAULT VALUES")
+            answer = await env.query("a", "INSERT INTO t_later DEFAULT VALUES")
             assert answer == 'ERROR 42P01: relation "later" does not exist'
-            await house.query("a", "CREATE SEQUENCE later")
-            answer = await house.query("a", "INSERT INTO t_later DEFAULT VALUES RETURNING a")
+            await env.query("a", "CREATE SEQUENCE later")
+            answer = await env.query("a", "INSERT INTO t_later DEFAULT VALUES RETURNING a")
             assert answer == "1\nINSERT 0 1"
-            await house.query("a", "DROP TABLE t_later; DROP SEQUENCE later")
+            await env.query("a", "DROP TABLE t_later; DROP SEQUENCE later")
 
     runner.run(play())
 
 
 def test_the_sequence_of_an_identity_column_is_in_the_schema_of_its_table(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def play() -> None:
         identity = "id int GENERATED ALWAYS AS IDENTITY (SEQUENCE NAME {})"
-        await house.query("a", "CREATE SCHEMA first; CREATE SCHEMA second")
-        await house.query("a", "SET search_path = second")
+        await env.query("a", "CREATE SCHEMA first; CREATE SCHEMA second")
+        await env.query("a", "SET search_path = second")
         made = f"CREATE TABLE first.t ({identity.format('numbers')})"
-        assert await house.query("a", made) == "CREATE TABLE"
-        answer = await house.query("a", f"CREATE TABLE first.u ({identity.format('second.n')})")
+        assert await env.query("a", made) == "CREATE TABLE"
+        answer = await env.query("a", f"CREATE TABLE first.u ({identity.format('second.n')})")
         refused = "ERROR 55000: sequence must be in same schema as table it is linked to"
         assert answer == refused
         altered = f"ALTER TABLE first.t ADD {identity.format('second.n').replace('id', 'other', 1)}"
-        assert await house.query("a", altered) == refused
-        await house.query("a", "DROP SCHEMA second CASCADE")
-        answer = await house.query("a", "INSERT INTO first.t DEFAULT VALUES RETURNING id")
+        assert await env.query("a", altered) == refused
+        await env.query("a", "DROP SCHEMA second CASCADE")
+        answer = await env.query("a", "INSERT INTO first.t DEFAULT VALUES RETURNING id")
         assert answer == "1\nINSERT 0 1"
-        dropped = await house.query("a", "DROP SCHEMA first CASCADE; RESET search_path")
+        dropped = await env.query("a", "DROP SCHEMA first CASCADE; RESET search_path")
         assert "ERROR" not in dropped
 
     runner.run(play())
@@ -160,21 +158,21 @@ def test_the_sequence_of_an_identity_column_is_in_the_schema_of_its_table(
     ],
 )
 def test_a_default_that_looks_up_a_name_is_refused(
-    runner: asyncio.Runner, house: House, sql: str
+    runner: asyncio.Runner, env: TestEnvironment, sql: str
 ) -> None:
     async def play() -> None:
-        await house.query("a", "CREATE TABLE IF NOT EXISTS r (a regclass)")
+        await env.query("a", "CREATE TABLE IF NOT EXISTS r (a regclass)")
         refused = "ERROR 0A000: cannot use subquery in DEFAULT expression"
-        assert await house.query("a", sql) == refused
+        assert await env.query("a", sql) == refused
 
     runner.run(play())
 
 
 def test_a_definition_may_speak_of_nan(tmp_path: Path) -> None:
     async def play() -> None:
-        house = House(tmp_path)
-        await house.open()
-        await house.ran(
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        await env.ran(
             "a",
             "CREATE TABLE t (x float8 DEFAULT 'NaN' CHECK (x <> '-Infinity' OR x = 'NaN'), y int)",
             "CREATE MATERIALIZED VIEW m AS SELECT x, '{NaN,1}'::float8[] AS z FROM t"
@@ -184,9 +182,9 @@ def test_a_definition_may_speak_of_nan(tmp_path: Path) -> None:
             "INSERT INTO t (v) VALUES (1)",
         )
         for _ in range(2):
-            assert await house.query("a", "SELECT * FROM m") == "NaN|{NaN,1}\nSELECT 1"
-            await house.reopen()
-        await house.close()
+            assert await env.query("a", "SELECT * FROM m") == "NaN|{NaN,1}\nSELECT 1"
+            await env.reopen()
+        await env.close()
 
     asyncio.run(play())
 
@@ -197,9 +195,9 @@ def test_of_a_long_name_the_first_63_bytes_count_everywhere(tmp_path: Path, lett
     kept = '"' + (letter * 70).encode()[:63].decode(errors="ignore") + '"'
 
     async def play() -> None:
-        house = House(tmp_path)
-        await house.open()
-        await house.ran(
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        await env.ran(
             "a",
             f"CREATE SCHEMA {long}; CREATE SEQUENCE s; ALTER SEQUENCE s RENAME TO {long}",
             f"CREATE TABLE {long}.t (a int PRIMARY KEY, b int DEFAULT nextval('{long}'))",
@@ -211,26 +209,26 @@ def test_of_a_long_name_the_first_63_bytes_count_everywhere(tmp_path: Path, lett
             f"INSERT INTO {long}.{long} VALUES (1)",
         )
         for _ in range(2):
-            assert await house.query("a", f"SELECT {long}, b FROM {kept}.{long}") == "1|1\nSELECT 1"
-            assert await house.query("a", "SELECT * FROM m") == "1\nSELECT 1"
-            await house.reopen()
-        await house.close()
+            assert await env.query("a", f"SELECT {long}, b FROM {kept}.{long}") == "1|1\nSELECT 1"
+            assert await env.query("a", "SELECT * FROM m") == "1\nSELECT 1"
+            await env.reopen()
+        await env.close()
 
     asyncio.run(play())
 
 
 def test_text_of_any_length_that_is_padded_stays_of_any_length(tmp_path: Path) -> None:
     async def play() -> None:
-        house = House(tmp_path)
-        await house.open()
-        await house.ran(
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        await env.ran(
             "a",
             "CREATE TABLE t (k bpchar PRIMARY KEY, a bpchar[])",
             "CREATE TABLE u AS SELECT k FROM t",
         )
-        await house.reopen()
+        await env.reopen()
         for sql in ("INSERT INTO t VALUES ('long', '{longer}')", "INSERT INTO u VALUES ('long')"):
-            assert await house.query("a", sql) == "INSERT 0 1"
-        await house.close()
+            assert await env.query("a", sql) == "INSERT 0 1"
+        await env.close()
 
     asyncio.run(play())

@@ -10,7 +10,7 @@ import pytest
 
 from foreshore.adapter.write.sequence_numbers import KEY, Generation, Positions
 from foreshore.storage import segment
-from tests.adapter.harness import Gate, House, in_house
+from tests.adapter.harness import Gate, TestEnvironment, in_environment
 from tests.storage.test_no_room import Disk
 
 BEFORE = """CREATE SEQUENCE s; CREATE SEQUENCE r; SELECT nextval('s');
@@ -104,26 +104,26 @@ def test_transactions_that_restart_a_sequence_at_once_do_not_meet(
     tmp_path: Path, steps: list[tuple[str, str, str]], after: int
 ) -> None:
     async def scenario() -> None:
-        house = House(tmp_path)
-        await house.open()
-        await house.query("0", BEFORE)
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        await env.query("0", BEFORE)
         for who, sql, told in steps:
-            assert await house.query(who, sql, alone=False) == told, sql
+            assert await env.query(who, sql, alone=False) == told, sql
         for number in (after, after + 1):
-            await house.close()
-            house = House(tmp_path)
-            await house.open()
-            assert await house.query("0", "SELECT nextval('s')") == f"{number}\nSELECT 1"
-        await house.close()
+            await env.close()
+            env = TestEnvironment(tmp_path)
+            await env.open()
+            assert await env.query("0", "SELECT nextval('s')") == f"{number}\nSELECT 1"
+        await env.close()
 
     asyncio.run(scenario())
 
 
 def test_tables_that_begin_anew_at_once_keep_their_sequences(tmp_path: Path) -> None:
     async def scenario() -> None:
-        house = House(tmp_path)
-        await house.open()
-        await house.query("0", BEFORE)
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        await env.query("0", BEFORE)
         for who, sql, told in [
             ("1", "BEGIN; TRUNCATE t RESTART IDENTITY", "BEGIN\nTRUNCATE TABLE\nT"),
             *BEGUN,
@@ -133,22 +133,22 @@ def test_tables_that_begin_anew_at_once_keep_their_sequences(tmp_path: Path) -> 
             ("2", "ROLLBACK", "ROLLBACK"),
             ("3", "INSERT INTO t (v) VALUES (2) RETURNING k", "2\nINSERT 0 1"),
         ]:
-            assert await house.query(who, sql, alone=False) == told, sql
-        await house.close()
-        house = House(tmp_path)
-        await house.open()
+            assert await env.query(who, sql, alone=False) == told, sql
+        await env.close()
+        env = TestEnvironment(tmp_path)
+        await env.open()
         insert = "INSERT INTO t (v) VALUES (3) RETURNING k"
-        assert await house.query("3", insert) == "3\nINSERT 0 1"
-        await house.close()
+        assert await env.query("3", insert) == "3\nINSERT 0 1"
+        await env.close()
 
     asyncio.run(scenario())
 
 
 def test_a_block_draws_from_the_generation_that_is_live(tmp_path: Path) -> None:
     async def scenario() -> None:
-        house = House(tmp_path)
-        await house.open()
-        await house.query("0", BEFORE)
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        await env.query("0", BEFORE)
         for who, sql, told in [
             *BEGUN,
             ("1", "ALTER SEQUENCE s RESTART WITH 100", "ALTER SEQUENCE"),
@@ -173,8 +173,8 @@ def test_a_block_draws_from_the_generation_that_is_live(tmp_path: Path) -> None:
             ),
             ("2", "ROLLBACK", "ROLLBACK"),
         ]:
-            assert await house.query(who, sql, alone=False) == told, sql
-        await house.close()
+            assert await env.query(who, sql, alone=False) == told, sql
+        await env.close()
 
     asyncio.run(scenario())
 
@@ -183,17 +183,17 @@ def test_who_waits_for_numbers_of_a_sequence_that_is_restarted_gets_new_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
-        house = House(tmp_path)
-        await house.open()
-        await house.query("0", BEFORE)
-        sequences = house.environment.coordinator.sequences
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        await env.query("0", BEFORE)
+        sequences = env.environment.coordinator.sequences
         publish = sequences.publish
         waiting: list[asyncio.Task[str]] = []
 
         async def publish_first(generations: Iterable[Generation]) -> None:
             await publish(generations)
-            gate = Gate(monkeypatch, house.storage.consensus, "compare_and_set")
-            nextval = house.query("2", "SELECT nextval('r')", alone=False)
+            gate = Gate(monkeypatch, env.storage.consensus, "compare_and_set")
+            nextval = env.query("2", "SELECT nextval('r')", alone=False)
             waiting.append(asyncio.create_task(nextval))
             await gate.reached.wait()
             monkeypatch.undo()
@@ -201,17 +201,19 @@ def test_who_waits_for_numbers_of_a_sequence_that_is_restarted_gets_new_ones(
 
         monkeypatch.setattr(sequences, "publish", publish_first)
         restart = "ALTER SEQUENCE r RESTART WITH 100"
-        assert await house.query("1", restart, alone=False) == "ALTER SEQUENCE"
+        assert await env.query("1", restart, alone=False) == "ALTER SEQUENCE"
         assert not waiting[0].done()
         assert await waiting[0] == "100\nSELECT 1"
-        await house.close()
+        await env.close()
 
     asyncio.run(scenario())
 
 
-def when_published(house: House, monkeypatch: pytest.MonkeyPatch, do: Callable[[], None]) -> None:
+def when_published(
+    env: TestEnvironment, monkeypatch: pytest.MonkeyPatch, do: Callable[[], None]
+) -> None:
     """Have `do` called between what is written of a generation and the catalog's record."""
-    sequences = house.environment.coordinator.sequences
+    sequences = env.environment.coordinator.sequences
     publish = sequences.publish
 
     async def published(generations: Iterable[Generation]) -> None:
@@ -236,19 +238,19 @@ def test_a_generation_of_which_it_is_not_known_whether_it_has_begun_stays_writte
     async def scenario() -> None:
         disk = Disk()
         monkeypatch.setattr(segment, "os", disk)
-        house = House(tmp_path)
-        await house.open()
-        await house.query("0", BEFORE)
-        when_published(house, monkeypatch, lambda: setattr(disk, "sync_fails", errno.EIO))
-        told = await house.query("1", statement, alone=False)
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        await env.query("0", BEFORE)
+        when_published(env, monkeypatch, lambda: setattr(disk, "sync_fails", errno.EIO))
+        told = await env.query("1", statement, alone=False)
         assert told == "ERROR 58030: could not write to the log: Input/output error"
-        await house.query("0", "SELECT nextval('r')", alone=False)
-        await house.environment.close()
-        await house.storage.close()
-        house = House(tmp_path)
-        await house.open()
-        assert await house.query("0", then) == "1\nSELECT 1"
-        await house.close()
+        await env.query("0", "SELECT nextval('r')", alone=False)
+        await env.environment.close()
+        await env.storage.close()
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        assert await env.query("0", then) == "1\nSELECT 1"
+        await env.close()
 
     asyncio.run(scenario())
 
@@ -259,21 +261,21 @@ def test_a_generation_that_is_known_not_to_have_begun_is_forgotten(
     async def scenario() -> None:
         disk = Disk()
         monkeypatch.setattr(segment, "os", disk)
-        house = House(tmp_path)
-        await house.open()
-        await house.query("0", BEFORE)
-        when_published(house, monkeypatch, lambda: setattr(disk, "room", 0))
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        await env.query("0", BEFORE)
+        when_published(env, monkeypatch, lambda: setattr(disk, "room", 0))
         for statement in ("CREATE SEQUENCE q", "ALTER SEQUENCE s RESTART"):
-            told = await house.query("1", statement, alone=False)
+            told = await env.query("1", statement, alone=False)
             assert told.startswith("ERROR 53100"), told
             disk.room = None
-        assert await house.query("0", "SELECT nextval('r')") == "1\nSELECT 1"
-        head = await house.storage.consensus.head(KEY)
+        assert await env.query("0", "SELECT nextval('r')") == "1\nSELECT 1"
+        head = await env.storage.consensus.head(KEY)
         assert head is not None
         reserved = msgspec.json.decode(head.data, type=Positions).reserved
         assert len(reserved) == 3, reserved
         assert {key.partition("/")[2] for key in reserved} == {"0"}
-        await house.close()
+        await env.close()
 
     asyncio.run(scenario())
 
@@ -282,42 +284,42 @@ def test_a_generation_that_is_known_not_to_have_begun_is_forgotten(
 def test_a_row_that_comes_after_restart_identity_has_a_number_of_the_new_generation(
     tmp_path: Path, key: str
 ) -> None:
-    async def scenario(house: House) -> None:
+    async def scenario(env: TestEnvironment) -> None:
         insert = "INSERT INTO t (v) VALUES (1) RETURNING k"
         truncate = "TRUNCATE t RESTART IDENTITY"
-        await house.query("1", f"CREATE TABLE t (k serial{key}, v int)")
-        await house.query("1", "BEGIN")
-        told = await house.query("1", truncate)
-        waiting = asyncio.create_task(house.query("2", insert, alone=False))
+        await env.query("1", f"CREATE TABLE t (k serial{key}, v int)")
+        await env.query("1", "BEGIN")
+        told = await env.query("1", truncate)
+        waiting = asyncio.create_task(env.query("2", insert, alone=False))
         assert told == "TRUNCATE TABLE\nT"
-        assert await house.query("1", insert, alone=False) == "1\nINSERT 0 1\nT"
+        assert await env.query("1", insert, alone=False) == "1\nINSERT 0 1\nT"
         await asyncio.sleep(0.05)
-        assert await house.query("1", "COMMIT", alone=False) == "COMMIT"
+        assert await env.query("1", "COMMIT", alone=False) == "COMMIT"
         assert await waiting == "2\nINSERT 0 1"
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)
 
 
 def test_a_generation_that_is_followed_while_it_is_set_does_not_come_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario(house: House) -> None:
-        sequences = house.environment.coordinator.sequences
-        await house.query("1", BEFORE)
+    async def scenario(env: TestEnvironment) -> None:
+        sequences = env.environment.coordinator.sequences
+        await env.query("1", BEFORE)
         for _, sql, _ in BEGUN:
-            await house.query("2", sql)
-        group = Gate(monkeypatch, house.environment.coordinator.group, "write")
+            await env.query("2", sql)
+        group = Gate(monkeypatch, env.environment.coordinator.group, "write")
         restarting = asyncio.create_task(
-            house.query("1", "ALTER SEQUENCE s RESTART WITH 100", alone=False)
+            env.query("1", "ALTER SEQUENCE s RESTART WITH 100", alone=False)
         )
         await group.reached.wait()  # published, and not yet committed
         writing = Gate(monkeypatch, sequences._register, "change_with_retry")
-        setting = asyncio.create_task(house.query("3", "SELECT setval('s', 50)", alone=False))
+        setting = asyncio.create_task(env.query("3", "SELECT setval('s', 50)", alone=False))
         await writing.reached.wait()
         group.open()
         await restarting
         writing.open()
         await setting
-        assert await house.query("2", "SELECT nextval('s')") == "100\nSELECT 1\nT"
+        assert await env.query("2", "SELECT nextval('s')") == "100\nSELECT 1\nT"
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)

@@ -7,16 +7,18 @@ import pytest
 
 from foreshore.sql.bind.definitions import objects as ddl
 from foreshore.sql.bind.definitions import table
-from tests.adapter.harness import House, in_house
+from tests.adapter.harness import TestEnvironment, in_environment
 
 
-async def _same_when_reopened(house: House, statements: list[str], queries: list[str]) -> None:
+async def _same_when_reopened(
+    env: TestEnvironment, statements: list[str], queries: list[str]
+) -> None:
     for sql in statements:
-        assert "ERROR" not in await house.query("a", sql), sql
-    before = [await house.query("a", query) for query in queries]
+        assert "ERROR" not in await env.query("a", sql), sql
+    before = [await env.query("a", query) for query in queries]
     assert not any("ERROR" in each and "23514" not in each for each in before), before
-    await house.reopen()
-    assert [await house.query("a", query) for query in queries] == before
+    await env.reopen()
+    assert [await env.query("a", query) for query in queries] == before
 
 
 def test_a_name_without_its_quotes_does_not_join_the_word_beside_it(tmp_path: Path) -> None:
@@ -44,11 +46,11 @@ def test_a_name_without_its_quotes_does_not_join_the_word_beside_it(tmp_path: Pa
     writes = [f"INSERT INTO c2 VALUES ({row})" for row in ("true, 1", "false, 0")]
 
     async def play() -> None:
-        house = House(tmp_path)
-        await house.open()
-        await _same_when_reopened(house, tables + views, queries + writes)
-        await house.ran("a", "INSERT INTO c2 VALUES (false, 1)")
-        await house.close()
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        await _same_when_reopened(env, tables + views, queries + writes)
+        await env.ran("a", "INSERT INTO c2 VALUES (false, 1)")
+        await env.close()
 
     asyncio.run(play())
 
@@ -69,11 +71,11 @@ def test_a_word_that_needs_quotes_without_its_qualifier_gets_them(tmp_path: Path
     writes = [f"INSERT INTO d VALUES ({row})" for row in ("'bob', 1, 1", "'a', 0, 1", "'a', 1, 0")]
 
     async def play() -> None:
-        house = House(tmp_path)
-        await house.open()
-        await _same_when_reopened(house, tables, ["TABLE v", "TABLE w", *writes])
-        await house.ran("a", "INSERT INTO d VALUES ('a', 1, 1)")
-        await house.close()
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        await _same_when_reopened(env, tables, ["TABLE v", "TABLE w", *writes])
+        await env.ran("a", "INSERT INTO d VALUES ('a', 1, 1)")
+        await env.close()
 
     asyncio.run(play())
 
@@ -82,8 +84,8 @@ def test_a_word_that_our_parser_would_misread_is_quoted(tmp_path: Path) -> None:
     words = ("alter", "qualify", "exclude", "of", "xor")
 
     async def play() -> None:
-        house = House(tmp_path)
-        await house.open()
+        env = TestEnvironment(tmp_path)
+        await env.open()
         made = [
             sql
             for word in words
@@ -93,8 +95,8 @@ def test_a_word_that_our_parser_would_misread_is_quoted(tmp_path: Path) -> None:
                 f'ALTER TABLE "{word}" RENAME b TO c',
             )
         ]
-        await _same_when_reopened(house, made, [f"TABLE v_{word}" for word in words])
-        await house.close()
+        await _same_when_reopened(env, made, [f"TABLE v_{word}" for word in words])
+        await env.close()
 
     asyncio.run(play())
 
@@ -103,8 +105,8 @@ def test_a_word_that_our_parser_would_misread_is_quoted(tmp_path: Path) -> None:
 def test_what_would_not_be_read_as_it_was_meant_is_not_written_down(
     tmp_path: Path, kept: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def play(house: House) -> None:
-        await house.query("a", "CREATE TABLE t (a int, b int); INSERT INTO t VALUES (1, 2)")
+    async def play(env: TestEnvironment) -> None:
+        await env.query("a", "CREATE TABLE t (a int, b int); INSERT INTO t VALUES (1, 2)")
         with monkeypatch.context() as patch:
             patch.setattr(ddl, "kept_text", lambda *_: kept)
             patch.setattr(ddl, "without_qualifiers", lambda *_: "(b)")
@@ -115,10 +117,9 @@ def test_what_would_not_be_read_as_it_was_meant_is_not_written_down(
                 "CREATE INDEX i ON t (a)",
                 "CREATE TABLE u (a int, b int, CHECK (a > 0))",
             ):
-                assert "ERROR XX000" in await house.query("a", sql), sql
+                assert "ERROR XX000" in await env.query("a", sql), sql
         assert (
-            await house.query("a", "SELECT count(*) FROM pg_class WHERE oid > 16383")
-            == "1\nSELECT 1"
+            await env.query("a", "SELECT count(*) FROM pg_class WHERE oid > 16383") == "1\nSELECT 1"
         )
 
-    in_house(tmp_path, play)
+    in_environment(tmp_path, play)

@@ -3,14 +3,14 @@
 import asyncio
 from pathlib import Path
 
-from tests.adapter.harness import House
+from tests.adapter.harness import TestEnvironment
 
 DUPLICATE = "ERROR 23505: duplicate key value violates unique constraint"
 
 
-async def _answers(house: House, conversation: list[tuple[str, str]]) -> None:
+async def _answers(env: TestEnvironment, conversation: list[tuple[str, str]]) -> None:
     for sql, expected in conversation:
-        found = (await house.query("s", sql)).removesuffix("\nT")  # in a block
+        found = (await env.query("s", sql)).removesuffix("\nT")  # in a block
         if expected.startswith(DUPLICATE):
             found = found.splitlines()[0]
         assert found == expected, sql
@@ -73,12 +73,12 @@ MEANS_ANOTHER = [
 
 def _holds(runner: asyncio.Runner, place: Path, conversation: list[tuple[str, str]]) -> None:
     async def main() -> None:
-        house = House(place)
-        await house.open()
+        env = TestEnvironment(place)
+        await env.open()
         try:
-            await _answers(house, conversation)
+            await _answers(env, conversation)
         finally:
-            await house.close()
+            await env.close()
 
     runner.run(main())
 
@@ -101,20 +101,20 @@ def test_what_was_read_by_a_key_counts_when_that_is_renamed(
     runner: asyncio.Runner, tmp_path: Path
 ) -> None:
     async def main() -> None:
-        house = House(tmp_path)
-        await house.open()
+        env = TestEnvironment(tmp_path)
+        await env.open()
         try:
-            await house.query("s", "CREATE TABLE t (id int PRIMARY KEY, v int)")
-            await house.query("s", "INSERT INTO t VALUES (1, 1)")
-            await house.query("s", "CREATE TABLE seen (v int)")
-            await house.query("s", "BEGIN")
-            assert await house.query("s", "SELECT v FROM t WHERE id = 1") == "1\nSELECT 1\nT"
-            await house.query("other", "UPDATE t SET v = 2 WHERE id = 1", alone=False)
-            await house.query("s", "ALTER TABLE t RENAME CONSTRAINT t_pkey TO p")
-            await house.query("s", "INSERT INTO seen VALUES (1)")
-            refused = await house.query("s", "COMMIT")
+            await env.query("s", "CREATE TABLE t (id int PRIMARY KEY, v int)")
+            await env.query("s", "INSERT INTO t VALUES (1, 1)")
+            await env.query("s", "CREATE TABLE seen (v int)")
+            await env.query("s", "BEGIN")
+            assert await env.query("s", "SELECT v FROM t WHERE id = 1") == "1\nSELECT 1\nT"
+            await env.query("other", "UPDATE t SET v = 2 WHERE id = 1", alone=False)
+            await env.query("s", "ALTER TABLE t RENAME CONSTRAINT t_pkey TO p")
+            await env.query("s", "INSERT INTO seen VALUES (1)")
+            refused = await env.query("s", "COMMIT")
             assert refused.startswith("ERROR 40001: could not serialize access"), refused
         finally:
-            await house.close()
+            await env.close()
 
     runner.run(main())

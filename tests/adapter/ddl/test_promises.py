@@ -6,188 +6,188 @@ import asyncio
 
 import pytest
 
-from tests.adapter.harness import House
+from tests.adapter.harness import TestEnvironment
 
 HISTORY = "WITH (RETAIN HISTORY FOR '1h')"
 
 
-def now(house: House) -> int:
-    return house.environment.coordinator.oracle.read_ts()
+def now(env: TestEnvironment) -> int:
+    return env.environment.coordinator.oracle.read_ts()
 
 
 def test_a_view_is_read_as_it_was_before_its_table_promised_more(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def scenario() -> None:
-        await house.query("s", f"DROP TABLE IF EXISTS t CASCADE; CREATE TABLE t (k int) {HISTORY}")
-        await house.query("s", f"CREATE MATERIALIZED VIEW m {HISTORY} AS SELECT k FROM t")
-        await house.query("s", f"CREATE MATERIALIZED VIEW mm {HISTORY} AS SELECT k FROM m")
-        await house.query("s", "INSERT INTO t VALUES (NULL), (1), (1)")
-        assert await house.query("s", "SELECT count(*) FROM mm") == "3\nSELECT 1"
-        before = now(house)
-        await house.query("s", "DELETE FROM t; INSERT INTO t VALUES (1)")
-        assert await house.query("s", "SELECT count(*) FROM mm") == "1\nSELECT 1"
-        await house.query("s", "ALTER TABLE t ADD PRIMARY KEY (k)")
+        await env.query("s", f"DROP TABLE IF EXISTS t CASCADE; CREATE TABLE t (k int) {HISTORY}")
+        await env.query("s", f"CREATE MATERIALIZED VIEW m {HISTORY} AS SELECT k FROM t")
+        await env.query("s", f"CREATE MATERIALIZED VIEW mm {HISTORY} AS SELECT k FROM m")
+        await env.query("s", "INSERT INTO t VALUES (NULL), (1), (1)")
+        assert await env.query("s", "SELECT count(*) FROM mm") == "3\nSELECT 1"
+        before = now(env)
+        await env.query("s", "DELETE FROM t; INSERT INTO t VALUES (1)")
+        assert await env.query("s", "SELECT count(*) FROM mm") == "1\nSELECT 1"
+        await env.query("s", "ALTER TABLE t ADD PRIMARY KEY (k)")
         for _ in range(2):
             for view in ("m", "mm"):
                 nulls = f"SELECT count(*) FROM {view} WHERE k IS NULL AS OF {before}"
-                assert await house.query("s", nulls) == "1\nSELECT 1"
+                assert await env.query("s", nulls) == "1\nSELECT 1"
                 distinct = f"SELECT DISTINCT k FROM {view} WHERE k = 1 AS OF {before}"
-                assert await house.query("s", distinct) == "1\nSELECT 1"
+                assert await env.query("s", distinct) == "1\nSELECT 1"
                 others = f"SELECT 2 NOT IN (SELECT k FROM {view}) AS OF {before}"
-                assert await house.query("s", others) == "NULL\nSELECT 1"
-            refused = await house.query("s", f"SELECT * FROM t AS OF {before}")
+                assert await env.query("s", others) == "NULL\nSELECT 1"
+            refused = await env.query("s", f"SELECT * FROM t AS OF {before}")
             assert refused.startswith("ERROR 22023: "), refused
-            await house.reopen()
+            await env.reopen()
 
     runner.run(scenario())
 
 
 @pytest.mark.parametrize("more", ["", "ADD COLUMN z int, "])
 def test_what_holds_by_what_the_same_block_writes_holds_from_its_commit_on(
-    runner: asyncio.Runner, house: House, more: str
+    runner: asyncio.Runner, env: TestEnvironment, more: str
 ) -> None:
     async def scenario() -> None:
-        await house.query("s", f"DROP TABLE IF EXISTS t CASCADE; CREATE TABLE t (k int) {HISTORY}")
-        await house.query("s", "INSERT INTO t VALUES (NULL), (1)")
-        await house.query("s", "BEGIN; DELETE FROM t WHERE k IS NULL")
-        await house.query("s", f"ALTER TABLE t {more}ALTER COLUMN k SET NOT NULL")
+        await env.query("s", f"DROP TABLE IF EXISTS t CASCADE; CREATE TABLE t (k int) {HISTORY}")
+        await env.query("s", "INSERT INTO t VALUES (NULL), (1)")
+        await env.query("s", "BEGIN; DELETE FROM t WHERE k IS NULL")
+        await env.query("s", f"ALTER TABLE t {more}ALTER COLUMN k SET NOT NULL")
         await asyncio.sleep(0.05)
-        within = now(house)
-        assert await house.query("s", "COMMIT") == "COMMIT"
+        within = now(env)
+        assert await env.query("s", "COMMIT") == "COMMIT"
         nulls = f"SELECT count(*) FROM t WHERE k IS NULL AS OF {within}"
-        refused = await house.query("s", nulls)
+        refused = await env.query("s", nulls)
         assert refused.startswith("ERROR 22023: "), refused
-        assert await house.query("s", "SELECT k FROM t") == "1\nSELECT 1"
+        assert await env.query("s", "SELECT k FROM t") == "1\nSELECT 1"
 
     runner.run(scenario())
 
 
 def test_an_index_is_not_read_for_what_its_table_did_not_promise_then(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def scenario() -> None:
-        await house.query("s", f"DROP TABLE IF EXISTS t CASCADE; CREATE TABLE t (k int) {HISTORY}")
-        await house.query("s", f"CREATE INDEX i ON t (k) {HISTORY}")
-        await house.query("s", "INSERT INTO t VALUES (NULL), (1)")
-        assert await house.query("s", "SELECT k FROM t WHERE k = 1") == "1\nSELECT 1"
-        before = now(house)
-        await house.query("s", "DELETE FROM t WHERE k IS NULL")
-        await house.query("s", "ALTER TABLE t ALTER COLUMN k SET NOT NULL")
+        await env.query("s", f"DROP TABLE IF EXISTS t CASCADE; CREATE TABLE t (k int) {HISTORY}")
+        await env.query("s", f"CREATE INDEX i ON t (k) {HISTORY}")
+        await env.query("s", "INSERT INTO t VALUES (NULL), (1)")
+        assert await env.query("s", "SELECT k FROM t WHERE k = 1") == "1\nSELECT 1"
+        before = now(env)
+        await env.query("s", "DELETE FROM t WHERE k IS NULL")
+        await env.query("s", "ALTER TABLE t ALTER COLUMN k SET NOT NULL")
         nulls = f"SELECT count(*) FROM t WHERE k IS NULL AS OF {before}"
-        refused = await house.query("s", nulls)
+        refused = await env.query("s", nulls)
         assert refused.startswith("ERROR 22023: "), refused
 
     runner.run(scenario())
 
 
 def test_a_view_whose_plan_was_made_of_nothing_but_promises(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def scenario() -> None:
-        await house.query("s", "DROP TABLE IF EXISTS t CASCADE; CREATE TABLE t (k int)")
+        await env.query("s", "DROP TABLE IF EXISTS t CASCADE; CREATE TABLE t (k int)")
         nulls = "SELECT count(*) AS n FROM t WHERE k IS NULL"
-        await house.query("s", f"CREATE MATERIALIZED VIEW m AS {nulls}")
-        assert await house.query("s", "SELECT * FROM m") == "0\nSELECT 1"
-        altered = await house.query("s", "ALTER TABLE t ALTER COLUMN k SET NOT NULL")
+        await env.query("s", f"CREATE MATERIALIZED VIEW m AS {nulls}")
+        assert await env.query("s", "SELECT * FROM m") == "0\nSELECT 1"
+        altered = await env.query("s", "ALTER TABLE t ALTER COLUMN k SET NOT NULL")
         assert altered == "ALTER TABLE"
-        await house.query("s", f"CREATE MATERIALIZED VIEW later AS {nulls}")
-        await house.query("s", "INSERT INTO t VALUES (1)")
+        await env.query("s", f"CREATE MATERIALIZED VIEW later AS {nulls}")
+        await env.query("s", "INSERT INTO t VALUES (1)")
         for _ in range(2):
-            assert await house.query("s", "SELECT * FROM m, later") == "0|0\nSELECT 1"
-            shown = await house.query("s", "SELECT pg_get_viewdef('m'::regclass)")
-            await house.reopen()
+            assert await env.query("s", "SELECT * FROM m, later") == "0|0\nSELECT 1"
+            shown = await env.query("s", "SELECT pg_get_viewdef('m'::regclass)")
+            await env.reopen()
         assert "(SELECT" not in shown  # the table is named as it was
-        await house.query("s", "ALTER TABLE t ALTER COLUMN k DROP NOT NULL")
+        await env.query("s", "ALTER TABLE t ALTER COLUMN k DROP NOT NULL")
 
     runner.run(scenario())
 
 
 def test_a_key_that_was_lost_meanwhile_is_not_taken_up_again(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def scenario() -> None:
-        await house.query("s", "DROP TABLE IF EXISTS t CASCADE; CREATE CLUSTER c (SIZE 'embedded')")
-        await house.query("s", f"CREATE TABLE t (k int NOT NULL UNIQUE, v int) {HISTORY}")
-        await house.query("s", "CREATE VIEW plain AS SELECT k, v FROM t")
-        await house.query("s", "ALTER TABLE t ADD CHECK (v < 1000)")  # the key is remembered
-        await house.query("s", "ALTER TABLE t DROP CONSTRAINT t_k_key")
+        await env.query("s", "DROP TABLE IF EXISTS t CASCADE; CREATE CLUSTER c (SIZE 'embedded')")
+        await env.query("s", f"CREATE TABLE t (k int NOT NULL UNIQUE, v int) {HISTORY}")
+        await env.query("s", "CREATE VIEW plain AS SELECT k, v FROM t")
+        await env.query("s", "ALTER TABLE t ADD CHECK (v < 1000)")  # the key is remembered
+        await env.query("s", "ALTER TABLE t DROP CONSTRAINT t_k_key")
         made = f"CREATE MATERIALIZED VIEW m IN CLUSTER c {HISTORY} AS SELECT DISTINCT k FROM plain"
-        await house.query("s", made)
-        await house.query("s", "SELECT * FROM m")
-        await house.query("s", "DROP CLUSTER REPLICA c.r1")
-        await house.query("s", "INSERT INTO t VALUES (1, 1), (1, 2)")
-        before = now(house)
-        await house.query("s", "DELETE FROM t WHERE v = 2; ALTER TABLE t ADD UNIQUE (k)")
-        await house.reopen()
-        await house.query("s", "CREATE CLUSTER REPLICA c.r2 (SIZE 'embedded')")
-        assert await house.query("s", "SELECT k FROM m") == "1\nSELECT 1"
-        assert await house.query("s", f"SELECT k FROM m AS OF {before}") == "1\nSELECT 1"
-        await house.query("s", "DROP CLUSTER c CASCADE")
+        await env.query("s", made)
+        await env.query("s", "SELECT * FROM m")
+        await env.query("s", "DROP CLUSTER REPLICA c.r1")
+        await env.query("s", "INSERT INTO t VALUES (1, 1), (1, 2)")
+        before = now(env)
+        await env.query("s", "DELETE FROM t WHERE v = 2; ALTER TABLE t ADD UNIQUE (k)")
+        await env.reopen()
+        await env.query("s", "CREATE CLUSTER REPLICA c.r2 (SIZE 'embedded')")
+        assert await env.query("s", "SELECT k FROM m") == "1\nSELECT 1"
+        assert await env.query("s", f"SELECT k FROM m AS OF {before}") == "1\nSELECT 1"
+        await env.query("s", "DROP CLUSTER c CASCADE")
 
     runner.run(scenario())
 
 
 def test_only_what_a_statement_names_says_from_when_on_it_reads(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def scenario() -> None:
-        await house.query("s", "CREATE CLUSTER c (SIZE 'embedded')")
-        await house.query("s", "CREATE TABLE src (k int); INSERT INTO src VALUES (1)")
-        await house.query("s", "CREATE TABLE log (k int)")
-        await house.query("s", "CREATE MATERIALIZED VIEW behind IN CLUSTER c AS SELECT k FROM src")
-        await house.query("s", "SELECT * FROM behind")
-        await house.query("s", "DROP CLUSTER REPLICA c.r1")
+        await env.query("s", "CREATE CLUSTER c (SIZE 'embedded')")
+        await env.query("s", "CREATE TABLE src (k int); INSERT INTO src VALUES (1)")
+        await env.query("s", "CREATE TABLE log (k int)")
+        await env.query("s", "CREATE MATERIALIZED VIEW behind IN CLUSTER c AS SELECT k FROM src")
+        await env.query("s", "SELECT * FROM behind")
+        await env.query("s", "DROP CLUSTER REPLICA c.r1")
         await asyncio.sleep(0.5)
-        await house.query("s", "ALTER TABLE log ALTER COLUMN k SET NOT NULL")
-        await house.query("r", "SET default_transaction_isolation = 'serializable'")
+        await env.query("s", "ALTER TABLE log ALTER COLUMN k SET NOT NULL")
+        await env.query("r", "SET default_transaction_isolation = 'serializable'")
         for between in (
             "INSERT INTO log VALUES (1)",
             "ALTER TABLE log ADD COLUMN b int",
             "DROP TABLE log",
         ):
-            await house.query("r", "BEGIN; SELECT * FROM behind")
-            await house.ran("r", between)
-            assert (await house.query("r", "SELECT * FROM behind")).startswith("1\n"), between
-            await house.query("r", "ROLLBACK")
-        await house.query("r", "DROP TABLE src, log CASCADE; DROP CLUSTER c CASCADE")
+            await env.query("r", "BEGIN; SELECT * FROM behind")
+            await env.ran("r", between)
+            assert (await env.query("r", "SELECT * FROM behind")).startswith("1\n"), between
+            await env.query("r", "ROLLBACK")
+        await env.query("r", "DROP TABLE src, log CASCADE; DROP CLUSTER c CASCADE")
 
     runner.run(scenario())
 
 
 def test_a_subscription_does_not_rely_on_what_is_promised_later(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def scenario() -> None:
-        await house.query("s", "CREATE TABLE x (v int); CREATE TABLE y (k int PRIMARY KEY, v int)")
+        await env.query("s", "CREATE TABLE x (v int); CREATE TABLE y (k int PRIMARY KEY, v int)")
         query = "SELECT v FROM x UNION ALL SELECT v FROM y WHERE k IS NULL"
-        await house.query("s", f"CREATE SUBSCRIPTION follows FOR ({query})")
-        await house.query("s", "INSERT INTO x VALUES (7)")
-        assert await house.query("s", "ALTER TABLE y ADD CHECK (v < 100)") == "ALTER TABLE"
-        await house.query("s", "BEGIN; DECLARE c CURSOR FOR SUBSCRIBE TO SUBSCRIPTION follows")
-        assert "|1|7" in await house.query("s", "FETCH 1 c WITH (TIMEOUT = '30s')")
-        await house.query("s", "ROLLBACK; DROP SUBSCRIPTION follows; DROP TABLE x, y")
+        await env.query("s", f"CREATE SUBSCRIPTION follows FOR ({query})")
+        await env.query("s", "INSERT INTO x VALUES (7)")
+        assert await env.query("s", "ALTER TABLE y ADD CHECK (v < 100)") == "ALTER TABLE"
+        await env.query("s", "BEGIN; DECLARE c CURSOR FOR SUBSCRIBE TO SUBSCRIPTION follows")
+        assert "|1|7" in await env.query("s", "FETCH 1 c WITH (TIMEOUT = '30s')")
+        await env.query("s", "ROLLBACK; DROP SUBSCRIPTION follows; DROP TABLE x, y")
 
     runner.run(scenario())
 
 
 def test_no_past_is_made_up_of_a_view_whose_table_gets_other_columns_in_the_same_block(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def scenario() -> None:
-        await house.query("s", f"CREATE TABLE g (k int) {HISTORY}")
-        await house.query("s", "INSERT INTO g VALUES (1), (2)")
-        before = now(house)
-        await house.query("s", "INSERT INTO g VALUES (3)")
+        await env.query("s", f"CREATE TABLE g (k int) {HISTORY}")
+        await env.query("s", "INSERT INTO g VALUES (1), (2)")
+        before = now(env)
+        await env.query("s", "INSERT INTO g VALUES (3)")
         made = f"CREATE MATERIALIZED VIEW m {HISTORY} AS SELECT k FROM g AS OF {before}"
-        await house.query("a", f"DROP TABLE IF EXISTS t CASCADE; BEGIN; {made}")
-        refused = await house.query("a", "ALTER TABLE g ADD COLUMN z int")
+        await env.query("a", f"DROP TABLE IF EXISTS t CASCADE; BEGIN; {made}")
+        refused = await env.query("a", "ALTER TABLE g ADD COLUMN z int")
         assert refused.startswith("ERROR 0A000: cannot add or drop columns"), refused
-        await house.query("a", "ROLLBACK")
-        await house.query("s", "ALTER TABLE g ALTER COLUMN k SET NOT NULL")
-        assert (await house.query("s", made)).startswith("ERROR 22023: ")
+        await env.query("a", "ROLLBACK")
+        await env.query("s", "ALTER TABLE g ALTER COLUMN k SET NOT NULL")
+        assert (await env.query("s", made)).startswith("ERROR 22023: ")
         pruned = made.replace("FROM g", "FROM g WHERE k IS NULL")
-        assert (await house.query("s", pruned)).startswith("ERROR 22023: ")
+        assert (await env.query("s", pruned)).startswith("ERROR 22023: ")
 
     runner.run(scenario())
 
@@ -205,71 +205,71 @@ PROMISES = [
 
 @pytest.mark.parametrize(("alter", "read"), PROMISES)
 def test_a_block_does_not_read_the_past_by_what_it_has_promised_itself(
-    runner: asyncio.Runner, house: House, alter: str, read: str
+    runner: asyncio.Runner, env: TestEnvironment, alter: str, read: str
 ) -> None:
     async def scenario() -> None:
-        await house.query("s", f"DROP TABLE IF EXISTS t CASCADE; CREATE TABLE t (k int) {HISTORY}")
-        await house.query("s", "CREATE VIEW v AS SELECT k FROM t; CREATE TABLE IF NOT EXISTS o ()")
-        await house.query("s", "INSERT INTO t VALUES (NULL), (1), (1)")
-        before = now(house)
-        truth = sorted((await house.query("s", f"{read} AS OF {before}")).splitlines())
-        await house.query("s", "DELETE FROM t; INSERT INTO t VALUES (1)")
-        await house.query("s", "BEGIN; SAVEPOINT a")
-        await house.ran("s", alter)
-        await house.query("s", "SAVEPOINT b")
-        await house.ran("s", read)
+        await env.query("s", f"DROP TABLE IF EXISTS t CASCADE; CREATE TABLE t (k int) {HISTORY}")
+        await env.query("s", "CREATE VIEW v AS SELECT k FROM t; CREATE TABLE IF NOT EXISTS o ()")
+        await env.query("s", "INSERT INTO t VALUES (NULL), (1), (1)")
+        before = now(env)
+        truth = sorted((await env.query("s", f"{read} AS OF {before}")).splitlines())
+        await env.query("s", "DELETE FROM t; INSERT INTO t VALUES (1)")
+        await env.query("s", "BEGIN; SAVEPOINT a")
+        await env.ran("s", alter)
+        await env.query("s", "SAVEPOINT b")
+        await env.ran("s", read)
         for as_of in (f"AS OF {before}", "AS OF AT LEAST 0", f"AS OF AT LEAST {before}"):
-            refused = await house.query("s", f"{read} {as_of}")
+            refused = await env.query("s", f"{read} {as_of}")
             assert refused.startswith("ERROR 22023: "), refused
-            await house.query("s", "ROLLBACK TO b")
-        assert await house.query("s", "SELECT count(*) FROM o AS OF AT LEAST 0") == "0\nSELECT 1\nT"
-        await house.query("s", "ROLLBACK TO a")
-        told = await house.query("s", f"{read} AS OF {before}")
+            await env.query("s", "ROLLBACK TO b")
+        assert await env.query("s", "SELECT count(*) FROM o AS OF AT LEAST 0") == "0\nSELECT 1\nT"
+        await env.query("s", "ROLLBACK TO a")
+        told = await env.query("s", f"{read} AS OF {before}")
         assert sorted(told.splitlines()) == sorted([*truth, "T"])
-        await house.query("s", "ROLLBACK")
+        await env.query("s", "ROLLBACK")
 
     runner.run(scenario())
 
 
 @pytest.mark.parametrize("changed", [False, True])
 def test_a_block_reads_at_no_time_before_what_it_has_promised_held(
-    runner: asyncio.Runner, house: House, changed: bool
+    runner: asyncio.Runner, env: TestEnvironment, changed: bool
 ) -> None:
     async def scenario() -> None:
-        await house.query("s", "DROP TABLE IF EXISTS t CASCADE; CREATE TABLE t (k int)")
-        await house.query("s", "DROP TABLE IF EXISTS o; CREATE TABLE o (k int)")
-        await house.query("s", f"INSERT INTO t VALUES ({'NULL' if changed else 1})")
-        await house.query("s", "BEGIN; SELECT count(*) FROM o")
-        await house.query("other", f"UPDATE {'t' if changed else 'o'} SET k = 1")
+        await env.query("s", "DROP TABLE IF EXISTS t CASCADE; CREATE TABLE t (k int)")
+        await env.query("s", "DROP TABLE IF EXISTS o; CREATE TABLE o (k int)")
+        await env.query("s", f"INSERT INTO t VALUES ({'NULL' if changed else 1})")
+        await env.query("s", "BEGIN; SELECT count(*) FROM o")
+        await env.query("other", f"UPDATE {'t' if changed else 'o'} SET k = 1")
         await asyncio.sleep(0.3)
-        alter = await house.query("s", "ALTER TABLE t ALTER k SET NOT NULL")
+        alter = await env.query("s", "ALTER TABLE t ALTER k SET NOT NULL")
         assert alter == "ALTER TABLE\nT"
-        read = await house.query("s", "SELECT count(*) FROM t WHERE k IS NULL")
+        read = await env.query("s", "SELECT count(*) FROM t WHERE k IS NULL")
         if changed:
             assert read.startswith("ERROR 40001: "), read
-            await house.query("s", "ROLLBACK")
+            await env.query("s", "ROLLBACK")
         else:
             assert read == "0\nSELECT 1\nT"
-            assert await house.query("s", "COMMIT") == "COMMIT"
+            assert await env.query("s", "COMMIT") == "COMMIT"
 
     runner.run(scenario())
 
 
 @pytest.mark.parametrize("more", ["", " ON CONFLICT (k) DO UPDATE SET k = excluded.k"])
 def test_a_block_fills_a_table_that_it_has_created_as_of_a_time(
-    runner: asyncio.Runner, house: House, more: str
+    runner: asyncio.Runner, env: TestEnvironment, more: str
 ) -> None:
     async def scenario() -> None:
-        await house.query("s", "DROP TABLE IF EXISTS t, o CASCADE; CREATE TABLE t (k int)")
-        await house.query("s", "INSERT INTO t VALUES (1), (2)")
-        await house.query("s", "BEGIN; CREATE TABLE o (k int PRIMARY KEY); SAVEPOINT a")
+        await env.query("s", "DROP TABLE IF EXISTS t, o CASCADE; CREATE TABLE t (k int)")
+        await env.query("s", "INSERT INTO t VALUES (1), (2)")
+        await env.query("s", "BEGIN; CREATE TABLE o (k int PRIMARY KEY); SAVEPOINT a")
         insert = f"INSERT INTO o SELECT k FROM {{}} AS OF AT LEAST 0{more}"
-        assert await house.query("s", insert.format("t")) == "INSERT 0 2\nT"
-        refused = await house.query("s", insert.format("o"))
+        assert await env.query("s", insert.format("t")) == "INSERT 0 2\nT"
+        refused = await env.query("s", insert.format("o"))
         assert refused.startswith("ERROR 22023: "), refused
-        await house.query("s", "ROLLBACK TO a")
-        assert await house.query("s", insert.format("t")) == "INSERT 0 2\nT"
-        assert await house.query("s", "COMMIT") == "COMMIT"
-        assert await house.query("s", "SELECT * FROM o ORDER BY k") == "1\n2\nSELECT 2"
+        await env.query("s", "ROLLBACK TO a")
+        assert await env.query("s", insert.format("t")) == "INSERT 0 2\nT"
+        assert await env.query("s", "COMMIT") == "COMMIT"
+        assert await env.query("s", "SELECT * FROM o ORDER BY k") == "1\n2\nSELECT 2"
 
     runner.run(scenario())

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from foreshore.sql.parse.keywords import quote_identifier
-from tests.adapter.harness import House
+from tests.adapter.harness import TestEnvironment
 
 RESERVED = "user order select table group values left".split()
 MISREAD = "alter of cube exclude qualify".split()
@@ -114,42 +114,42 @@ def test_definitions_mean_the_same_after_renames_and_a_start(tmp_path: Path, see
     writer = Writer(seed)
     views = [f"V{i}" for i in range(8)]
 
-    async def seen(house: House) -> list[str]:
+    async def seen(env: TestEnvironment) -> list[str]:
         found = [
-            "\n".join(sorted((await house.query("a", f'TABLE "{view}"')).splitlines()))
+            "\n".join(sorted((await env.query("a", f'TABLE "{view}"')).splitlines()))
             for view in views
         ]
         for table in writer.tables:
             name = ".".join(map(quote_identifier, table))
             for row in ("-1,1,1", "1,-1,5", "4,4,4", "3,-1,3", "1,3,-1"):
-                answer = await house.query("a", f"INSERT INTO {name} VALUES ({row})")
+                answer = await env.query("a", f"INSERT INTO {name} VALUES ({row})")
                 found.append(answer[:11])
                 assert answer.startswith(("INSERT", "ERROR 23514")), answer
-                await house.query("a", f"DELETE FROM {name}; INSERT INTO {name} VALUES (1,1,1)")
+                await env.query("a", f"DELETE FROM {name}; INSERT INTO {name} VALUES (1,1,1)")
         return found
 
     async def play() -> None:
-        house = House(tmp_path)
-        await house.open()
+        env = TestEnvironment(tmp_path)
+        await env.open()
 
         async def done(statements: list[str]) -> None:
             for sql in statements:
                 written = writer.spaced(sql)
-                answer = await house.query("a", written)
+                answer = await env.query("a", written)
                 assert "ERROR" not in answer, (written, answer)
 
         await done(writer.made())
         await done([f'CREATE VIEW "{view}" AS {writer.query()}' for view in views])
-        filled = [await house.query("a", f'TABLE "{view}"') for view in views]
+        filled = [await env.query("a", f'TABLE "{view}"') for view in views]
         assert not any("ERROR" in each for each in filled), filled
-        await seen(house)
-        before = await seen(house)
+        await seen(env)
+        before = await seen(env)
         await done(writer.renames())
-        assert await seen(house) == before
-        await house.reopen()
-        assert await seen(house) == before
+        assert await seen(env) == before
+        await env.reopen()
+        assert await seen(env) == before
         await done(writer.renames())
-        assert await seen(house) == before
-        await house.close()
+        assert await seen(env) == before
+        await env.close()
 
     asyncio.run(play())

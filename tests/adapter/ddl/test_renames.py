@@ -7,7 +7,7 @@ import pytest
 
 from foreshore.adapter.client import Startup
 from foreshore.sql.bind.definitions import table
-from tests.adapter.harness import House, in_house
+from tests.adapter.harness import TestEnvironment, in_environment
 
 TABLES = """
     CREATE SCHEMA s;
@@ -43,34 +43,34 @@ RENAMES = {
 
 @pytest.mark.parametrize("renames", RENAMES.values(), ids=RENAMES)
 def test_a_view_is_what_it_was(tmp_path: Path, renames: str) -> None:
-    async def rows(house: House) -> list[list[str]]:
+    async def rows(env: TestEnvironment) -> list[list[str]]:
         names = [f"{kind}{i}" for i in range(len(QUERIES)) for kind in "vm"]
-        return [sorted((await house.query("a", f"TABLE {name}")).splitlines()) for name in names]
+        return [sorted((await env.query("a", f"TABLE {name}")).splitlines()) for name in names]
 
     async def main() -> None:
-        house = House(tmp_path)
-        await house.open()
-        await house.query("a", TABLES)
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        await env.query("a", TABLES)
         for i, query in enumerate(QUERIES.values()):
-            await house.query("a", f"CREATE VIEW v{i} AS {query}")
-            await house.query("a", f"CREATE MATERIALIZED VIEW m{i} AS {query}")
-        before = await rows(house)
+            await env.query("a", f"CREATE VIEW v{i} AS {query}")
+            await env.query("a", f"CREATE MATERIALIZED VIEW m{i} AS {query}")
+        before = await rows(env)
         assert not any("ERROR" in line for lines in before for line in lines)
-        await house.ran("a", renames)
-        assert await rows(house) == before
-        await house.reopen()
-        assert await rows(house) == before
+        await env.ran("a", renames)
+        assert await rows(env) == before
+        await env.reopen()
+        assert await rows(env) == before
         one = "q" if "a RENAME TO q" in renames else "b"
-        await house.ran("a", f"ALTER TABLE {one} ADD COLUMN z int")
-        assert await rows(house) == before
+        await env.ran("a", f"ALTER TABLE {one} ADD COLUMN z int")
+        assert await rows(env) == before
         for i in range(len(QUERIES)):
             for kind, noun in (("v", "VIEW"), ("m", "MATERIALIZED VIEW")):
-                shown = await house.query("a", f"SHOW CREATE {noun} {kind}{i}")
+                shown = await env.query("a", f"SHOW CREATE {noun} {kind}{i}")
                 text = shown.splitlines()[0].split("|", 1)[1]
-                assert "ERROR" not in await house.query("a", f"DROP {noun} {kind}{i}; {text}"), text
-        assert await rows(house) == before
-        await house.ran("a", "SELECT count(definition) FROM pg_views")
-        await house.close()
+                assert "ERROR" not in await env.query("a", f"DROP {noun} {kind}{i}; {text}"), text
+        assert await rows(env) == before
+        await env.ran("a", "SELECT count(definition) FROM pg_views")
+        await env.close()
 
     asyncio.run(main())
 
@@ -79,80 +79,80 @@ def test_a_check_of_before_may_name_its_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
-        house = House(tmp_path)
-        await house.open()
+        env = TestEnvironment(tmp_path)
+        await env.open()
         with monkeypatch.context() as patch:  # as texts were kept once
             patch.setattr(table, "without_qualifiers", lambda text, *_: text)
-            await house.query("a", "CREATE TABLE t (y int, z int, CHECK (t.y > 0 AND t.z > 0))")
-        assert "t.y" in await house.query("a", "SHOW CREATE TABLE t")
+            await env.query("a", "CREATE TABLE t (y int, z int, CHECK (t.y > 0 AND t.z > 0))")
+        assert "t.y" in await env.query("a", "SHOW CREATE TABLE t")
         for change in ("RENAME TO u", "RENAME y TO yyyyy", "ADD COLUMN w int"):
             name = "t" if change == "RENAME TO u" else "u"
-            await house.ran("a", f"ALTER TABLE {name} {change}")
-        await house.reopen()
-        assert "(yyyyy > 0 AND z > 0)" in await house.query("a", "SHOW CREATE TABLE u")
-        assert "23514" in await house.query("a", "INSERT INTO u VALUES (1, 0)")
-        await house.close()
+            await env.ran("a", f"ALTER TABLE {name} {change}")
+        await env.reopen()
+        assert "(yyyyy > 0 AND z > 0)" in await env.query("a", "SHOW CREATE TABLE u")
+        assert "23514" in await env.query("a", "INSERT INTO u VALUES (1, 0)")
+        await env.close()
 
     asyncio.run(main())
 
 
 def test_a_view_is_not_replaced_by_one_of_itself(tmp_path: Path) -> None:
-    async def scenario(house: House) -> None:
-        await house.query("a", "CREATE VIEW v AS SELECT 1 AS x")
-        await house.query("a", "CREATE MATERIALIZED VIEW m AS SELECT 1 AS x")
+    async def scenario(env: TestEnvironment) -> None:
+        await env.query("a", "CREATE VIEW v AS SELECT 1 AS x")
+        await env.query("a", "CREATE MATERIALIZED VIEW m AS SELECT 1 AS x")
         for kind, name in (("VIEW", "v"), ("MATERIALIZED VIEW", "m")):
             sql = f"CREATE OR REPLACE {kind} {name} AS SELECT x FROM {name}"
-            assert "42P17" in await house.query("a", sql)
-            assert await house.query("a", f"TABLE {name}") == "1\nSELECT 1"
+            assert "42P17" in await env.query("a", sql)
+            assert await env.query("a", f"TABLE {name}") == "1\nSELECT 1"
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)
 
 
 def test_a_database_is_renamed_from_another(tmp_path: Path) -> None:
     async def main() -> None:
-        house = House(tmp_path)
-        await house.open()
-        await house.query("a", "CREATE TABLE t (y int); INSERT INTO t VALUES (1)")
-        await house.query("a", "CREATE MATERIALIZED VIEW m AS SELECT foreshore.public.t.y FROM t")
-        own = await house.query("a", "ALTER DATABASE foreshore RENAME TO f")
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        await env.query("a", "CREATE TABLE t (y int); INSERT INTO t VALUES (1)")
+        await env.query("a", "CREATE MATERIALIZED VIEW m AS SELECT foreshore.public.t.y FROM t")
+        own = await env.query("a", "ALTER DATABASE foreshore RENAME TO f")
         assert own == "ERROR 0A000: current database cannot be renamed"
-        await house.query("a", "CREATE DATABASE d")
-        house.sessions["b"] = await house.environment.connect(Startup("foreshore", "d", {}))
-        await house.ran("b", "ALTER DATABASE foreshore RENAME TO f")
-        await house.reopen()
-        house.sessions["b"] = await house.environment.connect(Startup("foreshore", "f", {}))
-        assert await house.query("b", "TABLE m") == "1\nSELECT 1"
-        await house.close()
+        await env.query("a", "CREATE DATABASE d")
+        env.sessions["b"] = await env.environment.connect(Startup("foreshore", "d", {}))
+        await env.ran("b", "ALTER DATABASE foreshore RENAME TO f")
+        await env.reopen()
+        env.sessions["b"] = await env.environment.connect(Startup("foreshore", "f", {}))
+        assert await env.query("b", "TABLE m") == "1\nSELECT 1"
+        await env.close()
 
     asyncio.run(main())
 
 
 def test_what_is_of_a_table_itself_goes_on(tmp_path: Path) -> None:
-    async def check(house: House) -> None:
-        assert "23514" in await house.query("a", "INSERT INTO t2 VALUES (0)")
-        assert "ERROR" not in await house.query(
+    async def check(env: TestEnvironment) -> None:
+        assert "23514" in await env.query("a", "INSERT INTO t2 VALUES (0)")
+        assert "ERROR" not in await env.query(
             "a", "SELECT pg_get_indexdef(indexrelid) FROM pg_index"
         )
-        assert await house.query("a", "SELECT y FROM t2 WHERE y + 1 = 2") == "1\nSELECT 1"
+        assert await env.query("a", "SELECT y FROM t2 WHERE y + 1 = 2") == "1\nSELECT 1"
 
     async def main() -> None:
-        house = House(tmp_path)
-        await house.open()
-        await house.query("a", "CREATE TABLE t (y int CHECK (t.y > 0), CHECK (public.t.y < 9))")
-        await house.query("a", "INSERT INTO t VALUES (1)")
-        await house.query("a", "CREATE INDEX i ON t ((t.y + 1))")
-        await house.query("a", "CREATE SUBSCRIPTION s FOR (SELECT t.y FROM t)")
-        await house.query("a", "ALTER TABLE t RENAME TO t2")
-        await check(house)
-        await house.reopen()
-        await check(house)
-        await house.ran("a", "DROP SUBSCRIPTION s")
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        await env.query("a", "CREATE TABLE t (y int CHECK (t.y > 0), CHECK (public.t.y < 9))")
+        await env.query("a", "INSERT INTO t VALUES (1)")
+        await env.query("a", "CREATE INDEX i ON t ((t.y + 1))")
+        await env.query("a", "CREATE SUBSCRIPTION s FOR (SELECT t.y FROM t)")
+        await env.query("a", "ALTER TABLE t RENAME TO t2")
+        await check(env)
+        await env.reopen()
+        await check(env)
+        await env.ran("a", "DROP SUBSCRIPTION s")
         for change in ("ADD COLUMN z int", "ALTER y SET NOT NULL", "ADD CHECK (t2.z < 5)"):
-            await house.ran("a", f"ALTER TABLE t2 {change}")
-            await check(house)
-        shown = await house.query("a", "SHOW CREATE TABLE t2")
+            await env.ran("a", f"ALTER TABLE t2 {change}")
+            await check(env)
+        shown = await env.query("a", "SHOW CREATE TABLE t2")
         assert "t.y" not in shown
         assert "t2.z" not in shown
-        await house.close()
+        await env.close()
 
     asyncio.run(main())

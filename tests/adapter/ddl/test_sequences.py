@@ -11,7 +11,7 @@ from foreshore.errors import QueryCanceled
 from foreshore.storage import epoch
 from foreshore.storage.consensus import Committed, Mismatch
 from foreshore.storage.fault import Determinate, Indeterminate
-from tests.adapter.harness import House, in_house, until
+from tests.adapter.harness import TestEnvironment, in_environment, until
 
 
 @pytest.mark.parametrize("call", ["nextval('q')", "setval('q', 5)"])
@@ -19,10 +19,10 @@ def test_a_call_that_is_cancelled_while_it_writes_disturbs_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     async def scenario() -> None:
-        house = House(tmp_path)
-        await house.open()
-        await house.query("s", "CREATE SEQUENCE q; CREATE SEQUENCE r")
-        consensus = house.storage.consensus
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        await env.query("s", "CREATE SEQUENCE q; CREATE SEQUENCE r")
+        consensus = env.storage.consensus
         change, asked, gate = consensus.compare_and_set, asyncio.Event(), asyncio.Event()
 
         async def slow(key: str, expected: int | None, new: bytes) -> Committed | Mismatch:
@@ -33,21 +33,21 @@ def test_a_call_that_is_cancelled_while_it_writes_disturbs_no_other(
             return outcome
 
         monkeypatch.setattr(consensus, "compare_and_set", slow)
-        cancelled = asyncio.create_task(house.query("s", f"SELECT {call}", alone=False))
+        cancelled = asyncio.create_task(env.query("s", f"SELECT {call}", alone=False))
         await asked.wait()
-        (await house.session("s")).interrupt(QueryCanceled())
+        (await env.session("s")).interrupt(QueryCanceled())
         assert await cancelled == "ERROR 57014: canceling statement due to user request"
-        other = asyncio.create_task(house.query("o", "SELECT nextval('r')", alone=False))
+        other = asyncio.create_task(env.query("o", "SELECT nextval('r')", alone=False))
         gate.set()
         async with asyncio.timeout(30):
             assert await other == "1\nSELECT 1"
             number = "1" if call == "nextval('q')" else "6"
-            assert await house.query("s", "SELECT nextval('q')") == f"{number}\nSELECT 1"
-        await house.close()
-        house = House(tmp_path)
-        await house.open()
-        assert await house.query("s", "SELECT nextval('q')") == f"{int(number) + 1}\nSELECT 1"
-        await house.close()
+            assert await env.query("s", "SELECT nextval('q')") == f"{number}\nSELECT 1"
+        await env.close()
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        assert await env.query("s", "SELECT nextval('q')") == f"{int(number) + 1}\nSELECT 1"
+        await env.close()
 
     asyncio.run(scenario())
 
@@ -55,15 +55,15 @@ def test_a_call_that_is_cancelled_while_it_writes_disturbs_no_other(
 def test_what_is_reserved_while_the_increment_is_altered_is_reserved_by_the_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario(house: House) -> None:
+    async def scenario(env: TestEnvironment) -> None:
         async def reserved() -> int:
             head = await consensus.head(KEY)
             assert head is not None
             ((last, _),) = msgspec.json.decode(head.data, type=Positions).reserved.values()
             return last
 
-        await house.query("s", "CREATE SEQUENCE q")
-        consensus = house.storage.consensus
+        await env.query("s", "CREATE SEQUENCE q")
+        consensus = env.storage.consensus
         change, asked, gate = consensus.compare_and_set, asyncio.Event(), asyncio.Event()
 
         async def slow(key: str, expected: int | None, new: bytes) -> Committed | Mismatch:
@@ -73,32 +73,32 @@ def test_what_is_reserved_while_the_increment_is_altered_is_reserved_by_the_old_
             return await change(key, expected, new)
 
         monkeypatch.setattr(consensus, "compare_and_set", slow)
-        call = asyncio.create_task(house.query("o", "SELECT nextval('q')", alone=False))
+        call = asyncio.create_task(env.query("o", "SELECT nextval('q')", alone=False))
         await asked.wait()
         alter = "ALTER SEQUENCE q INCREMENT BY 10"
-        assert await house.query("s", alter, alone=False) == "ALTER SEQUENCE"
+        assert await env.query("s", alter, alone=False) == "ALTER SEQUENCE"
         gate.set()
         assert await call == "1\nSELECT 1"
         for number in range(11, 1000, 10):
-            assert await house.query("s", "SELECT nextval('q')") == f"{number}\nSELECT 1"
+            assert await env.query("s", "SELECT nextval('q')") == f"{number}\nSELECT 1"
             assert await reserved() >= number
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)
 
 
 def test_who_waits_for_numbers_of_a_sequence_that_is_dropped_hears_of_it(
     tmp_path: Path,
 ) -> None:
-    async def scenario(house: House) -> None:
-        await house.query("s", "CREATE SEQUENCE q")
-        writing = house.environment.coordinator.sequences._writing
+    async def scenario(env: TestEnvironment) -> None:
+        await env.query("s", "CREATE SEQUENCE q")
+        writing = env.environment.coordinator.sequences._writing
         async with writing:
-            call = asyncio.create_task(house.query("o", "SELECT nextval('q')", alone=False))
+            call = asyncio.create_task(env.query("o", "SELECT nextval('q')", alone=False))
             await until(lambda: bool(writing._waiters))
-            assert await house.query("s", "DROP SEQUENCE q", alone=False) == "DROP SEQUENCE"
+            assert await env.query("s", "DROP SEQUENCE q", alone=False) == "DROP SEQUENCE"
         assert await call == 'ERROR 42P01: relation "q" does not exist'
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("happened", [True, False])
@@ -106,11 +106,11 @@ def test_after_an_outage_of_consensus_there_are_numbers_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happened: bool
 ) -> None:
     async def scenario() -> None:
-        house = House(tmp_path)
-        await house.open()
-        await house.query("s", "CREATE SEQUENCE q; CREATE SEQUENCE r MAXVALUE 32")
-        assert await house.query("s", "SELECT nextval('r')") == "1\nSELECT 1"  # all are reserved
-        consensus = house.storage.consensus
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        await env.query("s", "CREATE SEQUENCE q; CREATE SEQUENCE r MAXVALUE 32")
+        assert await env.query("s", "SELECT nextval('r')") == "1\nSELECT 1"  # all are reserved
+        consensus = env.storage.consensus
         change, asked = consensus.compare_and_set, 0
 
         async def out(key: str, expected: int | None, new: bytes) -> Committed | Mismatch:
@@ -127,20 +127,20 @@ def test_after_an_outage_of_consensus_there_are_numbers_again(
         with monkeypatch.context() as outage:
             outage.setattr(epoch, "PATIENCE_SECONDS", 0.1)
             outage.setattr(consensus, "compare_and_set", out)
-            told = await house.query("s", "SELECT setval('r', 1)", alone=False)
+            told = await env.query("s", "SELECT setval('r', 1)", alone=False)
             assert told == "ERROR 58030: could not connect"
-            told = await house.query("s", "SELECT nextval('q')", alone=False)
+            told = await env.query("s", "SELECT nextval('q')", alone=False)
             assert told.startswith("ERROR 58030"), told
-        assert await house.query("s", "SELECT nextval('q')") == "1\nSELECT 1"
-        assert await house.query("s", "SELECT nextval('r')") == "2\nSELECT 1"
+        assert await env.query("s", "SELECT nextval('q')") == "1\nSELECT 1"
+        assert await env.query("s", "SELECT nextval('r')") == "2\nSELECT 1"
         head = await consensus.head(KEY)
         assert head is not None
         reserved = msgspec.json.decode(head.data, type=Positions).reserved
         assert all(last > 1 for last, _ in reserved.values()), reserved
-        await house.close()
-        house = House(tmp_path)
-        await house.open()
-        assert await house.query("s", "SELECT nextval('r')") == "3\nSELECT 1"
-        await house.close()
+        await env.close()
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        assert await env.query("s", "SELECT nextval('r')") == "3\nSELECT 1"
+        await env.close()
 
     asyncio.run(scenario())

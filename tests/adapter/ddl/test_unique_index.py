@@ -5,31 +5,31 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapter.harness import House
+from tests.adapter.harness import TestEnvironment
 
 
 def test_a_unique_index_is_there_after_a_restart(runner: asyncio.Runner, tmp_path: Path) -> None:
     async def main() -> None:
-        house = House(tmp_path)
-        await house.open()
-        await house.query("s", 'CREATE TABLE t (a int, "B" text)')
-        await house.query("s", "INSERT INTO t VALUES (1, NULL), (2, 'x')")
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        await env.query("s", 'CREATE TABLE t (a int, "B" text)')
+        await env.query("s", "INSERT INTO t VALUES (1, NULL), (2, 'x')")
         index = 'CREATE UNIQUE INDEX "of B" ON t ("B") NULLS NOT DISTINCT'
-        assert await house.query("s", index) == "CREATE INDEX"
-        await house.close()
-        house = House(tmp_path)
-        await house.open()
+        assert await env.query("s", index) == "CREATE INDEX"
+        await env.close()
+        env = TestEnvironment(tmp_path)
+        await env.open()
         try:
-            assert await house.query("s", "INSERT INTO t VALUES (3, NULL)") == (
+            assert await env.query("s", "INSERT INTO t VALUES (3, NULL)") == (
                 'ERROR 23505: duplicate key value violates unique constraint "of B"\n'
                 'DETAIL: Key ("B")=(null) already exists.'
             )
-            shown = await house.query("s", "SHOW CREATE TABLE t")
+            shown = await env.query("s", "SHOW CREATE TABLE t")
             assert 'UNIQUE INDEX "of B" NULLS NOT DISTINCT ("B"))' in shown
-            assert await house.query("s", 'DROP INDEX "of B"') == "DROP INDEX"
-            assert await house.query("s", "INSERT INTO t VALUES (3, NULL)") == "INSERT 0 1"
+            assert await env.query("s", 'DROP INDEX "of B"') == "DROP INDEX"
+            assert await env.query("s", "INSERT INTO t VALUES (3, NULL)") == "INSERT 0 1"
         finally:
-            await house.close()
+            await env.close()
 
     runner.run(main())
 
@@ -38,21 +38,21 @@ def test_a_unique_index_is_there_after_a_restart(runner: asyncio.Runner, tmp_pat
     "sql", ["INSERT INTO scaled VALUES (1, 2)", "INSERT INTO scaled SELECT 1, 2 FROM range"]
 )
 def test_a_numeric_key_is_told_in_the_scale_of_its_column(
-    runner: asyncio.Runner, house: House, sql: str
+    runner: asyncio.Runner, env: TestEnvironment, sql: str
 ) -> None:
     async def play() -> None:
-        await house.query("s", "DROP TABLE IF EXISTS scaled")
-        await house.query("s", "CREATE VIEW range AS SELECT generate_series(1, 50)")
-        await house.query("s", "CREATE TABLE scaled (a numeric(6, 2), b numeric(4), UNIQUE (a, b))")
-        await house.query("s", "INSERT INTO scaled VALUES (1.00, 2)")
-        told = (await house.query("s", sql)).splitlines()
+        await env.query("s", "DROP TABLE IF EXISTS scaled")
+        await env.query("s", "CREATE VIEW range AS SELECT generate_series(1, 50)")
+        await env.query("s", "CREATE TABLE scaled (a numeric(6, 2), b numeric(4), UNIQUE (a, b))")
+        await env.query("s", "INSERT INTO scaled VALUES (1.00, 2)")
+        told = (await env.query("s", sql)).splitlines()
         assert told[1] == "DETAIL: Key (a, b)=(1.00, 2) already exists."
 
     runner.run(play())
 
 
 def test_a_key_that_is_there_is_told_as_the_new_row_has_it(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     def refused(key: str) -> str:
         return (
@@ -61,23 +61,25 @@ def test_a_key_that_is_there_is_told_as_the_new_row_has_it(
         )
 
     async def play() -> None:
-        await house.query("s", "CREATE TABLE equal (a interval, b float8, UNIQUE (a, b))")
+        await env.query("s", "CREATE TABLE equal (a interval, b float8, UNIQUE (a, b))")
         insert = "INSERT INTO equal VALUES"
-        assert await house.query("s", f"{insert} ('1 month', 0), ('3 days', 5)") == "INSERT 0 2"
-        said = await house.query("s", f"{insert} ('1 h', 7), ('72:00', 5), ('30 days', '-0')")
+        assert await env.query("s", f"{insert} ('1 month', 0), ('3 days', 5)") == "INSERT 0 2"
+        said = await env.query("s", f"{insert} ('1 h', 7), ('72:00', 5), ('30 days', '-0')")
         assert said == refused("72:00:00, 5")
-        said = await house.query("s", f"{insert} ('1 h', '-0'), ('60 min', 0)")
+        said = await env.query("s", f"{insert} ('1 h', '-0'), ('60 min', 0)")
         assert said == refused("01:00:00, 0")
-        said = await house.query("s", "UPDATE equal SET a = '30 days', b = '-0' WHERE b = 5")
+        said = await env.query("s", "UPDATE equal SET a = '30 days', b = '-0' WHERE b = 5")
         assert said == refused("30 days, -0")
 
     runner.run(play())
 
 
-def test_nothing_is_said_of_the_index_of_a_key(runner: asyncio.Runner, house: House) -> None:
+def test_nothing_is_said_of_the_index_of_a_key(
+    runner: asyncio.Runner, env: TestEnvironment
+) -> None:
     async def main() -> None:
-        await house.query("s", "CREATE TABLE ky (a int PRIMARY KEY)")
-        assert await house.query("s", "COMMENT ON INDEX ky_pkey IS 'x'") == (
+        await env.query("s", "CREATE TABLE ky (a int PRIMARY KEY)")
+        assert await env.query("s", "COMMENT ON INDEX ky_pkey IS 'x'") == (
             "ERROR 0A000: COMMENT ON the index of a key is not supported"
         )
 

@@ -5,117 +5,117 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapter.harness import House, in_house
+from tests.adapter.harness import TestEnvironment, in_environment
 from tests.adapter.read.test_time_to_come import YEAR_9999, soon, waiting
 
 LONG = "WITH (RETAIN HISTORY FOR '1 hour')"
 
 
-async def written(house: House, session: str, *values: int) -> list[int]:
+async def written(env: TestEnvironment, session: str, *values: int) -> list[int]:
     """Return the times at which each of `values` had been added to the sum of `parts`."""
     times = []
     for value in values:
-        await house.query(session, f"INSERT INTO parts VALUES ({value})")
-        times.append(house.environment.coordinator.oracle.read_ts())
+        await env.query(session, f"INSERT INTO parts VALUES ({value})")
+        times.append(env.environment.coordinator.oracle.read_ts())
     return times
 
 
-async def check(house: House, view: str, times: list[int], sums: list[int]) -> None:
+async def check(env: TestEnvironment, view: str, times: list[int], sums: list[int]) -> None:
     for time, sum_ in zip(times, sums, strict=True):
-        answer = await house.query("r", f"SELECT n FROM {view} AS OF {time}")
+        answer = await env.query("r", f"SELECT n FROM {view} AS OF {time}")
         assert answer == f"{sum_}\nSELECT 1", (time, answer)
 
 
 def test_it_is_exact_from_then_on_over_a_restart_too(tmp_path: Path) -> None:
     async def main() -> None:
-        house = House(tmp_path, lag_ms=50)
-        await house.open()
-        await house.query("w", f"CREATE TABLE parts (k int) {LONG}")
-        times = await written(house, "w", 1, 2, 3)
+        env = TestEnvironment(tmp_path, lag_ms=50)
+        await env.open()
+        await env.query("w", f"CREATE TABLE parts (k int) {LONG}")
+        times = await written(env, "w", 1, 2, 3)
         made = (
             f"CREATE MATERIALIZED VIEW sums {LONG} AS"
             f" SELECT sum(k) AS n FROM parts AS OF {times[1]}"
         )
-        assert await house.query("w", made) == "CREATE MATERIALIZED VIEW"
-        times += await written(house, "w", 4)
-        await check(house, "sums", times[1:], [3, 6, 10])
-        refused = await house.query("r", f"SELECT n FROM sums AS OF {times[0]}")
+        assert await env.query("w", made) == "CREATE MATERIALIZED VIEW"
+        times += await written(env, "w", 4)
+        await check(env, "sums", times[1:], [3, 6, 10])
+        refused = await env.query("r", f"SELECT n FROM sums AS OF {times[0]}")
         assert refused.splitlines()[:2] == [
             f"ERROR 22023: cannot read as of {times[0]}",
             f"DETAIL: The inputs can be read from {times[1]} on.",
         ]
-        changes = await house.query("r", "SELECT n, mz_diff FROM CHANGES(sums) ORDER BY 1, 2")
+        changes = await env.query("r", "SELECT n, mz_diff FROM CHANGES(sums) ORDER BY 1, 2")
         assert changes == "3|-1\n6|-1\n6|1\n10|1\nSELECT 4"
         above = f"CREATE MATERIALIZED VIEW above AS SELECT n + 1 AS n FROM sums AS OF {times[2]}"
-        assert await house.query("w", above) == "CREATE MATERIALIZED VIEW"
-        await check(house, "above", times[2:], [7, 11])
-        assert "AS OF" not in await house.query("r", "SHOW CREATE MATERIALIZED VIEW sums")
-        await house.environment.coordinator.allow_compaction()
-        await house.reopen()
-        await check(house, "sums", times[1:], [3, 6, 10])
-        await house.query("w", "ALTER TABLE parts ADD b int")
-        assert await house.query("r", "SELECT n FROM above") == "11\nSELECT 1"
-        await house.close()
+        assert await env.query("w", above) == "CREATE MATERIALIZED VIEW"
+        await check(env, "above", times[2:], [7, 11])
+        assert "AS OF" not in await env.query("r", "SHOW CREATE MATERIALIZED VIEW sums")
+        await env.environment.coordinator.allow_compaction()
+        await env.reopen()
+        await check(env, "sums", times[1:], [3, 6, 10])
+        await env.query("w", "ALTER TABLE parts ADD b int")
+        assert await env.query("r", "SELECT n FROM above") == "11\nSELECT 1"
+        await env.close()
 
     asyncio.run(main())
 
 
 def test_one_that_no_replica_has_filled_begins_then_after_a_restart(tmp_path: Path) -> None:
     async def main() -> None:
-        house = House(tmp_path)
-        await house.open()
-        await house.query("w", "CREATE CLUSTER nobody (SIZE 'embedded', REPLICATION FACTOR 0)")
-        await house.query("w", f"CREATE TABLE parts (k int) {LONG}")
-        times = await written(house, "w", 1, 2)
-        await house.query(
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        await env.query("w", "CREATE CLUSTER nobody (SIZE 'embedded', REPLICATION FACTOR 0)")
+        await env.query("w", f"CREATE TABLE parts (k int) {LONG}")
+        times = await written(env, "w", 1, 2)
+        await env.query(
             "w",
             f"CREATE MATERIALIZED VIEW sums IN CLUSTER nobody {LONG} AS"
             f" SELECT sum(k) AS n FROM parts AS OF {times[0]}",
         )
-        await house.reopen()
-        await house.query("w", "CREATE CLUSTER REPLICA nobody.r1 (SIZE 'embedded')")
-        times += await written(house, "w", 3)
-        await check(house, "sums", times, [1, 3, 6])
-        await house.close()
+        await env.reopen()
+        await env.query("w", "CREATE CLUSTER REPLICA nobody.r1 (SIZE 'embedded')")
+        times += await written(env, "w", 3)
+        await check(env, "sums", times, [1, 3, 6])
+        await env.close()
 
     asyncio.run(main())
 
 
 def test_what_it_is_made_of_is_held_until_it_is_there(tmp_path: Path) -> None:
-    async def main(house: House) -> None:
-        await house.query("w", "CREATE TABLE parts (k int)")
-        (time,) = await written(house, "w", 1)
-        await house.query(
+    async def main(env: TestEnvironment) -> None:
+        await env.query("w", "CREATE TABLE parts (k int)")
+        (time,) = await written(env, "w", 1)
+        await env.query(
             "m",
             f"BEGIN; CREATE MATERIALIZED VIEW sums {LONG} AS SELECT sum(k) AS n FROM parts"
             f" AS OF AT LEAST {time - 60_000}",
         )
-        coordinator = house.environment.coordinator
+        coordinator = env.environment.coordinator
         (parts,) = [item.id for item in coordinator.state.items() if item.name == "parts"]
         began = coordinator.since(parts)
-        (later,) = await written(house, "w", 2)
+        (later,) = await written(env, "w", 2)
         await asyncio.sleep(0.2)
         await coordinator.allow_compaction()
         assert coordinator.since(parts) == began <= time
-        assert await house.query("m", "COMMIT") == "COMMIT"
-        await check(house, "sums", [time, later], [1, 3])
+        assert await env.query("m", "COMMIT") == "COMMIT"
+        await check(env, "sums", [time, later], [1, 3])
         await asyncio.sleep(0.2)
         await coordinator.allow_compaction()
         assert coordinator.since(parts) > later
-        await check(house, "sums", [time, later], [1, 3])
+        await check(env, "sums", [time, later], [1, 3])
 
-    in_house(tmp_path, main, lag_ms=50)
+    in_environment(tmp_path, main, lag_ms=50)
 
 
-def test_a_time_to_come_is_waited_for(runner: asyncio.Runner, house: House) -> None:
+def test_a_time_to_come_is_waited_for(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def scenario() -> None:
-        await house.query("w", "CREATE TABLE parts (k int)")
-        time = soon(house)
+        await env.query("w", "CREATE TABLE parts (k int)")
+        time = soon(env)
         create = f"CREATE MATERIALIZED VIEW ahead AS SELECT sum(k) AS n FROM parts AS OF {time}"
-        task = await waiting(house, "m", create)
-        await written(house, "w", 5)
+        task = await waiting(env, "m", create)
+        await written(env, "w", 5)
         assert await task == "CREATE MATERIALIZED VIEW"
-        await check(house, "ahead", [time], [5])
+        await check(env, "ahead", [time], [5])
 
     runner.run(scenario())
 
@@ -136,21 +136,25 @@ def test_a_time_to_come_is_waited_for(runner: asyncio.Runner, house: House) -> N
         ("CREATE INDEX ON there (k) AS OF now()", "ERROR 0A000: AS OF is for queries"),
     ],
 )
-def test_what_is_refused(runner: asyncio.Runner, house: House, statement: str, error: str) -> None:
+def test_what_is_refused(
+    runner: asyncio.Runner, env: TestEnvironment, statement: str, error: str
+) -> None:
     async def scenario() -> None:
-        await house.query("w", "CREATE TABLE IF NOT EXISTS there (k int)")
-        answer = await house.query("w", statement)
+        await env.query("w", "CREATE TABLE IF NOT EXISTS there (k int)")
+        answer = await env.query("w", statement)
         assert error in answer, answer
-        await house.query("w", "ROLLBACK")
+        await env.query("w", "ROLLBACK")
 
     runner.run(scenario())
 
 
-def test_one_that_is_there_already_is_left_alone(runner: asyncio.Runner, house: House) -> None:
+def test_one_that_is_there_already_is_left_alone(
+    runner: asyncio.Runner, env: TestEnvironment
+) -> None:
     async def scenario() -> None:
-        await house.query("w", "CREATE MATERIALIZED VIEW taken AS VALUES (1)")
+        await env.query("w", "CREATE MATERIALIZED VIEW taken AS VALUES (1)")
         again = f"CREATE MATERIALIZED VIEW IF NOT EXISTS taken AS VALUES (2) AS OF {YEAR_9999}"
-        assert await house.query("w", again) == (
+        assert await env.query("w", again) == (
             'CREATE MATERIALIZED VIEW\nNOTICE: relation "taken" already exists, skipping'
         )
 

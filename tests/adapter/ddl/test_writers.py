@@ -9,7 +9,7 @@ import pytest
 from foreshore.storage.capability import InvalidCapability
 from foreshore.storage.controller import ShardWrite, WriteCapability
 from foreshore.update import EMPTY, update_schema
-from tests.adapter.harness import House, in_house, until
+from tests.adapter.harness import TestEnvironment, in_environment, until
 
 WRITERS = (
     "SELECT object_name, kind, dataflow_id, token FROM mz_internal.mz_write_capabilities"
@@ -17,15 +17,15 @@ WRITERS = (
 )
 
 
-async def writers(house: House) -> list[list[str]]:
-    lines = (await house.query("w", WRITERS)).splitlines()
+async def writers(env: TestEnvironment) -> list[list[str]]:
+    lines = (await env.query("w", WRITERS)).splitlines()
     assert "ERROR" not in lines[0], lines
     return [line.split("|") for line in lines[:-1]]
 
 
-async def written(house: House, view: str) -> WriteCapability:
+async def written(env: TestEnvironment, view: str) -> WriteCapability:
     """Return by what the dataflow of a materialized view writes."""
-    coordinator = house.environment.coordinator
+    coordinator = env.environment.coordinator
     (item,) = (each for each in coordinator.state.items() if each.name == view)
     await until(lambda: any(id == item.id for id, _ in coordinator.compute.writes()))
     return dict(coordinator.compute.writes())[item.id]
@@ -34,13 +34,13 @@ async def written(house: House, view: str) -> WriteCapability:
 def test_tables_have_the_writers_of_tables_and_views_those_of_their_dataflows(
     tmp_path: Path,
 ) -> None:
-    async def main(house: House) -> None:
-        await house.query("a", "CREATE TABLE t (k int)")
-        await house.query("a", "CREATE VIEW plain AS SELECT k FROM t")
-        await house.query("a", "CREATE INDEX i ON plain (k)")
-        await house.query("a", "CREATE MATERIALIZED VIEW v AS SELECT k + 1 AS k FROM t")
-        by = await written(house, "v")
-        found = await writers(house)
+    async def main(env: TestEnvironment) -> None:
+        await env.query("a", "CREATE TABLE t (k int)")
+        await env.query("a", "CREATE VIEW plain AS SELECT k FROM t")
+        await env.query("a", "CREATE INDEX i ON plain (k)")
+        await env.query("a", "CREATE MATERIALIZED VIEW v AS SELECT k + 1 AS k FROM t")
+        by = await written(env, "v")
+        found = await writers(env)
         # What has no shard has no writer; of the view the environment keeps one for the next.
         assert [each[:3] for each in found] == [
             ["t", "table", "NULL"],
@@ -48,80 +48,80 @@ def test_tables_have_the_writers_of_tables_and_views_those_of_their_dataflows(
             ["v", "environment", "NULL"],
         ]
         assert found[1][3] == by.token
-        lease = await house.storage.clone_capability(by, 10_000)  # for somebody outside
-        assert ["v", "capability", "NULL", lease.token] in await writers(house)
-        await house.storage.drop_capability(lease)
-        await house.query("a", "DROP MATERIALIZED VIEW v")
-        assert [each[:3] for each in await writers(house)] == [["t", "table", "NULL"]]
-        await house.query("a", "DROP TABLE t CASCADE")
-        assert await writers(house) == []
+        lease = await env.storage.clone_capability(by, 10_000)  # for somebody outside
+        assert ["v", "capability", "NULL", lease.token] in await writers(env)
+        await env.storage.drop_capability(lease)
+        await env.query("a", "DROP MATERIALIZED VIEW v")
+        assert [each[:3] for each in await writers(env)] == [["t", "table", "NULL"]]
+        await env.query("a", "DROP TABLE t CASCADE")
+        assert await writers(env) == []
 
-    in_house(tmp_path, main)
+    in_environment(tmp_path, main)
 
 
 def test_what_wrote_before_a_view_was_handed_over_writes_no_more(tmp_path: Path) -> None:
     async def main() -> None:
-        house = House(tmp_path)
-        await house.open()
-        await house.query("a", "CREATE TABLE t (k int)")
-        await house.query("a", "INSERT INTO t VALUES (1)")
-        await house.query("a", "CREATE MATERIALIZED VIEW v AS SELECT k + 1 AS k FROM t")
-        assert await house.query("a", "SELECT k FROM v") == "2\nSELECT 1"
-        before = await written(house, "v")
-        await house.query("a", "ALTER TABLE t ADD COLUMN more int")
-        after = await written(house, "v")
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        await env.query("a", "CREATE TABLE t (k int)")
+        await env.query("a", "INSERT INTO t VALUES (1)")
+        await env.query("a", "CREATE MATERIALIZED VIEW v AS SELECT k + 1 AS k FROM t")
+        assert await env.query("a", "SELECT k FROM v") == "2\nSELECT 1"
+        before = await written(env, "v")
+        await env.query("a", "ALTER TABLE t ADD COLUMN more int")
+        after = await written(env, "v")
         assert after.id == before.id
         assert after.token != before.token
-        tokens = {token for *_, token in await writers(house)}
+        tokens = {token for *_, token in await writers(env)}
         assert after.token in tokens
-        await until(lambda: before.token not in {g.token for g in house.storage.grants(before.id)})
-        upper = house.storage.upper(before.id)
-        none = update_schema(house.storage.schema(before.id)).empty_table()
+        await until(lambda: before.token not in {g.token for g in env.storage.grants(before.id)})
+        upper = env.storage.upper(before.id)
+        none = update_schema(env.storage.schema(before.id)).empty_table()
         for use in (before, replace(before, token="9-999")):
             with pytest.raises(InvalidCapability):
-                house.storage.advance([before.id], upper + 10_000, token=use.token)
+                env.storage.advance([before.id], upper + 10_000, token=use.token)
             nothing = ShardWrite(use.id, upper, upper + 10_000, none, use.token)
             with pytest.raises(InvalidCapability):
-                await house.storage.append([nothing])
-        await house.query("a", "INSERT INTO t VALUES (5, 6)")
-        assert await house.query("a", "SELECT k FROM v ORDER BY k") == "2\n6\nSELECT 2"
-        await house.close()
+                await env.storage.append([nothing])
+        await env.query("a", "INSERT INTO t VALUES (5, 6)")
+        assert await env.query("a", "SELECT k FROM v ORDER BY k") == "2\n6\nSELECT 2"
+        await env.close()
 
-        await house.open()  # those of the environment before have ended
-        tokens = {token for *_, token in await writers(house)}
+        await env.open()  # those of the environment before have ended
+        tokens = {token for *_, token in await writers(env)}
         assert not tokens & {before.token, after.token}
-        assert all(token.startswith(f"{house.storage.epoch}-") for token in tokens)
-        await house.query("a", "INSERT INTO t VALUES (7, 8)")
-        assert await house.query("a", "SELECT k FROM v ORDER BY k") == "2\n6\n8\nSELECT 3"
-        await house.close()
+        assert all(token.startswith(f"{env.storage.epoch}-") for token in tokens)
+        await env.query("a", "INSERT INTO t VALUES (7, 8)")
+        assert await env.query("a", "SELECT k FROM v ORDER BY k") == "2\n6\n8\nSELECT 3"
+        await env.close()
 
     asyncio.run(main())
 
 
 def test_what_is_complete_has_no_writer(tmp_path: Path) -> None:
     async def main() -> None:
-        house = House(tmp_path)
-        await house.open()
-        await house.query("a", "CREATE MATERIALIZED VIEW one AS SELECT 1 AS one")
-        assert await house.query("a", "SELECT one FROM one") == "1\nSELECT 1"
-        by = await written(house, "one")
-        await until(lambda: house.storage.upper(by.id) == EMPTY)
-        assert await writers(house) == []
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        await env.query("a", "CREATE MATERIALIZED VIEW one AS SELECT 1 AS one")
+        assert await env.query("a", "SELECT one FROM one") == "1\nSELECT 1"
+        by = await written(env, "one")
+        await until(lambda: env.storage.upper(by.id) == EMPTY)
+        assert await writers(env) == []
         with pytest.raises(InvalidCapability):
-            house.storage.advance([by.id], EMPTY, token=by.token)
-        await house.query("a", "CREATE MATERIALIZED VIEW two AS SELECT 2 AS two")
-        await until(lambda: len(list(house.environment.coordinator.compute.writes())) == 2)
-        two = await written(house, "two")
-        await until(lambda: house.storage.upper(two.id) == EMPTY)
-        await house.query("a", "DROP MATERIALIZED VIEW two")
-        await house.reopen()
-        by = await written(house, "one")
+            env.storage.advance([by.id], EMPTY, token=by.token)
+        await env.query("a", "CREATE MATERIALIZED VIEW two AS SELECT 2 AS two")
+        await until(lambda: len(list(env.environment.coordinator.compute.writes())) == 2)
+        two = await written(env, "two")
+        await until(lambda: env.storage.upper(two.id) == EMPTY)
+        await env.query("a", "DROP MATERIALIZED VIEW two")
+        await env.reopen()
+        by = await written(env, "one")
         assert by.frontier == EMPTY
-        assert await writers(house) == []
-        assert await house.query("a", "SELECT one FROM one") == "1\nSELECT 1"
+        assert await writers(env) == []
+        assert await env.query("a", "SELECT one FROM one") == "1\nSELECT 1"
         with pytest.raises(InvalidCapability):
-            house.storage.advance([by.id], EMPTY, token=by.token)
-        await house.query("a", "DROP MATERIALIZED VIEW one")
-        await house.close()
+            env.storage.advance([by.id], EMPTY, token=by.token)
+        await env.query("a", "DROP MATERIALIZED VIEW one")
+        await env.close()
 
     asyncio.run(main())

@@ -25,16 +25,16 @@ from foreshore.compute.engine import Cancellation
 from foreshore.expr.ir import Constant
 from foreshore.sql.plan import Block
 from foreshore.types import Datum
-from tests.adapter.harness import House, in_house, told
+from tests.adapter.harness import TestEnvironment, in_environment, told
 
 NAMES = "SELECT relname FROM pg_class WHERE relname LIKE 'seen%' ORDER BY 1"
 
 
 @pytest.fixture
-def evaluated(house: House, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+def evaluated(env: TestEnvironment, monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """The relations that the environment's engine was given, one for each time."""
     found: list[object] = []
-    engine = house.environment.coordinator.engine
+    engine = env.environment.coordinator.engine
     evaluations = engine.evaluations
 
     @contextmanager
@@ -55,9 +55,9 @@ def rows(answer: str) -> list[str]:
     return answer.splitlines()[:-1]
 
 
-async def execute(house: House, name: str, sql: str, *args: Datum) -> list[str]:
+async def execute(env: TestEnvironment, name: str, sql: str, *args: Datum) -> list[str]:
     """Return the rows of a statement with arguments, in the extended protocol."""
-    session = await house.session(name)
+    session = await env.session(name)
     await session.parse("", sql, ())
     await session.bind("", "", args, ())
     lines = await told(await session.execute("", 0, last=True))
@@ -66,12 +66,12 @@ async def execute(house: House, name: str, sql: str, *args: Datum) -> list[str]:
 
 
 def test_the_second_connection_computes_nothing(
-    runner: asyncio.Runner, house: House, evaluated: list[object]
+    runner: asyncio.Runner, env: TestEnvironment, evaluated: list[object]
 ) -> None:
-    (oid,) = rows(runner.run(house.query("a", "SELECT 'mz_timestamp'::regtype::oid")))
+    (oid,) = rows(runner.run(env.query("a", "SELECT 'mz_timestamp'::regtype::oid")))
 
     def look(name: str, *types: int) -> list[str]:
-        return runner.run(execute(house, name, INTRO_LOOKUP_TYPES, types))
+        return runner.run(execute(env, name, INTRO_LOOKUP_TYPES, types))
 
     evaluated.clear()
     first = look("a", int(oid))
@@ -86,13 +86,13 @@ def test_the_second_connection_computes_nothing(
 
 
 def test_connections_that_come_at_once_compute_it_once(
-    runner: asyncio.Runner, house: House, evaluated: list[object]
+    runner: asyncio.Runner, env: TestEnvironment, evaluated: list[object]
 ) -> None:
     async def all_at_once() -> list[str]:
         for i in range(10):
-            await house.session(f"pool{i}")
+            await env.session(f"pool{i}")
         return await asyncio.gather(
-            *(house.query(f"pool{i}", "SELECT count(*) > 20 FROM pg_type") for i in range(10))
+            *(env.query(f"pool{i}", "SELECT count(*) > 20 FROM pg_type") for i in range(10))
         )
 
     assert {answer.splitlines()[0] for answer in runner.run(all_at_once())} == {"t"}
@@ -100,10 +100,10 @@ def test_connections_that_come_at_once_compute_it_once(
 
 
 def test_a_change_of_the_catalog_is_seen_at_once(
-    runner: asyncio.Runner, house: House, evaluated: list[object]
+    runner: asyncio.Runner, env: TestEnvironment, evaluated: list[object]
 ) -> None:
     def ask(name: str, sql: str = NAMES) -> list[str]:
-        return rows(runner.run(house.query(name, sql)))
+        return rows(runner.run(env.query(name, sql)))
 
     assert ask("a") == ask("b") == []
     ask("a", "CREATE TABLE seen (i int)")
@@ -127,10 +127,10 @@ def test_a_change_of_the_catalog_is_seen_at_once(
 
 
 def test_a_transaction_sees_its_own_catalog_and_nobody_else_does(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     def ask(name: str, sql: str = NAMES) -> list[str]:
-        return rows(runner.run(house.query(name, sql, alone=False)).removesuffix("\nT"))
+        return rows(runner.run(env.query(name, sql, alone=False)).removesuffix("\nT"))
 
     assert ask("a") == ask("b") == []
     ask("a", "BEGIN")
@@ -146,10 +146,10 @@ def test_a_transaction_sees_its_own_catalog_and_nobody_else_does(
 
 
 def test_temporary_objects_and_search_paths_are_each_sessions_own(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     def ask(name: str, sql: str) -> list[str]:
-        return rows(runner.run(house.query(name, sql)))
+        return rows(runner.run(env.query(name, sql)))
 
     tables = "SELECT table_name FROM information_schema.tables WHERE table_name LIKE 'own%'"
     visible = (
@@ -174,10 +174,10 @@ def test_temporary_objects_and_search_paths_are_each_sessions_own(
 
 
 def test_what_is_asked_of_the_session_counts(
-    runner: asyncio.Runner, house: House, evaluated: list[object]
+    runner: asyncio.Runner, env: TestEnvironment, evaluated: list[object]
 ) -> None:
     def ask(name: str, sql: str) -> list[str]:
-        return rows(runner.run(house.query(name, sql)))
+        return rows(runner.run(env.query(name, sql)))
 
     def at_zone(name: str, zone: str, sql: str) -> list[str]:
         ask(name, f"SET TimeZone = '{zone}'")
@@ -196,28 +196,26 @@ def test_what_is_asked_of_the_session_counts(
     assert at_zone("b", "UTC", day) == ["2013-03-10"]
     sign = "SELECT $1::float8::text FROM pg_am WHERE amname = 'btree'"
     for zero in (0.0, -0.0, 0.0):  # equal, and not the same
-        assert runner.run(execute(house, "a", sign, zero)) == ["-0" if str(zero)[0] == "-" else "0"]
+        assert runner.run(execute(env, "a", sign, zero)) == ["-0" if str(zero)[0] == "-" else "0"]
 
 
-def test_databases_are_apart(runner: asyncio.Runner, house: House) -> None:
+def test_databases_are_apart(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def conversation() -> None:
-        await house.query("a", "CREATE DATABASE elsewhere")
-        house.sessions["there"] = await house.environment.connect(
-            Startup("foreshore", "elsewhere", {})
-        )
-        await house.query("there", "CREATE TABLE seen_there (i int)")
+        await env.query("a", "CREATE DATABASE elsewhere")
+        env.sessions["there"] = await env.environment.connect(Startup("foreshore", "elsewhere", {}))
+        await env.query("there", "CREATE TABLE seen_there (i int)")
         for _ in range(2):
-            assert rows(await house.query("a", NAMES)) == []
-            assert rows(await house.query("there", NAMES)) == ["seen_there"]
+            assert rows(await env.query("a", NAMES)) == []
+            assert rows(await env.query("there", NAMES)) == ["seen_there"]
 
     runner.run(conversation())
 
 
 def test_what_moves_without_the_catalog_is_looked_at_anew(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     def ask(name: str, sql: str) -> list[str]:
-        return rows(runner.run(house.query(name, sql)))
+        return rows(runner.run(env.query(name, sql)))
 
     ask("a", "CREATE SEQUENCE counting")
     last = "SELECT last_value FROM pg_sequences WHERE sequencename = 'counting'"
@@ -318,10 +316,10 @@ def test_who_waits_for_one_that_is_cancelled_computes_it() -> None:
 
 
 def test_a_block_with_ddl_knows_the_catalog_of_its_beginning(tmp_path: Path) -> None:
-    async def scenario(house: House) -> None:
-        await house.query("a", "CREATE TABLE t (k serial PRIMARY KEY, CHECK (k > 0))")
-        await house.query("a", "CREATE INDEX i ON t (k); CREATE VIEW v AS TABLE t")
-        await house.query("a", "BEGIN; CREATE TABLE z (a int)")
+    async def scenario(env: TestEnvironment) -> None:
+        await env.query("a", "CREATE TABLE t (k serial PRIMARY KEY, CHECK (k > 0))")
+        await env.query("a", "CREATE INDEX i ON t (k); CREATE VIEW v AS TABLE t")
+        await env.query("a", "BEGIN; CREATE TABLE z (a int)")
         asked = (
             "SELECT count(*) FROM pg_attribute WHERE attname = 'k'",
             "SELECT count(*) FROM pg_constraint",
@@ -330,10 +328,10 @@ def test_a_block_with_ddl_knows_the_catalog_of_its_beginning(tmp_path: Path) -> 
             "SELECT count(column_default) FROM information_schema.columns",
             "SELECT count(start_value) FROM pg_sequences",
         )
-        before = [await house.query("a", each) for each in asked]
+        before = [await env.query("a", each) for each in asked]
         assert not any("ERROR" in each for each in before)
-        assert await house.query("b", "DROP TABLE t CASCADE") != ""
-        assert [await house.query("a", each) for each in asked] == before
-        await house.query("a", "ROLLBACK")
+        assert await env.query("b", "DROP TABLE t CASCADE") != ""
+        assert [await env.query("a", each) for each in asked] == before
+        await env.query("a", "ROLLBACK")
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)

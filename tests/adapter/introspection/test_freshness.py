@@ -14,46 +14,48 @@ from foreshore.adapter.introspection.freshness import LATE_MS, Collection, fresh
 from foreshore.errors import DatabaseError, OutOfDisk
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import FRESHNESS_DESC
-from tests.adapter.harness import House, told
+from tests.adapter.harness import TestEnvironment, told
 
 TROUBLED = Path(__file__).with_name("troubled_replica.py")
 Row = dict[str, str]
-Test = Callable[[House], Coroutine[Any, Any, None]]
+Test = Callable[[TestEnvironment], Coroutine[Any, Any, None]]
 Run = Callable[[Test], None]
 
 
 @pytest.fixture
-def run(runner: asyncio.Runner, house: House) -> Run:
-    """Return what runs a test in the house; clusters made in it have troubled replicas."""
+def run(runner: asyncio.Runner, env: TestEnvironment) -> Run:
+    """Return what runs a test in the environment; clusters made in it have troubled replicas."""
 
     async def ran(test: Test) -> None:
-        compute = house.environment.coordinator.compute
-        compute._command = (sys.executable, "-P", str(TROUBLED), str(house.data_dir))
+        compute = env.environment.coordinator.compute
+        compute._command = (sys.executable, "-P", str(TROUBLED), str(env.data_dir))
         try:
-            await test(house)
+            await test(env)
         finally:
-            await house.query("a", "ROLLBACK")
-            await house.ran("a", "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
-            await house.ran("a", *(f"DROP CLUSTER IF EXISTS {name}" for name in ("c", '"Idle"')))
+            await env.query("a", "ROLLBACK")
+            await env.ran("a", "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
+            await env.ran("a", *(f"DROP CLUSTER IF EXISTS {name}" for name in ("c", '"Idle"')))
 
     return lambda test: runner.run(ran(test))
 
 
-async def explained(house: House, of: str, session: str = "b") -> list[Row]:
+async def explained(env: TestEnvironment, of: str, session: str = "b") -> list[Row]:
     """Return the rows of EXPLAIN FRESHNESS FOR `of`; it must not wait."""
     async with asyncio.timeout(5):
-        answer = await house.query(session, f"EXPLAIN FRESHNESS FOR {of}")
+        answer = await env.query(session, f"EXPLAIN FRESHNESS FOR {of}")
     lines = [line for line in answer.splitlines() if line not in ("T", "E")]
     assert lines[-1] == f"EXPLAIN {len(lines) - 1}" or lines[-1] == "EXPLAIN", answer
     names = FRESHNESS_DESC.names
     return [dict(zip(names, line.split("|"), strict=True)) for line in lines[:-1]]
 
 
-async def when(house: House, of: str, holds: Callable[[dict[str, Row]], object]) -> dict[str, Row]:
+async def when(
+    env: TestEnvironment, of: str, holds: Callable[[dict[str, Row]], object]
+) -> dict[str, Row]:
     """Return the rows by their objects' names, as soon as `holds` of them."""
     async with asyncio.timeout(30):
         while True:
-            found = {row["object"].split(".")[-1]: row for row in await explained(house, of)}
+            found = {row["object"].split(".")[-1]: row for row in await explained(env, of)}
             if holds(found):
                 return found
             await asyncio.sleep(0.05)
@@ -71,8 +73,8 @@ def culprits(rows: dict[str, Row]) -> dict[str, str]:
 
 
 def test_where_all_is_fresh_there_is_no_culprit(run: Run) -> None:
-    async def test(house: House) -> None:
-        await house.ran(
+    async def test(env: TestEnvironment) -> None:
+        await env.ran(
             "a",
             "CREATE TABLE t (k int)",
             "CREATE MATERIALIZED VIEW m AS SELECT k, count(*) AS n FROM t GROUP BY k",
@@ -80,7 +82,7 @@ def test_where_all_is_fresh_there_is_no_culprit(run: Run) -> None:
             "CREATE INDEX i ON v (s)",
             "SELECT * FROM v",
         )
-        rows = await when(house, "INDEX i", lambda rows: not culprits(rows))
+        rows = await when(env, "INDEX i", lambda rows: not culprits(rows))
         assert list(rows) == ["i", "m", "t"]  # what is read, then what that is made of
         assert [row["object"] for row in rows.values()] == [
             "foreshore.public.i",
@@ -94,20 +96,20 @@ def test_where_all_is_fresh_there_is_no_culprit(run: Run) -> None:
         assert rows["t"]["oracle_lag"] == "00:00:00"
         assert all(row["upper"].startswith("20") for row in rows.values())
         # the index answers for the view, and for a query that it answers
-        assert list(await when(house, "VIEW v", bool)) == ["i", "m", "t"]
-        assert list(await when(house, "SELECT s + 1 FROM v", bool)) == ["i", "m", "t"]
-        assert list(await when(house, "SELECT * FROM m, t", bool)) == ["t", "m"]
-        assert list(await when(house, "MATERIALIZED VIEW m", bool)) == ["m", "t"]
-        assert list(await when(house, "TABLE t", bool)) == ["t"]
-        assert await explained(house, "SELECT 1") == []
-        assert await explained(house, "SELECT * FROM pg_class") == []
+        assert list(await when(env, "VIEW v", bool)) == ["i", "m", "t"]
+        assert list(await when(env, "SELECT s + 1 FROM v", bool)) == ["i", "m", "t"]
+        assert list(await when(env, "SELECT * FROM m, t", bool)) == ["t", "m"]
+        assert list(await when(env, "MATERIALIZED VIEW m", bool)) == ["m", "t"]
+        assert list(await when(env, "TABLE t", bool)) == ["t"]
+        assert await explained(env, "SELECT 1") == []
+        assert await explained(env, "SELECT * FROM pg_class") == []
 
     run(test)
 
 
 def test_a_cluster_without_a_replica_is_named(run: Run) -> None:
-    async def test(house: House) -> None:
-        await house.ran(
+    async def test(env: TestEnvironment) -> None:
+        await env.ran(
             "a",
             "CREATE TABLE t (k int)",
             "CREATE CLUSTER \"Idle\" (SIZE 'embedded')",
@@ -118,7 +120,7 @@ def test_a_cluster_without_a_replica_is_named(run: Run) -> None:
             "INSERT INTO t VALUES (1)",
         )
         rows = await when(
-            house,
+            env,
             "SELECT * FROM upper JOIN t USING (k)",
             lambda rows: rows['"Lower"']["own_lag"] >= "00:00:01",
         )
@@ -129,60 +131,60 @@ def test_a_cluster_without_a_replica_is_named(run: Run) -> None:
         assert rows["upper"]["own_lag"] < "00:00:01" <= rows["upper"]["oracle_lag"]
         assert rows["t"]["oracle_lag"] == "00:00:00"
         # what is made of it now is not filled before, and has no replica either
-        await house.ran(
+        await env.ran(
             "a",
             'CREATE MATERIALIZED VIEW late IN CLUSTER "Idle" AS TABLE t',
             "CREATE MATERIALIZED VIEW over_late AS SELECT count(*) FROM late",
         )
-        rows = await when(house, "MATERIALIZED VIEW over_late", culprits)
+        rows = await when(env, "MATERIALIZED VIEW over_late", culprits)
         assert culprits(rows) == {"late": 'cluster "Idle" has no replica'}
         assert {rows["late"][lag] for lag in ("upper", "wallclock_lag", "own_lag")} == {"NULL"}
         assert rows["over_late"]["state"] == "waiting"
         assert rows["over_late"]["reason"] == "waits for foreshore.public.late"
-        await house.ran("a", "CREATE CLUSTER REPLICA \"Idle\".r2 (SIZE 'embedded')")
-        await when(house, "SELECT * FROM upper, over_late", lambda rows: not culprits(rows))
+        await env.ran("a", "CREATE CLUSTER REPLICA \"Idle\".r2 (SIZE 'embedded')")
+        await when(env, "SELECT * FROM upper, over_late", lambda rows: not culprits(rows))
 
     run(test)
 
 
 def test_a_view_that_is_being_filled_is_named(run: Run) -> None:
-    async def test(house: House) -> None:
-        (house.data_dir / "hold").touch()
-        await house.ran(
+    async def test(env: TestEnvironment) -> None:
+        (env.data_dir / "hold").touch()
+        await env.ran(
             "a",
             *M_IN_C,
             "CREATE MATERIALIZED VIEW next IN CLUSTER c AS SELECT k + 1 FROM t",
         )
         rows = await when(
-            house, "SELECT * FROM m, next", lambda rows: rows["m"]["state"] == "hydrating"
+            env, "SELECT * FROM m, next", lambda rows: rows["m"]["state"] == "hydrating"
         )
         assert culprits(rows).keys() == {"m", "next"}
         assert rows["m"]["reason"].startswith("it is being filled, for ")
         assert rows["m"]["upper"] == "NULL"
         assert rows["next"]["state"] == "pending"
-        (house.data_dir / "hold").unlink()
-        await when(house, "SELECT * FROM m, next", lambda rows: not culprits(rows))
+        (env.data_dir / "hold").unlink()
+        await when(env, "SELECT * FROM m, next", lambda rows: not culprits(rows))
 
     run(test)
 
 
 def test_a_dataflow_that_failed_is_named_with_its_error(run: Run) -> None:
-    async def test(house: House) -> None:
-        await house.ran(
+    async def test(env: TestEnvironment) -> None:
+        await env.ran(
             "a",
             *M_IN_C,
             "SELECT * FROM m",
         )
-        (house.data_dir / "fail").touch()
-        await house.ran("a", "INSERT INTO t VALUES (1)")
-        rows = await when(house, "TABLE m", culprits)
+        (env.data_dir / "fail").touch()
+        await env.ran("a", "INSERT INTO t VALUES (1)")
+        rows = await when(env, "TABLE m", culprits)
         assert rows["m"]["state"] == "failed"
         assert culprits(rows) == {
             "m": "its dataflow failed, and is tried again: OSError: no more threads"
         }
-        (house.data_dir / "fail").unlink()
+        (env.data_dir / "fail").unlink()
         await when(
-            house,
+            env,
             "TABLE m",
             lambda rows: rows["m"]["state"] == "running" and not culprits(rows),
         )
@@ -191,26 +193,26 @@ def test_a_dataflow_that_failed_is_named_with_its_error(run: Run) -> None:
 
 
 def test_who_reads_what_fails_again_and_again_hears_why(run: Run) -> None:
-    async def test(house: House) -> None:
-        await house.ran(
+    async def test(env: TestEnvironment) -> None:
+        await env.ran(
             "a",
             *M_IN_C,
             "CREATE MATERIALIZED VIEW above IN CLUSTER quickstart AS SELECT count(*) AS n FROM m",
         )
-        time = await house.query("b", "SELECT mz_now() FROM above")
-        (house.data_dir / "fail").touch()
-        await house.ran("a", "INSERT INTO t VALUES (1)")
+        time = await env.query("b", "SELECT mz_now() FROM above")
+        (env.data_dir / "fail").touch()
+        await env.ran("a", "INSERT INTO t VALUES (1)")
         async with asyncio.timeout(30):
             for view in ("above", "m", "above"):  # the first waits already
-                told = await house.query("b", f"SELECT * FROM {view}", alone=False)
+                told = await env.query("b", f"SELECT * FROM {view}", alone=False)
                 why = "cannot be kept up to date: OSError: no more threads"
                 assert told.startswith("ERROR XX000: "), told
                 assert why in told, told
         before = f"SELECT * FROM above AS OF {time.splitlines()[0]}"
-        assert await house.query("b", before) == "0\nSELECT 1"
-        (house.data_dir / "fail").unlink()
+        assert await env.query("b", before) == "0\nSELECT 1"
+        (env.data_dir / "fail").unlink()
         async with asyncio.timeout(30):
-            while (told := await house.query("b", "SELECT * FROM above")) != "1\nSELECT 1":
+            while (told := await env.query("b", "SELECT * FROM above")) != "1\nSELECT 1":
                 assert told.startswith("ERROR XX000: ")
                 await asyncio.sleep(0.1)
 
@@ -218,15 +220,15 @@ def test_who_reads_what_fails_again_and_again_hears_why(run: Run) -> None:
 
 
 def test_what_fails_again_and_again_keeps_no_table_from_being_altered(run: Run) -> None:
-    async def test(house: House) -> None:
-        await house.ran("a", *M_IN_C, "INSERT INTO t VALUES (1)", "SELECT * FROM m")
-        (house.data_dir / "fail").touch()
-        await house.ran("a", "INSERT INTO t VALUES (2)")
+    async def test(env: TestEnvironment) -> None:
+        await env.ran("a", *M_IN_C, "INSERT INTO t VALUES (1)", "SELECT * FROM m")
+        (env.data_dir / "fail").touch()
+        await env.ran("a", "INSERT INTO t VALUES (2)")
         async with asyncio.timeout(30):
-            await house.ran("a", "ALTER TABLE t ADD c int", "INSERT INTO t VALUES (3)")
-        (house.data_dir / "fail").unlink()
+            await env.ran("a", "ALTER TABLE t ADD c int", "INSERT INTO t VALUES (3)")
+        (env.data_dir / "fail").unlink()
         async with asyncio.timeout(60):
-            while (told := await house.query("b", "SELECT sum(k) FROM m")) != "6\nSELECT 1":
+            while (told := await env.query("b", "SELECT sum(k) FROM m")) != "6\nSELECT 1":
                 assert told.startswith("ERROR XX000: "), told
                 await asyncio.sleep(0.1)
 
@@ -234,13 +236,13 @@ def test_what_fails_again_and_again_keeps_no_table_from_being_altered(run: Run) 
 
 
 def test_a_replica_that_does_not_come_up_is_named(run: Run) -> None:
-    async def test(house: House) -> None:
-        house.environment.coordinator.compute._command = (sys.executable, "-c", "raise SystemExit")
-        await house.ran(
+    async def test(env: TestEnvironment) -> None:
+        env.environment.coordinator.compute._command = (sys.executable, "-c", "raise SystemExit")
+        await env.ran(
             "a",
             *M_IN_C,
         )
-        rows = await when(house, "TABLE m", lambda rows: "nothing" in culprits(rows).get("m", ""))
+        rows = await when(env, "TABLE m", lambda rows: "nothing" in culprits(rows).get("m", ""))
         assert rows["m"]["state"] == "replica starting"
         assert rows["m"]["reason"].startswith('replica "r1" is starting, after ')
 
@@ -248,20 +250,20 @@ def test_a_replica_that_does_not_come_up_is_named(run: Run) -> None:
 
 
 def test_a_disk_that_is_full_holds_up_the_tables(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test(house: House) -> None:
-        await house.ran("a", "CREATE TABLE t (k int)")
+    async def test(env: TestEnvironment) -> None:
+        await env.ran("a", "CREATE TABLE t (k int)")
 
         async def no_room() -> int:
             raise OutOfDisk("the log")
 
         with monkeypatch.context() as full:
-            full.setattr(house.environment.coordinator.oracle, "write_ts", no_room)
-            rows = await when(house, "TABLE t", culprits)
+            full.setattr(env.environment.coordinator.oracle, "write_ts", no_room)
+            rows = await when(env, "TABLE t", culprits)
         assert rows["t"]["state"] == "not written"
         assert rows["t"]["reason"] == (
             "nothing is written: could not write the log: No space left on device"
         )
-        await when(house, "TABLE t", lambda rows: rows["t"]["state"] == "running")
+        await when(env, "TABLE t", lambda rows: rows["t"]["state"] == "running")
 
     run(test)
 
@@ -269,40 +271,40 @@ def test_a_disk_that_is_full_holds_up_the_tables(run: Run, monkeypatch: pytest.M
 def test_a_block_sees_its_own_objects_and_reads_at_its_own_time_nevertheless(
     run: Run,
 ) -> None:
-    async def test(house: House) -> None:
-        await house.ran(
+    async def test(env: TestEnvironment) -> None:
+        await env.ran(
             "a",
             *M_IN_C,
             "SELECT * FROM m",
             "DROP CLUSTER REPLICA c.r1",
             "BEGIN",
         )
-        rows = {row["object"]: row for row in await explained(house, "TABLE m", "a")}
+        rows = {row["object"]: row for row in await explained(env, "TABLE m", "a")}
         assert list(rows) == ["foreshore.public.m", "foreshore.public.t"]
         # it has not chosen the time of the block, for which m would have to be waited for
-        await house.query("b", "INSERT INTO t VALUES (1)")
-        assert "1\nSELECT 1" in await house.query("a", "SELECT * FROM t")
-        await house.ran("a", "COMMIT", "BEGIN", "CREATE TABLE own (k int)")
-        await house.ran("a", "CREATE MATERIALIZED VIEW mine AS TABLE own")
-        (row,) = await explained(house, "MATERIALIZED VIEW mine", "a")
+        await env.query("b", "INSERT INTO t VALUES (1)")
+        assert "1\nSELECT 1" in await env.query("a", "SELECT * FROM t")
+        await env.ran("a", "COMMIT", "BEGIN", "CREATE TABLE own (k int)")
+        await env.ran("a", "CREATE MATERIALIZED VIEW mine AS TABLE own")
+        (row,) = await explained(env, "MATERIALIZED VIEW mine", "a")
         assert (row["object"], row["state"], row["culprit"], row["upper"]) == (
             "foreshore.public.mine",
             "uncommitted",
             "f",
             "NULL",
         )
-        assert [row["state"] for row in await explained(house, "SELECT * FROM own, t", "a")] == [
+        assert [row["state"] for row in await explained(env, "SELECT * FROM own, t", "a")] == [
             "uncommitted",
             "running",
         ]
-        await house.ran("a", "ROLLBACK")
+        await env.ran("a", "ROLLBACK")
 
     run(test)
 
 
 def test_what_cannot_be_explained_is_refused(run: Run) -> None:
-    async def test(house: House) -> None:
-        await house.ran("a", "CREATE TABLE t (k int)", "CREATE VIEW v AS TABLE t")
+    async def test(env: TestEnvironment) -> None:
+        await env.ran("a", "CREATE TABLE t (k int)", "CREATE VIEW v AS TABLE t")
         for of, error in (
             ("MATERIALIZED VIEW nope", '42P01: materialized view "nope" does not exist'),
             ("VIEW nope", '42P01: view "nope" does not exist'),
@@ -317,25 +319,25 @@ def test_what_cannot_be_explained_is_refused(run: Run) -> None:
             ("VIEW v, t", '42601: syntax error at or near ","'),
             ("SEQUENCE s", '42601: syntax error at or near "SEQUENCE"'),
         ):
-            answer = await house.query("a", f"EXPLAIN FRESHNESS FOR {of}")
+            answer = await env.query("a", f"EXPLAIN FRESHNESS FOR {of}")
             assert answer.startswith(f"ERROR {error}"), answer
-        answer = await house.query("a", "EXPLAIN FRESHNESS VIEW v")
+        answer = await env.query("a", "EXPLAIN FRESHNESS VIEW v")
         assert answer.startswith('ERROR 42601: syntax error at or near "VIEW"')
 
     run(test)
 
 
 def test_a_prepared_statement_says_its_columns_before_it_is_run(run: Run) -> None:
-    async def test(house: House) -> None:
-        await house.ran("a", "CREATE TABLE t (k int)")
-        session = await house.session("p")
+    async def test(env: TestEnvironment) -> None:
+        await env.ran("a", "CREATE TABLE t (k int)")
+        session = await env.session("p")
         sql = "EXPLAIN FRESHNESS FOR SELECT * FROM t WHERE k = $1"
         statement = await session.parse("p", sql, [])
         assert statement.desc == FRESHNESS_DESC
         assert [str(type) for type in statement.parameters] == ["integer"]
         # made anew with the catalog, of the same columns
         for view in (None, "CREATE MATERIALIZED VIEW m AS TABLE t", "CREATE INDEX i ON t (k)"):
-            await house.ran("a", *([view] if view else []))
+            await env.ran("a", *([view] if view else []))
             await session.bind("", "p", (1,), ())
             lines = await told(await session.execute("", 0))
             await session.sync()

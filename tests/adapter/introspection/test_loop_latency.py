@@ -8,7 +8,7 @@ from prometheus_client import REGISTRY
 
 from foreshore.adapter.introspection.loop_latency import PROBE_SECONDS, WINDOWS, LoopLatency
 from foreshore.clock import ManualClock
-from tests.adapter.harness import House, until
+from tests.adapter.harness import TestEnvironment, until
 
 SHOWN = (
     "SELECT count(*) FROM mz_internal.mz_message_loop_latency"
@@ -19,22 +19,22 @@ SHOWN = (
 
 def test_a_loop_that_was_held_up_is_shown(tmp_path: Path) -> None:
     async def main() -> None:
-        house = House(tmp_path)
-        await house.open()
+        env = TestEnvironment(tmp_path)
+        await env.open()
         try:
             held_up = 2_000  # milliseconds; more than a busy machine does by itself
             shown = SHOWN.format(held_up - 200)  # the timer was already running
-            assert await house.query("s", shown) == "0\nSELECT 1"
+            assert await env.query("s", shown) == "0\nSELECT 1"
             seen = REGISTRY.get_sample_value("adapter_loop_latency_seconds_sum") or 0
             time.sleep(held_up / 1000)  # noqa: ASYNC251 - the fault that is to be found
-            began = house.environment.loop_latency.windows
-            await until(lambda: house.environment.loop_latency.windows != began)
-            assert await house.query("s", shown) == "1\nSELECT 1"
+            began = env.environment.loop_latency.windows
+            await until(lambda: env.environment.loop_latency.windows != began)
+            assert await env.query("s", shown) == "1\nSELECT 1"
             total = REGISTRY.get_sample_value("adapter_loop_latency_seconds_sum")
             assert total is not None
             assert total - seen >= (held_up - 200) / 1000
         finally:
-            await house.close()
+            await env.close()
 
     asyncio.run(main())
 

@@ -6,80 +6,80 @@ from pathlib import Path
 import pytest
 
 from foreshore.ids import GlobalId
-from tests.adapter.harness import House, in_house, until
+from tests.adapter.harness import TestEnvironment, in_environment, until
 
 T = GlobalId("u1")
 LAG_MS = 50
 
 
-async def held(house: House, what: str, where: str) -> list[str]:
-    found = await house.query("reader", f"SELECT {what} FROM mz_internal.mz_read_holds {where}")
+async def held(env: TestEnvironment, what: str, where: str) -> list[str]:
+    found = await env.query("reader", f"SELECT {what} FROM mz_internal.mz_read_holds {where}")
     assert not found.startswith("ERROR"), found
     return found.split("\n")[:-1]
 
 
 def test_the_session_that_holds_everything_back_is_named(tmp_path: Path) -> None:
-    async def main(house: House) -> None:
-        coordinator = house.environment.coordinator
-        await house.query("a", "CREATE TABLE t (k int)")
-        await house.query("a", "CREATE MATERIALIZED VIEW v AS SELECT k + 1 AS k FROM t")
-        await house.query("a", "INSERT INTO t VALUES (1)")
-        await house.query("idle", "BEGIN")
-        await house.query("idle", "SELECT * FROM t")
-        time = (await house.query("idle", "SELECT mz_now()")).split("\n")[0]
-        pid = (await house.session("idle")).pid
+    async def main(env: TestEnvironment) -> None:
+        coordinator = env.environment.coordinator
+        await env.query("a", "CREATE TABLE t (k int)")
+        await env.query("a", "CREATE MATERIALIZED VIEW v AS SELECT k + 1 AS k FROM t")
+        await env.query("a", "INSERT INTO t VALUES (1)")
+        await env.query("idle", "BEGIN")
+        await env.query("idle", "SELECT * FROM t")
+        time = (await env.query("idle", "SELECT mz_now()")).split("\n")[0]
+        pid = (await env.session("idle")).pid
         async with asyncio.timeout(30):  # the view's dataflow holds it back for a while
             while coordinator.storage.since(T) < int(time):
                 await asyncio.sleep(4 * LAG_MS / 1000)
                 await coordinator.group.advance()
                 await coordinator.allow_compaction()
         worst = await held(
-            house,
+            env,
             "object_name, kind, connection_id, time, age_ms >= 200",
             "WHERE kind = 'transaction' ORDER BY age_ms DESC, object_name",
         )
         assert f"t|transaction|{pid}|{time}|t" in worst
         assert f"v|transaction|{pid}|{time}|t" in worst  # a block may come to read anything
-        since = await house.query(
+        since = await env.query(
             "reader", f"SELECT read_frontier FROM mz_internal.mz_frontiers WHERE object_id = '{T}'"
         )
         assert since.split("\n")[0] == time  # and nothing else does
         (retention,) = await held(
-            house, "token, time", "WHERE kind = 'retention' AND object_name = 't'"
+            env, "token, time", "WHERE kind = 'retention' AND object_name = 't'"
         )
         token, retained = retention.split("|")
         assert token == coordinator.capabilities[T][0].token
         assert int(retained) > int(time)
-        await house.query("idle", "COMMIT")
-        assert await held(house, "*", f"WHERE connection_id = {pid}") == []
+        await env.query("idle", "COMMIT")
+        assert await held(env, "*", f"WHERE connection_id = {pid}") == []
 
-    in_house(tmp_path, main, lag_ms=LAG_MS)
+    in_environment(tmp_path, main, lag_ms=LAG_MS)
 
 
 def test_dataflows_subscriptions_and_capabilities_are_told_apart(tmp_path: Path) -> None:
-    async def main(house: House) -> None:
-        coordinator = house.environment.coordinator
-        await house.query("a", "CREATE TABLE t (k int)")
-        await house.query("a", "CREATE MATERIALIZED VIEW v AS SELECT k + 1 AS k FROM t")
+    async def main(env: TestEnvironment) -> None:
+        coordinator = env.environment.coordinator
+        await env.query("a", "CREATE TABLE t (k int)")
+        await env.query("a", "CREATE MATERIALIZED VIEW v AS SELECT k + 1 AS k FROM t")
         await until(lambda: any(True for _ in coordinator.compute.holds()))
         of_t = "WHERE object_name = 't' AND kind = "
-        assert await held(house, "dataflow_id, token IS NULL", f"{of_t} 'dataflow'") == ["u2|f"]
-        assert await held(house, "token", f"{of_t} 'capability'") == []
+        assert await held(env, "dataflow_id, token IS NULL", f"{of_t} 'dataflow'") == ["u2|f"]
+        assert await held(env, "token", f"{of_t} 'capability'") == []
         lease = await coordinator.storage.clone_capability(coordinator.capabilities[T][0], 10_000)
-        shown = await held(house, "token, time, connection_id", f"{of_t} 'capability'")
+        shown = await held(env, "token, time, connection_id", f"{of_t} 'capability'")
         assert shown == [f"{lease.token}|{lease.frontier}|NULL"]
         await coordinator.storage.drop_capability(lease)
-        assert await held(house, "token", f"{of_t} 'capability'") == []
+        assert await held(env, "token", f"{of_t} 'capability'") == []
         with coordinator.holds.acquire([T], coordinator.oracle.read_ts(), "subscription", 7):
-            assert await held(house, "connection_id", f"{of_t} 'subscription'") == ["7"]
+            assert await held(env, "connection_id", f"{of_t} 'subscription'") == ["7"]
 
-    in_house(tmp_path, main, lag_ms=LAG_MS)
+    in_environment(tmp_path, main, lag_ms=LAG_MS)
 
 
 def test_the_invariants_are_checked_on_demand(tmp_path: Path) -> None:
-    async def main(house: House) -> None:
-        coordinator = house.environment.coordinator
-        creating = asyncio.create_task(house.query("a", "CREATE TABLE t (k int)", alone=False))
+    async def main(env: TestEnvironment) -> None:
+        coordinator = env.environment.coordinator
+        creating = asyncio.create_task(env.query("a", "CREATE TABLE t (k int)", alone=False))
         for _ in range(50):  # whatever is half done meanwhile
             await coordinator.check_settled()
             await asyncio.sleep(0.001)
@@ -89,4 +89,4 @@ def test_the_invariants_are_checked_on_demand(tmp_path: Path) -> None:
             await coordinator.check_settled()
         coordinator.holds.collections[T] = forgotten
 
-    in_house(tmp_path, main)
+    in_environment(tmp_path, main)

@@ -23,7 +23,7 @@ from foreshore.storage import backup
 from foreshore.storage.controller import ReadCapability, StorageController
 from foreshore.storage.snapshot import Snapshot
 from foreshore.update import Timestamp
-from tests.adapter.harness import House, until
+from tests.adapter.harness import TestEnvironment, until
 
 ERRORS = "mz_internal.mz_materialized_view_errors"
 DIVISION = "ERROR 22012: division by zero"
@@ -40,100 +40,102 @@ QUERIES = {  # what a view over time has to be, from tables that know all times
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path, lag_ms=3_600_000)  # all that happens here can be read
+def env(tmp_path: Path) -> TestEnvironment:
+    return TestEnvironment(tmp_path, lag_ms=3_600_000)  # all that happens here can be read
 
 
-async def ran(house: House, *statements: str) -> list[str]:
+async def ran(env: TestEnvironment, *statements: str) -> list[str]:
     """Run statements, of which none fails; return the rows of the last."""
     for sql in statements:
-        answer = await house.query("w", sql)
+        answer = await env.query("w", sql)
         assert "ERROR" not in answer, (sql, answer)
     return answer.splitlines()[:-1]
 
 
-async def says(house: House, sql: str) -> list[str]:
+async def says(env: TestEnvironment, sql: str) -> list[str]:
     """Return a query's rows in an order of their own, or its error."""
     async with asyncio.timeout(20):
-        return sorted((await house.query("r", sql)).splitlines())
+        return sorted((await env.query("r", sql)).splitlines())
 
 
-async def seen(house: House) -> Timestamp:
+async def seen(env: TestEnvironment) -> Timestamp:
     """Return a time up to which the views are."""
-    await says(house, "SELECT * FROM above")
-    return house.environment.coordinator.oracle.read_ts()
+    await says(env, "SELECT * FROM above")
+    return env.environment.coordinator.oracle.read_ts()
 
 
-async def toggled(house: House, times: int = 2) -> list[Timestamp]:
+async def toggled(env: TestEnvironment, times: int = 2) -> list[Timestamp]:
     """Let an error come and go; return the times before, between and after."""
-    found = [await seen(house)]
+    found = [await seen(env)]
     for _ in range(times):
-        await ran(house, "INSERT INTO t VALUES (0)")
-        found.append(await seen(house))
-        await ran(house, "DELETE FROM t WHERE a = 0")
-        found.append(await seen(house))
+        await ran(env, "INSERT INTO t VALUES (0)")
+        found.append(await seen(env))
+        await ran(env, "DELETE FROM t WHERE a = 0")
+        found.append(await seen(env))
     return found
 
 
-async def passed(house: House, time: Timestamp) -> None:
-    """Reopen the house, in which the dataflow of `m` begins later than at `time`."""
-    await ran(house, "INSERT INTO t VALUES (10)")  # what it appends is durable
-    await seen(house)
-    await house.reopen()
-    assert house.environment.coordinator.as_ofs[id_of(house, "m")] > time
+async def passed(env: TestEnvironment, time: Timestamp) -> None:
+    """Reopen the environment, in which the dataflow of `m` begins later than at `time`."""
+    await ran(env, "INSERT INTO t VALUES (10)")  # what it appends is durable
+    await seen(env)
+    await env.reopen()
+    assert env.environment.coordinator.as_ofs[id_of(env, "m")] > time
 
 
-def id_of(house: House, name: str) -> GlobalId:
+def id_of(env: TestEnvironment, name: str) -> GlobalId:
     """Return a collection's id."""
-    items = house.environment.coordinator.state.items()
+    items = env.environment.coordinator.state.items()
     (found,) = [item.id for item in items if item.name == name]
     return found
 
 
-async def agrees(house: House, times: Iterable[Timestamp]) -> None:
+async def agrees(env: TestEnvironment, times: Iterable[Timestamp]) -> None:
     """Assert that at each time the views are what their queries are."""
     for time in times:
         for view, query in QUERIES.items():
-            wanted = await says(house, f"{query} AS OF {time}")
-            assert await says(house, f"SELECT * FROM {view} AS OF {time}") == wanted, (view, time)
+            wanted = await says(env, f"{query} AS OF {time}")
+            assert await says(env, f"SELECT * FROM {view} AS OF {time}") == wanted, (view, time)
 
 
-async def rows(house: House) -> list[str]:
+async def rows(env: TestEnvironment) -> list[str]:
     """Return the table's."""
-    return await ran(house, f"SELECT sqlstate, error, at FROM {ERRORS} ORDER BY at")
+    return await ran(env, f"SELECT sqlstate, error, at FROM {ERRORS} ORDER BY at")
 
 
-def test_errors_are_known_at_all_times_after_restarts(house: House) -> None:
+def test_errors_are_known_at_all_times_after_restarts(env: TestEnvironment) -> None:
     async def main() -> None:
-        await house.open()
-        await ran(house, *SETUP)
-        times = await toggled(house)
+        await env.open()
+        await ran(env, *SETUP)
+        times = await toggled(env)
         failing = times[1::2]
-        await agrees(house, times)
+        await agrees(env, times)
         for _ in range(2):
-            await passed(house, times[-1])
-            await agrees(house, times)
+            await passed(env, times[-1])
+            await agrees(env, times)
             for time in failing:
-                assert await says(house, f"SELECT * FROM m AS OF {time}") == [DIVISION]
-            times += (await toggled(house))[1:]
-        await agrees(house, times)
-        shown = await rows(house)
+                assert await says(env, f"SELECT * FROM m AS OF {time}") == [DIVISION]
+            times += (await toggled(env))[1:]
+        await agrees(env, times)
+        shown = await rows(env)
         assert [row.rpartition("|")[0] for row in shown] == [
             "22012|division by zero",
             "NULL|NULL",
         ] * (len(shown) // 2)
         assert len(shown) == 12
-        await house.close()
+        await env.close()
 
     asyncio.run(main())
 
 
-def test_an_error_that_stays_is_written_once(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_that_stays_is_written_once(
+    env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def main() -> None:
-        await house.open()
-        await ran(house, *SETUP, "INSERT INTO t VALUES (0)")
-        await seen(house)
-        before = await rows(house)
+        await env.open()
+        await ran(env, *SETUP, "INSERT INTO t VALUES (0)")
+        await seen(env)
+        before = await rows(env)
         written: list[Write] = []
         write = GroupCommit.write
 
@@ -144,27 +146,27 @@ def test_an_error_that_stays_is_written_once(house: House, monkeypatch: pytest.M
 
         monkeypatch.setattr(GroupCommit, "write", noted)
         for a in (3, 4, 0):
-            await ran(house, f"INSERT INTO t VALUES ({a})")
-            assert await says(house, "SELECT * FROM m") == [DIVISION]
-        await house.reopen()
-        assert await says(house, "SELECT * FROM m") == [DIVISION]
-        await ran(house, "INSERT INTO t VALUES (5)")
-        assert await says(house, "SELECT * FROM above") == [DIVISION]
+            await ran(env, f"INSERT INTO t VALUES ({a})")
+            assert await says(env, "SELECT * FROM m") == [DIVISION]
+        await env.reopen()
+        assert await says(env, "SELECT * FROM m") == [DIVISION]
+        await ran(env, "INSERT INTO t VALUES (5)")
+        assert await says(env, "SELECT * FROM above") == [DIVISION]
         assert not written
-        assert await rows(house) == before
-        await house.close()
+        assert await rows(env) == before
+        await env.close()
 
     asyncio.run(main())
 
 
-def test_a_window_with_an_error_in_it_fails(house: House) -> None:
+def test_a_window_with_an_error_in_it_fails(env: TestEnvironment) -> None:
     async def main() -> None:
-        await house.open()
-        await ran(house, *SETUP)
-        first, failing, last = await toggled(house, 1)
+        await env.open()
+        await ran(env, *SETUP)
+        first, failing, last = await toggled(env, 1)
         for restarted in (False, True):
             if restarted:
-                await passed(house, last)
+                await passed(env, last)
             for after, through, fails in (
                 (first, last, True),
                 (first, failing, True),
@@ -173,26 +175,26 @@ def test_a_window_with_an_error_in_it_fails(house: House) -> None:
                 (first, first, False),
             ):
                 sql = f"SELECT count(*) FROM CHANGES(m, {after}, {through})"
-                assert await says(house, sql) == ([DIVISION] if fails else ["0", "SELECT 1"])
-            assert await says(house, "SELECT * FROM CHANGES(m)") == [DIVISION]
+                assert await says(env, sql) == ([DIVISION] if fails else ["0", "SELECT 1"])
+            assert await says(env, "SELECT * FROM CHANGES(m)") == [DIVISION]
             for source in ("m", "above", "(SELECT count(*) FROM m)"):
                 for begin, fails in ((first, True), (failing, True), (last, False)):
                     sql = f"SUBSCRIBE {source} AS OF {begin} UP TO {last + 1}"
-                    told = await says(house, sql)
+                    told = await says(env, sql)
                     assert (told == [DIVISION]) == fails, (sql, told)
             own = "(SELECT sum(10 / a) FROM t)"  # whose error is that of no view
             for source in ("m", "above", "(SELECT count(*) FROM m)", own):
-                told = await says(house, f"SUBSCRIBE {source} AS OF {first} UP TO {first + 1}")
+                told = await says(env, f"SUBSCRIBE {source} AS OF {first} UP TO {first + 1}")
                 assert "ERROR" not in "".join(told), (source, told)
-        await house.close()
+        await env.close()
 
     asyncio.run(main())
 
 
-def held_back(house: House, view: str) -> tuple[SinkWriter, asyncio.Event]:
+def held_back(env: TestEnvironment, view: str) -> tuple[SinkWriter, asyncio.Event]:
     """Keep a view's shard where it is until an event, whatever its replica has said; its writer."""
-    id, gate = id_of(house, view), asyncio.Event()
-    writer = house.environment.coordinator.compute._dataflows[id].writers[id]
+    id, gate = id_of(env, view), asyncio.Event()
+    writer = env.environment.coordinator.compute._dataflows[id].writers[id]
     inner = writer.errors._store
 
     class Slow:
@@ -208,31 +210,33 @@ def held_back(house: House, view: str) -> tuple[SinkWriter, asyncio.Event]:
 
 
 @pytest.mark.parametrize("source", ["m", "above", "(SELECT a, x FROM m, t WHERE x <> a)"])
-def test_who_follows_hears_of_an_error_that_came_and_went(house: House, source: str) -> None:
+def test_who_follows_hears_of_an_error_that_came_and_went(
+    env: TestEnvironment, source: str
+) -> None:
     """Both are in one window, as the view's replica was not heard in between."""
 
     async def main() -> None:
-        await house.open()
-        await ran(house, *SETUP)
-        await says(house, "SELECT * FROM above")
-        await house.query("f", f"BEGIN; DECLARE c CURSOR FOR SUBSCRIBE {source}")
-        await house.ran("f", "FETCH 1 c")
-        coordinator = house.environment.coordinator
-        writer, gate = held_back(house, "m")
-        await ran(house, "INSERT INTO t VALUES (0)", "DELETE FROM t WHERE a = 0")
-        await ran(house, "INSERT INTO t VALUES (4)")
+        await env.open()
+        await ran(env, *SETUP)
+        await says(env, "SELECT * FROM above")
+        await env.query("f", f"BEGIN; DECLARE c CURSOR FOR SUBSCRIBE {source}")
+        await env.ran("f", "FETCH 1 c")
+        coordinator = env.environment.coordinator
+        writer, gate = held_back(env, "m")
+        await ran(env, "INSERT INTO t VALUES (0)", "DELETE FROM t WHERE a = 0")
+        await ran(env, "INSERT INTO t VALUES (4)")
         gone = coordinator.oracle.read_ts()
         await until(lambda: writer.errors.upper is not None and writer.errors.upper > gone)
         gate.set()
-        told = await house.query("f", "FETCH 20 c WITH (TIMEOUT = '10s')")
+        told = await env.query("f", "FETCH 20 c WITH (TIMEOUT = '10s')")
         if not told.startswith("ERROR"):  # the rest of the contents
             begun = {int(row.split("|")[0]) for row in told.splitlines() if "|" in row}
             assert len(begun) == 1, told
             assert max(begun) < gone, told
-            told = await house.query("f", "FETCH 20 c WITH (TIMEOUT = '10s')")
+            told = await env.query("f", "FETCH 20 c WITH (TIMEOUT = '10s')")
         assert told.startswith(DIVISION), told
-        await house.query("f", "ROLLBACK")
-        await house.close()
+        await env.query("f", "ROLLBACK")
+        await env.close()
 
     asyncio.run(main())
 
@@ -254,72 +258,74 @@ NEWS = " WITH (SNAPSHOT = false)"
     ],
 )
 def test_who_begins_after_an_error_hears_nothing_of_it(
-    house: House, source: str, options: str, followed: bool
+    env: TestEnvironment, source: str, options: str, followed: bool
 ) -> None:
     """The view has yet to come as far as the error, of which who begins earlier has to hear."""
 
     async def main() -> None:
-        await house.open()
-        await ran(house, *SETUP, "CREATE VIEW indexed AS SELECT x + 1 AS y FROM m")
-        await ran(house, "CREATE DEFAULT INDEX ON indexed")
-        await says(house, "SELECT * FROM above, indexed")
+        await env.open()
+        await ran(env, *SETUP, "CREATE VIEW indexed AS SELECT x + 1 AS y FROM m")
+        await ran(env, "CREATE DEFAULT INDEX ON indexed")
+        await says(env, "SELECT * FROM above, indexed")
         if followed:
-            await house.query("e", f"BEGIN; DECLARE c CURSOR FOR SUBSCRIBE {source}")
-            await house.ran("e", "FETCH 1 c WITH (TIMEOUT = '10s')")
-        writer, gate = held_back(house, "m")
-        await ran(house, "INSERT INTO t VALUES (0)", "DELETE FROM t WHERE a = 0")
-        await ran(house, "INSERT INTO t VALUES (4)")
-        begun = house.environment.coordinator.oracle.read_ts()
+            await env.query("e", f"BEGIN; DECLARE c CURSOR FOR SUBSCRIBE {source}")
+            await env.ran("e", "FETCH 1 c WITH (TIMEOUT = '10s')")
+        writer, gate = held_back(env, "m")
+        await ran(env, "INSERT INTO t VALUES (0)", "DELETE FROM t WHERE a = 0")
+        await ran(env, "INSERT INTO t VALUES (4)")
+        begun = env.environment.coordinator.oracle.read_ts()
         await until(lambda: writer.errors.upper is not None and writer.errors.upper > begun)
-        await house.query("f", f"BEGIN; DECLARE c CURSOR FOR SUBSCRIBE {source}{options}")
+        await env.query("f", f"BEGIN; DECLARE c CURSOR FOR SUBSCRIBE {source}{options}")
         gate.set()
         if not options:
-            first = await house.query("f", "FETCH 1 c WITH (TIMEOUT = '10s')")
+            first = await env.query("f", "FETCH 1 c WITH (TIMEOUT = '10s')")
             assert int(first.split("|")[0]) >= begun
-        later = await seen(house)
-        await ran(house, "INSERT INTO t VALUES (3)")
+        later = await seen(env)
+        await ran(env, "INSERT INTO t VALUES (3)")
         time = 0
         while time <= later:
-            time = int((await house.query("f", "FETCH 1 c WITH (TIMEOUT = '10s')")).split("|")[0])
+            time = int((await env.query("f", "FETCH 1 c WITH (TIMEOUT = '10s')")).split("|")[0])
         if followed:
             told = ""
             while not told.startswith("ERROR"):
-                told = await house.query("e", "FETCH 1 c WITH (TIMEOUT = '10s')")
+                told = await env.query("e", "FETCH 1 c WITH (TIMEOUT = '10s')")
             assert told.startswith(DIVISION), told
         for session in "ef":
-            await house.query(session, "ROLLBACK")
-        await house.close()
+            await env.query(session, "ROLLBACK")
+        await env.close()
 
     asyncio.run(main())
 
 
-def test_a_durable_subscription_does_not_pass_over_an_error(house: House) -> None:
+def test_a_durable_subscription_does_not_pass_over_an_error(env: TestEnvironment) -> None:
     async def main() -> None:
-        await house.open()
-        await ran(house, *SETUP, "CREATE SUBSCRIPTION s FOR m")
-        first, _, last = await toggled(house, 1)
-        await ran(house, f"ALTER SUBSCRIPTION s ADVANCE TO {first + 1}")
-        await passed(house, last)
-        assert await says(house, "SUBSCRIBE TO SUBSCRIPTION s") == [DIVISION]
-        await ran(house, f"ALTER SUBSCRIPTION s ADVANCE TO {last + 1}")
-        await house.query("f", "BEGIN; DECLARE c CURSOR FOR SUBSCRIBE TO SUBSCRIPTION s")
-        told = await house.query("f", "FETCH 1 c WITH (TIMEOUT = '10s')")
+        await env.open()
+        await ran(env, *SETUP, "CREATE SUBSCRIPTION s FOR m")
+        first, _, last = await toggled(env, 1)
+        await ran(env, f"ALTER SUBSCRIPTION s ADVANCE TO {first + 1}")
+        await passed(env, last)
+        assert await says(env, "SUBSCRIBE TO SUBSCRIPTION s") == [DIVISION]
+        await ran(env, f"ALTER SUBSCRIPTION s ADVANCE TO {last + 1}")
+        await env.query("f", "BEGIN; DECLARE c CURSOR FOR SUBSCRIBE TO SUBSCRIPTION s")
+        told = await env.query("f", "FETCH 1 c WITH (TIMEOUT = '10s')")
         assert told.splitlines()[0].endswith("|1|1"), told
-        await house.query("f", "ROLLBACK")
-        await house.close()
+        await env.query("f", "ROLLBACK")
+        await env.close()
 
     asyncio.run(main())
 
 
 @pytest.mark.parametrize("comes", [True, False])
-def test_an_end_between_the_errors_and_the_view_is_mended(house: House, comes: bool) -> None:
+def test_an_end_between_the_errors_and_the_view_is_mended(
+    env: TestEnvironment, comes: bool
+) -> None:
     async def main() -> None:
-        await house.open()
-        await ran(house, *SETUP)
-        times = await toggled(house, 1)
+        await env.open()
+        await ran(env, *SETUP)
+        times = await toggled(env, 1)
         if not comes:
-            await ran(house, "INSERT INTO t VALUES (0)")
-            times.append(await seen(house))
+            await ran(env, "INSERT INTO t VALUES (0)")
+            times.append(await seen(env))
         ended = asyncio.Event()
 
         def end(point: str) -> None:
@@ -327,93 +333,99 @@ def test_an_end_between_the_errors_and_the_view_is_mended(house: House, comes: b
                 ended.set()
                 raise RuntimeError("the process ends here")
 
-        before = await rows(house)
+        before = await rows(env)
         failpoint.arm(end)
-        await ran(house, "INSERT INTO t VALUES (0)" if comes else "DELETE FROM t WHERE a = 0")
-        written = house.environment.coordinator.oracle.read_ts()
+        await ran(env, "INSERT INTO t VALUES (0)" if comes else "DELETE FROM t WHERE a = 0")
+        written = env.environment.coordinator.oracle.read_ts()
         async with asyncio.timeout(20):
             await ended.wait()
         failpoint.arm(None)
-        assert len(await rows(house)) == len(before) + 1
-        await house.reopen()
-        await seen(house)
-        assert len(await rows(house)) == len(before) + 1
-        times += [written, *(await toggled(house, 1))[comes:]]
-        await agrees(house, times)
-        await house.close()
+        assert len(await rows(env)) == len(before) + 1
+        await env.reopen()
+        await seen(env)
+        assert len(await rows(env)) == len(before) + 1
+        times += [written, *(await toggled(env, 1))[comes:]]
+        await agrees(env, times)
+        await env.close()
 
     asyncio.run(main())
 
 
-def test_what_the_view_has_not_reached_and_does_not_come_again_is_taken_away(house: House) -> None:
+def test_what_the_view_has_not_reached_and_does_not_come_again_is_taken_away(
+    env: TestEnvironment,
+) -> None:
     async def main() -> None:
-        await house.open()
-        await ran(house, *SETUP)
-        times = await toggled(house, 1)
-        before = await rows(house)
-        coordinator = house.environment.coordinator
-        m = id_of(house, "m")
+        await env.open()
+        await ran(env, *SETUP)
+        times = await toggled(env, 1)
+        before = await rows(env)
+        coordinator = env.environment.coordinator
+        m = id_of(env, "m")
         ahead = coordinator.oracle.read_ts() + 1_000  # which it has not come to when it ends
         await coordinator.errors.store(m, {ahead}, {ahead: "22003 never happens"})
-        assert len(await rows(house)) == len(before) + 1
-        await house.reopen()
-        await until(lambda: house.environment.coordinator.upper(m) > ahead)
+        assert len(await rows(env)) == len(before) + 1
+        await env.reopen()
+        await until(lambda: env.environment.coordinator.upper(m) > ahead)
         async with asyncio.timeout(10):
-            while await rows(house) != before:  # noqa: ASYNC110 - it is written in its own time
+            while await rows(env) != before:  # noqa: ASYNC110 - it is written in its own time
                 await asyncio.sleep(0.05)
-        await agrees(house, [*times, ahead, ahead + 1])
-        await house.close()
+        await agrees(env, [*times, ahead, ahead + 1])
+        await env.close()
 
     asyncio.run(main())
 
 
-def test_the_history_goes_with_the_view(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_history_goes_with_the_view(
+    env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def main() -> None:
-        await house.open()
-        await ran(house, *SETUP)
-        await toggled(house, 1)
-        assert await rows(house)
-        await ran(house, "DROP MATERIALIZED VIEW m CASCADE")
+        await env.open()
+        await ran(env, *SETUP)
+        await toggled(env, 1)
+        assert await rows(env)
+        await ran(env, "DROP MATERIALIZED VIEW m CASCADE")
         async with asyncio.timeout(10):
-            while await rows(house):  # noqa: ASYNC110 - it goes in its own time
+            while await rows(env):  # noqa: ASYNC110 - it goes in its own time
                 await asyncio.sleep(0.02)
-        await ran(house, *SETUP[2:])
-        await toggled(house, 1)
+        await ran(env, *SETUP[2:])
+        await toggled(env, 1)
         with monkeypatch.context() as patched:  # the process ends right behind the drop
             patched.setattr(view_errors.ViewErrors, "forget", lambda _self, _id: None)
-            await ran(house, "DROP MATERIALIZED VIEW m CASCADE")
-            await house.close()
-        await house.open()
+            await ran(env, "DROP MATERIALIZED VIEW m CASCADE")
+            await env.close()
+        await env.open()
         async with asyncio.timeout(10):
-            while await rows(house):  # noqa: ASYNC110 - it goes in its own time
+            while await rows(env):  # noqa: ASYNC110 - it goes in its own time
                 await asyncio.sleep(0.02)
-        assert not house.environment.coordinator.errors._stored
-        await house.close()
+        assert not env.environment.coordinator.errors._stored
+        await env.close()
 
     asyncio.run(main())
 
 
-def test_what_a_dataflow_tells_behind_the_drop_of_its_view_is_not_written(house: House) -> None:
+def test_what_a_dataflow_tells_behind_the_drop_of_its_view_is_not_written(
+    env: TestEnvironment,
+) -> None:
     async def main() -> None:
-        await house.open()
-        await ran(house, *SETUP)
-        await toggled(house, 1)
-        coordinator = house.environment.coordinator
-        view = GlobalId((await ran(house, f"SELECT object_id FROM {ERRORS}"))[0])
-        await ran(house, "DROP MATERIALIZED VIEW m CASCADE")
+        await env.open()
+        await ran(env, *SETUP)
+        await toggled(env, 1)
+        coordinator = env.environment.coordinator
+        view = GlobalId((await ran(env, f"SELECT object_id FROM {ERRORS}"))[0])
+        await ran(env, "DROP MATERIALIZED VIEW m CASCADE")
         await coordinator.errors.store(view, [5], {5: "22012 division by zero"})
         async with asyncio.timeout(10):
-            while await rows(house):  # noqa: ASYNC110 - it goes in its own time
+            while await rows(env):  # noqa: ASYNC110 - it goes in its own time
                 await asyncio.sleep(0.02)
         assert not coordinator.errors._stored
         assert view not in coordinator.errors._locks
-        await house.close()
+        await env.close()
 
     asyncio.run(main())
 
 
 def test_who_takes_over_a_view_knows_what_was_being_stored(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write, may_write = GroupCommit.write, asyncio.Event()
 
@@ -423,11 +435,11 @@ def test_who_takes_over_a_view_knows_what_was_being_stored(
         return await write(self, each)
 
     async def main() -> None:
-        await house.open()
-        await ran(house, *SETUP)
-        await seen(house)
-        coordinator = house.environment.coordinator
-        view = coordinator.state.item(id_of(house, "m"))
+        await env.open()
+        await ran(env, *SETUP)
+        await seen(env)
+        coordinator = env.environment.coordinator
+        view = coordinator.state.item(id_of(env, "m"))
         monkeypatch.setattr(GroupCommit, "write", slowly)
         storing = asyncio.create_task(
             coordinator.errors.store(view.id, [5], {5: "22012 division by zero"})
@@ -440,7 +452,7 @@ def test_who_takes_over_a_view_knows_what_was_being_stored(
         await taking_over
         errors = coordinator.compute._dataflows[view.id].writers[view.id].errors
         assert errors.first(5, 6) == (5, "22012 division by zero")
-        await house.close()
+        await env.close()
 
     asyncio.run(main())
 
@@ -451,19 +463,19 @@ def test_the_history_follows_what_can_be_read(
     monkeypatch.setattr(error_log, "COMPACTED_STEPS", 6)
 
     async def main() -> None:
-        house = House(tmp_path, lag_ms=500)
-        await house.open()
-        await ran(house, *SETUP)
-        written = len(await toggled(house, 20)) - 1
+        env = TestEnvironment(tmp_path, lag_ms=500)
+        await env.open()
+        await ran(env, *SETUP)
+        written = len(await toggled(env, 20)) - 1
         async with asyncio.timeout(30):
-            while len(await rows(house)) > written // 2:
+            while len(await rows(env)) > written // 2:
                 await asyncio.sleep(0.5)
-                written += len(await toggled(house, 1)) - 1
-        await ran(house, "INSERT INTO t VALUES (0)")
-        await seen(house)
-        await house.reopen()
-        assert await says(house, "SELECT * FROM m") == [DIVISION]
-        await house.close()
+                written += len(await toggled(env, 1)) - 1
+        await ran(env, "INSERT INTO t VALUES (0)")
+        await seen(env)
+        await env.reopen()
+        assert await says(env, "SELECT * FROM m") == [DIVISION]
+        await env.close()
 
     asyncio.run(main())
 
@@ -483,23 +495,25 @@ def test_what_is_read_longer_knows_the_errors_below_it_as_long(
     monkeypatch.setattr(Environment, "_resume", slowly)
 
     async def main() -> None:
-        house = House(tmp_path, lag_ms=300)
-        await house.open()
-        await ran(house, *SETUP)
-        await ran(house, "ALTER MATERIALIZED VIEW above SET (RETAIN HISTORY FOR '1 h')")
-        _, during, *_ = await toggled(house, 10)
-        m, storage = id_of(house, "m"), house.environment.coordinator.storage
+        env = TestEnvironment(tmp_path, lag_ms=300)
+        await env.open()
+        await ran(env, *SETUP)
+        await ran(env, "ALTER MATERIALIZED VIEW above SET (RETAIN HISTORY FOR '1 h')")
+        _, during, *_ = await toggled(env, 10)
+        m, storage = id_of(env, "m"), env.environment.coordinator.storage
         await until(lambda: storage.since(m) > during)
-        await toggled(house, 20)
+        await toggled(env, 20)
         for _ in range(2):
-            assert await says(house, f"SELECT * FROM above AS OF {during}") == [DIVISION]
-            await house.reopen()
-        await house.close()
+            assert await says(env, f"SELECT * FROM above AS OF {during}") == [DIVISION]
+            await env.reopen()
+        await env.close()
 
     asyncio.run(main())
 
 
-def test_a_full_disk_lets_the_view_wait(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_lets_the_view_wait(
+    env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(outputs, "RETRY_SECONDS", 0.05)
     full = True
     refused = 0
@@ -514,44 +528,44 @@ def test_a_full_disk_lets_the_view_wait(house: House, monkeypatch: pytest.Monkey
 
     async def main() -> None:
         nonlocal full
-        await house.open()
-        await ran(house, *SETUP)
-        await seen(house)
+        await env.open()
+        await ran(env, *SETUP)
+        await seen(env)
         monkeypatch.setattr(GroupCommit, "write", no_room)
-        await ran(house, "INSERT INTO t VALUES (0)")
-        written = house.environment.coordinator.oracle.read_ts()
+        await ran(env, "INSERT INTO t VALUES (0)")
+        written = env.environment.coordinator.oracle.read_ts()
         await until(lambda: refused > 2)
-        assert house.storage.upper(id_of(house, "m")) <= written
-        progress = house.environment.coordinator.compute.progress(id_of(house, "m"))
+        assert env.storage.upper(id_of(env, "m")) <= written
+        progress = env.environment.coordinator.compute.progress(id_of(env, "m"))
         assert progress.state == "not written"
         full = False
-        assert await says(house, "SELECT * FROM m") == [DIVISION]
-        assert len(await rows(house)) == 1
-        await house.close()
+        assert await says(env, "SELECT * FROM m") == [DIVISION]
+        assert len(await rows(env)) == 1
+        await env.close()
 
     asyncio.run(main())
 
 
-def test_who_has_the_table_to_himself_keeps_no_view_back(house: House) -> None:
+def test_who_has_the_table_to_himself_keeps_no_view_back(env: TestEnvironment) -> None:
     """Else whoever waits for the view, having the table, would wait for ever."""
 
     async def main() -> None:
-        await house.open()
-        await ran(house, *SETUP)
-        await seen(house)
-        group = house.environment.coordinator.group
-        group.block([VIEW_ERRORS.id], house)
-        await ran(house, "INSERT INTO t VALUES (0)")
-        assert await says(house, "SELECT * FROM m") == [DIVISION]
+        await env.open()
+        await ran(env, *SETUP)
+        await seen(env)
+        group = env.environment.coordinator.group
+        group.block([VIEW_ERRORS.id], env)
+        await ran(env, "INSERT INTO t VALUES (0)")
+        assert await says(env, "SELECT * FROM m") == [DIVISION]
         group.unblock([VIEW_ERRORS.id])
-        assert len(await rows(house)) == 1
-        await house.close()
+        assert len(await rows(env)) == 1
+        await env.close()
 
     asyncio.run(main())
 
 
 def test_damage_takes_out_what_rests_on_it_and_nothing_else(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     snapshot = StorageController.snapshot
 
@@ -562,16 +576,16 @@ def test_damage_takes_out_what_rests_on_it_and_nothing_else(
         return snapshot(self, read, time)
 
     async def main() -> None:
-        await house.open()
+        await env.open()
         sure = "CREATE MATERIALIZED VIEW sure AS SELECT a, count(*) AS n FROM t GROUP BY a"
-        await ran(house, *SETUP, sure)
-        times = await toggled(house, 1)
-        wanted = {time: await says(house, f"SELECT * FROM sure AS OF {time}") for time in times}
-        await passed(house, times[-1])
-        await house.close()
+        await ran(env, *SETUP, sure)
+        times = await toggled(env, 1)
+        wanted = {time: await says(env, f"SELECT * FROM sure AS OF {time}") for time in times}
+        await passed(env, times[-1])
+        await env.close()
         with monkeypatch.context() as patched:
             patched.setattr(StorageController, "snapshot", damaged)
-            await house.open()
+            await env.open()
             refused = f"ERROR XX001: table {ERRORS} is damaged: a batch is missing"
             for sql in (
                 *(f"SELECT * FROM m AS OF {time}" for time in times),
@@ -579,21 +593,21 @@ def test_damage_takes_out_what_rests_on_it_and_nothing_else(
                 f"SELECT * FROM CHANGES(m, {times[0]}, {times[2]})",
                 f"SUBSCRIBE m AS OF {times[0]} UP TO {times[2]}",
             ):
-                told = await says(house, sql)
+                told = await says(env, sql)
                 assert told[0] == refused, (sql, told)
             for time, rows_then in wanted.items():
-                assert await says(house, f"SELECT * FROM sure AS OF {time}") == rows_then
-            assert await says(house, "SELECT * FROM m") == ["1", "10", "5", "SELECT 3"]
-            later = await toggled(house, 1)
-            await agrees(house, later)
-            await ran(house, "DROP MATERIALIZED VIEW above")
-            await house.close()
+                assert await says(env, f"SELECT * FROM sure AS OF {time}") == rows_then
+            assert await says(env, "SELECT * FROM m") == ["1", "10", "5", "SELECT 3"]
+            later = await toggled(env, 1)
+            await agrees(env, later)
+            await ran(env, "DROP MATERIALIZED VIEW above")
+            await env.close()
 
     asyncio.run(main())
 
 
 def test_a_directory_of_before_gets_the_table(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def nothing(*_: object) -> None:
         """Do as a server that has no such table."""
@@ -604,37 +618,37 @@ def test_a_directory_of_before_gets_the_table(
                 patched.setattr(module, "SYSTEM_TABLES", (LAG_HISTORY,))
             patched.setattr(view_errors.ViewErrors, "open", nothing)
             patched.setattr(view_errors.ViewErrors, "store", nothing)
-            await house.open()
-            await ran(house, *SETUP, "INSERT INTO t VALUES (0)")
-            await seen(house)
-            await house.close()
-            assert not house.storage.exists(VIEW_ERRORS.id)
-        await house.open()
-        assert await says(house, "SELECT * FROM m") == [DIVISION]
-        now = await seen(house)
-        assert len(await rows(house)) == 1
-        await ran(house, "DELETE FROM t WHERE a = 0")
-        later = await seen(house)
-        await passed(house, later)
-        await agrees(house, [now, later])
-        await house.close()
+            await env.open()
+            await ran(env, *SETUP, "INSERT INTO t VALUES (0)")
+            await seen(env)
+            await env.close()
+            assert not env.storage.exists(VIEW_ERRORS.id)
+        await env.open()
+        assert await says(env, "SELECT * FROM m") == [DIVISION]
+        now = await seen(env)
+        assert len(await rows(env)) == 1
+        await ran(env, "DELETE FROM t WHERE a = 0")
+        later = await seen(env)
+        await passed(env, later)
+        await agrees(env, [now, later])
+        await env.close()
 
     asyncio.run(main())
 
 
-def test_a_restored_backup_has_them(house: House, tmp_path: Path) -> None:
+def test_a_restored_backup_has_them(env: TestEnvironment, tmp_path: Path) -> None:
     async def main() -> None:
         place, restored = tmp_path / "backup", tmp_path / "restored"
-        house.data_dir = tmp_path / "data"
-        await house.open()
-        await ran(house, *SETUP)
-        times = await toggled(house)
-        await passed(house, times[-1])
-        await asyncio.to_thread(backup.back_up, house.data_dir, place)
-        await toggled(house, 1)  # of which it knows nothing
-        await house.close()
+        env.data_dir = tmp_path / "data"
+        await env.open()
+        await ran(env, *SETUP)
+        times = await toggled(env)
+        await passed(env, times[-1])
+        await asyncio.to_thread(backup.back_up, env.data_dir, place)
+        await toggled(env, 1)  # of which it knows nothing
+        await env.close()
         await asyncio.to_thread(backup.restore, place, restored)
-        copy = House(restored, lag_ms=house.lag_ms)
+        copy = TestEnvironment(restored, lag_ms=env.lag_ms)
         await copy.open()
         await agrees(copy, times)
         assert len(await rows(copy)) == 4

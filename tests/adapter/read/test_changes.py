@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.adapter.harness import Gate, House
+from tests.adapter.harness import Gate, TestEnvironment
 
 
 def rows(answer: str) -> list[tuple[str, ...]]:
@@ -16,16 +16,18 @@ def rows(answer: str) -> list[tuple[str, ...]]:
     return [tuple(line.split("|")) for line in answer.splitlines()[:-1]]
 
 
-def test_changes_are_exact_between_any_two_times(runner: asyncio.Runner, house: House) -> None:
+def test_changes_are_exact_between_any_two_times(
+    runner: asyncio.Runner, env: TestEnvironment
+) -> None:
     random_ = random.Random(3)
 
     async def play() -> None:
-        await house.query(
+        await env.query(
             "w",
             "CREATE TABLE c (k int, v text);"
             " CREATE MATERIALIZED VIEW c_sizes AS SELECT v, count(*) AS n FROM c GROUP BY v",
         )
-        oracle = house.environment.coordinator.oracle
+        oracle = env.environment.coordinator.oracle
         state: dict[int, str] = {}
         times = [oracle.read_ts()]
         states: list[dict[int, str]] = [{}]
@@ -39,36 +41,36 @@ def test_changes_are_exact_between_any_two_times(runner: asyncio.Runner, house: 
                 del state[k]
             else:
                 state[k] = v
-            await house.ran("w", verb)
+            await env.ran("w", verb)
             times.append(oracle.read_ts())
             states.append(dict(state))
             if len(times) == 7:
-                await house.storage.settle()
+                await env.storage.settle()
         for i in range(0, len(times), 2):
             for j in range(i, len(times), 3):
                 sum_ = "SELECT sum(mz_diff), k, v FROM CHANGES({}, {}, {}) GROUP BY k, v"
-                found = rows(await house.query("r", sum_.format("c", times[i], times[j])))
+                found = rows(await env.query("r", sum_.format("c", times[i], times[j])))
                 net = Counter({(int(k), v): int(n) for n, k, v in found if int(n)})
                 before, after = Counter(states[i].items()), Counter(states[j].items())
                 after.subtract(before)
                 assert net == Counter({row: n for row, n in after.items() if n}), (i, j)
         listed = rows(
-            await house.query("r", f"SELECT DISTINCT mz_timestamp FROM changes(c, {times[0]})")
+            await env.query("r", f"SELECT DISTINCT mz_timestamp FROM changes(c, {times[0]})")
         )
         assert {int(t) for (t,) in listed} <= set(times[1:])
-        joined = await house.query(
+        joined = await env.query(
             "r",
             f"SELECT count(*) FROM CHANGES(public.c, {times[0]}) AS h JOIN CHANGES(c_sizes) AS s"
             " ON s.mz_timestamp = h.mz_timestamp AND s.v = h.v WHERE h.mz_diff > 0",
         )
         assert int(rows(joined)[0][0]) > 0
-        here = await house.query(
+        here = await env.query(
             "r", f"SELECT count(*), (SELECT count(*) > 0 FROM pg_class) FROM CHANGES(c, {times[3]})"
         )
         assert int(rows(here)[0][0]) > 0
         window = f"CHANGES(c, {times[2]}, {times[5]})"
-        assert rows(await house.query("r", f"SELECT * FROM {window} ORDER BY 1, 2, 3, 4")) == rows(
-            await house.query(
+        assert rows(await env.query("r", f"SELECT * FROM {window} ORDER BY 1, 2, 3, 4")) == rows(
+            await env.query(
                 "r", f"SUBSCRIBE c WITH (SNAPSHOT = false) WITHIN TIMESTAMP ORDER BY mz_diff, k, v"
                 f" AS OF {times[2]} UP TO {times[5] + 1}",
             )
@@ -77,20 +79,20 @@ def test_changes_are_exact_between_any_two_times(runner: asyncio.Runner, house: 
     runner.run(play())
 
 
-def test_what_cannot_be_read_is_named(runner: asyncio.Runner, house: House) -> None:
+def test_what_cannot_be_read_is_named(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def play() -> None:
-        await house.query(
+        await env.query(
             "w",
             "CREATE TABLE n (i int); CREATE VIEW nv AS SELECT i FROM n; CREATE INDEX ni ON nv (i)",
         )
 
         async def first(sql: str) -> str:
-            return (await house.query("r", sql)).splitlines()[0]
+            return (await env.query("r", sql)).splitlines()[0]
 
-        early = await house.query("r", "SELECT * FROM CHANGES(n, 5)")
+        early = await env.query("r", "SELECT * FROM CHANGES(n, 5)")
         assert early.startswith('ERROR 22023: the changes of "n" after 5 through ')
-        since = house.environment.coordinator.holds.since
-        item = next(i for i in house.environment.coordinator.state.items() if i.name == "n")
+        since = env.environment.coordinator.holds.since
+        item = next(i for i in env.environment.coordinator.state.items() if i.name == "n")
         assert f"They can be read after {since(item.id)} through " in early
         assert (await first("SELECT * FROM CHANGES(n, 5, 4)")).startswith("ERROR 22023")
         assert await first("SELECT * FROM CHANGES(nv)") == (
@@ -113,9 +115,9 @@ def test_what_cannot_be_read_is_named(runner: asyncio.Runner, house: House) -> N
         assert await first("SELECT * FROM CHANGES(n, 1, 2, 3)") == (
             "ERROR 42883: CHANGES takes a relation and up to two times"
         )
-        await house.query("r", "BEGIN; INSERT INTO n VALUES (1)")
-        assert "0A000: CHANGES after writes" in await house.query("r", "SELECT * FROM CHANGES(n)")
-        await house.query("r", "ROLLBACK")
+        await env.query("r", "BEGIN; INSERT INTO n VALUES (1)")
+        assert "0A000: CHANGES after writes" in await env.query("r", "SELECT * FROM CHANGES(n)")
+        await env.query("r", "ROLLBACK")
 
     runner.run(play())
 
@@ -124,23 +126,23 @@ def test_what_cannot_be_read_is_named(runner: asyncio.Runner, house: House) -> N
     "awaited", ["wait_readable", "compute.maintained.errors_known", "storage.changes"]
 )
 def test_what_is_dropped_meanwhile_has_no_changes(
-    runner: asyncio.Runner, house: House, monkeypatch: pytest.MonkeyPatch, awaited: str
+    runner: asyncio.Runner, env: TestEnvironment, monkeypatch: pytest.MonkeyPatch, awaited: str
 ) -> None:
     async def play() -> None:
-        coordinator = house.environment.coordinator
+        coordinator = env.environment.coordinator
         *path, name = awaited.split(".")
         owner: Any = reduce(getattr, path, coordinator)
-        await house.query(
+        await env.query(
             "w",
             "CREATE TABLE brief (i int);"
             " CREATE MATERIALIZED VIEW short AS SELECT count(*) FROM brief",
         )
-        await house.query("w", "SELECT * FROM short")
+        await env.query("w", "SELECT * FROM short")
         waits = Gate(monkeypatch, owner, name)
-        asking = asyncio.create_task(house.query("r", "SELECT * FROM CHANGES(short)", alone=False))
+        asking = asyncio.create_task(env.query("r", "SELECT * FROM CHANGES(short)", alone=False))
         await waits.reached.wait()
         monkeypatch.undo()
-        await house.query("w", "DROP MATERIALIZED VIEW short; DROP TABLE brief", alone=False)
+        await env.query("w", "DROP MATERIALIZED VIEW short; DROP TABLE brief", alone=False)
         waits.open()
         assert (await asking).startswith("ERROR 42704: ")
 

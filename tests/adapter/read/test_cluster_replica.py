@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from tests.adapter.harness import House, in_house, until
+from tests.adapter.harness import TestEnvironment, in_environment, until
 
 INDEXED = "SELECT n FROM v WHERE k = 1"  # from an arrangement
 BULK = "SELECT count(*) FROM t"  # by the engine
 
 
-async def made(house: House) -> None:
+async def made(env: TestEnvironment) -> None:
     """Make a cluster of two replicas r1 and r2, which session `s` uses, with an index."""
     for sql in (
         "CREATE CLUSTER two (SIZE = 'embedded', REPLICATION FACTOR = 2)",
@@ -26,14 +26,12 @@ async def made(house: House) -> None:
         "CREATE VIEW v AS SELECT k, count(*) AS n FROM t GROUP BY k",
         "CREATE INDEX i IN CLUSTER two ON v (k)",
     ):
-        assert "ERROR" not in (answer := await house.query("s", sql)), answer
-    await until(
-        lambda: all(each["ready"] for each in house.environment.coordinator.compute.status())
-    )
+        assert "ERROR" not in (answer := await env.query("s", sql)), answer
+    await until(lambda: all(each["ready"] for each in env.environment.coordinator.compute.status()))
 
 
-def id_of(house: House, name: str) -> str:
-    state = house.environment.coordinator.state
+def id_of(env: TestEnvironment, name: str) -> str:
+    state = env.environment.coordinator.state
     cluster = state.cluster("two")
     assert cluster is not None
     replica = state.replica(cluster.id, name)
@@ -41,19 +39,19 @@ def id_of(house: House, name: str) -> str:
     return replica.id
 
 
-def status_of(house: House, name: str) -> dict[str, Any]:
+def status_of(env: TestEnvironment, name: str) -> dict[str, Any]:
     (status,) = (
         each
-        for each in house.environment.coordinator.compute.status()
-        if each["replica"] == id_of(house, name)
+        for each in env.environment.coordinator.compute.status()
+        if each["replica"] == id_of(env, name)
     )
     return status
 
 
 @contextmanager
-def stopped(house: House, name: str) -> Iterator[None]:
+def stopped(env: TestEnvironment, name: str) -> Iterator[None]:
     """Let a replica's process stand still meanwhile."""
-    pid = status_of(house, name)["pid"]
+    pid = status_of(env, name)["pid"]
     os.kill(pid, signal.SIGSTOP)
     try:
         yield
@@ -62,70 +60,68 @@ def stopped(house: House, name: str) -> Iterator[None]:
             os.kill(pid, signal.SIGCONT)
 
 
-def is_started_anew(house: House, name: str, than: int) -> bool:
-    status = status_of(house, name)
+def is_started_anew(env: TestEnvironment, name: str, than: int) -> bool:
+    status = status_of(env, name)
     return bool(status["ready"] and status["pid"] != than)
 
 
 @pytest.mark.parametrize("query", [INDEXED, BULK])
 def test_only_the_replica_that_is_set_answers(tmp_path: Path, query: str) -> None:
     async def main() -> None:
-        house = House(tmp_path)
-        await house.open()
+        env = TestEnvironment(tmp_path)
+        await env.open()
         try:
-            await made(house)
-            answer = await house.query("s", query)
+            await made(env)
+            answer = await env.query("s", query)
             assert answer == ("2\nSELECT 1" if query == INDEXED else "3\nSELECT 1")
             for here, other in (("r1", "r2"), ("r2", "r1")):
-                await house.query("s", f"SET cluster_replica = {here}")
-                with stopped(house, other):
-                    assert await house.query("s", query) == answer
-                with stopped(house, here):
-                    asking = asyncio.create_task(house.query("s", query))
-                    assert (
-                        await house.query("all", f"SET cluster = two; {query}") == f"SET\n{answer}"
-                    )
-                    pid = status_of(house, other)["pid"]
+                await env.query("s", f"SET cluster_replica = {here}")
+                with stopped(env, other):
+                    assert await env.query("s", query) == answer
+                with stopped(env, here):
+                    asking = asyncio.create_task(env.query("s", query))
+                    assert await env.query("all", f"SET cluster = two; {query}") == f"SET\n{answer}"
+                    pid = status_of(env, other)["pid"]
                     os.kill(pid, signal.SIGKILL)  # the next is told what is still asked
-                    await until(lambda: is_started_anew(house, other, pid))  # noqa: B023
+                    await until(lambda: is_started_anew(env, other, pid))  # noqa: B023
                     await asyncio.sleep(0.3)
                     assert not asking.done()
                 assert await asking == answer
-            await house.query("s", "RESET cluster_replica")
-            with stopped(house, "r1"):
-                assert await house.query("s", query) == answer
+            await env.query("s", "RESET cluster_replica")
+            with stopped(env, "r1"):
+                assert await env.query("s", query) == answer
         finally:
-            await house.close()
+            await env.close()
 
     asyncio.run(main())
 
 
 def test_one_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     async def main() -> None:
-        house = House(tmp_path)
-        await house.open()
+        env = TestEnvironment(tmp_path)
+        await env.open()
         try:
-            await made(house)
-            await house.query("s", "SET cluster_replica = r3")
+            await made(env)
+            await env.query("s", "SET cluster_replica = r3")
             for query in (INDEXED, BULK, "SELECT * FROM mz_internal.mz_dataflow_statuses"):
-                assert await house.query("s", query) == (
+                assert await env.query("s", query) == (
                     'ERROR 42704: cluster replica "two.r3" does not exist\n'
                     "HINT: RESET cluster_replica to have any replica of the cluster answer."
                 )
-            assert await house.query("s", "SELECT 1") == "1\nSELECT 1"
-            assert await house.query("s", "SHOW cluster_replica") == "r3\nSHOW"
-            await house.query("s", "SET cluster_replica = r2")
-            with stopped(house, "r2"):
-                asking = asyncio.create_task(house.query("s", BULK))
+            assert await env.query("s", "SELECT 1") == "1\nSELECT 1"
+            assert await env.query("s", "SHOW cluster_replica") == "r3\nSHOW"
+            await env.query("s", "SET cluster_replica = r2")
+            with stopped(env, "r2"):
+                asking = asyncio.create_task(env.query("s", BULK))
                 await asyncio.sleep(0.3)
                 assert not asking.done()
-                replica = id_of(house, "r2")
-                dropping = asyncio.create_task(house.query("d", "DROP CLUSTER REPLICA two.r2"))
+                replica = id_of(env, "r2")
+                dropping = asyncio.create_task(env.query("d", "DROP CLUSTER REPLICA two.r2"))
                 assert (await asking).startswith("ERROR 42704: cluster replica")
             assert await dropping == "DROP CLUSTER REPLICA"
-            assert replica not in str(house.environment.coordinator.compute.status())
+            assert replica not in str(env.environment.coordinator.compute.status())
         finally:
-            await house.close()
+            await env.close()
 
     asyncio.run(main())
 
@@ -138,20 +134,20 @@ def test_what_a_replica_says_of_itself_is_that_of_the_one_that_is_set(tmp_path: 
     )
 
     async def main() -> None:
-        house = House(tmp_path)
-        await house.open()
+        env = TestEnvironment(tmp_path)
+        await env.open()
         try:
-            await made(house)
+            await made(env)
             async with asyncio.timeout(30):
                 both = "r1|i|running|2\nr2|i|running|2\nSELECT 2"
-                while await house.query("s", query) != both:  # noqa: ASYNC110 - a replica tells it in its own time
+                while await env.query("s", query) != both:  # noqa: ASYNC110 - a replica tells it in its own time
                     await asyncio.sleep(0.1)
             for name in ("r1", "r2"):
-                await house.query("s", f"SET cluster_replica = {name}")
-                assert await house.query("s", query) == f"{name}|i|running|2\nSELECT 1"
-                assert await house.query("other", query) == both
+                await env.query("s", f"SET cluster_replica = {name}")
+                assert await env.query("s", query) == f"{name}|i|running|2\nSELECT 1"
+                assert await env.query("other", query) == both
         finally:
-            await house.close()
+            await env.close()
 
     asyncio.run(main())
 
@@ -159,32 +155,32 @@ def test_what_a_replica_says_of_itself_is_that_of_the_one_that_is_set(tmp_path: 
 def test_a_replica_that_was_away_longer_than_the_past_is_kept_goes_on_under_a_subscription(
     tmp_path: Path,
 ) -> None:
-    async def scenario(house: House) -> None:
+    async def scenario(env: TestEnvironment) -> None:
         async def fetched() -> list[str]:
-            answer = await house.query("b", "FETCH ALL c WITH (TIMEOUT = '500ms')")
+            answer = await env.query("b", "FETCH ALL c WITH (TIMEOUT = '500ms')")
             return [line.partition("|")[2] for line in answer.splitlines() if "|" in line]
 
-        await made(house)
-        await until(lambda: all(status_of(house, name)["uppers"] for name in ("r1", "r2")))
-        (index,) = status_of(house, "r1")["uppers"]
-        compute = house.environment.coordinator.compute
-        with stopped(house, "r2"):
-            await house.query("b", "SET cluster = two")
-            await house.query("b", "BEGIN; DECLARE c CURSOR FOR SUBSCRIBE v")
+        await made(env)
+        await until(lambda: all(status_of(env, name)["uppers"] for name in ("r1", "r2")))
+        (index,) = status_of(env, "r1")["uppers"]
+        compute = env.environment.coordinator.compute
+        with stopped(env, "r2"):
+            await env.query("b", "SET cluster = two")
+            await env.query("b", "BEGIN; DECLARE c CURSOR FOR SUBSCRIBE v")
             assert sorted(await fetched()) == ["1|1|2", "1|2|1"]
             begun = compute.upper(index)
             for k in range(3, 6):
-                await house.query("s", f"INSERT INTO t VALUES ({k})")
+                await env.query("s", f"INSERT INTO t VALUES ({k})")
             await until(lambda: compute.since(index) > begun)
             changes = await fetched()
-        await house.query("s", "SET cluster_replica = r2")
+        await env.query("s", "SET cluster_replica = r2")
         async with asyncio.timeout(10):
-            assert await house.query("s", "SELECT count(*) FROM v") == "5\nSELECT 1"
-        await house.query("s", "RESET cluster_replica; DROP CLUSTER REPLICA two.r1")
-        await house.query("s", "INSERT INTO t VALUES (6)")
+            assert await env.query("s", "SELECT count(*) FROM v") == "5\nSELECT 1"
+        await env.query("s", "RESET cluster_replica; DROP CLUSTER REPLICA two.r1")
+        await env.query("s", "INSERT INTO t VALUES (6)")
         while len(changes) < 4:
             changes += await fetched()
         assert changes == [f"1|{k}|1" for k in range(3, 7)]
-        assert not status_of(house, "r2")["dataflows"][0]["failures"]
+        assert not status_of(env, "r2")["dataflows"][0]["failures"]
 
-    in_house(tmp_path, scenario, lag_ms=500)
+    in_environment(tmp_path, scenario, lag_ms=500)

@@ -16,7 +16,7 @@ from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.errors import CollectionCorrupted
 from foreshore.expr.ir import Get
 from foreshore.ids import GlobalId
-from tests.adapter.harness import House, until
+from tests.adapter.harness import TestEnvironment, until
 from tests.storage.test_damaged_shard import DAMAGES
 
 SETUP = """
@@ -62,8 +62,8 @@ READERS = {
 }
 
 
-class Ruin(House):
-    """A house some of whose files are to suffer."""
+class Ruin(TestEnvironment):
+    """An environment some of whose files are to suffer."""
 
     async def says(self, sql: str, seconds: float = 20) -> str:
         """Return what a statement says, which has to be soon."""
@@ -123,28 +123,28 @@ def said_of(name: str, kind: str) -> str:
 
 
 async def built(directory: Path) -> dict[str, Path]:
-    """Leave a house in batches; return the file of each collection."""
-    house = Ruin(directory)
-    await house.open()
-    await house.does(*filter(str.strip, SETUP.split(";")))
-    await house.check()
-    await house.storage.settle()
+    """Leave an environment in batches; return the file of each collection."""
+    env = Ruin(directory)
+    await env.open()
+    await env.does(*filter(str.strip, SETUP.split(";")))
+    await env.check()
+    await env.storage.settle()
     files = {}
     for name in ("t", "plain", "other", "m", "mm", "mo"):
-        (batch,) = house.storage._shards[house.id(name)].batches[:1]
+        (batch,) = env.storage._shards[env.id(name)].batches[:1]
         files[name] = directory / "blob" / batch.key
-    catalog = house.storage._shards[CATALOG_SHARD].batches
+    catalog = env.storage._shards[CATALOG_SHARD].batches
     files["catalog"] = directory / "blob" / catalog[0].key
-    await house.close()
+    await env.close()
     return files
 
 
 @asynccontextmanager
 async def opened(directory: Path) -> AsyncIterator[Ruin]:
-    house = Ruin(directory)
-    await house.open()
-    yield house
-    await house.close()
+    env = Ruin(directory)
+    await env.open()
+    yield env
+    await env.close()
 
 
 @pytest.mark.parametrize("kind", DAMAGES)
@@ -157,17 +157,17 @@ def test_what_needs_a_damaged_file_says_so_and_all_else_answers(
         whole = path.read_bytes()
         DAMAGES[kind](path)
         fail = said_of(name, kind)
-        async with opened(tmp_path) as house:
-            await house.check(READERS[name], fail)
-            await house.does("CREATE TABLE fresh (a int)", "INSERT INTO fresh VALUES (1)")
-            await house.check(READERS[name], fail)
-            replicas = house.environment.coordinator.compute.status()
+        async with opened(tmp_path) as env:
+            await env.check(READERS[name], fail)
+            await env.does("CREATE TABLE fresh (a int)", "INSERT INTO fresh VALUES (1)")
+            await env.check(READERS[name], fail)
+            replicas = env.environment.coordinator.compute.status()
             assert [each["starts"] for each in replicas] == [1]
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(whole)
-        async with opened(tmp_path) as house:
-            await house.check()
-            assert await house.says("SELECT * FROM fresh") == "1\nSELECT 1"
+        async with opened(tmp_path) as env:
+            await env.check()
+            assert await env.says("SELECT * FROM fresh") == "1\nSELECT 1"
 
     asyncio.run(main())
 
@@ -178,8 +178,8 @@ def test_no_statement_uses_a_damaged_table_but_to_drop_it(tmp_path: Path, kind: 
         files = await built(tmp_path)
         for name in ("t", "plain"):
             DAMAGES[kind](files[name])
-        async with opened(tmp_path) as house:
-            await house.refuses(
+        async with opened(tmp_path) as env:
+            await env.refuses(
                 said_of("t", kind),
                 "INSERT INTO t VALUES (4, 'd')",
                 "INSERT INTO t SELECT * FROM other ON CONFLICT DO NOTHING",
@@ -200,30 +200,30 @@ def test_no_statement_uses_a_damaged_table_but_to_drop_it(tmp_path: Path, kind: 
                 "SUBSCRIBE mm",
                 "SELECT * FROM m AS OF AT LEAST 0",
             )
-            await house.does("SET transaction_isolation = serializable")
-            await house.refuses(said_of("t", kind), "SELECT * FROM m", "SELECT * FROM mm")
-            await house.does("SET transaction_isolation = DEFAULT")
-            await house.refuses(said_of("plain", kind), "SELECT * FROM plain")
-            await house.refuses(
+            await env.does("SET transaction_isolation = serializable")
+            await env.refuses(said_of("t", kind), "SELECT * FROM m", "SELECT * FROM mm")
+            await env.does("SET transaction_isolation = DEFAULT")
+            await env.refuses(said_of("plain", kind), "SELECT * FROM plain")
+            await env.refuses(
                 said_of("plain", kind), "INSERT INTO plain VALUES (30)", "DELETE FROM plain"
             )
-            await house.does("BEGIN", "INSERT INTO other VALUES (7, 'z')")
-            await house.refuses(said_of("plain", kind), "INSERT INTO plain VALUES (30)")
-            await house.does("ROLLBACK")
-            told = await house.says("EXPLAIN FRESHNESS FOR SELECT * FROM mm")
+            await env.does("BEGIN", "INSERT INTO other VALUES (7, 'z')")
+            await env.refuses(said_of("plain", kind), "INSERT INTO plain VALUES (30)")
+            await env.does("ROLLBACK")
+            told = await env.says("EXPLAIN FRESHNESS FOR SELECT * FROM mm")
             states = {line.split("|")[0]: line.split("|")[3] for line in told.splitlines()[:-1]}
             assert states["foreshore.public.t"] == states["foreshore.public.m"] == "damaged"
-            await house.does("ALTER TABLE t RENAME TO old")
-            await house.refuses(said_of("old", kind), "SELECT * FROM old WHERE k = 1")
-            await house.does("ALTER TABLE old RENAME TO t")
-            await house.does("DROP TABLE t CASCADE", "DROP TABLE plain")
+            await env.does("ALTER TABLE t RENAME TO old")
+            await env.refuses(said_of("old", kind), "SELECT * FROM old WHERE k = 1")
+            await env.does("ALTER TABLE old RENAME TO t")
+            await env.does("DROP TABLE t CASCADE", "DROP TABLE plain")
             await until(lambda: not files["t"].exists() and not files["plain"].exists())
         for _ in range(2):
-            async with opened(tmp_path) as house:
-                assert not house.storage.corruptions
-                assert await house.says("SELECT count(*) FROM other") == "2\nSELECT 1"
-                assert await house.says("SELECT * FROM mo") == "2\nSELECT 1"
-                await house.does("CREATE TABLE t (k int PRIMARY KEY, v text)", "DROP TABLE t")
+            async with opened(tmp_path) as env:
+                assert not env.storage.corruptions
+                assert await env.says("SELECT count(*) FROM other") == "2\nSELECT 1"
+                assert await env.says("SELECT * FROM mo") == "2\nSELECT 1"
+                await env.does("CREATE TABLE t (k int PRIMARY KEY, v text)", "DROP TABLE t")
 
     asyncio.run(main())
 
@@ -232,16 +232,16 @@ def test_a_view_whose_own_file_is_damaged_can_be_made_again(tmp_path: Path) -> N
     async def main() -> None:
         files = await built(tmp_path)
         files["m"].unlink()
-        async with opened(tmp_path) as house:
-            await house.check(READERS["m"], said_of("m", "missing"))
-            await house.does(
+        async with opened(tmp_path) as env:
+            await env.check(READERS["m"], said_of("m", "missing"))
+            await env.does(
                 "DROP MATERIALIZED VIEW m CASCADE",
                 "CREATE MATERIALIZED VIEW m AS SELECT v, count(*) AS n FROM t GROUP BY v",
                 "CREATE MATERIALIZED VIEW mm AS SELECT sum(n) AS n FROM m",
             )
-            await house.check()
-        async with opened(tmp_path) as house:
-            await house.check()
+            await env.check()
+        async with opened(tmp_path) as env:
+            await env.check()
 
     asyncio.run(main())
 
@@ -253,34 +253,32 @@ def test_what_is_maintained_goes_on_until_it_would_have_to_begin_again(
     async def main() -> None:
         files = await built(tmp_path)
         whole = files["t"].read_bytes()
-        async with opened(tmp_path) as house:
-            await house.check()
-            await house.has_begun()
+        async with opened(tmp_path) as env:
+            await env.check()
+            await env.has_begun()
             DAMAGES[kind](files["t"])
-            await house.refuses(said_of("t", kind), "SELECT v FROM t WHERE v = 'a'")
+            await env.refuses(said_of("t", kind), "SELECT v FROM t WHERE v = 'a'")
             direct = ("FROM t ", "JOIN")
-            await house.check(direct, said_of("t", kind))  # views and indexes have it in memory
-            await house.refuses(said_of("t", kind), "INSERT INTO t VALUES (4, 'd')")
+            await env.check(direct, said_of("t", kind))  # views and indexes have it in memory
+            await env.refuses(said_of("t", kind), "INSERT INTO t VALUES (4, 'd')")
             # Who waits for what is not there yet, or follows, hears of it when nobody can go on.
-            coordinator = house.environment.coordinator
+            coordinator = env.environment.coordinator
             compute = coordinator.compute
-            planned = coordinator.catalog.planned[house.id("mm")]
+            planned = coordinator.catalog.planned[env.id("mm")]
             time = coordinator.oracle.read_ts() + 600_000
-            index = PeekRequest(
-                time, Get(house.id("mm"), planned.desc.columns), index=house.id("mmi")
-            )
+            index = PeekRequest(time, Get(env.id("mm"), planned.desc.columns), index=env.id("mmi"))
             waiting = [
-                asyncio.ensure_future(compute.wait_upper(house.id("mm"), time)),
-                asyncio.ensure_future(compute.peek(house.cluster, index)),
+                asyncio.ensure_future(compute.wait_upper(env.id("mm"), time)),
+                asyncio.ensure_future(compute.peek(env.cluster, index)),
             ]
             following = [
-                asyncio.ensure_future(house.query(name, f"SUBSCRIBE {name}", alone=False))
+                asyncio.ensure_future(env.query(name, f"SUBSCRIBE {name}", alone=False))
                 for name in ("m", "mm", "v")
             ]
             await until(lambda: len(list(coordinator.tails)) == len(following))
             await asyncio.sleep(0)
             assert not any(each.done() for each in (*waiting, *following))
-            (replica,) = compute._clusters[house.cluster].replicas.values()
+            (replica,) = compute._clusters[env.cluster].replicas.values()
             assert replica.link.pid is not None
             os.kill(replica.link.pid, signal.SIGKILL)
             async with asyncio.timeout(30):
@@ -289,13 +287,13 @@ def test_what_is_maintained_goes_on_until_it_would_have_to_begin_again(
                         await each
                 for told in following:
                     assert re.search(said_of("t", kind), await told)
-            await house.check(READERS["t"], said_of("t", kind))
+            await env.check(READERS["t"], said_of("t", kind))
             starts = [each["starts"] for each in compute.status()]
             assert starts == [2]
         files["t"].parent.mkdir(exist_ok=True)
         files["t"].write_bytes(whole)
-        async with opened(tmp_path) as house:
-            await house.check()
+        async with opened(tmp_path) as env:
+            await env.check()
 
     asyncio.run(main())
 
@@ -306,14 +304,14 @@ def test_a_damaged_catalog_stops_the_start(tmp_path: Path, kind: str) -> None:
         path = (await built(tmp_path))["catalog"]
         whole = path.read_bytes()
         DAMAGES[kind](path)
-        house = Ruin(tmp_path)
+        env = Ruin(tmp_path)
         for _ in range(2):
             with pytest.raises(CollectionCorrupted, match=path.name):
-                await house.open()
-            await house.storage.close()
+                await env.open()
+            await env.storage.close()
         path.write_bytes(whole)
-        async with opened(tmp_path) as house:
-            await house.check()
+        async with opened(tmp_path) as env:
+            await env.check()
 
     asyncio.run(main())
 
@@ -322,24 +320,24 @@ def test_of_two_replicas_the_one_that_has_begun_answers(tmp_path: Path) -> None:
     async def main() -> None:
         path = (await built(tmp_path))["t"]
         whole = path.read_bytes()
-        async with opened(tmp_path) as house:
-            await house.does("CREATE CLUSTER REPLICA quickstart.second SIZE = 'embedded'")
-            compute = house.environment.coordinator.compute
-            replicas = compute._clusters[house.cluster].replicas
-            await house.has_begun()
+        async with opened(tmp_path) as env:
+            await env.does("CREATE CLUSTER REPLICA quickstart.second SIZE = 'embedded'")
+            compute = env.environment.coordinator.compute
+            replicas = compute._clusters[env.cluster].replicas
+            await env.has_begun()
             path.unlink()
-            await house.refuses(said_of("t", "missing"), "SELECT v FROM t WHERE v = 'a'")
+            await env.refuses(said_of("t", "missing"), "SELECT v FROM t WHERE v = 'a'")
             _, second = replicas.values()
             assert second.link.pid is not None
             os.kill(second.link.pid, signal.SIGKILL)
             await until(lambda: second.link.starts == 2 and second.status is not None)
-            await house.check(("FROM t ", "JOIN"), said_of("t", "missing"))
-            await house.does("SET cluster_replica = second")
-            await house.refuses(said_of("t", "missing"), "SELECT * FROM v", "SELECT * FROM t")
-            await house.does("RESET cluster_replica")
-            assert await house.says("SELECT * FROM v ORDER BY v") == "a|1\nb|2\nSELECT 2"
+            await env.check(("FROM t ", "JOIN"), said_of("t", "missing"))
+            await env.does("SET cluster_replica = second")
+            await env.refuses(said_of("t", "missing"), "SELECT * FROM v", "SELECT * FROM t")
+            await env.does("RESET cluster_replica")
+            assert await env.says("SELECT * FROM v ORDER BY v") == "a|1\nb|2\nSELECT 2"
         path.write_bytes(whole)
-        async with opened(tmp_path) as house:
-            await house.check()
+        async with opened(tmp_path) as env:
+            await env.check()
 
     asyncio.run(main())

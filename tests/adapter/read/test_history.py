@@ -7,21 +7,21 @@ import pytest
 
 from foreshore.adapter.read.read_holds import ReadHolds
 from foreshore.ids import GlobalId
-from tests.adapter.harness import House, in_house, until
+from tests.adapter.harness import TestEnvironment, in_environment, until
 
 TWICE = "RETAIN HISTORY FOR '1h', RETAIN HISTORY FOR '2h'"
 U1, U2, U3 = GlobalId("u1"), GlobalId("u2"), GlobalId("u3")
 
 
-async def now(house: House) -> int:
-    return int((await house.query("a", "SELECT mz_now()")).split("\n")[0])
+async def now(env: TestEnvironment) -> int:
+    return int((await env.query("a", "SELECT mz_now()")).split("\n")[0])
 
 
-async def forget(house: House) -> None:
+async def forget(env: TestEnvironment) -> None:
     """Let all times pass that nobody has asked to keep."""
     await asyncio.sleep(0.2)
-    await house.environment.coordinator.group.advance()
-    await house.environment.coordinator.allow_compaction()
+    await env.environment.coordinator.group.advance()
+    await env.environment.coordinator.allow_compaction()
 
 
 CREATED = """
@@ -34,50 +34,50 @@ CREATED = """
 """
 
 
-async def check_history(house: House, time: int) -> None:
+async def check_history(env: TestEnvironment, time: int) -> None:
     for relation, row in (("kept", "1"), ("doubled", "2"), ("tripled", "3")):
-        given = await house.query("a", f"SELECT * FROM {relation} AS OF {time}")
+        given = await env.query("a", f"SELECT * FROM {relation} AS OF {time}")
         assert given == f"{row}\nSELECT 1", relation
-    refused = await house.query("a", f"SELECT * FROM lost AS OF {time}")
+    refused = await env.query("a", f"SELECT * FROM lost AS OF {time}")
     assert refused.startswith(f"ERROR 22023: cannot read as of {time}")
 
 
 def test_history_is_retained_as_long_as_was_asked(tmp_path: Path) -> None:
     async def main() -> None:
-        house = House(tmp_path, lag_ms=50)
-        await house.open()
-        await house.query("a", CREATED)
-        time = await now(house)
-        await house.query("a", "UPDATE kept SET k = 10")
-        await house.query("a", "UPDATE lost SET k = 10")
-        assert await house.query("a", "SELECT * FROM tripled") == "30\nSELECT 1"
-        await forget(house)
-        await check_history(house, time)
-        assert await house.query("a", "SHOW CREATE TABLE kept") == (
+        env = TestEnvironment(tmp_path, lag_ms=50)
+        await env.open()
+        await env.query("a", CREATED)
+        time = await now(env)
+        await env.query("a", "UPDATE kept SET k = 10")
+        await env.query("a", "UPDATE lost SET k = 10")
+        assert await env.query("a", "SELECT * FROM tripled") == "30\nSELECT 1"
+        await forget(env)
+        await check_history(env, time)
+        assert await env.query("a", "SHOW CREATE TABLE kept") == (
             "foreshore.public.kept|CREATE TABLE foreshore.public.kept (k integer)"
             " WITH (RETAIN HISTORY FOR '01:00:00')\nSHOW"
         )
-        assert "WITH (RETAIN HISTORY FOR '24:00:00') AS SELECT" in await house.query(
+        assert "WITH (RETAIN HISTORY FOR '24:00:00') AS SELECT" in await env.query(
             "a", "SHOW CREATE MATERIALIZED VIEW tripled"
         )
-        await house.reopen()
-        coordinator = house.environment.coordinator
+        await env.reopen()
+        coordinator = env.environment.coordinator
         await until(lambda: all(map(coordinator.is_hydrated, coordinator.as_ofs)))
-        await forget(house)
-        await check_history(house, time)
-        await house.query("a", "ALTER TABLE kept RESET (RETAIN HISTORY)")
-        await house.query("a", "ALTER INDEX doubled_k RESET (RETAIN HISTORY)")
-        await forget(house)
+        await forget(env)
+        await check_history(env, time)
+        await env.query("a", "ALTER TABLE kept RESET (RETAIN HISTORY)")
+        await env.query("a", "ALTER INDEX doubled_k RESET (RETAIN HISTORY)")
+        await forget(env)
         for relation in ("kept", "doubled"):
-            given = await house.query("a", f"SELECT * FROM {relation} AS OF {time}")
+            given = await env.query("a", f"SELECT * FROM {relation} AS OF {time}")
             assert given.startswith("ERROR 22023"), relation
-        assert "RETAIN" not in await house.query("a", "SHOW CREATE TABLE kept")
-        await house.query("a", "ALTER TABLE kept SET (RETAIN HISTORY FOR '1h')")
-        time = await now(house)
-        await house.query("a", "DELETE FROM kept")
-        await forget(house)
-        assert await house.query("a", f"SELECT * FROM kept AS OF {time}") == "10\nSELECT 1"
-        await house.close()
+        assert "RETAIN" not in await env.query("a", "SHOW CREATE TABLE kept")
+        await env.query("a", "ALTER TABLE kept SET (RETAIN HISTORY FOR '1h')")
+        time = await now(env)
+        await env.query("a", "DELETE FROM kept")
+        await forget(env)
+        assert await env.query("a", f"SELECT * FROM kept AS OF {time}") == "10\nSELECT 1"
+        await env.close()
 
     asyncio.run(main())
 
@@ -102,81 +102,79 @@ def test_history_is_retained_as_long_as_was_asked(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_refused(tmp_path: Path, statement: str, error: str) -> None:
-    async def main(house: House) -> None:
-        assert (await house.query("a", statement)).startswith(f"ERROR {error}")
+    async def main(env: TestEnvironment) -> None:
+        assert (await env.query("a", statement)).startswith(f"ERROR {error}")
 
-    in_house(tmp_path, main)
+    in_environment(tmp_path, main)
 
 
 def test_it_may_be_said_beside_what_is_ignored(tmp_path: Path) -> None:
-    async def main(house: House) -> None:
+    async def main(env: TestEnvironment) -> None:
         history, pages = "RETAIN HISTORY FOR '1h'", "fillfactor = 10"
         for options in (f"{history}, {pages}", f"{pages}, {history}"):
-            await house.query("a", f"CREATE TABLE t (k int) WITH ({options})")
-            shown = await house.query("a", "SHOW CREATE TABLE t")
+            await env.query("a", f"CREATE TABLE t (k int) WITH ({options})")
+            shown = await env.query("a", "SHOW CREATE TABLE t")
             assert "WITH (RETAIN HISTORY FOR '01:00:00')" in shown
-            await house.query("a", "DROP TABLE t")
-        await house.query("a", f"CREATE TABLE t (k int) WITH ({pages})")
-        assert "WITH" not in await house.query("a", "SHOW CREATE TABLE t")
+            await env.query("a", "DROP TABLE t")
+        await env.query("a", f"CREATE TABLE t (k int) WITH ({pages})")
+        assert "WITH" not in await env.query("a", "SHOW CREATE TABLE t")
 
-    in_house(tmp_path, main)
+    in_environment(tmp_path, main)
 
 
 def test_bounded_staleness_reads_and_does_not_write(tmp_path: Path) -> None:
-    async def main(house: House) -> None:
-        await house.query("a", "CREATE TABLE t (k int); INSERT INTO t VALUES (1)")
-        assert await house.query("a", "SET transaction_isolation = 'bounded staleness 5s'") == "SET"
-        assert await house.query("a", "SELECT * FROM t") == "1\nSELECT 1"
-        assert await house.query("a", "INSERT INTO t VALUES (2)") == (
+    async def main(env: TestEnvironment) -> None:
+        await env.query("a", "CREATE TABLE t (k int); INSERT INTO t VALUES (1)")
+        assert await env.query("a", "SET transaction_isolation = 'bounded staleness 5s'") == "SET"
+        assert await env.query("a", "SELECT * FROM t") == "1\nSELECT 1"
+        assert await env.query("a", "INSERT INTO t VALUES (2)") == (
             "ERROR 25006: cannot execute INSERT in a read-only transaction"
         )
-        await house.query("a", "RESET transaction_isolation")
-        assert await house.query("a", "INSERT INTO t VALUES (2)") == "INSERT 0 1"
-        await house.query("a", "SET transaction_isolation = 'bounded staleness 5s'")
-        await house.query("a", "SET transaction_isolation TO DEFAULT")
-        assert await house.query("a", "INSERT INTO t VALUES (3)") == "INSERT 0 1"
-        assert (
-            await house.query("a", "BEGIN ISOLATION LEVEL BOUNDED STALENESS '1 min'") == "BEGIN\nT"
-        )
-        assert await house.query("a", "SHOW transaction_isolation") == (
+        await env.query("a", "RESET transaction_isolation")
+        assert await env.query("a", "INSERT INTO t VALUES (2)") == "INSERT 0 1"
+        await env.query("a", "SET transaction_isolation = 'bounded staleness 5s'")
+        await env.query("a", "SET transaction_isolation TO DEFAULT")
+        assert await env.query("a", "INSERT INTO t VALUES (3)") == "INSERT 0 1"
+        assert await env.query("a", "BEGIN ISOLATION LEVEL BOUNDED STALENESS '1 min'") == "BEGIN\nT"
+        assert await env.query("a", "SHOW transaction_isolation") == (
             "bounded staleness 1min\nSHOW\nT"
         )
-        assert await house.query("a", "COMMIT") == "COMMIT"
+        assert await env.query("a", "COMMIT") == "COMMIT"
 
-    in_house(tmp_path, main)
+    in_environment(tmp_path, main)
 
 
 def test_the_time_of_a_query_is_told_to_who_asks_for_it(tmp_path: Path) -> None:
-    async def main(house: House) -> None:
-        await house.query("a", "CREATE TABLE t (k int PRIMARY KEY); INSERT INTO t VALUES (1)")
-        await house.query("a", "SET emit_timestamp_notice = on")
+    async def main(env: TestEnvironment) -> None:
+        await env.query("a", "CREATE TABLE t (k int PRIMARY KEY); INSERT INTO t VALUES (1)")
+        await env.query("a", "SET emit_timestamp_notice = on")
         for query in ("SELECT * FROM t", "SELECT * FROM t WHERE k = 1"):
-            answer = await house.query("a", f"BEGIN; SELECT mz_now()::text; {query}; COMMIT")
+            answer = await env.query("a", f"BEGIN; SELECT mz_now()::text; {query}; COMMIT")
             now = answer.splitlines()[1]
             assert answer.endswith(f"\nNOTICE: query timestamp: {now}")
 
-    in_house(tmp_path, main)
+    in_environment(tmp_path, main)
 
 
 def test_a_query_with_real_time_recency_sees_all_that_was_acknowledged(tmp_path: Path) -> None:
-    async def main(house: House) -> None:
-        await house.query("a", "CREATE TABLE t (k int)")
-        await house.query("a", "CREATE MATERIALIZED VIEW n AS SELECT count(*) FROM t")
-        await house.query("b", "SET real_time_recency = on; SET real_time_recency_timeout = '5s'")
-        assert await house.query("b", "SHOW real_time_recency_timeout") == "5s\nSHOW"
+    async def main(env: TestEnvironment) -> None:
+        await env.query("a", "CREATE TABLE t (k int)")
+        await env.query("a", "CREATE MATERIALIZED VIEW n AS SELECT count(*) FROM t")
+        await env.query("b", "SET real_time_recency = on; SET real_time_recency_timeout = '5s'")
+        assert await env.query("b", "SHOW real_time_recency_timeout") == "5s\nSHOW"
         for count in range(1, 6):
-            await house.query("a", "INSERT INTO t VALUES (1)")
-            assert await house.query("b", "SELECT count(*) FROM t") == f"{count}\nSELECT 1"
-            assert await house.query("b", "SELECT * FROM n") == f"{count}\nSELECT 1"
-        refused = await house.query("b", "SET real_time_recency = perhaps")
+            await env.query("a", "INSERT INTO t VALUES (1)")
+            assert await env.query("b", "SELECT count(*) FROM t") == f"{count}\nSELECT 1"
+            assert await env.query("b", "SELECT * FROM n") == f"{count}\nSELECT 1"
+        refused = await env.query("b", "SET real_time_recency = perhaps")
         assert refused.startswith("ERROR 22023")
 
-    in_house(tmp_path, main)
+    in_environment(tmp_path, main)
 
 
 def test_lags_say_who_is_behind_whom(tmp_path: Path) -> None:
-    async def main(house: House) -> None:
-        await house.ran(
+    async def main(env: TestEnvironment) -> None:
+        await env.ran(
             "a",
             "CREATE TABLE t (k int)",
             "CREATE MATERIALIZED VIEW quick AS TABLE t",
@@ -188,7 +186,7 @@ def test_lags_say_who_is_behind_whom(tmp_path: Path) -> None:
             "INSERT INTO t VALUES (1)",
         )
         await asyncio.sleep(0.3)
-        lags = await house.query(
+        lags = await env.query(
             "a",
             "SELECT o.name, local_lag >= interval '200ms', global_lag >= interval '200ms', l.name,"
             " g.name, w.lag >= interval '200ms'"
@@ -204,14 +202,14 @@ def test_lags_say_who_is_behind_whom(tmp_path: Path) -> None:
             "SELECT 3",
         ]
 
-    in_house(tmp_path, main)
+    in_environment(tmp_path, main)
 
 
 def test_what_never_changes_can_be_read_beside_what_does(tmp_path: Path) -> None:
     async def main() -> None:
-        house = House(tmp_path, lag_ms=10)
-        await house.open()
-        await house.ran(
+        env = TestEnvironment(tmp_path, lag_ms=10)
+        await env.open()
+        await env.ran(
             "a",
             "CREATE TABLE t (k int)",
             "INSERT INTO t VALUES (1)",
@@ -222,24 +220,24 @@ def test_what_never_changes_can_be_read_beside_what_does(tmp_path: Path) -> None
         )
         for again in (False, True):
             if again:  # what it was allowed to forget is forgotten for good
-                await house.reopen()
-            coordinator = house.environment.coordinator
+                await env.reopen()
+            coordinator = env.environment.coordinator
             await until(lambda it=coordinator: all(map(it.is_hydrated, it.as_ofs)))  # type: ignore[misc]
             await coordinator.allow_compaction()
             now = coordinator.oracle.read_ts()
             assert all(coordinator.holds.since(id) <= now for id in coordinator.as_ofs)
             async with asyncio.timeout(20):
-                answer = await house.query("a", "SELECT * FROM one JOIN t USING (k)")
+                answer = await env.query("a", "SELECT * FROM one JOIN t USING (k)")
                 assert answer == "1\nSELECT 1"
-                answer = await house.query("a", "SELECT * FROM two JOIN t ON k = column1")
+                answer = await env.query("a", "SELECT * FROM two JOIN t ON k = column1")
                 assert answer == "1|1\nSELECT 1"
-                answer = await house.query("a", "BEGIN; TABLE t; TABLE one; TABLE two; COMMIT")
+                answer = await env.query("a", "BEGIN; TABLE t; TABLE one; TABLE two; COMMIT")
                 assert answer == "BEGIN\n1\nSELECT 1\n1\nSELECT 1\n1\n2\nSELECT 2\nCOMMIT"
-        assert "ERROR" not in await house.query(
+        assert "ERROR" not in await env.query(
             "a", "CREATE MATERIALIZED VIEW above AS SELECT * FROM one JOIN t USING (k)"
         )
-        assert await house.query("a", "TABLE above") == "1\nSELECT 1"
-        await house.close()
+        assert await env.query("a", "TABLE above") == "1\nSELECT 1"
+        await env.close()
 
     asyncio.run(main())
 
@@ -255,77 +253,75 @@ def test_an_index_holds_the_history_that_it_would_be_built_again_from() -> None:
 
 
 def test_a_time_that_has_only_just_come_is_waited_for(tmp_path: Path) -> None:
-    async def main(house: House) -> None:
-        await house.query("a", "CREATE TABLE t (k int PRIMARY KEY); INSERT INTO t VALUES (1)")
+    async def main(env: TestEnvironment) -> None:
+        await env.query("a", "CREATE TABLE t (k int PRIMARY KEY); INSERT INTO t VALUES (1)")
         for _ in range(3):
-            assert await house.query("a", "SELECT k FROM t AS OF now()") == "1\nSELECT 1"
-            assert (
-                await house.query("a", "SELECT * FROM t WHERE k = 1 AS OF now()") == "1\nSELECT 1"
-            )
+            assert await env.query("a", "SELECT k FROM t AS OF now()") == "1\nSELECT 1"
+            assert await env.query("a", "SELECT * FROM t WHERE k = 1 AS OF now()") == "1\nSELECT 1"
 
-    in_house(tmp_path, main)
+    in_environment(tmp_path, main)
 
 
 def test_bounded_staleness_waits_for_no_read_of_a_block(tmp_path: Path) -> None:
-    async def main(house: House) -> None:
-        coordinator = house.environment.coordinator
-        await house.query("a", "CREATE CLUSTER c (REPLICAS (r1 (SIZE 'embedded')))")
-        await house.query("a", "CREATE TABLE t (k int); INSERT INTO t VALUES (1)")
-        await house.query("a", "CREATE MATERIALIZED VIEW m IN CLUSTER c AS SELECT count(*) FROM t")
-        assert await house.query("a", "SELECT * FROM m") == "1\nSELECT 1"
-        await house.query("a", "DROP CLUSTER REPLICA c.r1")
-        await house.query("a", "INSERT INTO t VALUES (2)")
+    async def main(env: TestEnvironment) -> None:
+        coordinator = env.environment.coordinator
+        await env.query("a", "CREATE CLUSTER c (REPLICAS (r1 (SIZE 'embedded')))")
+        await env.query("a", "CREATE TABLE t (k int); INSERT INTO t VALUES (1)")
+        await env.query("a", "CREATE MATERIALIZED VIEW m IN CLUSTER c AS SELECT count(*) FROM t")
+        assert await env.query("a", "SELECT * FROM m") == "1\nSELECT 1"
+        await env.query("a", "DROP CLUSTER REPLICA c.r1")
+        await env.query("a", "INSERT INTO t VALUES (2)")
         (m,) = [each.id for each in coordinator.state.items() if each.name == "m"]
         await until(lambda: coordinator.upper(m) <= coordinator.oracle.read_ts())
-        await house.query("a", "SET transaction_isolation = 'bounded staleness 60s'")
-        assert await house.query("a", "BEGIN; SELECT count(*) FROM t") == "BEGIN\n2\nSELECT 1\nT"
+        await env.query("a", "SET transaction_isolation = 'bounded staleness 60s'")
+        assert await env.query("a", "BEGIN; SELECT count(*) FROM t") == "BEGIN\n2\nSELECT 1\nT"
         for query in ("SELECT * FROM m", "DECLARE c CURSOR FOR SELECT * FROM m, t"):
-            await house.query("a", "SAVEPOINT s")
+            await env.query("a", "SAVEPOINT s")
             async with asyncio.timeout(10):
-                late = (await house.query("a", query)).splitlines()
+                late = (await env.query("a", query)).splitlines()
             assert late[0] == (
                 "ERROR 40001: could not serialize access: this relation is not known yet at the "
                 "time at which the transaction reads, and is not waited for"
             )
             assert '; "m" is known before ' in late[1]
-            await house.query("a", "ROLLBACK TO s")
-        await house.query("a", "ROLLBACK")
+            await env.query("a", "ROLLBACK TO s")
+        await env.query("a", "ROLLBACK")
         # One that reads it first has its time for all.
-        answers = [await house.query("a", "BEGIN; SELECT * FROM m")]
-        answers.append(await house.query("a", "SELECT count(*) FROM t"))
+        answers = [await env.query("a", "BEGIN; SELECT * FROM m")]
+        answers.append(await env.query("a", "SELECT count(*) FROM t"))
         assert answers == ["BEGIN\n1\nSELECT 1\nT", "1\nSELECT 1\nT"]
 
-    in_house(tmp_path, main)
+    in_environment(tmp_path, main)
 
 
 @pytest.mark.parametrize("level", ["serializable", "bounded staleness 10min"])
 def test_what_is_forgotten_at_the_time_of_what_is_far_behind(tmp_path: Path, level: str) -> None:
-    async def main(house: House) -> None:
-        coordinator = house.environment.coordinator
-        await house.query("a", "CREATE CLUSTER c (REPLICAS (r1 (SIZE 'embedded')))")
-        await house.query("a", "CREATE TABLE t (k int); CREATE TABLE z (k int)")
-        await house.query("a", "CREATE MATERIALIZED VIEW m IN CLUSTER c AS SELECT count(*) FROM t")
-        assert await house.query("a", "SELECT * FROM m") == "0\nSELECT 1"
-        await house.query("a", "DROP CLUSTER REPLICA c.r1")
+    async def main(env: TestEnvironment) -> None:
+        coordinator = env.environment.coordinator
+        await env.query("a", "CREATE CLUSTER c (REPLICAS (r1 (SIZE 'embedded')))")
+        await env.query("a", "CREATE TABLE t (k int); CREATE TABLE z (k int)")
+        await env.query("a", "CREATE MATERIALIZED VIEW m IN CLUSTER c AS SELECT count(*) FROM t")
+        assert await env.query("a", "SELECT * FROM m") == "0\nSELECT 1"
+        await env.query("a", "DROP CLUSTER REPLICA c.r1")
         (m,) = [each.id for each in coordinator.state.items() if each.name == "m"]
         (z,) = [each.id for each in coordinator.state.items() if each.name == "z"]
         coordinator.holds.retain(z, 1)
         await until(lambda: coordinator.holds.since(z) >= coordinator.upper(m))
-        await house.query("a", f"SET transaction_isolation = '{level}'")
-        await house.query("a", "BEGIN; SELECT * FROM m")
-        late = (await house.query("a", "SELECT * FROM z")).splitlines()
+        await env.query("a", f"SET transaction_isolation = '{level}'")
+        await env.query("a", "BEGIN; SELECT * FROM m")
+        late = (await env.query("a", "SELECT * FROM z")).splitlines()
         assert late[0] == (
             "ERROR 40001: could not serialize access: the transaction reads at a time before this "
             "relation could be read"
         )
         assert '; "z" is readable from ' in late[1]
-        await house.query("a", "ROLLBACK")
+        await env.query("a", "ROLLBACK")
         if level != "serializable":
-            both = (await house.query("a", "SELECT * FROM m, z")).splitlines()
+            both = (await env.query("a", "SELECT * FROM m, z")).splitlines()
             assert both[0] == (
                 "ERROR 40001: there is no time at which all of these relations are known, and none "
                 "is waited for"
             )
             assert both[1].startswith('DETAIL: "m" is known before ')
 
-    in_house(tmp_path, main)
+    in_environment(tmp_path, main)

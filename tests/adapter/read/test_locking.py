@@ -4,18 +4,18 @@ import asyncio
 
 import pytest
 
-from tests.adapter.harness import House, until
+from tests.adapter.harness import TestEnvironment, until
 
 CONFLICT = "ERROR 40001: could not serialize access due to concurrent update"
 ON_ROW = 'ERROR 55P03: could not obtain lock on row in relation "t"'
 STRENGTHS = ("UPDATE", "NO KEY UPDATE", "SHARE", "KEY SHARE")
 
 
-async def begun(house: House, *, rows: int = 4) -> None:
+async def begun(env: TestEnvironment, *, rows: int = 4) -> None:
     """Make the tables anew, and let everybody be outside of a transaction."""
-    for name in list(house.sessions):
-        await house.query(name, "ROLLBACK")
-    await house.ran(
+    for name in list(env.sessions):
+        await env.query(name, "ROLLBACK")
+    await env.ran(
         "w",
         "DROP TABLE IF EXISTS t, plain, other CASCADE;"
         "CREATE TABLE t (k int PRIMARY KEY, u text UNIQUE, n int);"
@@ -25,11 +25,11 @@ async def begun(house: House, *, rows: int = 4) -> None:
     )
 
 
-async def waiting(house: House, session: str, sql: str) -> asyncio.Task[str]:
+async def waiting(env: TestEnvironment, session: str, sql: str) -> asyncio.Task[str]:
     """Run a statement that has to wait."""
-    locks = house.environment.coordinator.locks
+    locks = env.environment.coordinator.locks
     before = len(locks._waiting)
-    task = asyncio.create_task(house.query(session, sql, alone=False))
+    task = asyncio.create_task(env.query(session, sql, alone=False))
     await until(lambda: task.done() or len(locks._waiting) > before)
     assert not task.done(), task.result()
     return task
@@ -37,48 +37,50 @@ async def waiting(house: House, session: str, sql: str) -> asyncio.Task[str]:
 
 @pytest.mark.parametrize("strength", STRENGTHS)
 def test_who_locks_a_row_goes_before_who_wants_it(
-    runner: asyncio.Runner, house: House, strength: str
+    runner: asyncio.Runner, env: TestEnvironment, strength: str
 ) -> None:
     async def play() -> None:
-        await begun(house)
+        await begun(env)
         one = f"SELECT k, n FROM t WHERE k = 1 FOR {strength}"
-        await house.ran("a", f"BEGIN; {one}")
-        await house.ran("b", "BEGIN")
-        assert await house.query("b", one + " NOWAIT") == ON_ROW + "\nE"
-        await house.ran("b", "ROLLBACK; BEGIN")
-        assert await house.query("b", one + " SKIP LOCKED") == "SELECT 0\nT"
-        assert (await house.query("b", one.replace("k = 1", "k = 2"))).startswith("2|0")
-        assert (await house.query("c", "SELECT n FROM t WHERE k = 1")).startswith("0")
-        second = await waiting(house, "b", one)
-        await house.ran("a", "UPDATE t SET n = n + 1 WHERE k = 1; COMMIT")
+        await env.ran("a", f"BEGIN; {one}")
+        await env.ran("b", "BEGIN")
+        assert await env.query("b", one + " NOWAIT") == ON_ROW + "\nE"
+        await env.ran("b", "ROLLBACK; BEGIN")
+        assert await env.query("b", one + " SKIP LOCKED") == "SELECT 0\nT"
+        assert (await env.query("b", one.replace("k = 1", "k = 2"))).startswith("2|0")
+        assert (await env.query("c", "SELECT n FROM t WHERE k = 1")).startswith("0")
+        second = await waiting(env, "b", one)
+        await env.ran("a", "UPDATE t SET n = n + 1 WHERE k = 1; COMMIT")
         assert await second == "1|1\nSELECT 1\nT", "the newest row, though it began before"
-        third = await waiting(house, "c", "UPDATE t SET n = n + 1 WHERE u = 'u1'")
-        await house.ran("b", "UPDATE t SET n = n + 1 WHERE k = 1; COMMIT")
+        third = await waiting(env, "c", "UPDATE t SET n = n + 1 WHERE u = 'u1'")
+        await env.ran("b", "UPDATE t SET n = n + 1 WHERE k = 1; COMMIT")
         assert await third == "UPDATE 1"
-        assert (await house.ran("c", "SELECT n FROM t WHERE k = 1")).startswith("3")
+        assert (await env.ran("c", "SELECT n FROM t WHERE k = 1")).startswith("3")
 
     runner.run(play())
 
 
 @pytest.mark.parametrize("read", ["k = 1", "n >= 0", "k = 1 AND u = 'u1' AND n = 0"])
-def test_read_modify_write_loses_no_update(runner: asyncio.Runner, house: House, read: str) -> None:
+def test_read_modify_write_loses_no_update(
+    runner: asyncio.Runner, env: TestEnvironment, read: str
+) -> None:
     async def client(name: str) -> None:
         for _ in range(6):
-            await house.ran(name, "BEGIN")
+            await env.ran(name, "BEGIN")
             where = read.replace("AND n = 0", "")
-            answer = await house.query(
+            answer = await env.query(
                 name, f"SELECT n FROM t WHERE {where} ORDER BY k FOR UPDATE", alone=False
             )
             assert "ERROR" not in answer, answer
             n = int(answer.splitlines()[0])
-            answer = await house.query(name, f"UPDATE t SET n = {n + 1} WHERE k = 1", alone=False)
+            answer = await env.query(name, f"UPDATE t SET n = {n + 1} WHERE k = 1", alone=False)
             assert answer == "UPDATE 1\nT"
-            assert await house.query(name, "COMMIT", alone=False) == "COMMIT"
+            assert await env.query(name, "COMMIT", alone=False) == "COMMIT"
 
     async def play() -> None:
-        await begun(house)
+        await begun(env)
         await asyncio.gather(*(client(name) for name in "abcd"))
-        assert (await house.ran("w", "SELECT n FROM t WHERE k = 1")).startswith("24")
+        assert (await env.ran("w", "SELECT n FROM t WHERE k = 1")).startswith("24")
 
     runner.run(play())
 
@@ -87,36 +89,36 @@ def test_read_modify_write_loses_no_update(runner: asyncio.Runner, house: House,
     "locking", ["k = 1 {} FOR UPDATE", "n < 9 {} FOR UPDATE", "k = 1 {} FOR SHARE"]
 )
 def test_who_has_read_before_the_row_was_changed_hears_of_a_conflict(
-    runner: asyncio.Runner, house: House, locking: str
+    runner: asyncio.Runner, env: TestEnvironment, locking: str
 ) -> None:
     sql = f"SELECT n FROM t WHERE {locking.format('ORDER BY n DESC')}"
 
     async def play() -> None:
-        await begun(house)
-        await house.ran("a", "BEGIN; SELECT count(*) FROM other")
-        await house.ran("b", "UPDATE t SET n = 5 WHERE k = 1")
-        assert await house.query("a", sql) == CONFLICT + "\nE"
-        await house.ran("a", "ROLLBACK; BEGIN; SELECT n FROM other WHERE k = 2")
-        await house.ran("b", "UPDATE t SET n = 6 WHERE k = 1")
+        await begun(env)
+        await env.ran("a", "BEGIN; SELECT count(*) FROM other")
+        await env.ran("b", "UPDATE t SET n = 5 WHERE k = 1")
+        assert await env.query("a", sql) == CONFLICT + "\nE"
+        await env.ran("a", "ROLLBACK; BEGIN; SELECT n FROM other WHERE k = 2")
+        await env.ran("b", "UPDATE t SET n = 6 WHERE k = 1")
         # What it has read by key is not locked, so its time stays.
-        assert await house.query("a", sql) == CONFLICT + "\nE"
-        await house.ran("a", "ROLLBACK; BEGIN; SELECT 1 FROM other WHERE k = 2 FOR UPDATE")
-        await house.ran("b", "UPDATE t SET n = 7 WHERE k = 1")
-        found = await house.ran("a", sql)
+        assert await env.query("a", sql) == CONFLICT + "\nE"
+        await env.ran("a", "ROLLBACK; BEGIN; SELECT 1 FROM other WHERE k = 2 FOR UPDATE")
+        await env.ran("b", "UPDATE t SET n = 7 WHERE k = 1")
+        found = await env.ran("a", sql)
         assert found.startswith("7")
 
     runner.run(play())
 
 
-def test_workers_share_a_queue_by_skip_locked(runner: asyncio.Runner, house: House) -> None:
+def test_workers_share_a_queue_by_skip_locked(runner: asyncio.Runner, env: TestEnvironment) -> None:
     """Each job is done once, nobody waits and nobody hears of a conflict."""
     jobs = 30
     done: list[int] = []
 
     async def worker(name: str) -> None:
         while True:
-            await house.ran(name, "BEGIN")
-            answer = await house.query(
+            await env.ran(name, "BEGIN")
+            answer = await env.query(
                 name,
                 "SELECT k, u FROM t WHERE n = 0 ORDER BY k DESC LIMIT 2 FOR UPDATE SKIP LOCKED",
                 alone=False,
@@ -125,45 +127,45 @@ def test_workers_share_a_queue_by_skip_locked(runner: asyncio.Runner, house: Hou
             taken = [int(line.split("|")[0]) for line in answer.splitlines()[:-2]]
             for k in taken:
                 sql = f"UPDATE t SET n = 1 WHERE k = {k}"
-                assert await house.query(name, sql, alone=False) == "UPDATE 1\nT"
-            assert await house.query(name, "COMMIT", alone=False) == "COMMIT"
+                assert await env.query(name, sql, alone=False) == "UPDATE 1\nT"
+            assert await env.query(name, "COMMIT", alone=False) == "COMMIT"
             done.extend(taken)
             if not taken:
                 return
 
     async def play() -> None:
-        await begun(house, rows=jobs)
+        await begun(env, rows=jobs)
         await asyncio.gather(*(worker(f"w{i}") for i in range(5)))
         assert len(done) >= jobs - 10, "who finds all locked stops"
         assert len(set(done)) == len(done), "a job is done twice"
-        found = await house.ran("w", "SELECT count(*) FROM t WHERE n = 1")
+        found = await env.ran("w", "SELECT count(*) FROM t WHERE n = 1")
         assert found.startswith(str(len(done)))
 
     runner.run(play())
 
 
 def test_skip_locked_counts_limit_and_offset_over_what_it_locks(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def play() -> None:
-        await begun(house)
-        await house.ran("a", "BEGIN; SELECT 1 FROM t WHERE k = 2 FOR UPDATE")
+        await begun(env)
+        await env.ran("a", "BEGIN; SELECT 1 FROM t WHERE k = 2 FOR UPDATE")
         sql = "SELECT k FROM t ORDER BY k LIMIT 2 OFFSET 1 FOR UPDATE SKIP LOCKED"
-        assert await house.ran("b", f"BEGIN; {sql}") == "BEGIN\n3\n4\nSELECT 2\nT"
+        assert await env.ran("b", f"BEGIN; {sql}") == "BEGIN\n3\n4\nSELECT 2\nT"
         rest = "SELECT u AS v, k + 1 FROM t AS x FOR SHARE OF x SKIP LOCKED"
-        assert await house.ran("c", f"BEGIN; {rest}") == "BEGIN\nSELECT 0\nT"
-        await house.ran("a", "COMMIT")
-        assert await house.ran("c", rest) == "u2|3\nSELECT 1\nT"
-        await house.ran("c", "UPDATE t SET n = 1 WHERE k = 2")
-        await house.ran("w", "INSERT INTO t VALUES (9, 'u9', 0)")
-        assert await house.ran("c", "COMMIT") == "COMMIT", "what was left out is no matter"
+        assert await env.ran("c", f"BEGIN; {rest}") == "BEGIN\nSELECT 0\nT"
+        await env.ran("a", "COMMIT")
+        assert await env.ran("c", rest) == "u2|3\nSELECT 1\nT"
+        await env.ran("c", "UPDATE t SET n = 1 WHERE k = 2")
+        await env.ran("w", "INSERT INTO t VALUES (9, 'u9', 0)")
+        assert await env.ran("c", "COMMIT") == "COMMIT", "what was left out is no matter"
         # A table without a key is locked as a whole, and a transaction's own by nobody.
-        await house.ran("b", "ROLLBACK; BEGIN; SELECT * FROM plain FOR UPDATE SKIP LOCKED")
-        assert await house.ran("a", "SELECT * FROM plain FOR UPDATE SKIP LOCKED") == "SELECT 0"
+        await env.ran("b", "ROLLBACK; BEGIN; SELECT * FROM plain FOR UPDATE SKIP LOCKED")
+        assert await env.ran("a", "SELECT * FROM plain FOR UPDATE SKIP LOCKED") == "SELECT 0"
         own = "BEGIN; CREATE TABLE own (k int PRIMARY KEY); INSERT INTO own VALUES (1), (2)"
-        await house.ran("a", own)
+        await env.ran("a", own)
         own = "SELECT * FROM own ORDER BY k DESC LIMIT 1 FOR UPDATE SKIP LOCKED"
-        assert await house.ran("a", own) == "2\nSELECT 1\nT"
+        assert await env.ran("a", own) == "2\nSELECT 1\nT"
 
     runner.run(play())
 
@@ -179,81 +181,81 @@ def test_skip_locked_counts_limit_and_offset_over_what_it_locks(
         "(SELECT k FROM t ORDER BY n LIMIT 1) FOR UPDATE",
     ],
 )
-def test_without_a_key_tables_are_locked(runner: asyncio.Runner, house: House, query: str) -> None:
+def test_without_a_key_tables_are_locked(
+    runner: asyncio.Runner, env: TestEnvironment, query: str
+) -> None:
     async def play() -> None:
-        await begun(house)
-        await house.ran("w", "CREATE VIEW v AS SELECT k + 1 FROM t WHERE n = 0")
+        await begun(env)
+        await env.ran("w", "CREATE VIEW v AS SELECT k + 1 FROM t WHERE n = 0")
         table = "plain" if "FROM plain" in query else "t"
-        await house.ran("a", f"BEGIN; {query}")
-        refused = await house.query("b", f"{query} NOWAIT")
+        await env.ran("a", f"BEGIN; {query}")
+        refused = await env.query("b", f"{query} NOWAIT")
         assert refused.startswith("ERROR 55P03: could not obtain lock on row in relation")
-        write = asyncio.create_task(
-            house.query("b", f"INSERT INTO {table} VALUES (50)", alone=False)
-        )
-        change = await waiting(house, "c", f"UPDATE {table} SET n = n + 1 WHERE k = 1")
+        write = asyncio.create_task(env.query("b", f"INSERT INTO {table} VALUES (50)", alone=False))
+        change = await waiting(env, "c", f"UPDATE {table} SET n = n + 1 WHERE k = 1")
         assert not write.done()
-        await house.ran("a", "COMMIT")
+        await env.ran("a", "COMMIT")
         assert await write == "INSERT 0 1"
         assert await change == "UPDATE 1"
 
     runner.run(play())
 
 
-def test_a_circle_of_locks_is_told_to_who_closes_it(runner: asyncio.Runner, house: House) -> None:
+def test_a_circle_of_locks_is_told_to_who_closes_it(
+    runner: asyncio.Runner, env: TestEnvironment
+) -> None:
     async def play() -> None:
-        await begun(house)
+        await begun(env)
         for session, k in (("a", 1), ("b", 2)):
-            await house.ran(session, f"BEGIN; SELECT 1 FROM t WHERE k = {k} FOR UPDATE")
-        first = await waiting(house, "a", "SELECT 1 FROM t WHERE k = 2 FOR UPDATE")
-        circle = await house.query("b", "SELECT 1 FROM t WHERE k = 1 FOR UPDATE", alone=False)
+            await env.ran(session, f"BEGIN; SELECT 1 FROM t WHERE k = {k} FOR UPDATE")
+        first = await waiting(env, "a", "SELECT 1 FROM t WHERE k = 2 FOR UPDATE")
+        circle = await env.query("b", "SELECT 1 FROM t WHERE k = 1 FOR UPDATE", alone=False)
         assert circle.startswith("ERROR 40P01: deadlock detected")
         assert (await first).startswith("1\nSELECT 1")
-        await house.ran("b", "ROLLBACK; SET lock_timeout = '30ms'; BEGIN")
-        late = await house.query("b", "SELECT 1 FROM t WHERE k = 1 FOR UPDATE")
+        await env.ran("b", "ROLLBACK; SET lock_timeout = '30ms'; BEGIN")
+        late = await env.query("b", "SELECT 1 FROM t WHERE k = 1 FOR UPDATE")
         assert late.startswith("ERROR 55P03: canceling statement due to lock timeout")
-        await house.ran("b", "ROLLBACK; RESET lock_timeout")
+        await env.ran("b", "ROLLBACK; RESET lock_timeout")
 
     runner.run(play())
 
 
-def test_a_cursor_locks_what_it_is_declared_for(runner: asyncio.Runner, house: House) -> None:
+def test_a_cursor_locks_what_it_is_declared_for(
+    runner: asyncio.Runner, env: TestEnvironment
+) -> None:
     async def play() -> None:
-        await begun(house)
-        await house.ran("a", "BEGIN; DECLARE c CURSOR FOR SELECT k FROM t WHERE k = 1 FOR UPDATE")
-        assert (await house.ran("a", "FETCH c")).startswith("1\nFETCH 1")
-        taken = await house.query("b", "SELECT k FROM t WHERE k = 1 FOR UPDATE NOWAIT")
+        await begun(env)
+        await env.ran("a", "BEGIN; DECLARE c CURSOR FOR SELECT k FROM t WHERE k = 1 FOR UPDATE")
+        assert (await env.ran("a", "FETCH c")).startswith("1\nFETCH 1")
+        taken = await env.query("b", "SELECT k FROM t WHERE k = 1 FOR UPDATE NOWAIT")
         assert taken == ON_ROW
 
     runner.run(play())
 
 
-def test_lock_table(runner: asyncio.Runner, house: House) -> None:
+def test_lock_table(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def play() -> None:
-        await begun(house)
+        await begun(env)
         outside = "ERROR 25P01: LOCK TABLE can only be used in transaction blocks"
-        assert await house.query("a", "LOCK TABLE t") == outside
-        await house.ran(
-            "a", "BEGIN; LOCK t IN ACCESS SHARE MODE; LOCK TABLE t IN ROW EXCLUSIVE MODE"
-        )
-        await house.ran(
-            "b", "BEGIN; LOCK t IN ROW SHARE MODE NOWAIT; UPDATE t SET n = 1 WHERE k = 1"
-        )
-        taken = await house.query("c", "BEGIN; LOCK TABLE t IN SHARE MODE NOWAIT")
+        assert await env.query("a", "LOCK TABLE t") == outside
+        await env.ran("a", "BEGIN; LOCK t IN ACCESS SHARE MODE; LOCK TABLE t IN ROW EXCLUSIVE MODE")
+        await env.ran("b", "BEGIN; LOCK t IN ROW SHARE MODE NOWAIT; UPDATE t SET n = 1 WHERE k = 1")
+        taken = await env.query("c", "BEGIN; LOCK TABLE t IN SHARE MODE NOWAIT")
         assert taken == 'BEGIN\nERROR 55P03: could not obtain lock on relation "t"\nE'
-        await house.ran("b", "COMMIT")
-        await house.ran("c", "ROLLBACK; BEGIN")
-        alone = await waiting(house, "c", "LOCK TABLE t, other")
-        await house.ran("a", "COMMIT")
+        await env.ran("b", "COMMIT")
+        await env.ran("c", "ROLLBACK; BEGIN")
+        alone = await waiting(env, "c", "LOCK TABLE t, other")
+        await env.ran("a", "COMMIT")
         assert await alone == "LOCK TABLE\nT"
-        assert (await house.query("c", "SELECT n FROM t WHERE k = 1")).startswith("1")
+        assert (await env.query("c", "SELECT n FROM t WHERE k = 1")).startswith("1")
         for mode in ("ROW SHARE", "SHARE UPDATE EXCLUSIVE", "EXCLUSIVE"):
-            refused = await house.query("a", f"BEGIN; LOCK other IN {mode} MODE NOWAIT")
+            refused = await env.query("a", f"BEGIN; LOCK other IN {mode} MODE NOWAIT")
             assert 'ERROR 55P03: could not obtain lock on relation "other"' in refused
-            await house.ran("a", "ROLLBACK")
-        write = asyncio.create_task(house.query("b", "INSERT INTO t VALUES (70)", alone=False))
-        await house.ran("c", "INSERT INTO t VALUES (71)")
+            await env.ran("a", "ROLLBACK")
+        write = asyncio.create_task(env.query("b", "INSERT INTO t VALUES (70)", alone=False))
+        await env.ran("c", "INSERT INTO t VALUES (71)")
         assert not write.done()
-        await house.ran("c", "COMMIT")
+        await env.ran("c", "COMMIT")
         assert await write == "INSERT 0 1"
 
     runner.run(play())
@@ -261,38 +263,38 @@ def test_lock_table(runner: asyncio.Runner, house: House) -> None:
 
 @pytest.mark.parametrize("changed", [False, True])
 def test_what_was_read_stays_so_when_a_savepoint_lets_go_of_it(
-    runner: asyncio.Runner, house: House, changed: bool
+    runner: asyncio.Runner, env: TestEnvironment, changed: bool
 ) -> None:
     async def play() -> None:
-        await begun(house)
-        await house.ran("a", "BEGIN; SELECT n FROM other WHERE k = 1 FOR UPDATE; SAVEPOINT p")
-        await house.ran("a", "SELECT n FROM t WHERE k = 1 FOR UPDATE; ROLLBACK TO p")
+        await begun(env)
+        await env.ran("a", "BEGIN; SELECT n FROM other WHERE k = 1 FOR UPDATE; SAVEPOINT p")
+        await env.ran("a", "SELECT n FROM t WHERE k = 1 FOR UPDATE; ROLLBACK TO p")
         if changed:
-            await house.ran("b", "UPDATE t SET n = n + 1 WHERE k = 1")
-        assert await house.query("a", "UPDATE other SET n = 5 WHERE k = 1") == "UPDATE 1\nT"
-        assert await house.query("a", "COMMIT") == (CONFLICT if changed else "COMMIT")
+            await env.ran("b", "UPDATE t SET n = n + 1 WHERE k = 1")
+        assert await env.query("a", "UPDATE other SET n = 5 WHERE k = 1") == "UPDATE 1\nT"
+        assert await env.query("a", "COMMIT") == (CONFLICT if changed else "COMMIT")
 
     runner.run(play())
 
 
 def test_first_statements_that_are_tried_again_keep_what_was_locked_before(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def play() -> None:
-        await begun(house)
-        await house.ran("a", "BEGIN; SELECT pg_advisory_xact_lock(1)")
-        await house.ran("b", "BEGIN; LOCK TABLE other IN EXCLUSIVE MODE")
-        await house.ran("w", "BEGIN; ALTER TABLE plain ADD COLUMN m int")
-        first = await waiting(house, "a", "INSERT INTO plain VALUES (3, 3)")
-        later = await waiting(house, "b", "INSERT INTO plain VALUES (4, 4)")
-        await house.query("w", "COMMIT", alone=False)
+        await begun(env)
+        await env.ran("a", "BEGIN; SELECT pg_advisory_xact_lock(1)")
+        await env.ran("b", "BEGIN; LOCK TABLE other IN EXCLUSIVE MODE")
+        await env.ran("w", "BEGIN; ALTER TABLE plain ADD COLUMN m int")
+        first = await waiting(env, "a", "INSERT INTO plain VALUES (3, 3)")
+        later = await waiting(env, "b", "INSERT INTO plain VALUES (4, 4)")
+        await env.query("w", "COMMIT", alone=False)
         assert await first == "INSERT 0 1\nT"
         altered = "ERROR 40001: could not serialize access: a table was altered meanwhile"
         assert await later == altered + "\nE", "it would let others have the table that it has"
-        assert (await house.ran("c", "SELECT pg_try_advisory_lock(1)")).startswith("f")
-        await house.ran("a", "COMMIT")
-        assert (await house.ran("c", "SELECT pg_try_advisory_xact_lock(1)")).startswith("t")
-        await house.ran("b", "ROLLBACK")
+        assert (await env.ran("c", "SELECT pg_try_advisory_lock(1)")).startswith("f")
+        await env.ran("a", "COMMIT")
+        assert (await env.ran("c", "SELECT pg_try_advisory_xact_lock(1)")).startswith("t")
+        await env.ran("b", "ROLLBACK")
 
     runner.run(play())
 
@@ -325,34 +327,34 @@ OUTSIDE = (
     ],
 )  # fmt: skip
 def test_where_a_subquery_cannot_lock(
-    runner: asyncio.Runner, house: House, sql: str, error: str
+    runner: asyncio.Runner, env: TestEnvironment, sql: str, error: str
 ) -> None:
     async def play() -> None:
-        await begun(house)
-        assert (await house.query("a", sql)).split(" HINT")[0].split("\n")[0] == error
-        assert await house.ran("b", "SELECT count(*) FROM t") == "4\nSELECT 1"
+        await begun(env)
+        assert (await env.query("a", sql)).split(" HINT")[0].split("\n")[0] == error
+        assert await env.ran("b", "SELECT count(*) FROM t") == "4\nSELECT 1"
 
     runner.run(play())
 
 
 def test_who_takes_rows_by_a_subquery_conflicts_with_nobody_who_takes_others(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def play() -> None:
-        await begun(house)
-        await house.ran("a", f"BEGIN; DELETE FROM t WHERE k = ({ONE})")
-        taken = await house.ran(
+        await begun(env)
+        await env.ran("a", f"BEGIN; DELETE FROM t WHERE k = ({ONE})")
+        taken = await env.ran(
             "b",
             f"BEGIN; WITH x AS ({ONE}) UPDATE t SET n = 9 FROM x WHERE x.k = t.k RETURNING t.*",
         )
         assert taken == "BEGIN\n2|u2|9\nUPDATE 1\nT"
-        await house.ran("c", "UPDATE t SET n = 5 WHERE k = 3; INSERT INTO t VALUES (9)")
-        another = await waiting(house, "d", "UPDATE t SET n = n + 1 WHERE u = 'u2'")
-        assert await house.query("a", "COMMIT") == "COMMIT"
-        await house.ran("b", f"INSERT INTO other SELECT k + 100, 0 FROM ({ONE}) AS s")
-        assert await house.query("b", "COMMIT") == "COMMIT"
+        await env.ran("c", "UPDATE t SET n = 5 WHERE k = 3; INSERT INTO t VALUES (9)")
+        another = await waiting(env, "d", "UPDATE t SET n = n + 1 WHERE u = 'u2'")
+        assert await env.query("a", "COMMIT") == "COMMIT"
+        await env.ran("b", f"INSERT INTO other SELECT k + 100, 0 FROM ({ONE}) AS s")
+        assert await env.query("b", "COMMIT") == "COMMIT"
         assert await another == "UPDATE 1"
-        assert await house.ran("r", "SELECT k, n FROM t ORDER BY k") == (
+        assert await env.ran("r", "SELECT k, n FROM t ORDER BY k") == (
             "2|10\n3|5\n4|0\n9|NULL\nSELECT 4"
         )
 
@@ -360,22 +362,20 @@ def test_who_takes_rows_by_a_subquery_conflicts_with_nobody_who_takes_others(
 
 
 def test_what_a_subquery_locks_is_the_newest_after_a_wait(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def play() -> None:
-        await begun(house)
-        await house.ran(
-            "a", "BEGIN; UPDATE t SET n = 1 WHERE k < 3; UPDATE t SET n = 1 WHERE k = 1"
-        )
+        await begun(env)
+        await env.ran("a", "BEGIN; UPDATE t SET n = 1 WHERE k < 3; UPDATE t SET n = 1 WHERE k = 1")
         first = "(SELECT k FROM t WHERE n = 0 ORDER BY k LIMIT 1 FOR UPDATE)"
-        second = await waiting(house, "b", f"DELETE FROM t WHERE k IN {first} RETURNING k")
-        await house.ran("a", "COMMIT")
+        second = await waiting(env, "b", f"DELETE FROM t WHERE k IN {first} RETURNING k")
+        await env.ran("a", "COMMIT")
         assert await second == "3\nDELETE 1"
-        await house.ran("a", "BEGIN; SELECT k FROM t WHERE k = 1 FOR UPDATE")
+        await env.ran("a", "BEGIN; SELECT k FROM t WHERE k = 1 FOR UPDATE")
         lost = (
             f"UPDATE plain SET n = 7 WHERE k = ({ONE.replace('ORDER BY', 'WHERE n = 1 ORDER BY')})"
         )
-        assert await house.query("b", lost) == "UPDATE 1"
-        assert await house.ran("b", "SELECT k FROM plain WHERE n = 7") == "2\nSELECT 1"
+        assert await env.query("b", lost) == "UPDATE 1"
+        assert await env.ran("b", "SELECT k FROM plain WHERE n = 7") == "2\nSELECT 1"
 
     runner.run(play())

@@ -10,7 +10,7 @@ from foreshore.errors import UndefinedObject
 from foreshore.ids import GlobalId
 from foreshore.storage.controller import ReadCapability
 from foreshore.update import Timestamp
-from tests.adapter.harness import House, in_house
+from tests.adapter.harness import TestEnvironment, in_environment
 
 T, V = GlobalId("u1"), GlobalId("u2")
 
@@ -63,9 +63,9 @@ def test_holds_of_what_was_dropped_hold_nothing() -> None:
 def test_what_fails_for_one_collection_keeps_no_other_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario(house: House) -> None:
-        coordinator = house.environment.coordinator
-        downgrade = house.storage.downgrade_capability
+    async def scenario(env: TestEnvironment) -> None:
+        coordinator = env.environment.coordinator
+        downgrade = env.storage.downgrade_capability
 
         async def failing(capability: ReadCapability, since: Timestamp) -> ReadCapability:
             if capability.id == T:
@@ -74,14 +74,14 @@ def test_what_fails_for_one_collection_keeps_no_other_back(
             assert isinstance(lower, ReadCapability)
             return lower
 
-        monkeypatch.setattr(house.storage, "downgrade_capability", failing)
-        await house.query("a", "CREATE TABLE t (k int); CREATE TABLE s (k int)")
+        monkeypatch.setattr(env.storage, "downgrade_capability", failing)
+        await env.query("a", "CREATE TABLE t (k int); CREATE TABLE s (k int)")
         await asyncio.sleep(0.1)
         await coordinator.group.advance()
         with pytest.raises(UndefinedObject, match="not this one"):
             await coordinator.allow_compaction()
         moved = coordinator.holds.since(V)
-        assert moved == coordinator.holds.since(T) > house.storage.since(T)
-        assert house.storage.since(V) == moved
+        assert moved == coordinator.holds.since(T) > env.storage.since(T)
+        assert env.storage.since(V) == moved
 
-    in_house(tmp_path, scenario, lag_ms=50)
+    in_environment(tmp_path, scenario, lag_ms=50)

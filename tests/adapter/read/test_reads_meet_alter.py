@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapter.harness import House, until
+from tests.adapter.harness import TestEnvironment, until
 
 
 @pytest.mark.parametrize(
@@ -19,25 +19,25 @@ def test_a_query_that_waits_while_its_table_goes(
     runner: asyncio.Runner, tmp_path: Path, ddl: str, expected: str
 ) -> None:
     async def main() -> None:
-        house = House(tmp_path)
-        await house.open()
+        env = TestEnvironment(tmp_path)
+        await env.open()
         try:
-            await house.query("s", "CREATE TABLE t (a int)")
-            await house.query("s", "CREATE TABLE other (a int)")
-            await house.query("s", "INSERT INTO t VALUES (1)")
-            await house.query("s", "INSERT INTO other VALUES (1)")
-            await house.query("s", "CREATE CLUSTER c (SIZE 'embedded', REPLICATION FACTOR 0)")
-            await house.query(
+            await env.query("s", "CREATE TABLE t (a int)")
+            await env.query("s", "CREATE TABLE other (a int)")
+            await env.query("s", "INSERT INTO t VALUES (1)")
+            await env.query("s", "INSERT INTO other VALUES (1)")
+            await env.query("s", "CREATE CLUSTER c (SIZE 'embedded', REPLICATION FACTOR 0)")
+            await env.query(
                 "s", "CREATE MATERIALIZED VIEW m IN CLUSTER c AS SELECT count(*) AS n FROM other"
             )
-            asked = asyncio.ensure_future(house.query("reader", "SELECT * FROM t, m"))
-            uppers = house.environment.coordinator.compute._uppers
+            asked = asyncio.ensure_future(env.query("reader", "SELECT * FROM t, m"))
+            uppers = env.environment.coordinator.compute._uppers
             await until(lambda: bool(uppers.waited_for()))
-            await house.query("s", ddl)
-            await house.query("s", "CREATE CLUSTER REPLICA c.r1 (SIZE 'embedded')")
+            await env.query("s", ddl)
+            await env.query("s", "CREATE CLUSTER REPLICA c.r1 (SIZE 'embedded')")
             async with asyncio.timeout(30):
                 assert await asked == expected
         finally:
-            await house.close()
+            await env.close()
 
     runner.run(main())

@@ -10,7 +10,7 @@ from foreshore.expr.ir import Filter, Get, Relation, Union, columns_of, walk_rel
 from foreshore.expr.share import put_in, share
 from foreshore.ids import GlobalId
 from foreshore.types import INT4, ColumnType
-from tests.adapter.harness import House, until
+from tests.adapter.harness import TestEnvironment, until
 
 BASE = """
 CREATE TABLE base (a int PRIMARY KEY, v int);
@@ -29,25 +29,25 @@ CREATE MATERIALIZED VIEW wrong AS SELECT 1 / (v - 5) q FROM other
 
 
 @pytest.fixture(scope="module")
-def filled(runner: asyncio.Runner, house: House) -> House:
+def filled(runner: asyncio.Runner, env: TestEnvironment) -> TestEnvironment:
     async def fill() -> None:
         for statement in BASE.split(";"):
-            await house.ran("own", statement)
-        coordinator = house.environment.coordinator
+            await env.ran("own", statement)
+        coordinator = env.environment.coordinator
         indexes = [item.id for item in coordinator.state.items() if item.on is not None]
         assert len(indexes) == 2
         await until(lambda: all(map(coordinator.is_hydrated, indexes)))
 
     runner.run(fill())
-    return house
+    return env
 
 
-def said(runner: asyncio.Runner, house: House, statements: Sequence[str]) -> list[str]:
+def said(runner: asyncio.Runner, env: TestEnvironment, statements: Sequence[str]) -> list[str]:
     """Return what each statement gives, of rows what comes before the tag; then roll back."""
 
     async def say() -> list[str]:
-        answers = [await house.query("own", each) for each in statements]
-        await house.query("own", "ROLLBACK")
+        answers = [await env.query("own", each) for each in statements]
+        await env.query("own", "ROLLBACK")
         return [each.split("\nSELECT")[0] for each in answers]
 
     return runner.run(say())
@@ -61,26 +61,28 @@ READS = (
 )
 
 
-def test_through_chains_and_diamonds(runner: asyncio.Runner, filled: House) -> None:
+def test_through_chains_and_diamonds(runner: asyncio.Runner, filled: TestEnvironment) -> None:
     assert said(runner, filled, READS) == ["3", "30", "60|3", "60|3"]
     written = ["BEGIN", "INSERT INTO base VALUES (3, 100)", *READS]
     assert said(runner, filled, written)[2:] == ["103", "1030", "2060|103", "2060|103"]
 
 
-def test_truncate_and_back_to_a_savepoint(runner: asyncio.Runner, filled: House) -> None:
+def test_truncate_and_back_to_a_savepoint(runner: asyncio.Runner, filled: TestEnvironment) -> None:
     first = ["BEGIN", "INSERT INTO base VALUES (3, 100)", "SAVEPOINT x", "TRUNCATE base"]
     answers = said(runner, filled, [*first, *READS, "ROLLBACK TO x", *READS])
     assert answers[4:8] == ["NULL", "NULL", "NULL|NULL", "NULL|NULL"]
     assert answers[9:] == ["103", "1030", "2060|103", "2060|103"]
 
 
-def test_through_an_indexed_view(runner: asyncio.Runner, filled: House) -> None:
+def test_through_an_indexed_view(runner: asyncio.Runner, filled: TestEnvironment) -> None:
     by_key = ["SELECT * FROM plain WHERE u = 60", "SELECT * FROM plain WHERE u = 2060"]
     answers = said(runner, filled, ["BEGIN", "INSERT INTO base VALUES (3, 100)", *by_key])
     assert answers[2:] == ["SELECT 0\nT", "2060|103"]
 
 
-def test_by_the_key_of_an_index_on_the_table(runner: asyncio.Runner, filled: House) -> None:
+def test_by_the_key_of_an_index_on_the_table(
+    runner: asyncio.Runner, filled: TestEnvironment
+) -> None:
     answers = said(
         runner,
         filled,
@@ -97,7 +99,7 @@ def test_by_the_key_of_an_index_on_the_table(runner: asyncio.Runner, filled: Hou
     assert answers[2:] == ["2", "UPDATE 1\nT", "1|1\n2|7\n3|100", "DELETE 1\nT", "1|1\n3|100"]
 
 
-def test_beside_what_it_has_not_written(runner: asyncio.Runner, filled: House) -> None:
+def test_beside_what_it_has_not_written(runner: asyncio.Runner, filled: TestEnvironment) -> None:
     read = "SELECT two.t, aside.x FROM two, aside"
     first = ["BEGIN", "INSERT INTO base VALUES (3, 100)", read]
     more = ["INSERT INTO other SELECT 3, t FROM two", read]
@@ -105,13 +107,15 @@ def test_beside_what_it_has_not_written(runner: asyncio.Runner, filled: House) -
     assert [answers[2], answers[4]] == ["1030|10", "1030|1040"]
 
 
-def test_views_that_it_makes_itself(runner: asyncio.Runner, filled: House) -> None:
+def test_views_that_it_makes_itself(runner: asyncio.Runner, filled: TestEnvironment) -> None:
     mine = "CREATE MATERIALIZED VIEW mine AS SELECT t + 1 w FROM two"
     answers = said(runner, filled, ["BEGIN", mine, "SELECT w FROM mine"])
     assert answers[2] == "31"
 
 
-def test_errors_of_a_view_that_is_read_here(runner: asyncio.Runner, filled: House) -> None:
+def test_errors_of_a_view_that_is_read_here(
+    runner: asyncio.Runner, filled: TestEnvironment
+) -> None:
     """Such a view's shard has only the rows that could be computed."""
     error = "ERROR 22012: division by zero"
     beside_own = ["BEGIN", "INSERT INTO base VALUES (3, 100)", "SELECT q, s FROM wrong, one"]
@@ -134,7 +138,9 @@ def test_a_tower_of_diamonds_grows_by_floors() -> None:
 
 
 @pytest.mark.parametrize("write", ["VALUES (3, 300)", "SELECT 3, 300"])
-def test_the_past_is_without_it(runner: asyncio.Runner, filled: House, write: str) -> None:
+def test_the_past_is_without_it(
+    runner: asyncio.Runner, filled: TestEnvironment, write: str
+) -> None:
     """By key as by a scan, by rows that were written one by one and by columns."""
     ways = ("a = 1", "a + 0 = 1", "a IN (1, 2, 3)", "a + 0 IN (1, 2, 3)")
     past = filled.environment.coordinator.oracle.read_ts()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from foreshore.sql.planner import plan_statement
-from tests.adapter.harness import House
+from tests.adapter.harness import TestEnvironment
 
 
 @pytest.fixture
@@ -29,10 +29,10 @@ def last(told: str) -> str:
 
 
 def test_sessions_share_what_they_plan(
-    runner: asyncio.Runner, house: House, planned: list[str]
+    runner: asyncio.Runner, env: TestEnvironment, planned: list[str]
 ) -> None:
     def ask(name: str, sql: str) -> str:
-        return runner.run(house.query(name, sql))
+        return runner.run(env.query(name, sql))
 
     ask("a", "CREATE TABLE shared (i int, t timestamptz); INSERT INTO shared VALUES (1, NULL)")
     select = "SELECT i FROM shared"
@@ -46,10 +46,10 @@ def test_sessions_share_what_they_plan(
 
 
 def test_what_another_session_would_plan_otherwise_is_its_own(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     def ask(name: str, sql: str) -> str:
-        return last(runner.run(house.query(name, sql)))
+        return last(runner.run(env.query(name, sql)))
 
     ask("a", "CREATE TABLE seen (i int); INSERT INTO seen VALUES (1); CREATE SCHEMA own")
     ask("a", "CREATE TABLE own.seen (i int); INSERT INTO own.seen VALUES (2)")
@@ -68,10 +68,10 @@ def test_what_another_session_would_plan_otherwise_is_its_own(
 
 
 def test_a_plan_is_made_anew_when_the_catalog_is_another(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     def ask(name: str, sql: str) -> str:
-        return last(runner.run(house.query(name, sql)))
+        return last(runner.run(env.query(name, sql)))
 
     ask("a", "CREATE TABLE changing (i int); INSERT INTO changing VALUES (1)")
     select = "SELECT * FROM changing"
@@ -91,24 +91,24 @@ def test_a_plan_is_made_anew_when_the_catalog_is_another(
 
 
 def test_a_statement_with_parameters_is_no_query_message(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def prepare() -> None:
-        session = await house.session("a")
+        session = await env.session("a")
         await session.parse("one", "SELECT $1::int", ())
         await session.parse("two", "SELECT $1::int", ())
         assert session.statements["one"].plan is session.statements["two"].plan
         assert (session.statements["one"].name, session.statements["two"].name) == ("one", "two")
 
     runner.run(prepare())
-    assert runner.run(house.query("a", "SELECT $1::int")).startswith("ERROR 42P02")
+    assert runner.run(env.query("a", "SELECT $1::int")).startswith("ERROR 42P02")
 
 
 def test_only_what_depends_on_the_zone_is_planned_for_each(
-    runner: asyncio.Runner, house: House, planned: list[str]
+    runner: asyncio.Runner, env: TestEnvironment, planned: list[str]
 ) -> None:
     def ask(name: str, sql: str) -> str:
-        return last(runner.run(house.query(name, sql)))
+        return last(runner.run(env.query(name, sql)))
 
     ask("here", "CREATE TABLE shown (at timestamptz)")
     ask("here", "INSERT INTO shown VALUES ('2013-03-10 03:00+00')")

@@ -8,33 +8,33 @@ from typing import Any
 from foreshore.catalog.durable import CATALOG_SHARD, load
 from foreshore.errors import Unavailable
 from foreshore.ids import is_user
-from tests.adapter.harness import House, until
+from tests.adapter.harness import TestEnvironment, until
 
 
-def with_house(data_dir: Path, body: Callable[[House], Awaitable[None]]) -> None:
+def with_environment(data_dir: Path, body: Callable[[TestEnvironment], Awaitable[None]]) -> None:
     async def run() -> None:
-        house = House(data_dir)
-        await house.open()
+        env = TestEnvironment(data_dir)
+        await env.open()
         try:
-            await body(house)
+            await body(env)
         finally:
-            await house.close()
+            await env.close()
 
     asyncio.run(run())
 
 
-def shards(house: House) -> set[str]:
-    return {str(id) for id in house.storage.ids() if is_user(id)}
+def shards(env: TestEnvironment) -> set[str]:
+    return {str(id) for id in env.storage.ids() if is_user(id)}
 
 
-async def own_schema(house: House, name: str) -> str:
-    return (await house.session(name)).temporary_schema
+async def own_schema(env: TestEnvironment, name: str) -> str:
+    return (await env.session(name)).temporary_schema
 
 
 def test_nobody_touches_what_is_another_sessions(tmp_path: Path) -> None:
-    async def body(house: House) -> None:
-        await house.query("a", "CREATE TEMP TABLE t (a int); INSERT INTO t VALUES (1)")
-        schema = await own_schema(house, "a")
+    async def body(env: TestEnvironment) -> None:
+        await env.query("a", "CREATE TEMP TABLE t (a int); INSERT INTO t VALUES (1)")
+        schema = await own_schema(env, "a")
         refused = "ERROR 0A000: cannot access temporary tables of other sessions"
         for sql in (
             "SELECT * FROM {}.t",
@@ -47,43 +47,43 @@ def test_nobody_touches_what_is_another_sessions(tmp_path: Path) -> None:
             "COMMENT ON TABLE {}.t IS 'mine'",
             "DROP TABLE {}.t",
         ):
-            assert await house.query("b", sql.format(schema)) == refused, sql
+            assert await env.query("b", sql.format(schema)) == refused, sql
         for sql in ("CREATE TABLE {}.u (a int)", "CREATE VIEW {}.u AS SELECT 1"):
-            answer = await house.query("b", sql.format(schema))
+            answer = await env.query("b", sql.format(schema))
             assert "42P16: cannot create relations in temporary schemas of other" in answer
         for name in ("a", "b"):
-            answer = await house.query(name, f"DROP SCHEMA {schema} CASCADE")
+            answer = await env.query(name, f"DROP SCHEMA {schema} CASCADE")
             assert answer.startswith("ERROR 2BP01: cannot drop schema"), answer
-            answer = await house.query(name, f"ALTER TABLE {schema}.t RENAME TO u; SELECT * FROM t")
+            answer = await env.query(name, f"ALTER TABLE {schema}.t RENAME TO u; SELECT * FROM t")
             assert (answer == refused) is (name == "b"), answer
 
-    with_house(tmp_path, body)
+    with_environment(tmp_path, body)
 
 
 def test_they_end_with_their_session(tmp_path: Path) -> None:
-    async def body(house: House) -> None:
-        await house.query("a", "CREATE TABLE kept (a int)")
-        before = shards(house)
-        await house.query("b", "CREATE TEMP TABLE t (id serial PRIMARY KEY, a int)")
-        await house.query("b", "INSERT INTO t (a) SELECT g FROM generate_series(1, 10) AS g")
-        await house.query("b", "CREATE VIEW v AS SELECT a FROM t; CREATE INDEX i ON v (a)")
-        await house.query("b", "BEGIN; INSERT INTO t (a) VALUES (0)")
-        assert len(shards(house)) == len(before) + 1
-        await house.sessions.pop("b").close()
-        await until(lambda: shards(house) == before)
-        await house.environment.coordinator.check_settled()
-        assert await house.query(
-            "a", "SELECT count(*) FROM pg_class WHERE relpersistence = 't'"
-        ) == ("0\nSELECT 1")
-        assert await house.query("a", "SELECT count(*) FROM pg_namespace") == "5\nSELECT 1"
+    async def body(env: TestEnvironment) -> None:
+        await env.query("a", "CREATE TABLE kept (a int)")
+        before = shards(env)
+        await env.query("b", "CREATE TEMP TABLE t (id serial PRIMARY KEY, a int)")
+        await env.query("b", "INSERT INTO t (a) SELECT g FROM generate_series(1, 10) AS g")
+        await env.query("b", "CREATE VIEW v AS SELECT a FROM t; CREATE INDEX i ON v (a)")
+        await env.query("b", "BEGIN; INSERT INTO t (a) VALUES (0)")
+        assert len(shards(env)) == len(before) + 1
+        await env.sessions.pop("b").close()
+        await until(lambda: shards(env) == before)
+        await env.environment.coordinator.check_settled()
+        assert await env.query("a", "SELECT count(*) FROM pg_class WHERE relpersistence = 't'") == (
+            "0\nSELECT 1"
+        )
+        assert await env.query("a", "SELECT count(*) FROM pg_namespace") == "5\nSELECT 1"
 
-    with_house(tmp_path, body)
+    with_environment(tmp_path, body)
 
 
 def test_a_statement_that_ends_after_its_session_leaves_nothing(tmp_path: Path) -> None:
-    async def body(house: House) -> None:
-        before = shards(house)
-        storage, create = house.storage, house.storage.create
+    async def body(env: TestEnvironment) -> None:
+        before = shards(env)
+        storage, create = env.storage, env.storage.create
         begun, closed = asyncio.Event(), asyncio.Event()
 
         async def created(*args: Any) -> Any:
@@ -92,27 +92,25 @@ def test_a_statement_that_ends_after_its_session_leaves_nothing(tmp_path: Path) 
             return await create(*args)
 
         storage.create = created  # type: ignore[assignment, method-assign]
-        creating = asyncio.ensure_future(
-            house.query("a", "CREATE TEMP TABLE t (a int)", alone=False)
-        )
+        creating = asyncio.ensure_future(env.query("a", "CREATE TEMP TABLE t (a int)", alone=False))
         async with asyncio.timeout(30):
             await begun.wait()
-        await house.sessions.pop("a").close()
-        await house.environment._temporary.sweep()
+        await env.sessions.pop("a").close()
+        await env.environment._temporary.sweep()
         closed.set()
         await creating
-        await until(lambda: shards(house) == before)
-        await house.environment.coordinator.check_settled()
-        assert len(house.environment.coordinator.state.parts) == 1
+        await until(lambda: shards(env) == before)
+        await env.environment.coordinator.check_settled()
+        assert len(env.environment.coordinator.state.parts) == 1
 
-    with_house(tmp_path, body)
+    with_environment(tmp_path, body)
 
 
 def test_what_could_not_be_dropped_is_dropped_later(tmp_path: Path) -> None:
-    async def body(house: House) -> None:
-        coordinator = house.environment.coordinator
-        await house.query("a", "CREATE TEMP TABLE t (a int)")
-        await house.query("b", "CREATE TEMP TABLE t (a int)")
+    async def body(env: TestEnvironment) -> None:
+        coordinator = env.environment.coordinator
+        await env.query("a", "CREATE TEMP TABLE t (a int)")
+        await env.query("b", "CREATE TEMP TABLE t (a int)")
         commit, failed = coordinator.commit, asyncio.Event()
 
         async def fails(*_: object, **__: object) -> int:
@@ -121,26 +119,26 @@ def test_what_could_not_be_dropped_is_dropped_later(tmp_path: Path) -> None:
 
         coordinator.commit = fails  # type: ignore[method-assign]
         for name in ("a", "b"):
-            await house.sessions.pop(name).close()
+            await env.sessions.pop(name).close()
         async with asyncio.timeout(30):
             await failed.wait()
         coordinator.commit = commit  # type: ignore[method-assign]
-        await until(lambda: not shards(house))
+        await until(lambda: not shards(env))
         await coordinator.check_settled()
 
-    with_house(tmp_path, body)
+    with_environment(tmp_path, body)
 
 
 def test_they_are_not_written_down_and_a_restart_drops_their_shards(tmp_path: Path) -> None:
-    async def leave(house: House) -> None:
-        await house.query("a", "CREATE TABLE kept (a int); INSERT INTO kept VALUES (1)")
-        await house.query("a", "CREATE TEMP TABLE t (id serial PRIMARY KEY, a int)")
-        await house.query("a", "INSERT INTO t (a) VALUES (5)")
-        await house.query("a", "CREATE TEMP VIEW v AS SELECT a FROM t; CREATE INDEX ON t (a)")
-        await house.query("a", "COMMENT ON TABLE t IS 'mine'; ALTER TABLE t ALTER a SET NOT NULL")
-        assert len(shards(house)) == 2
-        read, _ = house.environment.coordinator.capabilities[CATALOG_SHARD]
-        snapshot = house.storage.snapshot(read, house.storage.upper(CATALOG_SHARD) - 1)
+    async def leave(env: TestEnvironment) -> None:
+        await env.query("a", "CREATE TABLE kept (a int); INSERT INTO kept VALUES (1)")
+        await env.query("a", "CREATE TEMP TABLE t (id serial PRIMARY KEY, a int)")
+        await env.query("a", "INSERT INTO t (a) VALUES (5)")
+        await env.query("a", "CREATE TEMP VIEW v AS SELECT a FROM t; CREATE INDEX ON t (a)")
+        await env.query("a", "COMMENT ON TABLE t IS 'mine'; ALTER TABLE t ALTER a SET NOT NULL")
+        assert len(shards(env)) == 2
+        read, _ = env.environment.coordinator.capabilities[CATALOG_SHARD]
+        snapshot = env.storage.snapshot(read, env.storage.upper(CATALOG_SHARD) - 1)
         try:
             state = load([await snapshot.rows()])
         finally:
@@ -148,96 +146,96 @@ def test_they_are_not_written_down_and_a_restart_drops_their_shards(tmp_path: Pa
         assert state is not None
         assert [item.name for item in state.items() if is_user(item.id)] == ["kept"]
 
-    async def find(house: House) -> None:
-        assert len(shards(house)) == 1
-        assert await house.query("a", "SELECT * FROM kept") == "1\nSELECT 1"
-        assert await house.query(
-            "a", "SELECT relname FROM pg_class WHERE relpersistence = 't'"
-        ) == ("SELECT 0")
+    async def find(env: TestEnvironment) -> None:
+        assert len(shards(env)) == 1
+        assert await env.query("a", "SELECT * FROM kept") == "1\nSELECT 1"
+        assert await env.query("a", "SELECT relname FROM pg_class WHERE relpersistence = 't'") == (
+            "SELECT 0"
+        )
         # The name of the schema is given out again, and nothing is in it.
-        assert await house.query("a", "CREATE TEMP TABLE t (a text); SELECT * FROM t") == (
+        assert await env.query("a", "CREATE TEMP TABLE t (a text); SELECT * FROM t") == (
             "CREATE TABLE\nSELECT 0"
         )
 
-    with_house(tmp_path, leave)
-    with_house(tmp_path, find)
+    with_environment(tmp_path, leave)
+    with_environment(tmp_path, find)
 
 
 def test_plans_outlast_what_is_temporary_elsewhere(tmp_path: Path) -> None:
-    async def body(house: House) -> None:
-        await house.query("a", "CREATE TABLE t (a int)")
-        session = await house.session("a")
+    async def body(env: TestEnvironment) -> None:
+        await env.query("a", "CREATE TABLE t (a int)")
+        session = await env.session("a")
         prepared = await session.parse("p", "SELECT * FROM t", ())
         plan = prepared.plan
-        await house.query("b", "CREATE TEMP TABLE t (a text); DROP TABLE t")
+        await env.query("b", "CREATE TEMP TABLE t (a text); DROP TABLE t")
         session.planner.prepare(prepared)
         assert prepared.plan is plan
-        await house.query("a", "CREATE TEMP TABLE t (a int)")
+        await env.query("a", "CREATE TEMP TABLE t (a int)")
         session.planner.prepare(prepared)
         assert prepared.plan is not plan
         await session.close_statement("p")
 
-    with_house(tmp_path, body)
+    with_environment(tmp_path, body)
 
 
 def test_they_can_be_subscribed_to(tmp_path: Path) -> None:
-    async def body(house: House) -> None:
-        await house.query("a", "CREATE TEMP TABLE t (a int); INSERT INTO t VALUES (7)")
-        await house.query("a", "CREATE VIEW v AS SELECT a + 1 AS b FROM t; CREATE INDEX ON v (b)")
+    async def body(env: TestEnvironment) -> None:
+        await env.query("a", "CREATE TEMP TABLE t (a int); INSERT INTO t VALUES (7)")
+        await env.query("a", "CREATE VIEW v AS SELECT a + 1 AS b FROM t; CREATE INDEX ON v (b)")
         for relation, value in (("t", 7), ("v", 8)):
-            await house.query("a", f"BEGIN; DECLARE c CURSOR FOR SUBSCRIBE {relation}")
-            found = await house.query("a", "FETCH 1 c WITH (timeout = '30s')")
+            await env.query("a", f"BEGIN; DECLARE c CURSOR FOR SUBSCRIBE {relation}")
+            found = await env.query("a", "FETCH 1 c WITH (timeout = '30s')")
             assert found.splitlines()[0].endswith(f"|1|{value}"), found
-            await house.query("a", "COMMIT")
-        await house.query("a", "BEGIN; DECLARE c CURSOR FOR SUBSCRIBE t; FETCH 1 c")
-        await house.sessions.pop("a").close()
-        await until(lambda: not shards(house))
-        await house.environment.coordinator.check_settled()
+            await env.query("a", "COMMIT")
+        await env.query("a", "BEGIN; DECLARE c CURSOR FOR SUBSCRIBE t; FETCH 1 c")
+        await env.sessions.pop("a").close()
+        await until(lambda: not shards(env))
+        await env.environment.coordinator.check_settled()
 
-    with_house(tmp_path, body)
+    with_environment(tmp_path, body)
 
 
 def test_a_definition_is_shown_as_temporary(tmp_path: Path) -> None:
-    async def body(house: House) -> None:
-        await house.query("a", "CREATE TEMP TABLE t (a int DEFAULT 1) ON COMMIT DELETE ROWS")
-        await house.query("a", "CREATE TEMP VIEW v AS SELECT a FROM t")
-        schema = await own_schema(house, "a")
-        assert await house.query("a", "SHOW CREATE TABLE t") == (
+    async def body(env: TestEnvironment) -> None:
+        await env.query("a", "CREATE TEMP TABLE t (a int DEFAULT 1) ON COMMIT DELETE ROWS")
+        await env.query("a", "CREATE TEMP VIEW v AS SELECT a FROM t")
+        schema = await own_schema(env, "a")
+        assert await env.query("a", "SHOW CREATE TABLE t") == (
             f"foreshore.{schema}.t|CREATE TEMPORARY TABLE t (a integer DEFAULT 1) "
             "ON COMMIT DELETE ROWS\nSHOW"
         )
-        assert await house.query("a", "SHOW CREATE VIEW v") == (
+        assert await env.query("a", "SHOW CREATE VIEW v") == (
             f"foreshore.{schema}.v|CREATE TEMPORARY VIEW v AS SELECT a FROM foreshore.{schema}.t"
             "\nSHOW"
         )
 
-    with_house(tmp_path, body)
+    with_environment(tmp_path, body)
 
 
 def test_a_name_in_a_constant_counts_as_a_use(tmp_path: Path) -> None:
     """A view is planned at each start: what it names by a constant has to be there."""
 
-    async def make(house: House) -> None:
-        await house.query("a", "CREATE SCHEMA o; CREATE TABLE o.kept (a int)")
-        await house.query("a", "CREATE TEMP TABLE t (a int)")
-        answer = await house.query("a", "CREATE VIEW v AS SELECT 't'::regclass AS c")
+    async def make(env: TestEnvironment) -> None:
+        await env.query("a", "CREATE SCHEMA o; CREATE TABLE o.kept (a int)")
+        await env.query("a", "CREATE TEMP TABLE t (a int)")
+        answer = await env.query("a", "CREATE VIEW v AS SELECT 't'::regclass AS c")
         assert answer == 'CREATE VIEW\nNOTICE: view "v" will be a temporary view'
-        answer = await house.query("a", "CREATE MATERIALIZED VIEW m AS SELECT 't'::regclass::oid")
+        answer = await env.query("a", "CREATE MATERIALIZED VIEW m AS SELECT 't'::regclass::oid")
         assert answer == "ERROR 0A000: materialized views must not use temporary tables or views"
-        await house.query("a", "SET search_path = o, public")
-        await house.query("a", "CREATE VIEW public.w AS SELECT regclass 'kept' AS c, 'kept' AS d")
-        answer = await house.query("a", "DROP TABLE kept")
+        await env.query("a", "SET search_path = o, public")
+        await env.query("a", "CREATE VIEW public.w AS SELECT regclass 'kept' AS c, 'kept' AS d")
+        answer = await env.query("a", "DROP TABLE kept")
         assert answer.startswith("ERROR 2BP01: cannot drop table kept because other objects")
-        await house.query("a", "ALTER TABLE kept RENAME TO renamed; RESET search_path")
-        assert await house.query("a", "SELECT c::text, d FROM w") == "o.renamed|kept\nSELECT 1"
-        assert await house.query("a", "SHOW CREATE VIEW w") == (
+        await env.query("a", "ALTER TABLE kept RENAME TO renamed; RESET search_path")
+        assert await env.query("a", "SELECT c::text, d FROM w") == "o.renamed|kept\nSELECT 1"
+        assert await env.query("a", "SHOW CREATE VIEW w") == (
             "foreshore.public.w|CREATE VIEW foreshore.public.w AS "
             "SELECT regclass 'foreshore.o.renamed' AS c, 'kept' AS d\nSHOW"
         )
 
-    async def find(house: House) -> None:
-        assert await house.query("a", "SELECT c::text, d FROM w") == "o.renamed|kept\nSELECT 1"
-        assert (await house.query("a", "SELECT * FROM v")).startswith("ERROR 42P01")
+    async def find(env: TestEnvironment) -> None:
+        assert await env.query("a", "SELECT c::text, d FROM w") == "o.renamed|kept\nSELECT 1"
+        assert (await env.query("a", "SELECT * FROM v")).startswith("ERROR 42P01")
 
-    with_house(tmp_path, make)
-    with_house(tmp_path, find)
+    with_environment(tmp_path, make)
+    with_environment(tmp_path, find)

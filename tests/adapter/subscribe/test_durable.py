@@ -15,7 +15,7 @@ from foreshore.catalog.durable import CATALOG_SHARD
 from foreshore.errors import Fenced
 from foreshore.ids import GlobalId
 from foreshore.storage import backup
-from tests.adapter.harness import House, until
+from tests.adapter.harness import TestEnvironment, until
 from tests.adapter.subscribe.replay import Replay
 from tests.adapter.subscribe.test_subscribe import COLUMNS, SOURCES, State, rows_of
 
@@ -30,21 +30,21 @@ CREATE MATERIALIZED VIEW kept AS SELECT k * 10 AS k, v FROM h
 
 
 @asynccontextmanager
-async def opened(path: Path) -> AsyncIterator[House]:
-    """A house that forgets at once what nobody holds."""
-    house = House(path, lag_ms=LAG_MS)
-    await house.open()
+async def opened(path: Path) -> AsyncIterator[TestEnvironment]:
+    """An environment that forgets at once what nobody holds."""
+    env = TestEnvironment(path, lag_ms=LAG_MS)
+    await env.open()
     try:
-        yield house
+        yield env
     finally:
-        await house.close()
+        await env.close()
 
 
-async def killed(house: House) -> None:
+async def killed(env: TestEnvironment) -> None:
     """Open another environment over the data while this one goes on: it can write nothing more."""
-    environment, storage = house.environment, house.storage
-    house.sessions.clear()
-    await house.open()
+    environment, storage = env.environment, env.storage
+    env.sessions.clear()
+    await env.open()
     for closing in (environment.close(), storage.close()):
         with suppress(Fenced):
             await closing
@@ -62,23 +62,23 @@ class Consumer:
         self.connected = False
         self.connections = 0
 
-    async def connect(self, house: House) -> None:
+    async def connect(self, env: TestEnvironment) -> None:
         """Go on from what is saved, which may be more than was confirmed."""
         rows, frontier = self.saved
         if frontier:
-            await house.ran(self.name, f"ALTER SUBSCRIPTION {self.name} ADVANCE TO {frontier}")
+            await env.ran(self.name, f"ALTER SUBSCRIPTION {self.name} ADVANCE TO {frontier}")
         self.replay = Replay(None, self.width)
         self.replay.rows, self.replay.frontier = rows.copy(), frontier
-        await house.ran(
+        await env.ran(
             self.name,
             f"BEGIN; DECLARE c CURSOR FOR SUBSCRIBE TO SUBSCRIPTION {self.name} WITH (PROGRESS)",
         )
         self.connected = True
         self.connections += 1
 
-    async def take(self, house: House, are: Callable[[int], list[State]]) -> None:
+    async def take(self, env: TestEnvironment, are: Callable[[int], list[State]]) -> None:
         """Take what is there; at each frontier it has to be the collection."""
-        answer = await house.ran(self.name, "FETCH ALL c WITH (TIMEOUT = '30ms')")
+        answer = await env.ran(self.name, "FETCH ALL c WITH (TIMEOUT = '30ms')")
         for row in rows_of(answer):
             self.replay.take([row])
             if row[1] and self.replay.began:
@@ -90,14 +90,14 @@ class Consumer:
         if self.replay.began:
             self.saved = (self.replay.complete.copy(), self.replay.frontier)
 
-    async def confirm(self, house: House) -> None:
+    async def confirm(self, env: TestEnvironment) -> None:
         if self.saved[1]:
-            await house.ran(
+            await env.ran(
                 "confirming", f"ALTER SUBSCRIPTION {self.name} ADVANCE TO {self.saved[1]}"
             )
 
-    async def disconnect(self, house: House) -> None:
-        await house.ran(self.name, "ROLLBACK")
+    async def disconnect(self, env: TestEnvironment) -> None:
+        await env.ran(self.name, "ROLLBACK")
         self.connected = False
 
 
@@ -105,8 +105,8 @@ def test_over_disconnects_and_restarts_each_change_comes_once(tmp_path: Path) ->
     random_ = random.Random(11)
 
     async def main() -> None:
-        async with opened(tmp_path) as house:
-            await house.ran("w", TABLE)
+        async with opened(tmp_path) as env:
+            await env.ran("w", TABLE)
             state: dict[int, str] = {}
             states: list[tuple[int, int, State]] = [(0, 0, Counter())]
 
@@ -123,9 +123,9 @@ def test_over_disconnects_and_restarts_each_change_comes_once(tmp_path: Path) ->
                     else:
                         sql.append(f"UPDATE h SET v = '{v}' WHERE k = {k}")
                         state[k] = v
-                before = house.environment.coordinator.oracle.read_ts()
-                await house.ran("w", "; ".join(sql))
-                after = house.environment.coordinator.oracle.read_ts()
+                before = env.environment.coordinator.oracle.read_ts()
+                await env.ran("w", "; ".join(sql))
+                after = env.environment.coordinator.oracle.read_ts()
                 states.append((before, after, Counter(state.items())))
 
             def are(time: int) -> list[State]:
@@ -137,61 +137,61 @@ def test_over_disconnects_and_restarts_each_change_comes_once(tmp_path: Path) ->
             await write()
             consumers = []
             for source, (text, *_) in SOURCES.items():
-                await house.ran("w", f"CREATE SUBSCRIPTION {source}_s FOR {text}")
+                await env.ran("w", f"CREATE SUBSCRIPTION {source}_s FOR {text}")
                 consumers.append(Consumer(f"{source}_s", source))
                 await write()
             turns = ["go on"] * 6 + ["reopen", "go on", "kill", "go on", "go on"]
             for turn in turns:
                 if turn != "go on":
-                    await (House.reopen if turn == "reopen" else killed)(house)
+                    await (TestEnvironment.reopen if turn == "reopen" else killed)(env)
                     for consumer in consumers:
                         consumer.connected = False
                 for consumer in consumers:
                     chance = random_.random()
                     if not consumer.connected:
                         if chance < 0.7:
-                            await consumer.connect(house)
+                            await consumer.connect(env)
                         continue
-                    await consumer.take(house, are)
+                    await consumer.take(env, are)
                     if chance < 0.6:
                         consumer.save()
                     if chance < 0.4:
-                        await consumer.confirm(house)
+                        await consumer.confirm(env)
                     if 0.3 < chance < 0.8:
-                        await consumer.disconnect(house)
+                        await consumer.disconnect(env)
                     await write()
-                await house.environment.coordinator.allow_compaction()
+                await env.environment.coordinator.allow_compaction()
             last = states[-1][1]
             for consumer in consumers:
                 if not consumer.connected:
-                    await consumer.connect(house)
+                    await consumer.connect(env)
                 async with asyncio.timeout(30):
                     while not (consumer.replay.began and consumer.replay.frontier > last):
-                        await consumer.take(house, are)
+                        await consumer.take(env, are)
                 assert consumer.replay.complete == consumer.of(states[-1][2])
                 assert consumer.connections > 1
-                await consumer.disconnect(house)
+                await consumer.disconnect(env)
 
     asyncio.run(main())
 
 
-async def since(house: House, id: GlobalId = T) -> int:
+async def since(env: TestEnvironment, id: GlobalId = T) -> int:
     """Let go what may be let go; return from when on a collection can be read in storage."""
-    await house.environment.coordinator.group.advance()
-    await house.environment.coordinator.allow_compaction()
-    return house.storage.since(id)
+    await env.environment.coordinator.group.advance()
+    await env.environment.coordinator.allow_compaction()
+    return env.storage.since(id)
 
 
-async def position(house: House, name: str = "s") -> int:
-    answer = await house.ran(
+async def position(env: TestEnvironment, name: str = "s") -> int:
+    answer = await env.ran(
         "p", f"SELECT position FROM mz_catalog.mz_subscriptions WHERE name = '{name}'"
     )
     return int(answer.splitlines()[0])
 
 
-async def aged(house: House) -> int:
+async def aged(env: TestEnvironment) -> int:
     """Wait until what is there now is older than what all keep; return the time of then."""
-    oracle = house.environment.coordinator.oracle
+    oracle = env.environment.coordinator.oracle
     now = oracle.read_ts()
     await until(lambda: oracle.read_ts() > now + 2 * LAG_MS)
     return now
@@ -199,46 +199,46 @@ async def aged(house: House) -> int:
 
 def test_history_is_held_from_the_position_on_and_no_longer(tmp_path: Path) -> None:
     async def main() -> None:
-        async with opened(tmp_path) as house:
-            await house.ran("w", "CREATE TABLE t (i int)")
-            await house.ran("w", "CREATE SUBSCRIPTION s FOR t")
-            began = await position(house)
+        async with opened(tmp_path) as env:
+            await env.ran("w", "CREATE TABLE t (i int)")
+            await env.ran("w", "CREATE SUBSCRIPTION s FOR t")
+            began = await position(env)
             held = f"durable subscription|{began}|u2|NULL"
-            for leave in (None, House.reopen, killed):
+            for leave in (None, TestEnvironment.reopen, killed):
                 if leave is not None:
-                    await leave(house)
-                await aged(house)
-                await house.ran("w", "INSERT INTO t VALUES (1)")
-                assert await since(house) == began
-                answer = await house.ran(
+                    await leave(env)
+                await aged(env)
+                await env.ran("w", "INSERT INTO t VALUES (1)")
+                assert await since(env) == began
+                answer = await env.ran(
                     "r",
                     "SELECT kind, time, subscription_id, connection_id FROM mz_internal.mz_read_holds"
                     " WHERE object_name = 't' AND kind LIKE '%subscription'",
                 )
                 assert answer.splitlines()[0] == held
-            behind = await house.ran(
+            behind = await env.ran(
                 "r", "SELECT name, behind_ms >= 300 FROM mz_catalog.mz_subscriptions"
             )
             assert behind.splitlines()[0] == "s|t"
 
-            to = await aged(house)
-            await house.ran("w", f"ALTER SUBSCRIPTION s ADVANCE TO {to}")
-            assert await position(house) == to
-            shown = (await house.ran("r", "SHOW SUBSCRIPTIONS LIKE 's'")).splitlines()[0]
+            to = await aged(env)
+            await env.ran("w", f"ALTER SUBSCRIPTION s ADVANCE TO {to}")
+            assert await position(env) == to
+            shown = (await env.ran("r", "SHOW SUBSCRIPTIONS LIKE 's'")).splitlines()[0]
             assert shown.startswith(f"s|{to}|")
-            await aged(house)
-            assert await since(house) == to - 1
-            for leave in (killed, House.reopen):
-                await leave(house)
-                await aged(house)
-                assert await position(house) == to
-                assert await since(house) == to - 1
-            await house.ran("w", "DROP SUBSCRIPTION s")
-            gone = await aged(house)
-            assert await since(house) > gone
+            await aged(env)
+            assert await since(env) == to - 1
+            for leave in (killed, TestEnvironment.reopen):
+                await leave(env)
+                await aged(env)
+                assert await position(env) == to
+                assert await since(env) == to - 1
+            await env.ran("w", "DROP SUBSCRIPTION s")
+            gone = await aged(env)
+            assert await since(env) > gone
 
-            await house.ran("w", "CREATE SUBSCRIPTION s FOR t; DROP TABLE t CASCADE")
-            shown = await house.query("r", "SELECT count(*) FROM mz_catalog.mz_subscriptions")
+            await env.ran("w", "CREATE SUBSCRIPTION s FOR t; DROP TABLE t CASCADE")
+            shown = await env.query("r", "SELECT count(*) FROM mz_catalog.mz_subscriptions")
             assert shown.splitlines()[0] == "0"
 
     asyncio.run(main())
@@ -246,28 +246,28 @@ def test_history_is_held_from_the_position_on_and_no_longer(tmp_path: Path) -> N
 
 def test_a_position_goes_forward_to_what_is_known_and_makes_no_version(tmp_path: Path) -> None:
     async def main() -> None:
-        async with opened(tmp_path) as house:
-            coordinator = house.environment.coordinator
-            await house.ran("w", "CREATE TABLE t (i int); CREATE SUBSCRIPTION s FOR t")
-            began = await position(house)
-            back = await house.query("w", f"ALTER SUBSCRIPTION s ADVANCE TO {began - 1}")
+        async with opened(tmp_path) as env:
+            coordinator = env.environment.coordinator
+            await env.ran("w", "CREATE TABLE t (i int); CREATE SUBSCRIPTION s FOR t")
+            began = await position(env)
+            back = await env.query("w", f"ALTER SUBSCRIPTION s ADVANCE TO {began - 1}")
             assert back.splitlines()[0] == (
                 f'ERROR 22023: cannot move subscription "s" back to {began - 1}'
             )
-            await house.ran("w", f"ALTER SUBSCRIPTION s ADVANCE TO {began}")
+            await env.ran("w", f"ALTER SUBSCRIPTION s ADVANCE TO {began}")
             far = coordinator.clock.now() + 60_000
-            beyond = await house.query("w", f"ALTER SUBSCRIPTION s ADVANCE TO {far}")
+            beyond = await env.query("w", f"ALTER SUBSCRIPTION s ADVANCE TO {far}")
             assert beyond.startswith(f'ERROR 22023: cannot move subscription "s" to {far}\nDETAIL')
-            assert await position(house) == began
+            assert await position(env) == began
 
-            version, basis = coordinator.state, (await house.session("w")).planner.basis()
+            version, basis = coordinator.state, (await env.session("w")).planner.basis()
             for _ in range(20):
-                await house.ran("w", "ALTER SUBSCRIPTION s ADVANCE TO mz_now()")
-                await since(house)
+                await env.ran("w", "ALTER SUBSCRIPTION s ADVANCE TO mz_now()")
+                await since(env)
             assert coordinator.state is version
-            assert (await house.session("w")).planner.basis() == basis
+            assert (await env.session("w")).planner.basis() == basis
             assert coordinator.capabilities[CATALOG_SHARD][0].frontier > began
-            assert await position(house) > began + 1
+            assert await position(env) > began + 1
 
     asyncio.run(main())
 
@@ -277,18 +277,18 @@ def test_what_comes_first_depends_on_the_position_and_may_be_said(
     tmp_path: Path, query: str
 ) -> None:
     async def main() -> None:
-        async with opened(tmp_path) as house:
-            oracle = house.environment.coordinator.oracle
-            await house.ran("w", "CREATE TABLE t (i int); INSERT INTO t VALUES (1)")
-            await house.ran("w", f"CREATE SUBSCRIPTION s FOR ({query})")
-            began = await position(house)
-            await house.ran("w", "INSERT INTO t VALUES (2)")
-            await house.ran("w", "DELETE FROM t WHERE i = 1")
+        async with opened(tmp_path) as env:
+            oracle = env.environment.coordinator.oracle
+            await env.ran("w", "CREATE TABLE t (i int); INSERT INTO t VALUES (1)")
+            await env.ran("w", f"CREATE SUBSCRIPTION s FOR ({query})")
+            began = await position(env)
+            await env.ran("w", "INSERT INTO t VALUES (2)")
+            await env.ran("w", "DELETE FROM t WHERE i = 1")
             end = oracle.read_ts() + 1
 
             async def told(options: str = "") -> list[str]:
                 stream = f"SUBSCRIBE TO SUBSCRIPTION s {options} UP TO {end}"
-                *rows, tag = (await house.ran("r", stream)).splitlines()
+                *rows, tag = (await env.ran("r", stream)).splitlines()
                 assert tag == f"SUBSCRIBE {len(rows)}"
                 return rows
 
@@ -299,22 +299,22 @@ def test_what_comes_first_depends_on_the_position_and_may_be_said(
             assert await told() == contents + changes, "nothing was confirmed"
             progress = await told("WITH (PROGRESS)")
             assert progress[0] == f"{began}|t|NULL|NULL"
-            await house.ran("w", f"ALTER SUBSCRIPTION s ADVANCE TO {began}")
+            await env.ran("w", f"ALTER SUBSCRIPTION s ADVANCE TO {began}")
             assert await told() == contents + changes, "of nothing nothing is confirmed"
 
-            await house.ran("w", f"ALTER SUBSCRIPTION s ADVANCE TO {began + 1}")
+            await env.ran("w", f"ALTER SUBSCRIPTION s ADVANCE TO {began + 1}")
             assert await told() == changes
             progress = await told("WITH (PROGRESS)")
             assert progress[0] == f"{began + 1}|t|NULL|NULL", "it can be confirmed again"
             assert await told("WITH (SNAPSHOT)") == contents + changes
             second = int(changes[0].split("|")[0])
-            await house.ran("w", f"ALTER SUBSCRIPTION s ADVANCE TO {second}")
+            await env.ran("w", f"ALTER SUBSCRIPTION s ADVANCE TO {second}")
             assert await told() == changes, "what happens at the position comes"
-            await house.ran("w", f"ALTER SUBSCRIPTION s ADVANCE TO {second + 1}")
+            await env.ran("w", f"ALTER SUBSCRIPTION s ADVANCE TO {second + 1}")
             assert await told() == changes[1:]
             upsert = await told("ENVELOPE UPSERT (KEY (i))")
             assert [row.split("|")[1:] for row in upsert] == [["delete", "1"]]
-            copied = await house.query(
+            copied = await env.query(
                 "r", f"COPY (SUBSCRIBE TO SUBSCRIPTION public.s UP TO {end}) TO STDOUT"
             )
             assert copied.splitlines()[:-1] == changes[1:]
@@ -333,57 +333,57 @@ def test_what_comes_first_depends_on_the_position_and_may_be_said(
     ],
 )
 def test_a_table_that_would_lose_its_history_is_not_altered(
-    runner: asyncio.Runner, house: House, alteration: str
+    runner: asyncio.Runner, env: TestEnvironment, alteration: str
 ) -> None:
     async def main() -> None:
-        await house.ran(
+        await env.ran(
             "w",
             "CREATE TABLE t (a int, c int, b int); CREATE VIEW v AS SELECT a FROM t;"
             " CREATE MATERIALIZED VIEW m AS SELECT a FROM t; CREATE SUBSCRIPTION above FOR m",
         )
-        coordinator = house.environment.coordinator
+        coordinator = env.environment.coordinator
         views = [item for item in coordinator.state.items() if item.name == "m"]
         await until(lambda: coordinator.is_hydrated(views[0].id))
         if alteration.startswith("ADD COLUMN"):
-            await house.ran("w", "ALTER TABLE t DROP COLUMN b")
-        await house.ran("w", "CREATE SUBSCRIPTION s FOR v")
-        assert (await house.query("w", f"ALTER TABLE t {alteration}")).splitlines() == [
+            await env.ran("w", "ALTER TABLE t DROP COLUMN b")
+        await env.ran("w", "CREATE SUBSCRIPTION s FOR v")
+        assert (await env.query("w", f"ALTER TABLE t {alteration}")).splitlines() == [
             "ERROR 2BP01: cannot alter table t because other objects depend on it",
             "DETAIL: subscription s depends on table t",
             "HINT: Its history ends with this change: drop the subscription first, "
             "and create it anew.",
         ]
-        await house.ran("w", "INSERT INTO t (a) VALUES (1)")
-        await house.ran("w", "DROP SUBSCRIPTION s")
+        await env.ran("w", "INSERT INTO t (a) VALUES (1)")
+        await env.ran("w", "DROP SUBSCRIPTION s")
         if not alteration.startswith(("ADD PRIMARY", "ALTER COLUMN")):  # those need m dropped
-            await house.ran("w", f"ALTER TABLE t {alteration}")
-            await house.ran("w", "INSERT INTO t (a) VALUES (2)")
+            await env.ran("w", f"ALTER TABLE t {alteration}")
+            await env.ran("w", "INSERT INTO t (a) VALUES (2)")
             end = coordinator.oracle.read_ts() + 1
-            told = await house.ran("w", f"SUBSCRIBE TO SUBSCRIPTION above UP TO {end}")
+            told = await env.ran("w", f"SUBSCRIBE TO SUBSCRIPTION above UP TO {end}")
             assert [row.split("|")[1:] for row in told.splitlines()[:-1]] == [
                 ["1", "1"],
                 ["1", "2"],
             ]
-        await house.ran("w", "DROP TABLE t CASCADE")
+        await env.ran("w", "DROP TABLE t CASCADE")
 
     runner.run(main())
 
 
 def test_a_renamed_column_keeps_its_name_for_the_subscription(tmp_path: Path) -> None:
     async def main() -> None:
-        async with opened(tmp_path) as house:
-            await house.ran("w", "CREATE TABLE t (a int); CREATE SUBSCRIPTION s FOR t")
-            await house.ran("w", "INSERT INTO t VALUES (1)")
-            await house.ran("w", "ALTER TABLE t RENAME COLUMN a TO b; ALTER TABLE t RENAME TO u")
-            await house.ran("w", "INSERT INTO u (b) VALUES (2)")
-            await house.reopen()
-            shown = await house.ran("w", "SHOW CREATE SUBSCRIPTION s")
+        async with opened(tmp_path) as env:
+            await env.ran("w", "CREATE TABLE t (a int); CREATE SUBSCRIPTION s FOR t")
+            await env.ran("w", "INSERT INTO t VALUES (1)")
+            await env.ran("w", "ALTER TABLE t RENAME COLUMN a TO b; ALTER TABLE t RENAME TO u")
+            await env.ran("w", "INSERT INTO u (b) VALUES (2)")
+            await env.reopen()
+            shown = await env.ran("w", "SHOW CREATE SUBSCRIPTION s")
             assert shown.splitlines()[0] == (
                 "foreshore.public.s|CREATE SUBSCRIPTION foreshore.public.s FOR "
                 "(SELECT * FROM (SELECT b AS a FROM foreshore.public.u) AS t)"
             )
-            end = house.environment.coordinator.oracle.read_ts() + 1
-            told = await house.ran(
+            end = env.environment.coordinator.oracle.read_ts() + 1
+            told = await env.ran(
                 "w", f"SUBSCRIBE SUBSCRIPTION s ENVELOPE UPSERT (KEY (a)) UP TO {end}"
             )
             assert [row.split("|")[1:] for row in told.splitlines()[:-1]] == [
@@ -396,32 +396,32 @@ def test_a_renamed_column_keeps_its_name_for_the_subscription(tmp_path: Path) ->
 
 def test_it_begins_with_the_transaction_that_makes_it(tmp_path: Path) -> None:
     async def main() -> None:
-        async with opened(tmp_path) as house:
-            await house.ran("w", "CREATE TABLE t (a int)")
-            await house.ran("w", "CREATE MATERIALIZED VIEW m AS SELECT a FROM t")
-            await house.ran(
+        async with opened(tmp_path) as env:
+            await env.ran("w", "CREATE TABLE t (a int)")
+            await env.ran("w", "CREATE MATERIALIZED VIEW m AS SELECT a FROM t")
+            await env.ran(
                 "w",
                 "BEGIN; INSERT INTO t VALUES (1); CREATE TABLE n (a int);"
                 " INSERT INTO n VALUES (7); CREATE SUBSCRIPTION on_n FOR n;"
                 " CREATE SUBSCRIPTION on_m FOR m",
             )
-            unknown = await house.query("r", "SUBSCRIBE TO SUBSCRIPTION on_n")
+            unknown = await env.query("r", "SUBSCRIBE TO SUBSCRIPTION on_n")
             assert unknown.startswith('ERROR 42704: subscription "on_n" does not exist')
-            await house.ran("w", "COMMIT")
-            assert await position(house, "on_n") == await position(house, "on_m")
-            await aged(house)
-            await since(house)
-            await killed(house)  # the next environment holds the same, be the view ever so late
-            view, now = GlobalId("u2"), house.environment.coordinator.oracle.read_ts()
-            assert await since(house, view) <= await position(house, "on_m")
-            await until(lambda: house.storage.upper(view) > now + 2 * LAG_MS)
-            assert await since(house, view) == await position(house, "on_m")
-            end = house.environment.coordinator.oracle.read_ts() + 1
+            await env.ran("w", "COMMIT")
+            assert await position(env, "on_n") == await position(env, "on_m")
+            await aged(env)
+            await since(env)
+            await killed(env)  # the next environment holds the same, be the view ever so late
+            view, now = GlobalId("u2"), env.environment.coordinator.oracle.read_ts()
+            assert await since(env, view) <= await position(env, "on_m")
+            await until(lambda: env.storage.upper(view) > now + 2 * LAG_MS)
+            assert await since(env, view) == await position(env, "on_m")
+            end = env.environment.coordinator.oracle.read_ts() + 1
             for name, value in (("on_n", "7"), ("on_m", "1")):
-                told = await house.ran("r", f"SUBSCRIBE TO SUBSCRIPTION {name} UP TO {end}")
+                told = await env.ran("r", f"SUBSCRIBE TO SUBSCRIPTION {name} UP TO {end}")
                 assert told.splitlines()[0].split("|")[1:] == ["1", value]
-            await house.ran("w", "BEGIN; CREATE SUBSCRIPTION never FOR t; ROLLBACK")
-            assert "42704" in await house.query("w", "DROP SUBSCRIPTION never")
+            await env.ran("w", "BEGIN; CREATE SUBSCRIPTION never FOR t; ROLLBACK")
+            assert "42704" in await env.query("w", "DROP SUBSCRIPTION never")
 
     asyncio.run(main())
 
@@ -442,24 +442,24 @@ def test_a_backup_has_positions_that_its_history_reaches(
 
     async def main() -> None:
         place, restored = tmp_path / "backup", tmp_path / "restored"
-        async with opened(tmp_path / "data") as house:
-            await house.ran("w", "CREATE TABLE t (i int); CREATE SUBSCRIPTION s FOR t")
-            await house.ran("w", "INSERT INTO t VALUES (1)")
-            first = await position(house)
-            copying = asyncio.create_task(asyncio.to_thread(backup.back_up, house.data_dir, place))
+        async with opened(tmp_path / "data") as env:
+            await env.ran("w", "CREATE TABLE t (i int); CREATE SUBSCRIPTION s FOR t")
+            await env.ran("w", "INSERT INTO t VALUES (1)")
+            first = await position(env)
+            copying = asyncio.create_task(asyncio.to_thread(backup.back_up, env.data_dir, place))
             await until(looked.is_set)
-            to = await aged(house) + 1
-            await house.ran("w", f"ALTER SUBSCRIPTION s ADVANCE TO {to}")
-            await aged(house)
-            assert await since(house) == to - 1 > first
-            await house.ran("w", "INSERT INTO t VALUES (2)")
+            to = await aged(env) + 1
+            await env.ran("w", f"ALTER SUBSCRIPTION s ADVANCE TO {to}")
+            await aged(env)
+            assert await since(env) == to - 1 > first
+            await env.ran("w", "INSERT INTO t VALUES (2)")
             moved.set()
             await copying
         await asyncio.to_thread(backup.restore, place, restored)
-        async with opened(restored) as house:
-            assert await position(house) == first
-            end = house.environment.coordinator.oracle.read_ts() + 1
-            told = await house.ran("r", f"SUBSCRIBE TO SUBSCRIPTION s UP TO {end}")
+        async with opened(restored) as env:
+            assert await position(env) == first
+            end = env.environment.coordinator.oracle.read_ts() + 1
+            told = await env.ran("r", f"SUBSCRIBE TO SUBSCRIPTION s UP TO {end}")
             assert [row.split("|")[1:] for row in told.splitlines()[:-1]] == [["1", "1"]]
 
     asyncio.run(main())
@@ -467,29 +467,29 @@ def test_a_backup_has_positions_that_its_history_reaches(
 
 def test_where_the_past_was_lost_it_says_so_and_skips_nothing(tmp_path: Path) -> None:
     async def main() -> None:
-        async with opened(tmp_path) as house:
-            await house.ran("w", "CREATE CLUSTER idle (SIZE = 'embedded', REPLICATION FACTOR = 0)")
-            await house.ran(
+        async with opened(tmp_path) as env:
+            await env.ran("w", "CREATE CLUSTER idle (SIZE = 'embedded', REPLICATION FACTOR = 0)")
+            await env.ran(
                 "w",
                 "CREATE TABLE t (a int); CREATE MATERIALIZED VIEW m IN CLUSTER idle AS SELECT a FROM t;"
                 " CREATE SUBSCRIPTION s FOR m",
             )
-            at = await position(house)
-            await house.ran("w", "INSERT INTO t VALUES (1)")  # at which the view will not be known
-            await house.ran("w", "ALTER TABLE t ADD COLUMN b int")
-            for leave in (None, House.reopen):
+            at = await position(env)
+            await env.ran("w", "INSERT INTO t VALUES (1)")  # at which the view will not be known
+            await env.ran("w", "ALTER TABLE t ADD COLUMN b int")
+            for leave in (None, TestEnvironment.reopen):
                 if leave is not None:
-                    await leave(house)
+                    await leave(env)
                 for sql in (
                     "SUBSCRIBE TO SUBSCRIPTION s",
                     "ALTER SUBSCRIPTION s ADVANCE TO mz_now()",
                 ):
-                    error, detail, hint = (await house.query("w", sql)).splitlines()
+                    error, detail, hint = (await env.query("w", sql)).splitlines()
                     assert error == 'ERROR 55000: subscription "s" cannot go on from its position'
                     assert detail.startswith(f"DETAIL: It is at {at}; ")
                     assert hint == "HINT: Drop the subscription and create it anew."
-            await house.ran("w", "DROP SUBSCRIPTION s; CREATE SUBSCRIPTION s FOR m")
-            await house.ran("w", "ALTER SUBSCRIPTION s ADVANCE TO mz_now()")
+            await env.ran("w", "DROP SUBSCRIPTION s; CREATE SUBSCRIPTION s FOR m")
+            await env.ran("w", "ALTER SUBSCRIPTION s ADVANCE TO mz_now()")
 
     asyncio.run(main())
 
@@ -497,22 +497,22 @@ def test_where_the_past_was_lost_it_says_so_and_skips_nothing(tmp_path: Path) ->
 @pytest.mark.parametrize("source", ["(SELECT 1 AS x)", "constant"])
 def test_the_end_of_what_never_changes_can_be_confirmed(tmp_path: Path, source: str) -> None:
     async def main() -> None:
-        async with opened(tmp_path) as house:
-            await house.ran("w", "CREATE MATERIALIZED VIEW constant AS SELECT 1 AS x")
-            await house.ran("w", "SELECT * FROM constant")
-            await house.ran("w", f"CREATE SUBSCRIPTION s FOR {source}")
+        async with opened(tmp_path) as env:
+            await env.ran("w", "CREATE MATERIALIZED VIEW constant AS SELECT 1 AS x")
+            await env.ran("w", "SELECT * FROM constant")
+            await env.ran("w", f"CREATE SUBSCRIPTION s FOR {source}")
             for contents in ([1], []):
                 for _ in range(2):
                     follow = "SUBSCRIBE TO SUBSCRIPTION s WITH (PROGRESS)"
-                    rows = rows_of(await house.ran("r", follow))
+                    rows = rows_of(await env.ran("r", follow))
                     assert [row[3] for row in rows if not row[1]] == contents
-                    assert rows[0][0] == await position(house)
+                    assert rows[0][0] == await position(env)
                     assert rows[-1][1]
                 for row in rows:
                     if row[1]:
-                        await house.ran("w", f"ALTER SUBSCRIPTION s ADVANCE TO {row[0]}")
-                await aged(house)
-                await killed(house)
+                        await env.ran("w", f"ALTER SUBSCRIPTION s ADVANCE TO {row[0]}")
+                await aged(env)
+                await killed(env)
 
     asyncio.run(main())
 
@@ -534,20 +534,20 @@ def test_a_block_moves_what_it_has_followed_or_what_was_there(
     tmp_path: Path, others: str, followed: bool
 ) -> None:
     async def main() -> None:
-        async with opened(tmp_path) as house:
-            await house.ran("a", "CREATE TABLE t (x int); CREATE TABLE u (x int)")
-            await house.ran("a", "CREATE SUBSCRIPTION f FOR t; CREATE SUBSCRIPTION g FOR u")
-            await house.ran("a", "BEGIN")
+        async with opened(tmp_path) as env:
+            await env.ran("a", "CREATE TABLE t (x int); CREATE TABLE u (x int)")
+            await env.ran("a", "CREATE SUBSCRIPTION f FOR t; CREATE SUBSCRIPTION g FOR u")
+            await env.ran("a", "BEGIN")
             if followed:
-                await house.ran("a", "DECLARE c CURSOR FOR SUBSCRIBE TO SUBSCRIPTION f")
-                await house.ran("a", "FETCH ALL c WITH (TIMEOUT = '0.1s')")
+                await env.ran("a", "DECLARE c CURSOR FOR SUBSCRIBE TO SUBSCRIPTION f")
+                await env.ran("a", "FETCH ALL c WITH (TIMEOUT = '0.1s')")
             for statement in others.split("; "):
-                await house.ran("b", statement)
-            await house.ran("b", "INSERT INTO u VALUES (42)")
-            time = house.environment.coordinator.oracle.read_ts()
-            moved = await house.query("a", f"ALTER SUBSCRIPTION f ADVANCE TO {time}")
+                await env.ran("b", statement)
+            await env.ran("b", "INSERT INTO u VALUES (42)")
+            time = env.environment.coordinator.oracle.read_ts()
+            moved = await env.query("a", f"ALTER SUBSCRIPTION f ADVANCE TO {time}")
             assert "40001" in moved
-            await house.ran("a", "ROLLBACK")
-            await house.ran("a", f"ALTER SUBSCRIPTION f ADVANCE TO {time}")
+            await env.ran("a", "ROLLBACK")
+            await env.ran("a", f"ALTER SUBSCRIPTION f ADVANCE TO {time}")
 
     asyncio.run(main())

@@ -10,7 +10,7 @@ import pytest
 
 from foreshore.adapter.subscribe import changelog as tails
 from foreshore.ids import GlobalId
-from tests.adapter.harness import House, in_house, until
+from tests.adapter.harness import TestEnvironment, in_environment, until
 from tests.adapter.subscribe.replay import Replay, Row
 
 State = Counter[Row]
@@ -27,13 +27,13 @@ def rows_of(answer: str) -> list[Row]:
     ]
 
 
-async def declare(house: House, session: str, statement: str) -> None:
-    answer = await house.query(session, f"BEGIN; DECLARE c CURSOR FOR SUBSCRIBE {statement}")
+async def declare(env: TestEnvironment, session: str, statement: str) -> None:
+    answer = await env.query(session, f"BEGIN; DECLARE c CURSOR FOR SUBSCRIBE {statement}")
     assert answer == "BEGIN\nDECLARE CURSOR\nT"
 
 
-async def fetch(house: House, session: str) -> list[Row]:
-    return rows_of(await house.query(session, "FETCH ALL c WITH (TIMEOUT = '50ms')"))
+async def fetch(env: TestEnvironment, session: str) -> list[Row]:
+    return rows_of(await env.query(session, "FETCH ALL c WITH (TIMEOUT = '50ms')"))
 
 
 def counts(state: State) -> State:
@@ -63,19 +63,19 @@ KEYS = {
 
 
 def test_whoever_replays_a_stream_has_the_collection_at_every_frontier(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     random_ = random.Random(7)
 
     async def play() -> None:
-        await house.query(
+        await env.query(
             "w",
             "CREATE TABLE h (k int, v text);"
             " CREATE VIEW counted AS SELECT v, count(*) AS n FROM h GROUP BY v;"
             " CREATE INDEX ON counted (v);"
             " CREATE MATERIALIZED VIEW kept AS SELECT k * 10 AS k, v FROM h",
         )
-        coordinator = house.environment.coordinator
+        coordinator = env.environment.coordinator
         await until(lambda: bool(coordinator.arranged("quickstart")))
         state: dict[int, str] = {}
         states: list[tuple[int, State]] = []
@@ -94,7 +94,7 @@ def test_whoever_replays_a_stream_has_the_collection_at_every_frontier(
                 else:
                     sql.append(f"UPDATE h SET v = '{v}' WHERE k = {k}")
                     state[k] = v
-            done = await house.query("w", "; ".join(sql))
+            done = await env.query("w", "; ".join(sql))
             assert "ERROR" not in done
             states.append((coordinator.oracle.read_ts(), Counter(state.items())))
 
@@ -107,7 +107,7 @@ def test_whoever_replays_a_stream_has_the_collection_at_every_frontier(
             clause = f" ENVELOPE {envelope} (KEY ({KEYS[source]}))" if envelope else ""
             options = f"WITH (PROGRESS, SNAPSHOT = {str(snapshot).lower()})"
             before = of(Counter(state.items()))
-            await declare(house, name, f"{text}{clause} {options}")
+            await declare(env, name, f"{text}{clause} {options}")
             replay = Replay(envelope, COLUMNS[source])
             if not snapshot:
                 replay.rows += before
@@ -128,18 +128,18 @@ def test_whoever_replays_a_stream_has_the_collection_at_every_frontier(
                     await follow("b", source, None, snapshot=True)
             for name in random_.sample(sorted(replays), 4):
                 replay, of, _ = replays[name]
-                await check(name, replay, of, await fetch(house, name), at)
+                await check(name, replay, of, await fetch(env, name), at)
         last = states[-1][0]
         for name, (replay, of, _) in replays.items():
             async with asyncio.timeout(30):
                 while not (replay.began and replay.frontier > last):
-                    await check(name, replay, of, await fetch(house, name), at)
+                    await check(name, replay, of, await fetch(env, name), at)
             assert replay.rows == of(at(last)), name
             assert not replay.violations
         names = sorted(each.name for each in coordinator.tails)
         assert len(names) == 5, names  # h, the index, the materialized view, two queries
         for name in replays:
-            await house.query(name, "COMMIT")
+            await env.query(name, "COMMIT")
         assert not list(coordinator.tails)
 
     async def check(
@@ -158,33 +158,33 @@ def test_whoever_replays_a_stream_has_the_collection_at_every_frontier(
 
 
 def test_a_slow_reader_of_a_table_reads_the_shard_again(
-    runner: asyncio.Runner, house: House, monkeypatch: pytest.MonkeyPatch
+    runner: asyncio.Runner, env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tails, "LOG_BYTES", 1)
 
     async def play() -> None:
-        await house.query("w", "CREATE TABLE slow (i int)")
-        await declare(house, "slow", "slow")
-        await declare(house, "slow.sum", "(SELECT sum(i) AS s FROM slow)")
-        (tail, *_) = [t for t in house.environment.coordinator.tails if t.name.startswith("u")]
-        first = await house.query("slow.sum", "FETCH 1 c WITH (TIMEOUT = '60s')")
+        await env.query("w", "CREATE TABLE slow (i int)")
+        await declare(env, "slow", "slow")
+        await declare(env, "slow.sum", "(SELECT sum(i) AS s FROM slow)")
+        (tail, *_) = [t for t in env.environment.coordinator.tails if t.name.startswith("u")]
+        first = await env.query("slow.sum", "FETCH 1 c WITH (TIMEOUT = '60s')")
         assert first.splitlines()[0].endswith("|1|NULL")
         for i in range(20):
-            await house.query("w", f"INSERT INTO slow VALUES ({i})")
+            await env.query("w", f"INSERT INTO slow VALUES ({i})")
         assert len(tail._log) == 1
         found: list[Row] = []
         async with asyncio.timeout(20):
             while len(found) < 20:
-                found += await fetch(house, "slow")
+                found += await fetch(env, "slow")
         assert [row[2] for row in found] == list(range(20))
         assert len({row[0] for row in found}) == 20
         answer = ""
         while not answer.startswith("ERROR"):
-            await house.query("w", "INSERT INTO slow VALUES (1); INSERT INTO slow VALUES (1)")
-            answer = await house.query("slow.sum", "FETCH 1 c WITH (TIMEOUT = '100ms')")
+            await env.query("w", "INSERT INTO slow VALUES (1); INSERT INTO slow VALUES (1)")
+            answer = await env.query("slow.sum", "FETCH 1 c WITH (TIMEOUT = '100ms')")
         assert answer.splitlines()[0] == "ERROR 53400: the subscriber does not keep up"
         for name in ("slow", "slow.sum"):
-            await house.query(name, "ROLLBACK")
+            await env.query(name, "ROLLBACK")
 
     runner.run(play())
 
@@ -193,138 +193,142 @@ def told(time: int, diff: int, value: int, width: int) -> str:
     return f"{time}|{diff}" + f"|{value}" * width
 
 
-def test_times_begin_and_end_a_stream(runner: asyncio.Runner, house: House) -> None:
+def test_times_begin_and_end_a_stream(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def play() -> None:
-        oracle = house.environment.coordinator.oracle
-        await house.query("w", "CREATE TABLE timed (i int); INSERT INTO timed VALUES (1)")
+        oracle = env.environment.coordinator.oracle
+        await env.query("w", "CREATE TABLE timed (i int); INSERT INTO timed VALUES (1)")
         first = oracle.read_ts()
-        await house.query("w", "INSERT INTO timed VALUES (2)")
+        await env.query("w", "INSERT INTO timed VALUES (2)")
         second = oracle.read_ts()
-        await house.query("w", "DELETE FROM timed WHERE i = 1")
+        await env.query("w", "DELETE FROM timed WHERE i = 1")
         third = oracle.read_ts()
         for source in ("timed", "(SELECT max(i) AS i, i AS j FROM timed GROUP BY i)"):
             width = 1 if source == "timed" else 2
-            history = await house.query("r", f"SUBSCRIBE {source} AS OF {first} UP TO {third + 1}")
+            history = await env.query("r", f"SUBSCRIBE {source} AS OF {first} UP TO {third + 1}")
             assert history.splitlines() == [
                 told(first, 1, 1, width), told(second, 1, 2, width),
                 told(third, -1, 1, width), "SUBSCRIBE 3",
             ]  # fmt: skip
             later = f"SUBSCRIBE {source} WITH (SNAPSHOT = false) AS OF {first} UP TO {third}"
-            answer = await house.query("r", later)
+            answer = await env.query("r", later)
             assert answer == told(second, 1, 2, width) + "\nSUBSCRIBE 1"
-            none = await house.query("r", f"SUBSCRIBE {source} AS OF {second} UP TO {second}")
+            none = await env.query("r", f"SUBSCRIBE {source} AS OF {second} UP TO {second}")
             assert none == "SUBSCRIBE 0"
-            once = await house.query("r", f"SUBSCRIBE {source} AS OF {first} UP TO {first + 1}")
+            once = await env.query("r", f"SUBSCRIBE {source} AS OF {first} UP TO {first + 1}")
             assert once == told(first, 1, 1, width) + "\nSUBSCRIBE 1"
         soon = oracle.read_ts() + 600
-        waiting = house.query("r", f"SUBSCRIBE timed AS OF AT LEAST {soon} UP TO {soon + 1}")
+        waiting = env.query("r", f"SUBSCRIBE timed AS OF AT LEAST {soon} UP TO {soon + 1}")
         assert await waiting == f"{soon}|1|2\nSUBSCRIBE 1"
-        before = await house.query("r", f"SUBSCRIBE timed AS OF {second} UP TO {first}")
+        before = await env.query("r", f"SUBSCRIBE timed AS OF {second} UP TO {first}")
         assert before.startswith(f"ERROR 22023: UP TO {first} is before AS OF {second}")
-        unreadable = await house.query("r", "SUBSCRIBE timed AS OF 1")
+        unreadable = await env.query("r", "SUBSCRIBE timed AS OF 1")
         assert unreadable.startswith("ERROR 22023: cannot read as of 1")
-        never = await house.query("r", "SUBSCRIBE (SELECT 1 AS a) WITH (PROGRESS)")
+        never = await env.query("r", "SUBSCRIBE (SELECT 1 AS a) WITH (PROGRESS)")
         assert [line.split("|")[1:] for line in never.splitlines()] == [
             ["t", "NULL", "NULL"], ["f", "1", "1"], ["t", "NULL", "NULL"], []
         ]  # fmt: skip
-        assert not list(house.environment.coordinator.tails)
+        assert not list(env.environment.coordinator.tails)
 
     runner.run(play())
 
 
-def test_what_never_changes_ends_after_its_contents(runner: asyncio.Runner, house: House) -> None:
+def test_what_never_changes_ends_after_its_contents(
+    runner: asyncio.Runner, env: TestEnvironment
+) -> None:
     """For each that follows it: by itself, beside another, and since before it was known."""
 
     async def play() -> None:
-        oracle = house.environment.coordinator.oracle
+        oracle = env.environment.coordinator.oracle
         count = "(SELECT count(*) FROM (VALUES (1), (2)) AS v (x))"
-        await house.query("w", f"CREATE MATERIALIZED VIEW constant AS {count[1:-1]}")
-        first = await house.query("r", "SUBSCRIBE constant")
-        await house.query("w", "SELECT * FROM constant")
+        await env.query("w", f"CREATE MATERIALIZED VIEW constant AS {count[1:-1]}")
+        first = await env.query("r", "SUBSCRIBE constant")
+        await env.query("w", "SELECT * FROM constant")
         grouped = "(SELECT count, count(*) FROM constant GROUP BY 1)"
         for n, source in enumerate(("constant", count, grouped)):
             for i in range(2):  # the second finds what the first has opened
                 name = f"c{n}{i}"
-                await declare(house, name, f"{source} WITH (PROGRESS)")
+                await declare(env, name, f"{source} WITH (PROGRESS)")
                 answer = ""
                 rows: list[Row] = []
                 while answer != "FETCH 0\nT":
-                    answer = await house.query(name, "FETCH ALL c WITH (TIMEOUT = '20s')")
+                    answer = await env.query(name, "FETCH ALL c WITH (TIMEOUT = '20s')")
                     rows += rows_of(answer)
                 told = [row[3] for row in rows if not row[1]]
                 assert (rows[0][1], told, rows[-1][1]) == (True, [2], True), source
                 assert rows[0][0] < rows[-1][0] <= oracle.read_ts() + 1
             changes = f"SUBSCRIBE {source} WITH (SNAPSHOT = false)"
-            assert await house.query("r", changes) == "SUBSCRIBE 0"
+            assert await env.query("r", changes) == "SUBSCRIBE 0"
             soon = oracle.read_ts() + 60_000
-            later = await house.query("r", f"SUBSCRIBE {source} WITH (PROGRESS) AS OF {soon}")
+            later = await env.query("r", f"SUBSCRIBE {source} WITH (PROGRESS) AS OF {soon}")
             assert [row[:2] for row in rows_of(later)] == [
                 (soon, True), (soon, False), (soon + 1, True)
             ]  # fmt: skip
         assert first.endswith("|1|2\nSUBSCRIBE 1")
         for n in range(3):
             for i in range(2):
-                await house.query(f"c{n}{i}", "ROLLBACK")
-        assert not list(house.environment.coordinator.tails)
+                await env.query(f"c{n}{i}", "ROLLBACK")
+        assert not list(env.environment.coordinator.tails)
 
     runner.run(play())
 
 
 def test_who_waits_for_a_time_to_come_does_not_keep_others_from_sharing(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def play() -> None:
-        coordinator = house.environment.coordinator
-        await house.query("w", "CREATE TABLE often (k int); INSERT INTO often VALUES (1)")
+        coordinator = env.environment.coordinator
+        await env.query("w", "CREATE TABLE often (k int); INSERT INTO often VALUES (1)")
         source = "(SELECT k, count(*) FROM often GROUP BY k)"
         later = f"{source} AS OF {coordinator.oracle.read_ts() + 3600_000}"
-        await house.query("waits", f"BEGIN; DECLARE c CURSOR FOR SUBSCRIBE {later}")
+        await env.query("waits", f"BEGIN; DECLARE c CURSOR FOR SUBSCRIBE {later}")
         names = [f"n{i}" for i in range(3)]
         for name in names:
-            await declare(house, name, source)
-            assert "|1|1|1\n" in await house.query(name, "FETCH 1 c")
+            await declare(env, name, source)
+            assert "|1|1|1\n" in await env.query(name, "FETCH 1 c")
         assert len(list(coordinator.tails)) == 2
         for name in ("waits", *names):
-            await house.query(name, "ROLLBACK")
+            await env.query(name, "ROLLBACK")
         assert not list(coordinator.tails)
 
     runner.run(play())
 
 
 def test_progress_begins_at_a_time_to_come_and_never_goes_back(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def play() -> None:
-        oracle = house.environment.coordinator.oracle
-        await house.query("w", "CREATE TABLE early (i int); INSERT INTO early VALUES (1)")
+        oracle = env.environment.coordinator.oracle
+        await env.query("w", "CREATE TABLE early (i int); INSERT INTO early VALUES (1)")
         sources = ("early", "(SELECT max(i) AS i FROM early)")
         for n, source in enumerate(sources):  # others follow, so that their tails are shared
-            await declare(house, f"first{n}", source)
-            await fetch(house, f"first{n}")
+            await declare(env, f"first{n}", source)
+            await fetch(env, f"first{n}")
         soon = oracle.read_ts() + 1500
         followers = [(s, snapshot) for s in sources for snapshot in (True, False)]
         for n, (source, snapshot) in enumerate(followers):
             await declare(
-                house, f"p{n}", f"{source} WITH (PROGRESS, SNAPSHOT = {snapshot}) AS OF {soon}"
+                env, f"p{n}", f"{source} WITH (PROGRESS, SNAPSHOT = {snapshot}) AS OF {soon}"
             )
         for i in range(2, 5):
-            await house.query("w", f"INSERT INTO early VALUES ({i})")
+            await env.query("w", f"INSERT INTO early VALUES ({i})")
             await asyncio.sleep(0.05)
         for n, (_, snapshot) in enumerate(followers):
             replay = Replay(None, 1)
             while replay.frontier <= soon:
-                replay.take(await fetch(house, f"p{n}"))
+                replay.take(await fetch(env, f"p{n}"))
             contents = ([1, 2, 3, 4], [4])[n // 2] if snapshot else []
             assert sorted(v for (v,) in replay.complete.elements()) == contents
         for name in (*(f"first{n}" for n in range(2)), *(f"p{n}" for n in range(4))):
-            await house.query(name, "ROLLBACK")
+            await env.query(name, "ROLLBACK")
 
     runner.run(play())
 
 
-def test_what_is_dropped_or_fails_ends_its_streams(runner: asyncio.Runner, house: House) -> None:
+def test_what_is_dropped_or_fails_ends_its_streams(
+    runner: asyncio.Runner, env: TestEnvironment
+) -> None:
     async def play() -> None:
-        await house.query(
+        await env.query(
             "w",
             "CREATE TABLE doomed (i int); INSERT INTO doomed VALUES (1);"
             " CREATE MATERIALIZED VIEW inverse AS SELECT 10 / i AS q FROM doomed",
@@ -336,53 +340,53 @@ def test_what_is_dropped_or_fails_ends_its_streams(runner: asyncio.Runner, house
             "(SELECT count(*) FROM doomed)",
         )
         for n, source in enumerate(sources):
-            await declare(house, f"d{n}", source)
-            assert "ERROR" not in await house.query(f"d{n}", "FETCH 1 c")
-        coordinator = house.environment.coordinator
+            await declare(env, f"d{n}", source)
+            assert "ERROR" not in await env.query(f"d{n}", "FETCH 1 c")
+        coordinator = env.environment.coordinator
         assert len(list(coordinator.tails)) == 4
-        holds = house.environment.coordinator.holds.collections.values()
+        holds = env.environment.coordinator.holds.collections.values()
         await until(lambda: not any(each.held for each in holds))  # nobody stops the past
-        await house.query("w", "INSERT INTO doomed VALUES (0)")
+        await env.query("w", "INSERT INTO doomed VALUES (0)")
         # the second is not listened to any more, nor is the third computed
         await until(lambda: len(list(coordinator.tails)) == 2)
         for n in (1, 2):
-            answer = await house.query(f"d{n}", "FETCH 1 c WITH (TIMEOUT = '60s')")
+            answer = await env.query(f"d{n}", "FETCH 1 c WITH (TIMEOUT = '60s')")
             assert answer.startswith("ERROR 22012: division by zero")
-        refused = await house.query("r", "SUBSCRIBE inverse")
+        refused = await env.query("r", "SUBSCRIBE inverse")
         assert refused.startswith("ERROR 22012: division by zero")
-        await house.query("w", "DELETE FROM doomed WHERE i = 0")
-        await declare(house, "again", "inverse")
-        assert "|1|10" in await house.query("again", "FETCH 1 c")
-        await house.query("again", "COMMIT")
-        await house.query("w", "DROP MATERIALIZED VIEW inverse; DROP TABLE doomed")
+        await env.query("w", "DELETE FROM doomed WHERE i = 0")
+        await declare(env, "again", "inverse")
+        assert "|1|10" in await env.query("again", "FETCH 1 c")
+        await env.query("again", "COMMIT")
+        await env.query("w", "DROP MATERIALIZED VIEW inverse; DROP TABLE doomed")
         for n in (0, 3):
             answer = ""
             while not answer.startswith("ERROR"):  # what was heard before comes first
-                answer = await house.query(f"d{n}", "FETCH ALL c WITH (TIMEOUT = '60s')")
+                answer = await env.query(f"d{n}", "FETCH ALL c WITH (TIMEOUT = '60s')")
             wanted = 'ERROR 55000: the subscription has ended because "doomed" was dropped'
             assert answer.splitlines()[0] == wanted
         for n in range(4):
-            await house.query(f"d{n}", "ROLLBACK")
-        assert not list(house.environment.coordinator.tails)
+            await env.query(f"d{n}", "ROLLBACK")
+        assert not list(env.environment.coordinator.tails)
 
     runner.run(play())
 
 
 def test_a_slow_reader_is_told_nothing_from_behind_an_error(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def play() -> None:
-        await house.query(
+        await env.query(
             "w",
             "CREATE TABLE divisors (i int); INSERT INTO divisors VALUES (1);"
             " CREATE MATERIALIZED VIEW tenths AS SELECT 10 / i AS q FROM divisors",
         )
-        await declare(house, "slow", "tenths WITH (PROGRESS)")
+        await declare(env, "slow", "tenths WITH (PROGRESS)")
         replay = Replay(None, 1)
         while replay.rows != Counter([(10,)]):
-            replay.take(await fetch(house, "slow"))
-        (tail,) = house.environment.coordinator.tails
-        listens = house.storage._shards[GlobalId(tail.name)].listens
+            replay.take(await fetch(env, "slow"))
+        (tail,) = env.environment.coordinator.tails
+        listens = env.storage._shards[GlobalId(tail.name)].listens
         for sql in (
             "INSERT INTO divisors VALUES (2)",
             "INSERT INTO divisors VALUES (0)",
@@ -390,41 +394,41 @@ def test_a_slow_reader_is_told_nothing_from_behind_an_error(
             "DELETE FROM divisors WHERE i = 0",
             "INSERT INTO divisors VALUES (10)",
         ):
-            await house.query("w", sql)
-            await house.query("w", "SELECT * FROM tenths")  # which waits until that is known
+            await env.query("w", sql)
+            await env.query("w", "SELECT * FROM tenths")  # which waits until that is known
         assert tail.failure is not None
-        assert not list(house.environment.coordinator.tails)
+        assert not list(env.environment.coordinator.tails)
         assert all(each.cancelled for each in listens)
         answer = ""
         async with asyncio.timeout(20):
-            while not (answer := await house.query("slow", "FETCH 1 c")).startswith("ERROR"):
+            while not (answer := await env.query("slow", "FETCH 1 c")).startswith("ERROR"):
                 replay.take(rows_of(answer))
         assert answer.startswith("ERROR 22012: division by zero")
         assert replay.rows == Counter([(10,), (5,)])
         assert replay.frontier == tail.frontier
-        await house.query("slow", "ROLLBACK")
-        await declare(house, "slow", "tenths")
-        assert sorted(row[2] for row in await fetch(house, "slow")) == [1, 2, 5, 10]
-        await house.query("slow", "ROLLBACK")
-        assert not list(house.environment.coordinator.tails)
+        await env.query("slow", "ROLLBACK")
+        await declare(env, "slow", "tenths")
+        assert sorted(row[2] for row in await fetch(env, "slow")) == [1, 2, 5, 10]
+        await env.query("slow", "ROLLBACK")
+        assert not list(env.environment.coordinator.tails)
 
     runner.run(play())
 
 
 def test_who_reads_the_shard_is_told_what_came_before_an_error_first(
-    runner: asyncio.Runner, house: House, monkeypatch: pytest.MonkeyPatch
+    runner: asyncio.Runner, env: TestEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def play() -> None:
-        oracle = house.environment.coordinator.oracle
-        await house.query(
+        oracle = env.environment.coordinator.oracle
+        await env.query(
             "w",
             "CREATE TABLE halves (i int); INSERT INTO halves VALUES (1);"
             " CREATE MATERIALIZED VIEW parts AS SELECT 20 / i AS q FROM halves",
         )
-        await declare(house, "behind", "parts WITH (PROGRESS)")
+        await declare(env, "behind", "parts WITH (PROGRESS)")
         behind = Replay(None, 1)
         while behind.rows != Counter([(20,)]):
-            behind.take(await fetch(house, "behind"))
+            behind.take(await fetch(env, "behind"))
         first = oracle.read_ts()
         failing = 0
         with monkeypatch.context() as patched:
@@ -437,78 +441,78 @@ def test_who_reads_the_shard_is_told_what_came_before_an_error_first(
                 "DELETE FROM halves WHERE i = 0",
                 "INSERT INTO halves VALUES (10)",
             ):
-                await house.query("w", sql)
+                await env.query("w", sql)
                 failing = oracle.read_ts() if sql.endswith("(0)") else failing
-                await house.query("w", "SELECT * FROM parts")  # which waits until that is known
-        await declare(house, "early", f"parts WITH (PROGRESS, SNAPSHOT = false) AS OF {first}")
+                await env.query("w", "SELECT * FROM parts")  # which waits until that is known
+        await declare(env, "early", f"parts WITH (PROGRESS, SNAPSHOT = false) AS OF {first}")
         early = Replay(None, 1)
         early.rows[20,] = 1
-        await declare(house, "whole", f"parts WITH (PROGRESS) AS OF {first}")
+        await declare(env, "whole", f"parts WITH (PROGRESS) AS OF {first}")
         replays = {"behind": behind, "early": early, "whole": Replay(None, 1)}
         for name, replay in replays.items():
             answer = ""
             async with asyncio.timeout(20):
-                while not (answer := await house.query(name, "FETCH 1 c")).startswith("ERROR"):
+                while not (answer := await env.query(name, "FETCH 1 c")).startswith("ERROR"):
                     replay.take(rows_of(answer))
             assert answer.startswith("ERROR 22012: division by zero")
             assert replay.rows == Counter([(20,), (10,), (5,)]), name
             assert first < replay.frontier <= failing, name
-            await house.query(name, "ROLLBACK")
-        assert not list(house.environment.coordinator.tails)
-        refused = await house.query("r", f"SUBSCRIBE parts AS OF {failing}")
+            await env.query(name, "ROLLBACK")
+        assert not list(env.environment.coordinator.tails)
+        refused = await env.query("r", f"SUBSCRIBE parts AS OF {failing}")
         assert refused.startswith("ERROR 22012")
 
     runner.run(play())
 
 
 def test_what_is_dropped_before_its_contents_are_read_ends_its_stream(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def play() -> None:
-        await house.query("w", "CREATE TABLE brief (i int)")
-        soon = house.environment.coordinator.oracle.read_ts() + 15_000
-        await declare(house, "b", f"brief AS OF {soon}")
-        waiting = asyncio.ensure_future(house.query("b", "FETCH 1 c", alone=False))
+        await env.query("w", "CREATE TABLE brief (i int)")
+        soon = env.environment.coordinator.oracle.read_ts() + 15_000
+        await declare(env, "b", f"brief AS OF {soon}")
+        waiting = asyncio.ensure_future(env.query("b", "FETCH 1 c", alone=False))
         await asyncio.sleep(0.1)
-        await house.query("w", "DROP TABLE brief", alone=False)
+        await env.query("w", "DROP TABLE brief", alone=False)
         answer = await waiting
         assert answer.startswith(
             'ERROR 55000: the subscription has ended because "brief" was dropped'
         )
-        await house.query("b", "ROLLBACK")
+        await env.query("b", "ROLLBACK")
 
     runner.run(play())
 
 
 @pytest.mark.parametrize("dropped", [False, True])
 def test_who_goes_on_beyond_an_error_is_told_if_that_is_gone(tmp_path: Path, dropped: bool) -> None:
-    async def play(house: House) -> None:
-        coordinator = house.environment.coordinator
+    async def play(env: TestEnvironment) -> None:
+        coordinator = env.environment.coordinator
         holds, oracle = coordinator.holds, coordinator.oracle
-        await house.query("w", "CREATE TABLE t (k int, v int); INSERT INTO t VALUES (1, 2)")
+        await env.query("w", "CREATE TABLE t (k int, v int); INSERT INTO t VALUES (1, 2)")
         sums = "(SELECT k, sum(10 / v) FROM t GROUP BY k) WITH (SNAPSHOT = false)"
-        await declare(house, "first", sums)
+        await declare(env, "first", sums)
         (tail,) = coordinator.tails
         now = oracle.read_ts()
         await until(lambda: tail.frontier > now)  # so that an error is heard of soon
         later = oracle.read_ts() + 4000
-        await declare(house, "second", f"{sums} AS OF {later}")
-        await house.query("w", "INSERT INTO t VALUES (1, 0)")
+        await declare(env, "second", f"{sums} AS OF {later}")
+        await env.query("w", "INSERT INTO t VALUES (1, 0)")
         await until(lambda: not list(coordinator.tails))
-        await house.query("w", "DELETE FROM t WHERE v = 0")
+        await env.query("w", "DELETE FROM t WHERE v = 0")
         assert oracle.read_ts() < later
         (t,) = (each.id for each in coordinator.state.items() if each.name == "t")
         await until(lambda: holds.since(t) > later)
         if dropped:
-            await house.query("w", "DROP TABLE t")
-        answer = await house.query("second", "FETCH ALL c WITH (TIMEOUT = '60s')")
+            await env.query("w", "DROP TABLE t")
+        answer = await env.query("second", "FETCH ALL c WITH (TIMEOUT = '60s')")
         assert answer.splitlines()[0] == (
             "ERROR 55000: the subscription has ended because what it follows was dropped or altered"
             if dropped
             else "ERROR 53400: the subscriber does not keep up"
         )
 
-    in_house(tmp_path, play, lag_ms=50)
+    in_environment(tmp_path, play, lag_ms=50)
 
 
 @pytest.mark.parametrize(
@@ -520,7 +524,7 @@ def test_who_goes_on_beyond_an_error_is_told_if_that_is_gone(tmp_path: Path, dro
     ],
 )
 def test_who_is_told_by_a_promise_hears_of_its_end(
-    runner: asyncio.Runner, house: House, loss: str
+    runner: asyncio.Runner, env: TestEnvironment, loss: str
 ) -> None:
     resting = {
         "part": "(SELECT DISTINCT k FROM t)",
@@ -535,36 +539,36 @@ def test_who_is_told_by_a_promise_hears_of_its_end(
     async def drained(name: str) -> tuple[list[Row], str]:
         told: list[Row] = []
         while True:
-            answer = await house.query(name, "FETCH ALL c WITH (TIMEOUT = '60s')")
+            answer = await env.query(name, "FETCH ALL c WITH (TIMEOUT = '60s')")
             if answer.startswith(("ERROR", "FETCH 0")):
                 return told, answer.splitlines()[0]
             told += rows_of(answer)
 
     async def play() -> None:
-        await house.query(
+        await env.query(
             "w",
             "CREATE TABLE t (k int NOT NULL UNIQUE, n int); INSERT INTO t VALUES (1, 1);"
             " CREATE TABLE o (i int); INSERT INTO o VALUES (1);"
             " CREATE VIEW distinct_keys AS SELECT DISTINCT k FROM t;"
             " CREATE SUBSCRIPTION d FOR (SELECT DISTINCT k FROM t)",
         )
-        oracle = house.environment.coordinator.oracle
+        oracle = env.environment.coordinator.oracle
         going_on = {"table": "t", "other": "(SELECT DISTINCT i FROM o)"}
         for name, source in (*resting.items(), *going_on.items()):
-            await declare(house, name, source)
-            while not any(1 in row[2:] for row in await fetch(house, name)):
+            await declare(env, name, source)
+            while not any(1 in row[2:] for row in await fetch(env, name)):
                 pass
         over, to_come = oracle.read_ts() + 500, oracle.read_ts() + 4_000
-        await declare(house, "to_come", f"(SELECT DISTINCT k FROM t) AS OF {to_come}")
-        await declare(house, "over", f"(SELECT DISTINCT k FROM t) UP TO {over}")
+        await declare(env, "to_come", f"(SELECT DISTINCT k FROM t) AS OF {to_come}")
+        await declare(env, "over", f"(SELECT DISTINCT k FROM t) UP TO {over}")
         await until(lambda: oracle.read_ts() > over)
-        await house.query("w", "BEGIN; ALTER TABLE t DROP CONSTRAINT t_k_key; ROLLBACK")
-        await house.query("w", "INSERT INTO t VALUES (5, 5); INSERT INTO o VALUES (5)")
+        await env.query("w", "BEGIN; ALTER TABLE t DROP CONSTRAINT t_k_key; ROLLBACK")
+        await env.query("w", "INSERT INTO t VALUES (5, 5); INSERT INTO o VALUES (5)")
         waiting = [asyncio.create_task(drained(name)) for name in resting]
         await asyncio.sleep(0.3)  # until they have taken it
         assert not any(each.done() for each in waiting)
-        await house.ran("w", loss)
-        await house.query("w", "INSERT INTO t VALUES (7, 7)" + ", (7, 8)" * ("k_key" in loss))
+        await env.ran("w", loss)
+        await env.query("w", "INSERT INTO t VALUES (7, 7)" + ", (7, 8)" * ("k_key" in loss))
         ended = 'ERROR 55000: the subscription has ended because "t" was altered'
         for name, each in zip(resting, waiting, strict=True):
             told, answer = await each
@@ -575,42 +579,44 @@ def test_who_is_told_by_a_promise_hears_of_its_end(
         told, answer = await drained("over")
         assert (*(row[1:] for row in told), answer) == ((1, 1), "FETCH 0")
         for name, last in (("table", 7), ("other", 5)):
-            while not any(row[2] == last for row in await fetch(house, name)):
+            while not any(row[2] == last for row in await fetch(env, name)):
                 pass
-        await house.query("durable", "ROLLBACK")
-        await declare(house, "durable", "TO SUBSCRIPTION d")  # goes on from its position
+        await env.query("durable", "ROLLBACK")
+        await declare(env, "durable", "TO SUBSCRIPTION d")  # goes on from its position
         rows: list[Row] = []
         while len(rows) < 3:
-            rows += await fetch(house, "durable")
+            rows += await fetch(env, "durable")
         assert [row[1:] for row in rows] == [(1, 1), (1, 5), (1, 7)]
         for name in (*resting, *going_on, "to_come", "over"):
-            await house.query(name, "ROLLBACK")
-        assert not list(house.environment.coordinator.tails)
-        await house.query("w", "DROP SUBSCRIPTION d; DROP VIEW distinct_keys; DROP TABLE t, o")
+            await env.query(name, "ROLLBACK")
+        assert not list(env.environment.coordinator.tails)
+        await env.query("w", "DROP SUBSCRIPTION d; DROP VIEW distinct_keys; DROP TABLE t, o")
 
     runner.run(play())
 
 
-def test_the_end_of_a_cluster_ends_what_it_computes(runner: asyncio.Runner, house: House) -> None:
+def test_the_end_of_a_cluster_ends_what_it_computes(
+    runner: asyncio.Runner, env: TestEnvironment
+) -> None:
     async def play() -> None:
-        await house.query(
+        await env.query(
             "w",
             "CREATE TABLE near (i int); INSERT INTO near VALUES (1);"
             " CREATE CLUSTER away SIZE 'embedded'",
         )
         for name, source in (("q", "(SELECT count(*) FROM near)"), ("t", "near")):
-            await house.query(name, "SET cluster = away")
-            await declare(house, name, source)
-            assert "ERROR" not in await house.query(name, "FETCH 1 c")
-        await house.query("w", "DROP CLUSTER away")
-        answer = await house.query("q", "FETCH 1 c WITH (TIMEOUT = '60s')")
+            await env.query(name, "SET cluster = away")
+            await declare(env, name, source)
+            assert "ERROR" not in await env.query(name, "FETCH 1 c")
+        await env.query("w", "DROP CLUSTER away")
+        answer = await env.query("q", "FETCH 1 c WITH (TIMEOUT = '60s')")
         assert answer.startswith(
             'ERROR 55000: the subscription has ended because cluster "away" was dropped'
         )
-        await house.query("w", "INSERT INTO near VALUES (2)")
-        assert "|1|2" in await house.query("t", "FETCH 1 c WITH (TIMEOUT = '60s')")
+        await env.query("w", "INSERT INTO near VALUES (2)")
+        assert "|1|2" in await env.query("t", "FETCH 1 c WITH (TIMEOUT = '60s')")
         for name in ("q", "t"):
-            await house.query(name, "ROLLBACK; RESET cluster")
+            await env.query(name, "ROLLBACK; RESET cluster")
 
     runner.run(play())
 
@@ -628,26 +634,26 @@ def test_after_a_restart_the_errors_of_a_view_are_waited_for(
     runner: asyncio.Runner, tmp_path: Path, query: str
 ) -> None:
     async def play() -> None:
-        house = House(tmp_path / "data")
-        await house.open()
+        env = TestEnvironment(tmp_path / "data")
+        await env.open()
         try:
-            await house.query(
+            await env.query(
                 "w",
                 "CREATE TABLE zeros (i int); INSERT INTO zeros VALUES (1);"
                 " CREATE MATERIALIZED VIEW inverted AS SELECT 10 / i AS q FROM zeros;"
                 " CREATE VIEW summed AS SELECT sum(q) AS s FROM inverted;"
                 " CREATE INDEX ON summed (s)",
             )
-            await house.query("w", "INSERT INTO zeros VALUES (0)")
-            assert (await house.query("w", "SELECT * FROM inverted")).startswith("ERROR 22012")
+            await env.query("w", "INSERT INTO zeros VALUES (0)")
+            assert (await env.query("w", "SELECT * FROM inverted")).startswith("ERROR 22012")
         finally:
-            await house.close()
-        await house.open()
+            await env.close()
+        await env.open()
         try:  # at a time that no replica has to be waited for
-            await house.query("r", "BEGIN ISOLATION LEVEL SERIALIZABLE")
-            answer = await house.query("r", f"DECLARE c CURSOR FOR {query}; FETCH 1 c")
+            await env.query("r", "BEGIN ISOLATION LEVEL SERIALIZABLE")
+            answer = await env.query("r", f"DECLARE c CURSOR FOR {query}; FETCH 1 c")
             assert "ERROR 22012: division by zero" in answer, answer
         finally:
-            await house.close()
+            await env.close()
 
     runner.run(play())

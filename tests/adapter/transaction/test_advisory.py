@@ -7,144 +7,144 @@ import pytest
 from foreshore.adapter.retry import Acted
 from foreshore.adapter.transaction import advisory_locks as advisory
 from foreshore.errors import QueryCanceled
-from tests.adapter.harness import House, until
+from tests.adapter.harness import TestEnvironment, until
 
 NOT_OWNED = "WARNING: you don't own a lock of type ExclusiveLock"
 
 
-async def free(house: House) -> None:
+async def free(env: TestEnvironment) -> None:
     """Let nobody have anything."""
-    for name in list(house.sessions):
-        await house.query(name, "ROLLBACK; RESET lock_timeout; SELECT pg_advisory_unlock_all()")
-    assert not list(house.environment.advisory.rows())
+    for name in list(env.sessions):
+        await env.query(name, "ROLLBACK; RESET lock_timeout; SELECT pg_advisory_unlock_all()")
+    assert not list(env.environment.advisory.rows())
 
 
-async def one(house: House, session: str, call: str) -> str:
+async def one(env: TestEnvironment, session: str, call: str) -> str:
     """Return what a call gives to a session."""
-    return (await house.ran(session, f"SELECT {call}")).splitlines()[0]
+    return (await env.ran(session, f"SELECT {call}")).splitlines()[0]
 
 
-async def waiting(house: House, session: str, call: str) -> asyncio.Task[str]:
+async def waiting(env: TestEnvironment, session: str, call: str) -> asyncio.Task[str]:
     """Make a call that has to wait."""
-    before = len(house.environment.advisory._waiting)
-    task = asyncio.create_task(house.query(session, f"SELECT {call}", alone=False))
-    await until(lambda: task.done() or len(house.environment.advisory._waiting) > before)
+    before = len(env.environment.advisory._waiting)
+    task = asyncio.create_task(env.query(session, f"SELECT {call}", alone=False))
+    await until(lambda: task.done() or len(env.environment.advisory._waiting) > before)
     assert not task.done(), task.result()
     return task
 
 
-def test_one_has_it_or_several_share_it(runner: asyncio.Runner, house: House) -> None:
+def test_one_has_it_or_several_share_it(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def play() -> None:
-        await free(house)
-        assert await one(house, "a", "pg_try_advisory_lock(1)") == "t"
-        assert await one(house, "b", "pg_try_advisory_lock(1)") == "f"
-        assert await one(house, "b", "pg_try_advisory_lock_shared(1)") == "f"
-        assert await one(house, "b", "pg_try_advisory_lock(0, 1)") == "t", "two integers are others"
-        assert await one(house, "b", "pg_try_advisory_lock(-1)") == "t"
-        assert await one(house, "a", "pg_try_advisory_lock(4294967295)") == "t"
+        await free(env)
+        assert await one(env, "a", "pg_try_advisory_lock(1)") == "t"
+        assert await one(env, "b", "pg_try_advisory_lock(1)") == "f"
+        assert await one(env, "b", "pg_try_advisory_lock_shared(1)") == "f"
+        assert await one(env, "b", "pg_try_advisory_lock(0, 1)") == "t", "two integers are others"
+        assert await one(env, "b", "pg_try_advisory_lock(-1)") == "t"
+        assert await one(env, "a", "pg_try_advisory_lock(4294967295)") == "t"
         for session in "ab":
-            assert await one(house, session, "pg_try_advisory_lock_shared(2, -3)") == "t"
-        assert await one(house, "c", "pg_try_advisory_xact_lock(2, -3)") == "f"
-        second = await waiting(house, "c", "pg_advisory_lock(1)")
-        third = await waiting(house, "b", "pg_advisory_lock_shared(1)")
-        assert await one(house, "a", "pg_advisory_unlock(1)") == "t"
+            assert await one(env, session, "pg_try_advisory_lock_shared(2, -3)") == "t"
+        assert await one(env, "c", "pg_try_advisory_xact_lock(2, -3)") == "f"
+        second = await waiting(env, "c", "pg_advisory_lock(1)")
+        third = await waiting(env, "b", "pg_advisory_lock_shared(1)")
+        assert await one(env, "a", "pg_advisory_unlock(1)") == "t"
         assert await second == "\nSELECT 1"
         assert not third.done()
-        assert await one(house, "c", "pg_advisory_unlock(1)") == "t"
+        assert await one(env, "c", "pg_advisory_unlock(1)") == "t"
         await third
-        refused = await house.ran("a", "SELECT pg_advisory_unlock(1), pg_advisory_unlock_shared(7)")
+        refused = await env.ran("a", "SELECT pg_advisory_unlock(1), pg_advisory_unlock_shared(7)")
         assert refused.splitlines() == [
             "f|f", "SELECT 1", NOT_OWNED, "WARNING: you don't own a lock of type ShareLock",
         ]  # fmt: skip
-        assert await one(house, "a", "pg_advisory_unlock(NULL::bigint) IS NULL") == "t"
+        assert await one(env, "a", "pg_advisory_unlock(NULL::bigint) IS NULL") == "t"
 
     runner.run(play())
 
 
 def test_a_lock_is_given_back_as_often_as_it_was_taken(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def play() -> None:
-        await free(house)
+        await free(env)
         for call in (
             "pg_advisory_lock(1)",
             "pg_try_advisory_lock(1)",
             "pg_advisory_lock_shared(1)",
         ):
-            await one(house, "a", call)
+            await one(env, "a", call)
         for call in ("pg_advisory_unlock(1)", "pg_advisory_unlock_shared(1)"):
-            assert await one(house, "a", call) == "t"
-            assert await one(house, "b", "pg_try_advisory_lock_shared(1)") == "f"
-        assert await one(house, "a", "pg_advisory_unlock(1)") == "t"
-        assert await one(house, "b", "pg_try_advisory_lock(1)") == "t"
+            assert await one(env, "a", call) == "t"
+            assert await one(env, "b", "pg_try_advisory_lock_shared(1)") == "f"
+        assert await one(env, "a", "pg_advisory_unlock(1)") == "t"
+        assert await one(env, "b", "pg_try_advisory_lock(1)") == "t"
         # A column of calls: one for each row.
-        await house.ran("a", "SELECT pg_advisory_lock(i) FROM generate_series(10, 12) AS i")
-        assert await one(house, "b", "pg_try_advisory_lock(12)") == "f"
-        await house.ran("a", "SELECT pg_advisory_unlock_all()")
-        assert await one(house, "b", "pg_try_advisory_lock(12)") == "t"
+        await env.ran("a", "SELECT pg_advisory_lock(i) FROM generate_series(10, 12) AS i")
+        assert await one(env, "b", "pg_try_advisory_lock(12)") == "f"
+        await env.ran("a", "SELECT pg_advisory_unlock_all()")
+        assert await one(env, "b", "pg_try_advisory_lock(12)") == "t"
 
     runner.run(play())
 
 
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK", "SELECT 1 / 0"])
 def test_what_is_taken_for_a_transaction_ends_with_it(
-    runner: asyncio.Runner, house: House, end: str
+    runner: asyncio.Runner, env: TestEnvironment, end: str
 ) -> None:
     async def play() -> None:
-        await free(house)
-        await house.ran("a", "SELECT pg_advisory_xact_lock(1)")
-        assert await one(house, "b", "pg_try_advisory_xact_lock(1)") == "t"
-        await house.ran("a", "BEGIN; SELECT pg_advisory_xact_lock(1); SELECT pg_advisory_lock(2)")
-        answer = await house.ran("a", "SELECT pg_advisory_unlock(1)")
+        await free(env)
+        await env.ran("a", "SELECT pg_advisory_xact_lock(1)")
+        assert await one(env, "b", "pg_try_advisory_xact_lock(1)") == "t"
+        await env.ran("a", "BEGIN; SELECT pg_advisory_xact_lock(1); SELECT pg_advisory_lock(2)")
+        answer = await env.ran("a", "SELECT pg_advisory_unlock(1)")
         assert answer.splitlines() == ["f", "SELECT 1", NOT_OWNED, "T"]
-        waits = await waiting(house, "b", "pg_advisory_lock(1)")
-        await house.query("a", end)
+        waits = await waiting(env, "b", "pg_advisory_lock(1)")
+        await env.query("a", end)
         assert await waits == "\nSELECT 1"
-        assert await one(house, "b", "pg_try_advisory_lock(2)") == "f", "that is the session's"
-        await house.query("a", "ROLLBACK")
+        assert await one(env, "b", "pg_try_advisory_lock(2)") == "f", "that is the session's"
+        await env.query("a", "ROLLBACK")
 
     runner.run(play())
 
 
-def test_an_ended_session_gives_all_back(runner: asyncio.Runner, house: House) -> None:
+def test_an_ended_session_gives_all_back(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def play() -> None:
-        await free(house)
-        await house.ran("gone", "SELECT pg_advisory_lock(1)")
-        waits = await waiting(house, "b", "pg_advisory_lock(1)")
-        await house.sessions.pop("gone").close()
+        await free(env)
+        await env.ran("gone", "SELECT pg_advisory_lock(1)")
+        waits = await waiting(env, "b", "pg_advisory_lock(1)")
+        await env.sessions.pop("gone").close()
         assert await waits == "\nSELECT 1"
-        await house.ran("b", "DISCARD ALL")
-        assert await one(house, "a", "pg_try_advisory_lock(1)") == "t"
+        await env.ran("b", "DISCARD ALL")
+        assert await one(env, "a", "pg_try_advisory_lock(1)") == "t"
 
     runner.run(play())
 
 
-def test_who_waits_too_long_or_in_a_circle(runner: asyncio.Runner, house: House) -> None:
+def test_who_waits_too_long_or_in_a_circle(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def play() -> None:
-        await free(house)
-        await house.ran("a", "SELECT pg_advisory_lock(1)")
-        await house.ran("b", "SELECT pg_advisory_lock(2); SET lock_timeout = '30ms'")
-        late = await house.query("b", "SELECT pg_advisory_lock(1)")
+        await free(env)
+        await env.ran("a", "SELECT pg_advisory_lock(1)")
+        await env.ran("b", "SELECT pg_advisory_lock(2); SET lock_timeout = '30ms'")
+        late = await env.query("b", "SELECT pg_advisory_lock(1)")
         assert late == "ERROR 55P03: canceling statement due to lock timeout"
-        await house.ran("b", "RESET lock_timeout")
-        waits = await waiting(house, "a", "pg_advisory_lock(2)")
-        circle = await house.query("b", "SELECT pg_advisory_xact_lock(1)")
+        await env.ran("b", "RESET lock_timeout")
+        waits = await waiting(env, "a", "pg_advisory_lock(2)")
+        circle = await env.query("b", "SELECT pg_advisory_xact_lock(1)")
         assert circle.startswith("ERROR 40P01: deadlock detected")
         assert not waits.done()
-        (await house.session("a")).interrupt(QueryCanceled())
+        (await env.session("a")).interrupt(QueryCanceled())
         assert (await waits).startswith("ERROR 57014")
-        assert await one(house, "b", "pg_advisory_unlock(2)") == "t"
-        assert await one(house, "b", "pg_try_advisory_lock(2)") == "t", "nobody waits any more"
+        assert await one(env, "b", "pg_advisory_unlock(2)") == "t"
+        assert await one(env, "b", "pg_try_advisory_lock(2)") == "t", "nobody waits any more"
 
     runner.run(play())
 
 
-def test_pg_locks_says_who_has_what(runner: asyncio.Runner, house: House) -> None:
+def test_pg_locks_says_who_has_what(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def play() -> None:
-        await free(house)
-        await house.ran("a", "SELECT pg_advisory_lock(4294967298), pg_advisory_lock_shared(7, 8)")
-        waits = await waiting(house, "b", "pg_advisory_lock(7, 8)")
-        answer = await house.ran(
+        await free(env)
+        await env.ran("a", "SELECT pg_advisory_lock(4294967298), pg_advisory_lock_shared(7, 8)")
+        waits = await waiting(env, "b", "pg_advisory_lock(7, 8)")
+        answer = await env.ran(
             "c",
             "SELECT classid, objid, objsubid, mode, granted, datname FROM pg_locks"
             " JOIN pg_database d ON d.oid = database WHERE locktype = 'advisory' ORDER BY 1, 5 DESC",
@@ -154,40 +154,40 @@ def test_pg_locks_says_who_has_what(runner: asyncio.Runner, house: House) -> Non
             "7|8|2|ShareLock|t|foreshore",
             "7|8|2|ExclusiveLock|f|foreshore",
         ]
-        await house.ran("a", "SELECT pg_advisory_unlock_all()")
+        await env.ran("a", "SELECT pg_advisory_unlock_all()")
         await waits
 
     runner.run(play())
 
 
-def test_where_they_may_not_stand(runner: asyncio.Runner, house: House) -> None:
+def test_where_they_may_not_stand(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def play() -> None:
-        await free(house)
+        await free(env)
         for statement in (
             "CREATE VIEW v AS SELECT pg_advisory_lock(1)",
             "CREATE MATERIALIZED VIEW v AS SELECT pg_try_advisory_lock(1)",
             "SELECT 1 FROM generate_series(1, 2) AS i WHERE pg_try_advisory_lock(i)",
         ):
-            assert (await house.query("a", statement)).startswith("ERROR 0A000"), statement
+            assert (await env.query("a", statement)).startswith("ERROR 0A000"), statement
 
     runner.run(play())
 
 
-async def tried_again(house: House, sql: str) -> str:
+async def tried_again(env: TestEnvironment, sql: str) -> str:
     """Run `sql` in session a, which calls pg_advisory_lock(-1), and alter `w` meanwhile."""
-    await one(house, "b", "pg_advisory_lock(-1)")
-    locks = house.environment.advisory
-    task = asyncio.create_task(house.query("a", sql, alone=False))
+    await one(env, "b", "pg_advisory_lock(-1)")
+    locks = env.environment.advisory
+    task = asyncio.create_task(env.query("a", sql, alone=False))
     await until(lambda: task.done() or bool(locks._waiting))
     assert not task.done(), task.result()
-    await house.ran("b", "ALTER TABLE w ADD COLUMN more int")
-    await one(house, "b", "pg_advisory_unlock(-1)")
+    await env.ran("b", "ALTER TABLE w ADD COLUMN more int")
+    await one(env, "b", "pg_advisory_unlock(-1)")
     return await task
 
 
-async def begun_tables(house: House) -> None:
-    await free(house)
-    await house.ran(
+async def begun_tables(env: TestEnvironment) -> None:
+    await free(env)
+    await env.ran(
         "b",
         "DROP TABLE IF EXISTS w, r; DROP SEQUENCE IF EXISTS s; CREATE SEQUENCE s;"
         "CREATE TABLE w (k int, v text); CREATE TABLE r (k int); INSERT INTO r VALUES (1), (2)",
@@ -203,42 +203,44 @@ async def begun_tables(house: House) -> None:
     ],
 )
 def test_a_statement_that_is_tried_again_takes_its_locks_once(
-    runner: asyncio.Runner, house: House, sql: str
+    runner: asyncio.Runner, env: TestEnvironment, sql: str
 ) -> None:
     async def play() -> None:
-        await begun_tables(house)
-        assert (await tried_again(house, sql)).startswith("INSERT 0 ")
+        await begun_tables(env)
+        assert (await tried_again(env, sql)).startswith("INSERT 0 ")
         for key in (1, 2):
-            assert await one(house, "a", f"pg_advisory_unlock({key})") == "t"
-            assert await one(house, "a", f"pg_advisory_unlock({key})") == "f"
-        await free(house)
+            assert await one(env, "a", f"pg_advisory_unlock({key})") == "t"
+            assert await one(env, "a", f"pg_advisory_unlock({key})") == "f"
+        await free(env)
 
     runner.run(play())
 
 
-def test_what_is_for_the_transaction_is_taken_again(runner: asyncio.Runner, house: House) -> None:
+def test_what_is_for_the_transaction_is_taken_again(
+    runner: asyncio.Runner, env: TestEnvironment
+) -> None:
     async def play() -> None:
-        await begun_tables(house)
+        await begun_tables(env)
         calls = "(pg_advisory_xact_lock(k) IS NULL)::text || (pg_advisory_lock(-1) IS NULL)::text"
-        told = await tried_again(house, f"BEGIN; INSERT INTO w SELECT k, {calls} FROM r")
+        told = await tried_again(env, f"BEGIN; INSERT INTO w SELECT k, {calls} FROM r")
         assert "ERROR" not in told, told
-        assert await one(house, "b", "pg_try_advisory_lock(1)") == "f"
-        await house.ran("a", "ROLLBACK")
-        assert await one(house, "b", "pg_try_advisory_lock(1)") == "t"
-        await free(house)
+        assert await one(env, "b", "pg_try_advisory_lock(1)") == "f"
+        await env.ran("a", "ROLLBACK")
+        assert await one(env, "b", "pg_try_advisory_lock(1)") == "t"
+        await free(env)
 
     runner.run(play())
 
 
 def test_locks_that_only_an_attempt_in_vain_took_are_given_back(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def play() -> None:
-        await begun_tables(house)
-        session = await house.session("a")
+        await begun_tables(env)
+        session = await env.session("a")
         calls = ["pg_advisory_lock(int8)", "pg_advisory_lock_shared(int8)"]
         acted = Acted()
-        locks = house.environment.advisory
+        locks = env.environment.advisory
         for number in (1, 2):
             for call in calls:
                 session.acted = acted
@@ -248,25 +250,25 @@ def test_locks_that_only_an_attempt_in_vain_took_are_given_back(
         assert acted.take(calls[0], [1]) == ""
         acted.end(session)
         assert [(key.objid, mode) for key, _, mode, _ in locks.rows()] == [(1, "exclusive")]
-        await free(house)
+        await free(env)
 
     runner.run(play())
 
 
 def test_setval_is_not_done_again_over_what_others_have_drawn(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def play() -> None:
-        await begun_tables(house)
-        await one(house, "b", "pg_advisory_lock(-1)")
+        await begun_tables(env)
+        await one(env, "b", "pg_advisory_lock(-1)")
         sql = "INSERT INTO w SELECT setval('s', 100), (pg_advisory_lock(-1) IS NULL)::text"
-        task = asyncio.create_task(house.query("a", sql, alone=False))
-        await until(lambda: task.done() or bool(house.environment.advisory._waiting))
-        assert await one(house, "b", "nextval('s')") == "101"
-        await house.ran("b", "ALTER TABLE w ADD COLUMN more int")
-        await one(house, "b", "pg_advisory_unlock(-1)")
+        task = asyncio.create_task(env.query("a", sql, alone=False))
+        await until(lambda: task.done() or bool(env.environment.advisory._waiting))
+        assert await one(env, "b", "nextval('s')") == "101"
+        await env.ran("b", "ALTER TABLE w ADD COLUMN more int")
+        await one(env, "b", "pg_advisory_unlock(-1)")
         assert (await task).startswith("INSERT 0 1")
-        assert await one(house, "b", "nextval('s')") == "102"
-        await free(house)
+        assert await one(env, "b", "nextval('s')") == "102"
+        await free(env)
 
     runner.run(play())

@@ -9,28 +9,28 @@ import pytest
 from foreshore.adapter.read import times
 from foreshore.errors import QueryCanceled
 from foreshore.ids import GlobalId
-from tests.adapter.harness import House, until
+from tests.adapter.harness import TestEnvironment, until
 
 
-def test_no_increment_is_lost(runner: asyncio.Runner, house: House) -> None:
+def test_no_increment_is_lost(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def increments(name: str, times: int) -> None:
         for _ in range(times):
-            assert await house.query(name, "UPDATE counter SET n = n + 1") == "UPDATE 1"
+            assert await env.query(name, "UPDATE counter SET n = n + 1") == "UPDATE 1"
 
     async def play() -> None:
-        await house.query("s0", "CREATE TABLE counter (n int); INSERT INTO counter VALUES (0)")
+        await env.query("s0", "CREATE TABLE counter (n int); INSERT INTO counter VALUES (0)")
         await asyncio.gather(*(increments(f"s{i}", 5) for i in range(6)))
-        assert await house.query("s0", "SELECT n FROM counter") == "30\nSELECT 1"
+        assert await env.query("s0", "SELECT n FROM counter") == "30\nSELECT 1"
 
     runner.run(play())
 
 
 def test_blocks_that_conflict_fail_whole_and_succeed_when_run_again(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def transfer(name: str, source: int, target: int) -> None:
         while True:
-            answer = await house.query(
+            answer = await env.query(
                 name,
                 "BEGIN;"
                 f" UPDATE account SET n = n - 1 WHERE id = {source};"
@@ -42,7 +42,7 @@ def test_blocks_that_conflict_fail_whole_and_succeed_when_run_again(
             assert "ERROR 40001" in answer, answer
 
     async def play() -> None:
-        await house.query(
+        await env.query(
             "s0",
             "CREATE TABLE account (id int, n int);"
             " INSERT INTO account SELECT i, 10 FROM generate_series(1, 3) AS g(i);"
@@ -51,101 +51,107 @@ def test_blocks_that_conflict_fail_whole_and_succeed_when_run_again(
         transfers = [transfer(f"s{i}", 1 + i % 3, 1 + (i + 1) % 3) for i in range(6)]
         done = asyncio.gather(*transfers)
         while not done.done():
-            assert await house.query("watch", "SELECT n FROM total") == "30\nSELECT 1"
+            assert await env.query("watch", "SELECT n FROM total") == "30\nSELECT 1"
         await done
-        answer = await house.query("s0", "SELECT id, n FROM account ORDER BY id")
+        answer = await env.query("s0", "SELECT id, n FROM account ORDER BY id")
         assert answer == "1|10\n2|10\n3|10\nSELECT 3"
 
     runner.run(play())
 
 
 def test_what_was_read_and_is_dropped_by_now_has_changed(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def play() -> None:
-        await house.query("s0", "CREATE TABLE skewed (a int); CREATE TABLE other (a int)")
-        await house.query("s0", "CREATE TABLE seen (a int)")
-        await house.query("s1", "BEGIN; INSERT INTO other SELECT count(*) FROM skewed")
+        await env.query("s0", "CREATE TABLE skewed (a int); CREATE TABLE other (a int)")
+        await env.query("s0", "CREATE TABLE seen (a int)")
+        await env.query("s1", "BEGIN; INSERT INTO other SELECT count(*) FROM skewed")
         # It sees nothing of the first, which has seen nothing of this one: of two in a row one
         # would have.
-        await house.query(
+        await env.query(
             "s2", "INSERT INTO seen SELECT count(*) FROM other; INSERT INTO skewed VALUES (1)"
         )
-        assert await house.query("s2", "DROP TABLE skewed") == "DROP TABLE"
+        assert await env.query("s2", "DROP TABLE skewed") == "DROP TABLE"
         refused = "ERROR 40001: could not serialize access due to concurrent update"
-        assert await house.query("s1", "COMMIT") == refused
-        assert await house.query("s0", "SELECT * FROM other") == "SELECT 0"
+        assert await env.query("s1", "COMMIT") == refused
+        assert await env.query("s0", "SELECT * FROM other") == "SELECT 0"
 
     runner.run(play())
 
 
-def test_concurrent_inserts_share_appends(runner: asyncio.Runner, house: House) -> None:
+def test_concurrent_inserts_share_appends(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def inserts(name: str) -> None:
         for i in range(10):
-            assert await house.query(name, f"INSERT INTO many VALUES ({i})") == "INSERT 0 1"
+            assert await env.query(name, f"INSERT INTO many VALUES ({i})") == "INSERT 0 1"
 
     async def play() -> None:
-        await house.query("s0", "CREATE TABLE many (i int)")
-        group = house.environment.coordinator.group
+        await env.query("s0", "CREATE TABLE many (i int)")
+        group = env.environment.coordinator.group
         groups, writes = group.groups, group.writes
         await asyncio.gather(*(inserts(f"s{i}") for i in range(8)))
         assert group.writes - writes == 80
         assert group.groups - groups < 80
-        assert await house.query("s0", "SELECT count(*) FROM many") == "80\nSELECT 1"
+        assert await env.query("s0", "SELECT count(*) FROM many") == "80\nSELECT 1"
 
     runner.run(play())
 
 
-def test_a_view_shows_a_write_to_the_very_next_read(runner: asyncio.Runner, house: House) -> None:
+def test_a_view_shows_a_write_to_the_very_next_read(
+    runner: asyncio.Runner, env: TestEnvironment
+) -> None:
     async def play() -> None:
-        await house.query(
+        await env.query(
             "s0",
             "CREATE TABLE fresh (k int, n int); CREATE VIEW sums AS"
             " SELECT k, sum(n) AS n FROM fresh GROUP BY k; CREATE INDEX ON sums (k)",
         )
-        coordinator = house.environment.coordinator
+        coordinator = env.environment.coordinator
         await until(lambda: bool(coordinator.arranged("quickstart")))
         for n in range(1, 10):
-            await house.query("s0", "INSERT INTO fresh VALUES (1, 1)")
-            answer = await house.query("s1", "SELECT n FROM sums WHERE k = 1")
+            await env.query("s0", "INSERT INTO fresh VALUES (1, 1)")
+            answer = await env.query("s1", "SELECT n FROM sums WHERE k = 1")
             assert answer == f"{n}\nSELECT 1"
 
     runner.run(play())
 
 
 def test_a_cancelled_statement_ends_and_leaves_nothing(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def play() -> None:
-        session = await house.session("s0")
+        session = await env.session("s0")
         asyncio.get_running_loop().call_later(0.1, session.interrupt, QueryCanceled())
-        answer = await house.query("s0", "SELECT pg_sleep(30)")
+        answer = await env.query("s0", "SELECT pg_sleep(30)")
         assert answer == "ERROR 57014: canceling statement due to user request"
-        assert await house.query("s0", "SELECT 1") == "1\nSELECT 1"
+        assert await env.query("s0", "SELECT 1") == "1\nSELECT 1"
         session.interrupt(QueryCanceled())  # of nothing
-        assert await house.query("s0", "SELECT 2") == "2\nSELECT 1"
+        assert await env.query("s0", "SELECT 2") == "2\nSELECT 1"
 
     runner.run(play())
 
 
-def test_a_subscription_hears_of_every_change_once(runner: asyncio.Runner, house: House) -> None:
+def test_a_subscription_hears_of_every_change_once(
+    runner: asyncio.Runner, env: TestEnvironment
+) -> None:
     async def play() -> None:
-        await house.query("s0", "CREATE TABLE heard (i int); INSERT INTO heard VALUES (1)")
-        await house.query("s1", "BEGIN; DECLARE c CURSOR FOR SUBSCRIBE heard")
-        first = await house.query("s1", "FETCH 1 c")
+        await env.query("s0", "CREATE TABLE heard (i int); INSERT INTO heard VALUES (1)")
+        await env.query("s1", "BEGIN; DECLARE c CURSOR FOR SUBSCRIBE heard")
+        first = await env.query("s1", "FETCH 1 c")
         assert first.splitlines()[0].endswith("|1|1")
-        await house.query("s0", "UPDATE heard SET i = 2")
-        second = await house.query("s1", "FETCH 2 c WITH (TIMEOUT = '10s')")
+        await env.query("s0", "UPDATE heard SET i = 2")
+        second = await env.query("s1", "FETCH 2 c WITH (TIMEOUT = '10s')")
         changes = sorted(line.split("|")[1:] for line in second.splitlines()[:2])
         assert changes == [["-1", "1"], ["1", "2"]]
-        await house.query("s1", "COMMIT")
-        compute = house.environment.coordinator.compute
+        await env.query("s1", "COMMIT")
+        compute = env.environment.coordinator.compute
         assert not any(compute.dataflow(GlobalId(f"t{i}")) for i in range(10))
 
     runner.run(play())
 
 
-def test_what_comes_and_goes_is_no_matter_to_others(runner: asyncio.Runner, house: House) -> None:
+def test_what_comes_and_goes_is_no_matter_to_others(
+    runner: asyncio.Runner, env: TestEnvironment
+) -> None:
     async def come_and_go() -> None:
         for _ in range(10):
             for made, gone in (
@@ -156,11 +162,11 @@ def test_what_comes_and_goes_is_no_matter_to_others(runner: asyncio.Runner, hous
                 ("SELECT * FROM fleeting", ""),  # else what it reads would have to stay the same
                 ("DROP MATERIALIZED VIEW brief", "DROP VIEW fleeting"),
             ):
-                answer = await house.query("ddl", f"{made}; {gone}")
+                answer = await env.query("ddl", f"{made}; {gone}")
                 assert "ERROR" not in answer, answer
 
     async def play() -> None:
-        await house.query("s0", "CREATE TABLE staying (i int)")
+        await env.query("s0", "CREATE TABLE staying (i int)")
         done = asyncio.gather(come_and_go())
         count = 0
         while not done.done():
@@ -170,20 +176,20 @@ def test_what_comes_and_goes_is_no_matter_to_others(runner: asyncio.Runner, hous
                 "SELECT count(*) FROM staying",
                 "SELECT object_id FROM mz_internal.mz_frontiers",
             ):
-                answer = await house.query("watch", sql, alone=False)
+                answer = await env.query("watch", sql, alone=False)
                 assert "ERROR" not in answer, (sql, answer)
             count += 1
         await done
-        assert await house.query("s0", "SELECT count(*) FROM staying") == f"{count}\nSELECT 1"
+        assert await env.query("s0", "SELECT count(*) FROM staying") == f"{count}\nSELECT 1"
 
     runner.run(play())
 
 
 def test_everything_comes_back(tmp_path: Path) -> None:
     async def play() -> None:
-        house = House(tmp_path)
-        await house.open()
-        await house.query(
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        await env.query(
             "s",
             "CREATE TABLE t (i int NOT NULL, s text DEFAULT 'x'); INSERT INTO t VALUES (1, 'a');"
             " CREATE VIEW v AS SELECT i, count(*) AS n FROM t GROUP BY i;"
@@ -192,91 +198,93 @@ def test_everything_comes_back(tmp_path: Path) -> None:
             " ALTER TABLE t RENAME TO renamed; CREATE SCHEMA other;"
             " CREATE CLUSTER c (SIZE 'embedded')",
         )
-        assert await house.query("s", "SELECT total FROM m") == "1\nSELECT 1"
-        before = house.environment.coordinator.oracle.read_ts()
-        ids = dict(house.environment.coordinator.state.allotted)
-        await house.close()
+        assert await env.query("s", "SELECT total FROM m") == "1\nSELECT 1"
+        before = env.environment.coordinator.oracle.read_ts()
+        ids = dict(env.environment.coordinator.state.allotted)
+        await env.close()
 
-        await house.open()
-        assert house.environment.coordinator.oracle.read_ts() > before
-        assert await house.query("s", "SELECT * FROM renamed") == "1|a\nSELECT 1"
-        assert await house.query("s", "SELECT total FROM m") == "1\nSELECT 1"
-        await house.query("s", "INSERT INTO renamed (i) VALUES (1)")
-        assert await house.query("s", "SELECT n FROM v WHERE i = 1") == "2\nSELECT 1"
-        assert await house.query("s", "SELECT total FROM m") == "2\nSELECT 1"
-        await house.query("s", "CREATE TABLE new (i int)")
-        new = house.environment.coordinator.state
+        await env.open()
+        assert env.environment.coordinator.oracle.read_ts() > before
+        assert await env.query("s", "SELECT * FROM renamed") == "1|a\nSELECT 1"
+        assert await env.query("s", "SELECT total FROM m") == "1\nSELECT 1"
+        await env.query("s", "INSERT INTO renamed (i) VALUES (1)")
+        assert await env.query("s", "SELECT n FROM v WHERE i = 1") == "2\nSELECT 1"
+        assert await env.query("s", "SELECT total FROM m") == "2\nSELECT 1"
+        await env.query("s", "CREATE TABLE new (i int)")
+        new = env.environment.coordinator.state
         assert new.allotted["u"] == ids["u"] + 1
-        await house.close()
+        await env.close()
 
     asyncio.run(play())
 
 
 def test_an_id_that_was_bound_in_vain_is_not_allotted_again(tmp_path: Path) -> None:
     async def play() -> None:
-        house = House(tmp_path)
-        await house.open()
-        await house.query("s", "CREATE TABLE t (i int)")
-        await house.query("b", "BEGIN; SELECT * FROM t; CREATE TABLE lost (i int)")
-        await house.query("b", "INSERT INTO lost VALUES (1)")
-        await house.query("s", "INSERT INTO t VALUES (1)")
-        assert await house.query("b", "COMMIT") == (
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        await env.query("s", "CREATE TABLE t (i int)")
+        await env.query("b", "BEGIN; SELECT * FROM t; CREATE TABLE lost (i int)")
+        await env.query("b", "INSERT INTO lost VALUES (1)")
+        await env.query("s", "INSERT INTO t VALUES (1)")
+        assert await env.query("b", "COMMIT") == (
             "ERROR 40001: could not serialize access due to concurrent update"
         )
-        assert await house.query("s", "CREATE TABLE kept (i int)") == "CREATE TABLE"
+        assert await env.query("s", "CREATE TABLE kept (i int)") == "CREATE TABLE"
         # as if the process had ended between the shard and the catalog's record of it
-        await house.storage.create(GlobalId("u17"), pa.schema([pa.field("i", pa.int32())]))
-        await house.reopen()
-        assert not house.storage.exists(GlobalId("u17"))
-        assert await house.query("s", "CREATE TABLE more (i int)") == "CREATE TABLE"
-        assert house.environment.coordinator.state.allotted["u"] == 19
-        await house.close()
+        await env.storage.create(GlobalId("u17"), pa.schema([pa.field("i", pa.int32())]))
+        await env.reopen()
+        assert not env.storage.exists(GlobalId("u17"))
+        assert await env.query("s", "CREATE TABLE more (i int)") == "CREATE TABLE"
+        assert env.environment.coordinator.state.allotted["u"] == 19
+        await env.close()
 
     asyncio.run(play())
 
 
-def test_a_time_before_an_index_is_read_without_it(runner: asyncio.Runner, house: House) -> None:
+def test_a_time_before_an_index_is_read_without_it(
+    runner: asyncio.Runner, env: TestEnvironment
+) -> None:
     async def play() -> None:
-        await house.query("s0", "CREATE TABLE old (k int, n int); INSERT INTO old VALUES (1, 2)")
-        await house.query("s0", "CREATE VIEW olds AS SELECT k, sum(n) AS n FROM old GROUP BY k")
-        before = (await house.query("s0", "SELECT mz_now()")).splitlines()[0]
-        await house.query("s1", "BEGIN; SELECT * FROM old")
-        await house.query("s0", "INSERT INTO old VALUES (1, 3); CREATE INDEX ON olds (k)")
-        coordinator = house.environment.coordinator
+        await env.query("s0", "CREATE TABLE old (k int, n int); INSERT INTO old VALUES (1, 2)")
+        await env.query("s0", "CREATE VIEW olds AS SELECT k, sum(n) AS n FROM old GROUP BY k")
+        before = (await env.query("s0", "SELECT mz_now()")).splitlines()[0]
+        await env.query("s1", "BEGIN; SELECT * FROM old")
+        await env.query("s0", "INSERT INTO old VALUES (1, 3); CREATE INDEX ON olds (k)")
+        coordinator = env.environment.coordinator
         view = next(each for each in coordinator.state.items() if each.name == "olds")
         await until(lambda: view.id in coordinator.arranged("quickstart"))
         by_key = "SELECT n FROM olds WHERE k = 1"
-        assert await house.query("s0", by_key) == "5\nSELECT 1"
-        assert await house.query("s0", f"{by_key} AS OF {before}") == "2\nSELECT 1"
-        assert await house.query("s1", by_key) == "2\nSELECT 1\nT"
-        await house.query("s1", "ROLLBACK")
+        assert await env.query("s0", by_key) == "5\nSELECT 1"
+        assert await env.query("s0", f"{by_key} AS OF {before}") == "2\nSELECT 1"
+        assert await env.query("s1", by_key) == "2\nSELECT 1\nT"
+        await env.query("s1", "ROLLBACK")
 
     runner.run(play())
 
 
 @pytest.mark.parametrize("query", ["SELECT * FROM unfilled", "SUBSCRIBE TO unfilled"])
 def test_who_waits_for_what_is_far_behind_is_told(
-    runner: asyncio.Runner, house: House, monkeypatch: pytest.MonkeyPatch, query: str
+    runner: asyncio.Runner, env: TestEnvironment, monkeypatch: pytest.MonkeyPatch, query: str
 ) -> None:
     async def play() -> None:
-        await house.ran(
+        await env.ran(
             "s0",
             "CREATE CLUSTER IF NOT EXISTS nobody (SIZE 'embedded', REPLICATION FACTOR 0)",
             "CREATE TABLE IF NOT EXISTS some_rows (i int)",
             "CREATE MATERIALIZED VIEW IF NOT EXISTS unfilled IN CLUSTER nobody AS TABLE some_rows",
         )
-        session = await house.session("s0")
+        session = await env.session("s0")
         told = asyncio.Event()
         session.when_noticed(told.set)
         monkeypatch.setattr(times, "FAR_BEHIND_MS", 3_600_000)
-        answer = await house.query("s0", f"SET statement_timeout = '100ms'; {query}")
+        answer = await env.query("s0", f"SET statement_timeout = '100ms'; {query}")
         assert "57014" in answer
         assert not told.is_set()  # it is not so old
-        await house.query("s0", "RESET statement_timeout")
+        await env.query("s0", "RESET statement_timeout")
         await asyncio.sleep(0.1)
-        await house.query("s0", "INSERT INTO some_rows VALUES (1)")  # time goes on
+        await env.query("s0", "INSERT INTO some_rows VALUES (1)")  # time goes on
         monkeypatch.setattr(times, "FAR_BEHIND_MS", 50)
-        asking = asyncio.create_task(house.query("s0", query))
+        asking = asyncio.create_task(env.query("s0", query))
         await told.wait()
         session.interrupt(QueryCanceled())
         notice = 'NOTICE: waiting for materialized view "unfilled", which is being filled'
@@ -287,20 +295,20 @@ def test_who_waits_for_what_is_far_behind_is_told(
 
 def test_a_view_that_was_never_hydrated_begins_anew(tmp_path: Path) -> None:
     async def play() -> None:
-        house = House(tmp_path)
-        await house.open()
-        await house.query("s", "CREATE TABLE t (i int); INSERT INTO t VALUES (1)")
-        await house.query("s", "CREATE CLUSTER idle (SIZE 'embedded', REPLICATION FACTOR 0)")
-        await house.query(
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        await env.query("s", "CREATE TABLE t (i int); INSERT INTO t VALUES (1)")
+        await env.query("s", "CREATE CLUSTER idle (SIZE 'embedded', REPLICATION FACTOR 0)")
+        await env.query(
             "s", "CREATE MATERIALIZED VIEW m IN CLUSTER idle AS SELECT count(*) AS n FROM t"
         )
-        await house.reopen()
-        before = house.environment.coordinator.oracle.read_ts() - 60_000
-        await house.query("s", "INSERT INTO t VALUES (2)")
-        await house.query("s", "CREATE CLUSTER REPLICA idle.r1 (SIZE 'embedded')")
-        assert await house.query("s", "SELECT n FROM m") == "2\nSELECT 1"
-        answer = await house.query("s", f"SELECT n FROM m AS OF {before}")
+        await env.reopen()
+        before = env.environment.coordinator.oracle.read_ts() - 60_000
+        await env.query("s", "INSERT INTO t VALUES (2)")
+        await env.query("s", "CREATE CLUSTER REPLICA idle.r1 (SIZE 'embedded')")
+        assert await env.query("s", "SELECT n FROM m") == "2\nSELECT 1"
+        answer = await env.query("s", f"SELECT n FROM m AS OF {before}")
         assert answer.startswith("ERROR 22023: cannot read as of")
-        await house.close()
+        await env.close()
 
     asyncio.run(play())

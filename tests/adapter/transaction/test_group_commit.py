@@ -23,7 +23,7 @@ from foreshore.storage.controller import (
     WriteCapability,
 )
 from foreshore.update import DIFF_FIELD
-from tests.adapter.harness import House, in_house
+from tests.adapter.harness import TestEnvironment, in_environment
 
 T, U = GlobalId("u1"), GlobalId("u2")
 
@@ -266,11 +266,11 @@ def test_a_dropped_table_takes_no_writes() -> None:
 
 def test_a_shard_that_others_write_too_fails_its_own_writes_only(tmp_path: Path) -> None:
     async def main() -> None:
-        house = House(tmp_path)
-        await house.open()
-        coordinator, storage = house.environment.coordinator, house.storage
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        coordinator, storage = env.environment.coordinator, env.storage
         for name in ("t", "u"):
-            await house.query("s", f"CREATE TABLE {name} (k int)")
+            await env.query("s", f"CREATE TABLE {name} (k int)")
         t, _ = (item.id for item in coordinator.state.all(Item) if is_user(item.id))
         other = await storage.clone_capability(coordinator.capabilities[t][1], 60_000)
         ahead = storage.upper(t) + 1_000
@@ -283,7 +283,7 @@ def test_a_shard_that_others_write_too_fails_its_own_writes_only(tmp_path: Path)
         storage.append = held  # type: ignore[method-assign]
         insert = "INSERT INTO {} VALUES (1)"
         answers = [
-            asyncio.create_task(house.query(f"s{i}", insert.format(name), alone=False))
+            asyncio.create_task(env.query(f"s{i}", insert.format(name), alone=False))
             for i, name in enumerate("tut")
         ]
         await asyncio.sleep(0.1)  # as while it waits for compaction
@@ -294,38 +294,38 @@ def test_a_shard_that_others_write_too_fails_its_own_writes_only(tmp_path: Path)
         storage.append = append  # type: ignore[method-assign]
         conflict = "ERROR 40001: could not serialize access due to concurrent update"
         assert told == [conflict, "INSERT 0 1", conflict]
-        assert house.environment.failed is None
+        assert env.environment.failed is None
         await coordinator.group.reached(ahead)
-        assert await house.query("s", insert.format("t"), alone=False) == "INSERT 0 1"
+        assert await env.query("s", insert.format("t"), alone=False) == "INSERT 0 1"
         await storage.drop_capability(own)
-        answer = await house.query("s", insert.format("t"), alone=False)
+        answer = await env.query("s", insert.format("t"), alone=False)
         assert answer.startswith('ERROR 55000: write capability "')
-        assert await house.query("s", insert.format("u"), alone=False) == "INSERT 0 1"
-        assert await house.query("s", "SELECT count(*) FROM t", alone=False) == "1\nSELECT 1"
-        assert house.environment.failed is None
-        await house.environment.close()
+        assert await env.query("s", insert.format("u"), alone=False) == "INSERT 0 1"
+        assert await env.query("s", "SELECT count(*) FROM t", alone=False) == "1\nSELECT 1"
+        assert env.environment.failed is None
+        await env.environment.close()
         await storage.close()
 
     asyncio.run(main())
 
 
 def test_dropped_tables_are_forgotten_when_nobody_knows_them(tmp_path: Path) -> None:
-    async def main(house: House) -> None:
-        gone = house.environment.coordinator.group._gone
+    async def main(env: TestEnvironment) -> None:
+        gone = env.environment.coordinator.group._gone
         for i in range(3):
-            await house.query("s", f"CREATE TABLE t{i} (k int)")
-        await house.query("s", "DROP TABLE t0")
-        await house.query("a", "BEGIN; SELECT k FROM t1")
-        await house.query("s", "DROP TABLE t1; ALTER TABLE t2 ADD COLUMN n int")
-        house.environment.forget_retired()
+            await env.query("s", f"CREATE TABLE t{i} (k int)")
+        await env.query("s", "DROP TABLE t0")
+        await env.query("a", "BEGIN; SELECT k FROM t1")
+        await env.query("s", "DROP TABLE t1; ALTER TABLE t2 ADD COLUMN n int")
+        env.environment.forget_retired()
         assert [each.name for each in gone.values()] == ["t1", None]
-        told = await house.query("a", "INSERT INTO t1 VALUES (1)")
+        told = await env.query("a", "INSERT INTO t1 VALUES (1)")
         assert told.startswith("ERROR 40001: could not serialize access")
-        await house.query("a", "ROLLBACK")
-        house.environment.forget_retired()
+        await env.query("a", "ROLLBACK")
+        env.environment.forget_retired()
         assert not gone
 
-    in_house(tmp_path, main)
+    in_environment(tmp_path, main)
 
 
 def test_when_the_log_fails_all_writers_hear_of_it_and_nothing_becomes_visible() -> None:

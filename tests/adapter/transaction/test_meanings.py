@@ -7,7 +7,7 @@ import pytest
 
 from foreshore.adapter.transaction.group_commit import Write
 from foreshore.adapter.transaction.name_reads import Meanings, Relied
-from tests.adapter.harness import House, until
+from tests.adapter.harness import TestEnvironment, until
 
 CHANGED = "ERROR 40001: could not serialize access: a relation was altered or replaced meanwhile"
 BASE = (
@@ -28,28 +28,30 @@ REPLACE = "CREATE OR REPLACE VIEW v1 AS SELECT v + 100 AS x FROM x_a"
 
 
 class Own:
-    """A database of its own in the house, with sessions of its own."""
+    """A database of its own in the environment, with sessions of its own."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
-        self._name = f"own{len(house.sessions)}"
-        self.environment = house.environment
+    def __init__(self, env: TestEnvironment) -> None:
+        self._env = env
+        self._name = f"own{len(env.sessions)}"
+        self.environment = env.environment
 
     async def query(self, name: str, sql: str, *, alone: bool = True) -> str:
         name = f"{self._name}.{name}"
-        if name not in self._house.sessions:
-            await self._house.query(name, f"SET database = {self._name}")
-        return await self._house.query(name, sql, alone=alone)
+        if name not in self._env.sessions:
+            await self._env.query(name, f"SET database = {self._name}")
+        return await self._env.query(name, sql, alone=alone)
 
     async def open(self) -> None:
-        await self._house.query(self._name, f"CREATE DATABASE {self._name}")
+        await self._env.query(self._name, f"CREATE DATABASE {self._name}")
         for each in BASE:
             assert "ERROR" not in await self.query("s", each)
 
 
-def lived(runner: asyncio.Runner, house: House, scenario: Callable[[Own], Awaitable[None]]) -> None:
+def lived(
+    runner: asyncio.Runner, env: TestEnvironment, scenario: Callable[[Own], Awaitable[None]]
+) -> None:
     async def main() -> None:
-        own = Own(house)
+        own = Own(env)
         await own.open()
         await scenario(own)
 
@@ -70,7 +72,7 @@ async def ddl(own: Own, sql: str) -> None:
 )
 @pytest.mark.parametrize("mode", ["", " READ ONLY"])
 def test_a_block_reads_what_its_names_meant_first(
-    runner: asyncio.Runner, house: House, sql: str, read: str, mode: str
+    runner: asyncio.Runner, env: TestEnvironment, sql: str, read: str, mode: str
 ) -> None:
     change = REPLACE if "v1" in read else SWAP
 
@@ -84,7 +86,7 @@ def test_a_block_reads_what_its_names_meant_first(
         await own.query("s", "ROLLBACK")
         assert (await own.query("s", read)) != first.removesuffix("\nT")  # on its own
 
-    lived(runner, house, main)
+    lived(runner, env, main)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +120,7 @@ def test_a_block_reads_what_its_names_meant_first(
     ],
 )
 def test_what_was_not_yet_named_means_what_it_did_when_the_time_was_chosen(
-    runner: asyncio.Runner, house: House, change: str, read: str
+    runner: asyncio.Runner, env: TestEnvironment, change: str, read: str
 ) -> None:
     async def main(own: Own) -> None:
         await own.query("s", "CREATE SCHEMA first")
@@ -132,7 +134,7 @@ def test_what_was_not_yet_named_means_what_it_did_when_the_time_was_chosen(
         assert answer.startswith(CHANGED), answer
         assert answer.endswith("E")
 
-    lived(runner, house, main)
+    lived(runner, env, main)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +152,7 @@ def test_what_was_not_yet_named_means_what_it_did_when_the_time_was_chosen(
 )
 @pytest.mark.parametrize("write", ["INSERT INTO outp VALUES (8, 8)", "CREATE TABLE mine (a int)"])
 def test_a_block_that_writes_commits_while_its_names_mean_the_same(
-    runner: asyncio.Runner, house: House, used: str, change: str, write: str
+    runner: asyncio.Runner, env: TestEnvironment, used: str, change: str, write: str
 ) -> None:
     async def main(own: Own) -> None:
         await own.query("s", "CREATE VIEW v1 AS SELECT v AS x FROM x_a")
@@ -167,7 +169,7 @@ def test_a_block_that_writes_commits_while_its_names_mean_the_same(
         table = "out2" if "out2" in change else "outp"
         assert await own.query("other", f"SELECT count(*) FROM {table}") == "0\nSELECT 1"
 
-    lived(runner, house, main)
+    lived(runner, env, main)
 
 
 UNRELATED = (
@@ -194,7 +196,7 @@ UNRELATED = (
 
 @pytest.mark.parametrize("end", ["COMMIT", "INSERT INTO outp VALUES (8, 8); COMMIT"])
 def test_what_is_defined_elsewhere_disturbs_nobody(
-    runner: asyncio.Runner, house: House, end: str
+    runner: asyncio.Runner, env: TestEnvironment, end: str
 ) -> None:
     async def main(own: Own) -> None:
         reads = ("SELECT * FROM vvv", "SELECT v FROM x_a WHERE k = 1", "SELECT * FROM mm")
@@ -205,10 +207,10 @@ def test_what_is_defined_elsewhere_disturbs_nobody(
             assert [await own.query("s", each) for each in reads] == before, each
         assert "ERROR" not in await own.query("s", end)
 
-    lived(runner, house, main)
+    lived(runner, env, main)
 
 
-def test_a_view_keeps_what_it_was_made_of(runner: asyncio.Runner, house: House) -> None:
+def test_a_view_keeps_what_it_was_made_of(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def main(own: Own) -> None:
         await own.query("s", "BEGIN")
         assert await own.query("s", "SELECT * FROM vvv") == "1\nSELECT 1\nT"
@@ -218,7 +220,7 @@ def test_a_view_keeps_what_it_was_made_of(runner: asyncio.Runner, house: House) 
         await own.query("s", "INSERT INTO outp VALUES (8, 8)")
         assert await own.query("s", "COMMIT") == "COMMIT"
 
-    lived(runner, house, main)
+    lived(runner, env, main)
 
 
 @pytest.mark.parametrize(
@@ -230,7 +232,7 @@ def test_a_view_keeps_what_it_was_made_of(runner: asyncio.Runner, house: House) 
     ],
 )
 def test_what_goes_on_over_an_altered_table_means_the_same(
-    runner: asyncio.Runner, house: House, change: str, read: str
+    runner: asyncio.Runner, env: TestEnvironment, change: str, read: str
 ) -> None:
     async def main(own: Own) -> None:
         await own.query("s", "BEGIN")
@@ -239,11 +241,11 @@ def test_what_goes_on_over_an_altered_table_means_the_same(
         await ddl(own, change)
         assert await own.query("s", read) == before
 
-    lived(runner, house, main)
+    lived(runner, env, main)
 
 
 def test_a_block_that_has_read_nothing_yet_goes_by_what_names_mean_now(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def main(own: Own) -> None:
         await own.query("s", "BEGIN")
@@ -253,10 +255,12 @@ def test_a_block_that_has_read_nothing_yet_goes_by_what_names_mean_now(
         await own.query("s", "INSERT INTO outp VALUES (8, 8)")
         assert await own.query("s", "COMMIT") == "COMMIT"
 
-    lived(runner, house, main)
+    lived(runner, env, main)
 
 
-def test_what_a_block_defines_itself_is_its_own(runner: asyncio.Runner, house: House) -> None:
+def test_what_a_block_defines_itself_is_its_own(
+    runner: asyncio.Runner, env: TestEnvironment
+) -> None:
     async def main(own: Own) -> None:
         await own.query("s", "CREATE VIEW v1 AS SELECT v AS x FROM x_a")
         await own.query("s", "BEGIN")
@@ -271,11 +275,11 @@ def test_what_a_block_defines_itself_is_its_own(runner: asyncio.Runner, house: H
         assert await own.query("s", "SELECT * FROM v1, vvv") == "101|1\nSELECT 1\nT"
         assert await own.query("s", "COMMIT") == "COMMIT"
 
-    lived(runner, house, main)
+    lived(runner, env, main)
 
 
 def test_what_a_block_defines_rests_on_what_names_meant(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def main(own: Own) -> None:
         await own.query("s", "BEGIN")
@@ -284,11 +288,11 @@ def test_what_a_block_defines_rests_on_what_names_meant(
         await own.query("s", "CREATE TABLE mine (a int)")
         assert (await own.query("s", "SELECT * FROM x_b")).startswith(CHANGED)
 
-    lived(runner, house, main)
+    lived(runner, env, main)
 
 
 def test_a_prepared_statement_hears_of_other_columns_as_of_any_change(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def main(own: Own) -> None:
         await own.query("s", "CREATE VIEW v1 AS SELECT v AS x FROM x_a")
@@ -300,7 +304,7 @@ def test_a_prepared_statement_hears_of_other_columns_as_of_any_change(
         await own.query("s", "ROLLBACK")
         assert "ERROR 0A000" in await own.query("s", "EXECUTE p")
 
-    lived(runner, house, main)
+    lived(runner, env, main)
 
 
 @pytest.mark.parametrize(
@@ -315,29 +319,29 @@ def test_a_prepared_statement_hears_of_other_columns_as_of_any_change(
     ],
 )
 def test_a_first_statement_that_waits_goes_by_what_names_mean_then(
-    runner: asyncio.Runner, house: House, begin: str, waits: str, answer: str
+    runner: asyncio.Runner, env: TestEnvironment, begin: str, waits: str, answer: str
 ) -> None:
     async def main(own: Own) -> None:
         await own.query("s", "CREATE VIEW v1 AS SELECT v AS x FROM x_a")
         await own.query("holder", "BEGIN; LOCK TABLE x_b")
         await own.query("s", begin)
         asked = asyncio.ensure_future(own.query("s", waits, alone=False))
-        await until(lambda: bool(house.environment.coordinator.locks._waiting))
+        await until(lambda: bool(env.environment.coordinator.locks._waiting))
         assert "ERROR" not in await own.query("other", REPLACE, alone=False)
         await own.query("holder", "COMMIT", alone=False)
         assert (await asked).startswith(answer)
 
-    lived(runner, house, main)
+    lived(runner, env, main)
 
 
 def test_what_is_written_after_a_change_of_the_catalog_is_not_decided_with_it(
     runner: asyncio.Runner,
-    house: House,
+    env: TestEnvironment,
 ) -> None:
     """Only when the change is shown it can be told what names mean after it."""
 
     async def main(own: Own) -> None:
-        group, catalog = house.environment.coordinator.group, house.environment.coordinator.catalog
+        group, catalog = env.environment.coordinator.group, env.environment.coordinator.catalog
         names = Relied()
         names.add(Meanings(None, {("item", "nowhere", "x"): None}), catalog, fixed=False)
         before, change, after = Write({}, names=names), Write({}, defines=True), Write({})
@@ -349,4 +353,4 @@ def test_what_is_written_after_a_change_of_the_catalog_is_not_decided_with_it(
         assert group._pending == [after]
         assert group._form().writes == [after]
 
-    lived(runner, house, main)
+    lived(runner, env, main)

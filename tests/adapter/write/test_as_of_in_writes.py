@@ -4,24 +4,24 @@ import asyncio
 
 import pytest
 
-from tests.adapter.harness import House
+from tests.adapter.harness import TestEnvironment
 from tests.adapter.read.test_time_to_come import soon, waiting
 
 
 @pytest.fixture
-def past(runner: asyncio.Runner, house: House) -> int:
+def past(runner: asyncio.Runner, env: TestEnvironment) -> int:
     """Return a time at which `src` had the rows 1 and 2; now it has 3."""
 
     async def made() -> int:
-        await house.query(
+        await env.query(
             "w",
             "DROP TABLE IF EXISTS src CASCADE; CREATE TABLE src (k int);"
             " CREATE MATERIALIZED VIEW kept AS SELECT k FROM src; CREATE VIEW seen AS TABLE src;"
             " INSERT INTO src VALUES (1), (2)",
         )
-        await house.query("w", "SELECT * FROM kept")
-        time = house.environment.coordinator.oracle.read_ts()
-        await house.query("w", "DELETE FROM src; INSERT INTO src VALUES (3)")
+        await env.query("w", "SELECT * FROM kept")
+        time = env.environment.coordinator.oracle.read_ts()
+        await env.query("w", "DELETE FROM src; INSERT INTO src VALUES (3)")
         return time
 
     return runner.run(made())
@@ -29,81 +29,81 @@ def past(runner: asyncio.Runner, house: House) -> int:
 
 @pytest.mark.parametrize("relation", ["src", "kept", "seen"])
 def test_the_query_of_an_insert(
-    runner: asyncio.Runner, house: House, past: int, relation: str
+    runner: asyncio.Runner, env: TestEnvironment, past: int, relation: str
 ) -> None:
     async def scenario() -> None:
-        made = await house.query("w", "CREATE TABLE into_ (k int PRIMARY KEY, n serial)")
+        made = await env.query("w", "CREATE TABLE into_ (k int PRIMARY KEY, n serial)")
         assert made == "CREATE TABLE"
         put = f"INSERT INTO into_ (k) SELECT k FROM {relation} ORDER BY k AS OF {past}"
-        rows = (await house.query("w", put + " RETURNING k")).splitlines()
+        rows = (await env.query("w", put + " RETURNING k")).splitlines()
         assert sorted(rows) == ["1", "2", "INSERT 0 2"]
-        nothing = await house.query("w", put + " ON CONFLICT DO NOTHING RETURNING k")
+        nothing = await env.query("w", put + " ON CONFLICT DO NOTHING RETURNING k")
         assert nothing == "INSERT 0 0"
         put = f"INSERT INTO into_ (k) SELECT k FROM {relation} AS OF AT LEAST {past}"
-        assert await house.query("w", put) == "INSERT 0 1"
-        assert await house.query("w", "SELECT k FROM into_ ORDER BY k") == "1\n2\n3\nSELECT 3"
-        await house.query("w", f"PREPARE p AS INSERT INTO into_ (k) TABLE {relation} AS OF $1")
-        twice = await house.query("w", f"EXECUTE p (to_timestamp({past} / 1000.0))")
+        assert await env.query("w", put) == "INSERT 0 1"
+        assert await env.query("w", "SELECT k FROM into_ ORDER BY k") == "1\n2\n3\nSELECT 3"
+        await env.query("w", f"PREPARE p AS INSERT INTO into_ (k) TABLE {relation} AS OF $1")
+        twice = await env.query("w", f"EXECUTE p (to_timestamp({past} / 1000.0))")
         assert twice.startswith("ERROR 23505"), twice
-        dropped = await house.query("w", "DEALLOCATE p; DROP TABLE into_")
+        dropped = await env.query("w", "DEALLOCATE p; DROP TABLE into_")
         assert dropped == "DEALLOCATE\nDROP TABLE"
 
     runner.run(scenario())
 
 
-def test_a_table_of_what_was(runner: asyncio.Runner, house: House, past: int) -> None:
+def test_a_table_of_what_was(runner: asyncio.Runner, env: TestEnvironment, past: int) -> None:
     async def scenario() -> None:
         for make in (
             f"CREATE TABLE was AS SELECT k FROM src AS OF {past}",
             f"CREATE TABLE was AS TABLE kept AS OF {past} WITH DATA",
             f"SELECT k INTO was FROM seen AS OF {past}",
         ):
-            assert await house.query("w", make) == "SELECT 2", make
-            assert await house.query("w", "SELECT k FROM was ORDER BY k") == "1\n2\nSELECT 2"
-            await house.query("w", "DROP TABLE was")
-        empty = await house.query("w", f"CREATE TABLE was AS TABLE src AS OF {past} WITH NO DATA")
+            assert await env.query("w", make) == "SELECT 2", make
+            assert await env.query("w", "SELECT k FROM was ORDER BY k") == "1\n2\nSELECT 2"
+            await env.query("w", "DROP TABLE was")
+        empty = await env.query("w", f"CREATE TABLE was AS TABLE src AS OF {past} WITH NO DATA")
         assert empty == "CREATE TABLE AS"
-        assert await house.query("w", "TABLE was; DROP TABLE was") == "SELECT 0\nDROP TABLE"
+        assert await env.query("w", "TABLE was; DROP TABLE was") == "SELECT 0\nDROP TABLE"
 
     runner.run(scenario())
 
 
-def test_in_a_block_it_is_for_one_query(runner: asyncio.Runner, house: House, past: int) -> None:
+def test_in_a_block_it_is_for_one_query(
+    runner: asyncio.Runner, env: TestEnvironment, past: int
+) -> None:
     async def scenario() -> None:
-        await house.query("w", "CREATE TABLE mixed (k int)")
-        await house.query("w", "BEGIN; INSERT INTO mixed TABLE src")
-        answer = await house.query("w", f"INSERT INTO mixed TABLE src AS OF {past}")
+        await env.query("w", "CREATE TABLE mixed (k int)")
+        await env.query("w", "BEGIN; INSERT INTO mixed TABLE src")
+        answer = await env.query("w", f"INSERT INTO mixed TABLE src AS OF {past}")
         assert answer == "INSERT 0 2\nT"
-        assert await house.query("w", "SELECT k FROM mixed ORDER BY k") == "1\n2\n3\nSELECT 3\nT"
-        await house.query("other", "INSERT INTO src VALUES (4)")
-        assert "ERROR 40001" in await house.query("w", "COMMIT")  # the first of them read src now
-        await house.query("w", f"BEGIN; INSERT INTO mixed TABLE src AS OF {past}")
-        await house.query("other", "INSERT INTO src VALUES (5)")
-        assert await house.query("w", "COMMIT") == "COMMIT"  # what was is the same at all times
-        assert await house.query("w", "SELECT k FROM mixed ORDER BY k") == "1\n2\nSELECT 2"
-        await house.query("w", "DROP TABLE mixed")
+        assert await env.query("w", "SELECT k FROM mixed ORDER BY k") == "1\n2\n3\nSELECT 3\nT"
+        await env.query("other", "INSERT INTO src VALUES (4)")
+        assert "ERROR 40001" in await env.query("w", "COMMIT")  # the first of them read src now
+        await env.query("w", f"BEGIN; INSERT INTO mixed TABLE src AS OF {past}")
+        await env.query("other", "INSERT INTO src VALUES (5)")
+        assert await env.query("w", "COMMIT") == "COMMIT"  # what was is the same at all times
+        assert await env.query("w", "SELECT k FROM mixed ORDER BY k") == "1\n2\nSELECT 2"
+        await env.query("w", "DROP TABLE mixed")
 
     runner.run(scenario())
 
 
 def test_who_waits_to_read_stands_in_nobodys_way(
-    runner: asyncio.Runner, house: House, past: int
+    runner: asyncio.Runner, env: TestEnvironment, past: int
 ) -> None:
     async def scenario() -> None:
-        await house.query("w", "CREATE TABLE target (k int)")
-        put = await waiting(house, "a", f"INSERT INTO target TABLE src AS OF {soon(house, 1000)}")
-        make = await waiting(
-            house, "b", f"CREATE TABLE later AS TABLE kept AS OF {soon(house, 1000)}"
-        )
+        await env.query("w", "CREATE TABLE target (k int)")
+        put = await waiting(env, "a", f"INSERT INTO target TABLE src AS OF {soon(env, 1000)}")
+        make = await waiting(env, "b", f"CREATE TABLE later AS TABLE kept AS OF {soon(env, 1000)}")
         async with asyncio.timeout(0.8):
-            await house.query("w", "ALTER TABLE target ADD l int DEFAULT 7", alone=False)
-            await house.query("w", "UPDATE src SET k = 30", alone=False)
+            await env.query("w", "ALTER TABLE target ADD l int DEFAULT 7", alone=False)
+            await env.query("w", "UPDATE src SET k = 30", alone=False)
         assert not put.done()
         assert not make.done()
         assert (await put, await make) == ("INSERT 0 1", "SELECT 1")
-        assert await house.query("w", "TABLE target") == "30|7\nSELECT 1"
-        assert await house.query("w", "TABLE later") == "30\nSELECT 1"
-        await house.query("w", "DROP TABLE target, later")
+        assert await env.query("w", "TABLE target") == "30|7\nSELECT 1"
+        assert await env.query("w", "TABLE later") == "30\nSELECT 1"
+        await env.query("w", "DROP TABLE target, later")
 
     runner.run(scenario())
 
@@ -131,17 +131,19 @@ def test_who_waits_to_read_stands_in_nobodys_way(
     ],
 )
 def test_what_has_no_time_of_its_own(
-    runner: asyncio.Runner, house: House, past: int, statement: str, error: str
+    runner: asyncio.Runner, env: TestEnvironment, past: int, statement: str, error: str
 ) -> None:
-    answer = runner.run(house.query("w", statement.format(past)))
+    answer = runner.run(env.query("w", statement.format(past)))
     assert answer.splitlines()[0] == f"ERROR 0A000: {error}"
 
 
-def test_what_cannot_be_read_any_more(runner: asyncio.Runner, house: House, past: int) -> None:
+def test_what_cannot_be_read_any_more(
+    runner: asyncio.Runner, env: TestEnvironment, past: int
+) -> None:
     for statement in (
         "INSERT INTO src TABLE src AS OF 5",
         "CREATE TABLE v AS TABLE src AS OF 5",
     ):
-        answer = runner.run(house.query("w", statement)).splitlines()
+        answer = runner.run(env.query("w", statement)).splitlines()
         assert answer[0] == "ERROR 22023: cannot read as of 5"
         assert answer[1].startswith("DETAIL: The inputs can be read from ")

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from foreshore.adapter.write import insert
-from tests.adapter.harness import House, until
+from tests.adapter.harness import TestEnvironment, until
 
 TABLE = """
 DROP TABLE IF EXISTS t, other;
@@ -48,44 +48,44 @@ BY_TABLE = {
 }
 
 
-async def state(house: House) -> list[str]:
-    return (await house.ran("r", "SELECT k, u, n FROM t ORDER BY k")).splitlines()[:-1]
+async def state(env: TestEnvironment) -> list[str]:
+    return (await env.ran("r", "SELECT k, u, n FROM t ORDER BY k")).splitlines()[:-1]
 
 
-async def both(house: House, sql: str) -> tuple[list[str], list[str]]:
+async def both(env: TestEnvironment, sql: str) -> tuple[list[str], list[str]]:
     """Run a statement for two keys, in blocks at the same time; return what COMMIT says, and rows.
 
     The rows are those that are left, then those that one of the statements after the other leaves.
     """
-    await house.ran("w", TABLE)
+    await env.ran("w", TABLE)
     for session, key in (("a", 1), ("b", 2)):
-        await house.ran(session, "BEGIN")
-        await house.ran(session, sql.format(key))
-    return [await house.query(each, "COMMIT") for each in "ab"], await state(house)
+        await env.ran(session, "BEGIN")
+        await env.ran(session, sql.format(key))
+    return [await env.query(each, "COMMIT") for each in "ab"], await state(env)
 
 
 @pytest.mark.parametrize("case", BY_KEY)
 def test_of_different_keys_both_are_committed(
-    runner: asyncio.Runner, house: House, case: str
+    runner: asyncio.Runner, env: TestEnvironment, case: str
 ) -> None:
     async def main() -> None:
-        said, left = await both(house, BY_KEY[case])
+        said, left = await both(env, BY_KEY[case])
         assert said == ["COMMIT"] * 2
-        await house.ran("w", TABLE)
-        before = await state(house)
+        await env.ran("w", TABLE)
+        before = await state(env)
         for key in (1, 2):
-            await house.ran("w", BY_KEY[case].format(key))
-        assert left == await state(house) != before
+            await env.ran("w", BY_KEY[case].format(key))
+        assert left == await state(env) != before
 
     runner.run(main())
 
 
 @pytest.mark.parametrize("case", BY_TABLE)
 def test_where_keys_are_not_known_before_it_conflicts_by_table(
-    runner: asyncio.Runner, house: House, case: str
+    runner: asyncio.Runner, env: TestEnvironment, case: str
 ) -> None:
     async def main() -> None:
-        said, _ = await both(house, BY_TABLE[case])
+        said, _ = await both(env, BY_TABLE[case])
         assert said[0] == "COMMIT"
         assert said[1] == CONFLICT
 
@@ -93,39 +93,37 @@ def test_where_keys_are_not_known_before_it_conflicts_by_table(
 
 
 def test_a_subquery_of_several_rows_is_an_error_by_key_too(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def main() -> None:
-        await house.ran("w", TABLE)
-        said = await house.query(
+        await env.ran("w", TABLE)
+        said = await env.query(
             "w", "DELETE FROM t WHERE k = (SELECT i FROM generate_series(1, 2) AS i)"
         )
         assert said.startswith("ERROR 21000"), said
-        assert (
-            await house.query("w", "DELETE FROM t WHERE k = (SELECT 1 WHERE false)") == "DELETE 0"
-        )
-        assert await house.query("w", "DELETE FROM t WHERE k IN (SELECT NULL::int)") == "DELETE 0"
+        assert await env.query("w", "DELETE FROM t WHERE k = (SELECT 1 WHERE false)") == "DELETE 0"
+        assert await env.query("w", "DELETE FROM t WHERE k IN (SELECT NULL::int)") == "DELETE 0"
         none = "(SELECT i FROM generate_series(1, 2) AS i WHERE i > 5)"
         for value in (f"COALESCE({none}, 2)", f"CASE WHEN {none} IS NULL THEN 2 END"):
-            said = await house.query("w", f"UPDATE t SET n = n + 1 WHERE k = {value} RETURNING k")
+            said = await env.query("w", f"UPDATE t SET n = n + 1 WHERE k = {value} RETURNING k")
             assert said == "2\nUPDATE 1", "a subquery without a row is NULL"
 
     runner.run(main())
 
 
 def test_what_moves_while_keys_are_waited_for_is_looked_at_once(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def main() -> None:
-        await house.ran("w", TABLE)
-        await house.ran("w", "DROP SEQUENCE IF EXISTS s; CREATE SEQUENCE s; SELECT nextval('s')")
-        await house.ran("a", "BEGIN; UPDATE t SET n = 5 WHERE k = 1")
+        await env.ran("w", TABLE)
+        await env.ran("w", "DROP SEQUENCE IF EXISTS s; CREATE SEQUENCE s; SELECT nextval('s')")
+        await env.ran("a", "BEGIN; UPDATE t SET n = 5 WHERE k = 1")
         delete = "DELETE FROM t WHERE k IN (SELECT last_value FROM s) RETURNING k"
-        waiting = asyncio.create_task(house.query("b", delete, alone=False))
-        locks = house.environment.coordinator.locks
+        waiting = asyncio.create_task(env.query("b", delete, alone=False))
+        locks = env.environment.coordinator.locks
         await until(lambda: waiting.done() or bool(locks._waiting))
-        await house.ran("c", "SELECT nextval('s')")
-        await house.ran("a", "COMMIT")
+        await env.ran("c", "SELECT nextval('s')")
+        await env.ran("a", "COMMIT")
         assert (await waiting).splitlines() == ["2", "DELETE 1"]
 
     runner.run(main())
@@ -154,7 +152,7 @@ WITH_JOIN = (
 )
 def test_rows_under_keys_are_those_that_a_join_finds(
     runner: asyncio.Runner,
-    house: House,
+    env: TestEnvironment,
     monkeypatch: pytest.MonkeyPatch,
     sql: str,
     before: str,
@@ -164,16 +162,16 @@ def test_rows_under_keys_are_those_that_a_join_finds(
     async def main() -> None:
         answers = []
         for known in (False, True):
-            await house.ran("w", TABLE)
-            await house.ran("w", f"BEGIN; {before}")
+            await env.ran("w", TABLE)
+            await env.ran("w", f"BEGIN; {before}")
             with monkeypatch.context() as patched:
                 if not known:
                     patched.setattr(insert, "_rows_by_key", _nothing)
                 elif sql in WITHOUT_JOIN:
                     patched.setattr(insert, "evaluate_here", _refused)
-                said = (await house.ran("w", sql)).splitlines()
-            await house.ran("w", "COMMIT")
-            answers.append((sorted(said), await state(house)))
+                said = (await env.ran("w", sql)).splitlines()
+            await env.ran("w", "COMMIT")
+            answers.append((sorted(said), await state(env)))
         assert answers[0] == answers[1]
 
     runner.run(main())

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.adapter.harness import House
+from tests.adapter.harness import TestEnvironment
 
 # A type, a key, another way to write it, and a key that differs.
 EQUAL = [
@@ -25,7 +25,13 @@ EQUAL = [
 @pytest.mark.parametrize(("type", "key", "same", "other"), EQUAL)
 @pytest.mark.parametrize("more", ["", ", w"])
 def test_a_row_is_found_once_by_equal_keys(
-    runner: asyncio.Runner, house: House, type: str, key: str, same: str, other: str, more: str
+    runner: asyncio.Runner,
+    env: TestEnvironment,
+    type: str,
+    key: str,
+    same: str,
+    other: str,
+    more: str,
 ) -> None:
     """A composite key, too."""
     among = f"k IN ('{key}', '{same}', '{key}') {more and 'AND w IN (0, 0)'}"
@@ -33,17 +39,17 @@ def test_a_row_is_found_once_by_equal_keys(
 
     async def scenario() -> None:
         async def says(sql: str, expected: str) -> None:
-            assert await house.query("s", sql) == expected, sql
+            assert await env.query("s", sql) == expected, sql
 
-        await house.query("s", "DROP TABLE IF EXISTS t")
-        await house.query("s", f"CREATE TABLE t (k {type}, w int, v int, PRIMARY KEY (k{more}))")
+        await env.query("s", "DROP TABLE IF EXISTS t")
+        await env.query("s", f"CREATE TABLE t (k {type}, w int, v int, PRIMARY KEY (k{more}))")
         for first in (
             f"INSERT INTO t VALUES ('{other}', 0, 5)",
             f"INSERT INTO t SELECT '{other}', 0, 5",
         ):
-            await house.query("s", "DELETE FROM t")
-            await house.query("s", f"INSERT INTO t VALUES ('{key}', 0, 1)")
-            await house.query("s", f"BEGIN; {first}")
+            await env.query("s", "DELETE FROM t")
+            await env.query("s", f"INSERT INTO t VALUES ('{key}', 0, 1)")
+            await env.query("s", f"BEGIN; {first}")
             await says(f"SELECT v FROM t WHERE {among}", "1\nSELECT 1\nT")
             await says(f"SELECT v FROM t WHERE {among} FOR UPDATE", "1\nSELECT 1\nT")
             await says(f"UPDATE t SET v = v + 1 WHERE {among} RETURNING v", "2\nUPDATE 1\nT")
@@ -58,8 +64,8 @@ def test_a_row_is_found_once_by_equal_keys(
             await says(f"DELETE FROM t WHERE {among}", "DELETE 0\nT")
             await says("COMMIT", "COMMIT")
             await says("SELECT v FROM t", "5\nSELECT 1")
-            await house.query("s", f"INSERT INTO t VALUES ('{key}', 0, 7)")
-            clash = await house.query("s", f"INSERT INTO t VALUES ('{same}', 0, 8)")
+            await env.query("s", f"INSERT INTO t VALUES ('{key}', 0, 7)")
+            clash = await env.query("s", f"INSERT INTO t VALUES ('{same}', 0, 8)")
             assert clash.startswith("ERROR 23505"), clash
 
     runner.run(scenario())

@@ -17,7 +17,7 @@ from foreshore.ids import GlobalId
 from foreshore.storage.corruption import Corruptions
 from foreshore.types import INT4, TEXT, ColumnType, RelationDesc
 from foreshore.update import DIFF_FIELD
-from tests.adapter.harness import House, in_house
+from tests.adapter.harness import TestEnvironment, in_environment
 
 T = GlobalId("u1")
 DESC = RelationDesc(("a", "b", "v"), (ColumnType(INT4), ColumnType(TEXT), ColumnType(INT4)))
@@ -167,12 +167,12 @@ def test_many_rows_are_checked_against_what_has_changed_since() -> None:
 
 def test_of_colliding_inserts_exactly_one_wins(tmp_path: Path) -> None:
     async def play() -> None:
-        house = House(tmp_path)
-        await house.open()
-        await house.query("s0", "CREATE TABLE t (k int PRIMARY KEY, who int)")
+        env = TestEnvironment(tmp_path)
+        await env.open()
+        await env.query("s0", "CREATE TABLE t (k int PRIMARY KEY, who int)")
         for k in range(5):
             answers = await asyncio.gather(
-                *(house.query(f"s{i}", f"INSERT INTO t VALUES ({k}, {i})") for i in range(16))
+                *(env.query(f"s{i}", f"INSERT INTO t VALUES ({k}, {i})") for i in range(16))
             )
             assert [a.splitlines()[0] for a in answers].count("INSERT 0 1") == 1
             lost = [a for a in answers if a != "INSERT 0 1"]
@@ -184,49 +184,49 @@ def test_of_colliding_inserts_exactly_one_wins(tmp_path: Path) -> None:
                 ]
                 * 15
             )
-        await house.reopen()
-        assert "ERROR 23505" in await house.query("s", "INSERT INTO t VALUES (3, 1)")
-        assert await house.query("s", "SELECT count(*) FROM t") == "5\nSELECT 1"
-        await house.close()
+        await env.reopen()
+        assert "ERROR 23505" in await env.query("s", "INSERT INTO t VALUES (3, 1)")
+        assert await env.query("s", "SELECT count(*) FROM t") == "5\nSELECT 1"
+        await env.close()
 
     asyncio.run(play())
 
 
 def test_rows_on_their_way_into_a_table_that_is_altered_are_refused(tmp_path: Path) -> None:
-    async def play(house: House) -> None:
-        await house.query("s", "CREATE TABLE t (k int); INSERT INTO t VALUES (1)")
-        await house.query("b", "BEGIN; INSERT INTO t VALUES (1)")
-        assert await house.query("s", "ALTER TABLE t ADD PRIMARY KEY (k)") == "ALTER TABLE"
-        answer = await house.query("b", "COMMIT")
+    async def play(env: TestEnvironment) -> None:
+        await env.query("s", "CREATE TABLE t (k int); INSERT INTO t VALUES (1)")
+        await env.query("b", "BEGIN; INSERT INTO t VALUES (1)")
+        assert await env.query("s", "ALTER TABLE t ADD PRIMARY KEY (k)") == "ALTER TABLE"
+        answer = await env.query("b", "COMMIT")
         assert answer == "ERROR 40001: could not serialize access: a table was altered meanwhile"
-        await house.query("s", "CREATE MATERIALIZED VIEW m AS SELECT k, count(*) FROM t GROUP BY k")
-        answer = await house.query("s", "ALTER TABLE t DROP CONSTRAINT t_pkey")
+        await env.query("s", "CREATE MATERIALIZED VIEW m AS SELECT k, count(*) FROM t GROUP BY k")
+        answer = await env.query("s", "ALTER TABLE t DROP CONSTRAINT t_pkey")
         assert answer.splitlines()[:2] == [
             "ERROR 2BP01: cannot drop constraint t_pkey on table t because other objects depend on"
             " it",
             "DETAIL: materialized view m depends on constraint t_pkey on table t",
         ]
-        await house.query("b", "BEGIN; ALTER TABLE t DROP COLUMN nothing")
-        await house.query("b", "ROLLBACK")
+        await env.query("b", "BEGIN; ALTER TABLE t DROP COLUMN nothing")
+        await env.query("b", "ROLLBACK")
         block = "BEGIN; CREATE TABLE n (i int); INSERT INTO n VALUES (1), (1)"
-        await house.query("b", block)
-        answer = await house.query("b", "ALTER TABLE n ADD UNIQUE (i)")
+        await env.query("b", block)
+        answer = await env.query("b", "ALTER TABLE n ADD UNIQUE (i)")
         assert answer.splitlines()[1] == "DETAIL: Key (i)=(1) is duplicated."
-        await house.query("b", "ROLLBACK")
-        await house.query(
+        await env.query("b", "ROLLBACK")
+        await env.query(
             "b", f"{block}; DELETE FROM n; INSERT INTO n VALUES (2); ALTER TABLE n ADD UNIQUE (i)"
         )
-        assert "ERROR 23505" in await house.query("b", "INSERT INTO n VALUES (2)")
-        await house.query("b", "ROLLBACK")
-        await house.query(
+        assert "ERROR 23505" in await env.query("b", "INSERT INTO n VALUES (2)")
+        await env.query("b", "ROLLBACK")
+        await env.query(
             "b", f"{block}; DELETE FROM n; INSERT INTO n VALUES (2); ALTER TABLE n ADD UNIQUE (i)"
         )
-        assert (await house.query("b", "COMMIT")) == "COMMIT"
-        assert "ERROR 23505" in await house.query("s", "INSERT INTO n VALUES (2)")
-        await house.query(
+        assert (await env.query("b", "COMMIT")) == "COMMIT"
+        assert "ERROR 23505" in await env.query("s", "INSERT INTO n VALUES (2)")
+        await env.query(
             "s", "BEGIN; ALTER TABLE n DROP CONSTRAINT n_i_key; INSERT INTO n VALUES (2)"
         )
-        assert await house.query("s", "COMMIT") == "COMMIT"
-        assert await house.query("s", "SELECT * FROM n") == "2\n2\nSELECT 2"
+        assert await env.query("s", "COMMIT") == "COMMIT"
+        assert await env.query("s", "SELECT * FROM n") == "2\n2\nSELECT 2"
 
-    in_house(tmp_path, play)
+    in_environment(tmp_path, play)

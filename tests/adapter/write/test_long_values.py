@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from foreshore.adapter.read.peek import evaluate_here
-from tests.adapter.harness import House
+from tests.adapter.harness import TestEnvironment
 
 GROWING = (  # what is written for 1, a short argument, and for 2, a long one
     ("repeat('y', $1)", "7", "2000000"),
@@ -20,7 +20,7 @@ GROWING = (  # what is written for 1, a short argument, and for 2, a long one
 @pytest.mark.parametrize(("cell", "short", "long"), GROWING)
 def test_only_what_is_long_goes_to_the_engine(
     runner: asyncio.Runner,
-    house: House,
+    env: TestEnvironment,
     monkeypatch: pytest.MonkeyPatch,
     cell: str,
     short: str,
@@ -35,55 +35,59 @@ def test_only_what_is_long_goes_to_the_engine(
     monkeypatch.setattr("foreshore.adapter.write.insert.evaluate_here", counted)
 
     async def scenario() -> None:
-        await house.query("s", "CREATE TABLE long (n int, t text)")
-        await house.query("s", f"PREPARE put AS INSERT INTO long VALUES ($1, {cell}) RETURNING n")
+        await env.query("s", "CREATE TABLE long (n int, t text)")
+        await env.query("s", f"PREPARE put AS INSERT INTO long VALUES ($1, {cell}) RETURNING n")
         for given, engine in ((short, 0), (long, 1)):
-            assert await house.query("s", f"EXECUTE put ({given})") == f"{given}\nINSERT 0 1"
+            assert await env.query("s", f"EXECUTE put ({given})") == f"{given}\nINSERT 0 1"
             assert len(there) == engine
-            same = await house.query(
+            same = await env.query(
                 "s", f"SELECT t = {cell.replace('$1', given)} FROM long WHERE n = {given}"
             )
             assert same == "t\nSELECT 1"
-        await house.query("s", "DEALLOCATE put; DROP TABLE long")
+        await env.query("s", "DEALLOCATE put; DROP TABLE long")
 
     runner.run(scenario())
 
 
-def test_arguments_that_nobody_asks_for_may_fail(runner: asyncio.Runner, house: House) -> None:
+def test_arguments_that_nobody_asks_for_may_fail(
+    runner: asyncio.Runner, env: TestEnvironment
+) -> None:
     async def scenario() -> None:
-        await house.query("s", "CREATE TABLE guarded (t text)")
+        await env.query("s", "CREATE TABLE guarded (t text)")
         cell = "CASE WHEN $1 = 0 THEN 'none' ELSE repeat('y', 10 / $1) END"
-        await house.query("s", f"PREPARE guard AS INSERT INTO guarded VALUES ({cell}) RETURNING t")
-        assert await house.query("s", "EXECUTE guard (5)") == "yy\nINSERT 0 1"
-        assert await house.query("s", "EXECUTE guard (0)") == "none\nINSERT 0 1"
-        await house.query("s", "PREPARE bare AS INSERT INTO guarded VALUES (repeat('y', 10 / $1))")
-        assert await house.query("s", "EXECUTE bare (0)") == "ERROR 22012: division by zero"
-        await house.query("s", "PREPARE huge AS INSERT INTO guarded VALUES (repeat('y', $1))")
-        huge = await house.query("s", "EXECUTE huge (2000000000)")
+        await env.query("s", f"PREPARE guard AS INSERT INTO guarded VALUES ({cell}) RETURNING t")
+        assert await env.query("s", "EXECUTE guard (5)") == "yy\nINSERT 0 1"
+        assert await env.query("s", "EXECUTE guard (0)") == "none\nINSERT 0 1"
+        await env.query("s", "PREPARE bare AS INSERT INTO guarded VALUES (repeat('y', 10 / $1))")
+        assert await env.query("s", "EXECUTE bare (0)") == "ERROR 22012: division by zero"
+        await env.query("s", "PREPARE huge AS INSERT INTO guarded VALUES (repeat('y', $1))")
+        huge = await env.query("s", "EXECUTE huge (2000000000)")
         assert huge == "ERROR 54000: requested length too large"
 
     runner.run(scenario())
 
 
 @pytest.mark.parametrize("length", [3, 2_000_000])
-def test_beside_numbers_of_a_sequence(runner: asyncio.Runner, house: House, length: int) -> None:
+def test_beside_numbers_of_a_sequence(
+    runner: asyncio.Runner, env: TestEnvironment, length: int
+) -> None:
     async def scenario() -> None:
-        await house.query("s", "CREATE TABLE numbered (id serial, t text)")
-        await house.query("s", "PREPARE n AS INSERT INTO numbered (t) VALUES (repeat('y', $1))")
+        await env.query("s", "CREATE TABLE numbered (id serial, t text)")
+        await env.query("s", "PREPARE n AS INSERT INTO numbered (t) VALUES (repeat('y', $1))")
         for _ in range(2):
-            assert await house.query("s", f"EXECUTE n ({length})") == "INSERT 0 1"
-        answer = await house.query("s", "SELECT id, length(t) FROM numbered ORDER BY id")
+            assert await env.query("s", f"EXECUTE n ({length})") == "INSERT 0 1"
+        answer = await env.query("s", "SELECT id, length(t) FROM numbered ORDER BY id")
         assert answer == f"1|{length}\n2|{length}\nSELECT 2"
-        await house.query("s", "DEALLOCATE n; DROP TABLE numbered")
+        await env.query("s", "DEALLOCATE n; DROP TABLE numbered")
 
     runner.run(scenario())
 
 
-def test_a_query_of_arguments_alone(runner: asyncio.Runner, house: House) -> None:
+def test_a_query_of_arguments_alone(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def scenario() -> None:
-        await house.query("s", "PREPARE q AS SELECT length(repeat($1, $2))")
-        assert await house.query("s", "EXECUTE q ('ab', 3)") == "6\nSELECT 1"
-        assert await house.query("s", "EXECUTE q ('ab', 2000000)") == "4000000\nSELECT 1"
+        await env.query("s", "PREPARE q AS SELECT length(repeat($1, $2))")
+        assert await env.query("s", "EXECUTE q ('ab', 3)") == "6\nSELECT 1"
+        assert await env.query("s", "EXECUTE q ('ab', 2000000)") == "4000000\nSELECT 1"
 
     runner.run(scenario())
 
@@ -96,18 +100,20 @@ def test_a_query_of_arguments_alone(runner: asyncio.Runner, house: House) -> Non
         "SELECT DISTINCT mz_now() FROM generate_series(1, 99)",
     ],
 )
-def test_the_time_where_nothing_is_read(runner: asyncio.Runner, house: House, source: str) -> None:
+def test_the_time_where_nothing_is_read(
+    runner: asyncio.Runner, env: TestEnvironment, source: str
+) -> None:
     async def scenario() -> None:
-        oracle = house.environment.coordinator.oracle
-        await house.query("s", "CREATE TABLE IF NOT EXISTS moments (t mz_timestamp)")
+        oracle = env.environment.coordinator.oracle
+        await env.query("s", "CREATE TABLE IF NOT EXISTS moments (t mz_timestamp)")
         before = oracle.read_ts()
-        answer = await house.query("s", f"INSERT INTO moments {source} RETURNING t")
+        answer = await env.query("s", f"INSERT INTO moments {source} RETURNING t")
         assert before <= int(answer.splitlines()[0]) <= oracle.read_ts()
-        await house.query("s", "BEGIN; SELECT * FROM moments")
-        in_block = (await house.query("s", "SELECT mz_now()")).splitlines()[0]
-        await house.query("other", "INSERT INTO moments VALUES (1)")
-        answer = await house.query("s", f"INSERT INTO moments {source} RETURNING t")
+        await env.query("s", "BEGIN; SELECT * FROM moments")
+        in_block = (await env.query("s", "SELECT mz_now()")).splitlines()[0]
+        await env.query("other", "INSERT INTO moments VALUES (1)")
+        answer = await env.query("s", f"INSERT INTO moments {source} RETURNING t")
         assert answer.splitlines()[0] == in_block
-        await house.query("s", "ROLLBACK")
+        await env.query("s", "ROLLBACK")
 
     runner.run(scenario())

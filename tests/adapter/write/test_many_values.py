@@ -4,41 +4,41 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapter.harness import House, in_house
+from tests.adapter.harness import TestEnvironment, in_environment
 
 SETUP = "CREATE TABLE t (k serial PRIMARY KEY, v int, w text CHECK (w <> 'bad'))"
 
 
 @pytest.mark.parametrize("count", [1, 200, 300, 5000])
 def test_all_rows_are_there_numbered_in_their_order(tmp_path: Path, count: int) -> None:
-    async def scenario(house: House) -> None:
-        await house.query("s", SETUP)
+    async def scenario(env: TestEnvironment) -> None:
+        await env.query("s", SETUP)
         rows = ", ".join(f"({i} + length(current_user), current_user)" for i in range(count))
-        told = await house.query("s", f"INSERT INTO t (v, w) VALUES {rows} RETURNING k, v - 9, w")
+        told = await env.query("s", f"INSERT INTO t (v, w) VALUES {rows} RETURNING k, v - 9, w")
         expected = [f"{i + 1}|{i}|foreshore" for i in range(count)]
         assert told.splitlines() == [*expected, f"INSERT 0 {count}"]
         rows = ", ".join(f"({i + 1}, length(current_user))" for i in range(count + 1))
         upsert = f"INSERT INTO t (k, v) VALUES {rows} ON CONFLICT (k) DO UPDATE SET v = excluded.k"
-        assert await house.query("s", upsert) == f"INSERT 0 {count + 1}"
-        told = await house.query("s", "SELECT count(*), count(w), min(v - k), max(v - k) FROM t")
+        assert await env.query("s", upsert) == f"INSERT 0 {count + 1}"
+        told = await env.query("s", "SELECT count(*), count(w), min(v - k), max(v - k) FROM t")
         low, high = sorted((0, 8 - count))  # of what is new
         assert told == f"{count + 1}|{count}|{low}|{high}\nSELECT 1"
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("count", [10, 1000])
 def test_a_row_that_fails_or_may_not_be_there_fails_all(tmp_path: Path, count: int) -> None:
-    async def scenario(house: House) -> None:
-        await house.query("s", SETUP)
+    async def scenario(env: TestEnvironment) -> None:
+        await env.query("s", SETUP)
         for last, told in (
             ("1 / (length(current_user) - 9), ''", "division by zero"),
             ("1, replace(current_user, 'foreshore', 'bad')", "violates check constraint"),
             ("1, NULL), (1, current_user::int::text", "invalid input syntax for type integer"),
         ):
             rows = ", ".join([*["(length(current_user), current_user)"] * count, f"({last})"])
-            said = await house.query("s", f"INSERT INTO t (v, w) VALUES {rows}", alone=False)
+            said = await env.query("s", f"INSERT INTO t (v, w) VALUES {rows}", alone=False)
             assert told in said, said
-        assert await house.query("s", "SELECT count(*) FROM t") == "0\nSELECT 1"
+        assert await env.query("s", "SELECT count(*) FROM t") == "0\nSELECT 1"
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)

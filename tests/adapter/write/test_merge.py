@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.adapter.harness import House, until
+from tests.adapter.harness import TestEnvironment, until
 
 TABLE = """
 DROP TABLE IF EXISTS t, other;
@@ -22,12 +22,12 @@ def merge(source: str, on: str = "t.k = s.k", does: str = BOTH) -> str:
     return f"MERGE INTO t USING ({source}) AS s (k, v) ON {on} {does}"
 
 
-async def rows(house: House) -> list[str]:
-    return (await house.ran("r", "SELECT k, u, n FROM t ORDER BY k")).splitlines()[:-1]
+async def rows(env: TestEnvironment) -> list[str]:
+    return (await env.ran("r", "SELECT k, u, n FROM t ORDER BY k")).splitlines()[:-1]
 
 
-def waits(house: House) -> int:
-    return len(house.environment.coordinator.locks._waiting)
+def waits(env: TestEnvironment) -> int:
+    return len(env.environment.coordinator.locks._waiting)
 
 
 BY_KEY = {
@@ -43,59 +43,59 @@ BY_KEY = {
 
 @pytest.mark.parametrize("case", BY_KEY)
 def test_of_different_keys_both_are_committed(
-    runner: asyncio.Runner, house: House, case: str
+    runner: asyncio.Runner, env: TestEnvironment, case: str
 ) -> None:
     one, another, on = BY_KEY[case]
     does = MATCHED if "beyond" in case or "other" in case else BOTH
 
     async def main() -> None:
-        await house.ran("w", TABLE)
+        await env.ran("w", TABLE)
         for session, source in (("a", one), ("b", another)):
-            await house.ran(session, "BEGIN")
-            await house.ran(session, merge(source, on, does))
-        assert [await house.query(each, "COMMIT") for each in "ab"] == ["COMMIT"] * 2
-        once = await rows(house)
-        await house.ran(
+            await env.ran(session, "BEGIN")
+            await env.ran(session, merge(source, on, does))
+        assert [await env.query(each, "COMMIT") for each in "ab"] == ["COMMIT"] * 2
+        once = await rows(env)
+        await env.ran(
             "w",
             "DELETE FROM t; INSERT INTO t VALUES (1, 'a', 0), (2, 'b', 0), (3, 'c', 0)",
         )
         for source in (one, another):
-            await house.ran("w", merge(f"SELECT * FROM ({source}) AS z", on, does))
-        assert once == await rows(house) != []
+            await env.ran("w", merge(f"SELECT * FROM ({source}) AS z", on, does))
+        assert once == await rows(env) != []
 
     runner.run(main())
 
 
 def test_of_the_same_key_the_second_waits_and_goes_on_from_there(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def main() -> None:
-        await house.ran("w", TABLE)
+        await env.ran("w", TABLE)
         for key in (1, 7):  # one that is there, and one that is not
             for session in "ab":
-                await house.ran(session, "BEGIN")
-            await house.ran("a", merge(f"VALUES ({key}, 5)"))
-            second = asyncio.create_task(house.query("b", merge(f"VALUES ({key}, 7)"), alone=False))
-            await until(lambda: waits(house) == 1)
-            await house.ran("a", "COMMIT")
+                await env.ran(session, "BEGIN")
+            await env.ran("a", merge(f"VALUES ({key}, 5)"))
+            second = asyncio.create_task(env.query("b", merge(f"VALUES ({key}, 7)"), alone=False))
+            await until(lambda: waits(env) == 1)
+            await env.ran("a", "COMMIT")
             assert await second == "MERGE 1\nT"
-            await house.ran("b", "COMMIT")
-            found = await house.ran("r", f"SELECT n FROM t WHERE k = {key}")
+            await env.ran("b", "COMMIT")
+            found = await env.ran("r", f"SELECT n FROM t WHERE k = {key}")
             assert found.splitlines()[0] == "12"
 
     runner.run(main())
 
 
 def test_who_has_read_something_else_that_changed_hears_of_a_conflict(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def main() -> None:
-        await house.ran("w", TABLE)
-        await house.ran("a", "BEGIN; SELECT n FROM t WHERE k = 1")
-        await house.ran("w", merge("VALUES (1, 5)"))
-        await house.ran("a", merge("VALUES (2, 1)"))
-        assert await house.query("a", "COMMIT") == CONFLICT
-        assert (await rows(house))[1] == "2|b|0"
+        await env.ran("w", TABLE)
+        await env.ran("a", "BEGIN; SELECT n FROM t WHERE k = 1")
+        await env.ran("w", merge("VALUES (1, 5)"))
+        await env.ran("a", merge("VALUES (2, 1)"))
+        assert await env.query("a", "COMMIT") == CONFLICT
+        assert (await rows(env))[1] == "2|b|0"
 
     runner.run(main())
 
@@ -109,58 +109,60 @@ def test_who_has_read_something_else_that_changed_hears_of_a_conflict(
     ],
 )
 def test_where_keys_are_not_known_before_it_conflicts_by_table(
-    runner: asyncio.Runner, house: House, source: str, on: str
+    runner: asyncio.Runner, env: TestEnvironment, source: str, on: str
 ) -> None:
     async def main() -> None:
-        await house.ran("w", TABLE)
-        await house.ran("a", "BEGIN; " + merge(source, on))
-        await house.ran("b", "UPDATE t SET n = n + 1 WHERE k = 2")
-        assert await house.query("a", "COMMIT") == CONFLICT
-        assert await rows(house) == ["1|a|0", "2|b|1", "3|c|0"]
+        await env.ran("w", TABLE)
+        await env.ran("a", "BEGIN; " + merge(source, on))
+        await env.ran("b", "UPDATE t SET n = n + 1 WHERE k = 2")
+        assert await env.query("a", "COMMIT") == CONFLICT
+        assert await rows(env) == ["1|a|0", "2|b|1", "3|c|0"]
 
     runner.run(main())
 
 
-def test_counters_lose_nothing_and_nobody_hears_of_it(runner: asyncio.Runner, house: House) -> None:
+def test_counters_lose_nothing_and_nobody_hears_of_it(
+    runner: asyncio.Runner, env: TestEnvironment
+) -> None:
     async def main() -> None:
-        await house.ran("w", TABLE)
+        await env.ran("w", TABLE)
 
         async def count(client: int) -> None:
             for turn in range(10):
                 sql = merge(f"VALUES (7, 1), ({100 + turn % 3}, {client})")
-                answer = await house.query(f"c{client}", sql, alone=False)
+                answer = await env.query(f"c{client}", sql, alone=False)
                 assert answer == "MERGE 2", answer
 
         await asyncio.gather(*(count(client) for client in range(5)))
-        found = await house.ran("r", "SELECT n FROM t WHERE k = 7")
+        found = await env.ran("r", "SELECT n FROM t WHERE k = 7")
         assert found.splitlines()[0] == "50"
 
     runner.run(main())
 
 
 def test_what_the_transaction_has_written_itself_is_met(
-    runner: asyncio.Runner, house: House
+    runner: asyncio.Runner, env: TestEnvironment
 ) -> None:
     async def main() -> None:
-        await house.ran("w", TABLE)
-        await house.ran(
+        await env.ran("w", TABLE)
+        await env.ran(
             "a",
             "BEGIN; INSERT INTO t VALUES (5, 'e', 1); DELETE FROM t WHERE k = 1;"
             " UPDATE t SET n = 3 WHERE k = 2",
         )
         sql = merge("VALUES (1, 10), (2, 10), (5, 10), (NULL, 10)", does=MATCHED)
-        assert (await house.ran("a", sql)).startswith("MERGE 2")
+        assert (await env.ran("a", sql)).startswith("MERGE 2")
         deleting = merge(
             "VALUES (3, 0), (1, 4)",
             does="WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT VALUES (s.k, 'new', s.v)",
         )
-        assert (await house.ran("a", deleting)).startswith("MERGE 2")
+        assert (await env.ran("a", deleting)).startswith("MERGE 2")
         twice = merge("VALUES (2, 1), (2, 2)", does=MATCHED)
-        await house.ran("a", "SAVEPOINT x")
-        refused = await house.query("a", twice)
+        await env.ran("a", "SAVEPOINT x")
+        refused = await env.query("a", twice)
         assert refused.startswith("ERROR 21000: MERGE command cannot affect row a second time")
-        await house.ran("a", "ROLLBACK TO x; COMMIT")
-        assert await rows(house) == ["1|new|4", "2|b|13", "5|e|11"]
+        await env.ran("a", "ROLLBACK TO x; COMMIT")
+        assert await rows(env) == ["1|new|4", "2|b|13", "5|e|11"]
 
     runner.run(main())
 
@@ -192,24 +194,24 @@ RETURNING = {
 
 @pytest.mark.parametrize("case", RETURNING)
 def test_returning_gives_what_it_met_and_what_became_of_it(
-    runner: asyncio.Runner, house: House, case: str
+    runner: asyncio.Runner, env: TestEnvironment, case: str
 ) -> None:
     source, does, targets, expected = RETURNING[case]
 
     async def main() -> None:
-        await house.ran("w", TABLE)
-        told = await house.query("w", f"{merge(source, does=does)} RETURNING {targets}")
+        await env.ran("w", TABLE)
+        told = await env.query("w", f"{merge(source, does=does)} RETURNING {targets}")
         *rows, tag = told.splitlines()
         assert (sorted(rows), tag) == (expected, f"MERGE {len(expected)}")
 
     runner.run(main())
 
 
-def test_returning_of_equal_rows_gives_each(runner: asyncio.Runner, house: House) -> None:
+def test_returning_of_equal_rows_gives_each(runner: asyncio.Runner, env: TestEnvironment) -> None:
     async def main() -> None:
-        await house.ran("w", "DROP TABLE IF EXISTS w; CREATE TABLE w (i int, x char(3))")
-        await house.ran("w", "INSERT INTO w VALUES (1, 'a'), (1, 'a'), (2, 'b'), (2, 'b')")
-        told = await house.query(
+        await env.ran("w", "DROP TABLE IF EXISTS w; CREATE TABLE w (i int, x char(3))")
+        await env.ran("w", "INSERT INTO w VALUES (1, 'a'), (1, 'a'), (2, 'b'), (2, 'b')")
+        told = await env.query(
             "w",
             "MERGE INTO w USING (VALUES (1), (2)) AS s (i) ON w.i = s.i WHEN MATCHED AND s.i = 1"
             " THEN UPDATE SET x = 'z' WHEN MATCHED THEN DELETE RETURNING merge_action(), w.*",
@@ -226,10 +228,12 @@ def test_returning_of_equal_rows_gives_each(runner: asyncio.Runner, house: House
 @pytest.mark.parametrize(
     "text", ["SELECT merge_action()", "UPDATE t SET n = 1 RETURNING merge_action()"]
 )
-def test_the_action_is_merges_alone(runner: asyncio.Runner, house: House, text: str) -> None:
+def test_the_action_is_merges_alone(
+    runner: asyncio.Runner, env: TestEnvironment, text: str
+) -> None:
     async def main() -> None:
-        await house.ran("w", TABLE)
-        assert await house.query("w", text) == (
+        await env.ran("w", TABLE)
+        assert await env.query("w", text) == (
             "ERROR 42601: MERGE_ACTION() can only be used in the RETURNING list of a MERGE command"
         )
 

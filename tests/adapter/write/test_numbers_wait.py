@@ -7,15 +7,15 @@ import pyarrow as pa
 import pytest
 
 from foreshore.adapter.client import CopyIn
-from tests.adapter.harness import House, in_house, until
+from tests.adapter.harness import TestEnvironment, in_environment, until
 
 SETUP = """CREATE TABLE t (k serial PRIMARY KEY, v int); CREATE TABLE u (v int);
     INSERT INTO u VALUES (7); INSERT INTO t (v) SELECT 1 FROM generate_series(1, 5)"""
 MANY = "SELECT 7 FROM generate_series(1, 5000)"
 
 
-async def waiting(house: House, count: int = 1) -> None:
-    locks = house.environment.coordinator.locks
+async def waiting(env: TestEnvironment, count: int = 1) -> None:
+    locks = env.environment.coordinator.locks
     await until(lambda: len(locks._waiting) == count)
 
 
@@ -40,27 +40,27 @@ MERGE = "MERGE INTO t USING u ON t.v = u.v WHEN NOT MATCHED THEN INSERT (v) VALU
 def test_who_waits_for_a_table_draws_numbers_then(
     tmp_path: Path, write: str, in_block: bool, restart: str
 ) -> None:
-    async def scenario(house: House) -> None:
-        await house.query("s", SETUP)
+    async def scenario(env: TestEnvironment) -> None:
+        await env.query("s", SETUP)
         if in_block:
-            await house.query("w", "BEGIN")
-        await house.query("s", "BEGIN; LOCK TABLE t")
-        writing = asyncio.create_task(house.query("w", write, alone=False))
-        await waiting(house)
-        await house.query("s", f"DELETE FROM t; {restart}; COMMIT", alone=False)
+            await env.query("w", "BEGIN")
+        await env.query("s", "BEGIN; LOCK TABLE t")
+        writing = asyncio.create_task(env.query("w", write, alone=False))
+        await waiting(env)
+        await env.query("s", f"DELETE FROM t; {restart}; COMMIT", alone=False)
         assert "ERROR" not in await writing
         if in_block:
-            assert await house.query("w", "COMMIT") == "COMMIT"
-        assert await house.query("s", "SELECT k FROM t") == "1\nSELECT 1"
+            assert await env.query("w", "COMMIT") == "COMMIT"
+        assert await env.query("s", "SELECT k FROM t") == "1\nSELECT 1"
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)
 
 
 def test_a_copy_that_waits_for_a_table_draws_numbers_then(tmp_path: Path) -> None:
-    async def scenario(house: House) -> None:
-        await house.query("s", SETUP)
-        await house.query("s", "BEGIN; LOCK TABLE t")
-        session = await house.session("w")
+    async def scenario(env: TestEnvironment) -> None:
+        await env.query("s", SETUP)
+        await env.query("s", "BEGIN; LOCK TABLE t")
+        session = await env.session("w")
         batch = pa.RecordBatch.from_arrays([pa.array([7], pa.int32())], names=["c0"])
 
         async def copy() -> str:
@@ -72,47 +72,47 @@ def test_a_copy_that_waits_for_a_table_draws_numbers_then(tmp_path: Path) -> Non
             raise AssertionError
 
         copying = asyncio.create_task(copy())
-        await waiting(house)
-        await house.query("s", "DELETE FROM t; ALTER SEQUENCE t_k_seq RESTART; COMMIT", alone=False)
+        await waiting(env)
+        await env.query("s", "DELETE FROM t; ALTER SEQUENCE t_k_seq RESTART; COMMIT", alone=False)
         assert await copying == "COPY 2"
-        assert await house.query("s", "SELECT k FROM t ORDER BY k") == "1\n2\nSELECT 2"
+        assert await env.query("s", "SELECT k FROM t ORDER BY k") == "1\n2\nSELECT 2"
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)
 
 
 def test_nobody_takes_a_table_between_the_numbers_of_a_statement_and_its_end(
     tmp_path: Path,
 ) -> None:
-    async def scenario(house: House) -> None:
-        await house.query("s", SETUP)
-        writing = asyncio.create_task(house.query("w", f"INSERT INTO t (v) {MANY}", alone=False))
-        position = house.environment.coordinator.sequences._positions
+    async def scenario(env: TestEnvironment) -> None:
+        await env.query("s", SETUP)
+        writing = asyncio.create_task(env.query("w", f"INSERT INTO t (v) {MANY}", alone=False))
+        position = env.environment.coordinator.sequences._positions
         known = dict(position)
         await until(lambda: position != known)
-        told = await house.query(
+        told = await env.query(
             "s",
             "BEGIN; LOCK TABLE t; DELETE FROM t; ALTER SEQUENCE t_k_seq RESTART; COMMIT",
             alone=False,
         )
         assert "DELETE 5005" in told
         assert await writing == "INSERT 0 5000"
-        assert await house.query("s", "SELECT * FROM t") == "SELECT 0"
+        assert await env.query("s", "SELECT * FROM t") == "SELECT 0"
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)
 
 
 def test_some_rows_that_may_be_there_do_not_wait_for_who_has_others(tmp_path: Path) -> None:
     rows = ", ".join(["(nextval('t_k_seq'), 7)"] * 1000)  # more than are made by tuples
 
-    async def scenario(house: House) -> None:
-        await house.query("s", SETUP)
-        await house.query("s", "BEGIN; UPDATE t SET v = 2 WHERE k = 1")
+    async def scenario(env: TestEnvironment) -> None:
+        await env.query("s", SETUP)
+        await env.query("s", "BEGIN; UPDATE t SET v = 2 WHERE k = 1")
         upsert = f"INSERT INTO t VALUES {rows} ON CONFLICT (k) DO UPDATE SET v = excluded.v"
-        await house.query("w", "SET statement_timeout = '30s'")
-        assert await house.query("w", upsert) == "INSERT 0 1000"
-        assert await house.query("s", "COMMIT") == "COMMIT"
+        await env.query("w", "SET statement_timeout = '30s'")
+        assert await env.query("w", upsert) == "INSERT 0 1000"
+        assert await env.query("s", "COMMIT") == "COMMIT"
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
@@ -126,12 +126,12 @@ def test_some_rows_that_may_be_there_do_not_wait_for_who_has_others(tmp_path: Pa
 def test_many_rows_that_may_be_there_do_not_wait_for_each_other_in_a_circle(
     tmp_path: Path, rows: str, around: tuple[str, str]
 ) -> None:
-    async def scenario(house: House) -> None:
-        await house.query("s", SETUP)
+    async def scenario(env: TestEnvironment) -> None:
+        await env.query("s", SETUP)
         upsert = f"{rows} ON CONFLICT (k) DO UPDATE SET v = excluded.v"
         text = "; ".join(filter(None, (around[0], upsert, around[1])))
-        for told in await asyncio.gather(*(house.query(name, text, alone=False) for name in "123")):
+        for told in await asyncio.gather(*(env.query(name, text, alone=False) for name in "123")):
             assert "INSERT 0 3000" in told, told
-        assert await house.query("s", "SELECT count(*) FROM t WHERE v = 7") == "9000\nSELECT 1"
+        assert await env.query("s", "SELECT count(*) FROM t WHERE v = 7") == "9000\nSELECT 1"
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)

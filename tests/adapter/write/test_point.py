@@ -23,7 +23,7 @@ from foreshore.ids import GlobalId
 from foreshore.server.message import Bind
 from foreshore.server.parameters import arguments
 from foreshore.sql.plan import Insert
-from tests.adapter.harness import House, in_house, told
+from tests.adapter.harness import TestEnvironment, in_environment, told
 
 TABLE = """CREATE TABLE {t} (id int PRIMARY KEY, code text, n int CHECK (n < 50),
     w numeric(6, 2) NOT NULL DEFAULT 0.5, f float8, s serial, CONSTRAINT {t}_code UNIQUE (code),
@@ -106,33 +106,33 @@ def both_ways(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 def test_tuples_and_columns_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
-        house = House(tmp_path)
-        await house.open()
+        env = TestEnvironment(tmp_path)
+        await env.open()
         for seed in range(12):
             rng = random.Random(seed)
             t, c = f"tuples{seed}", f"columns{seed}"
             for each in (t, c):
-                assert await house.query("a", TABLE.format(t=each)) == "CREATE TABLE"
+                assert await env.query("a", TABLE.format(t=each)) == "CREATE TABLE"
             done = []
             for _ in range(30):
                 sql = statement(rng)
                 done.append(sql)
-                one = await house.query("t", sql.format(t=t))
-                other = await house.query("c", sql.format(t=c))
+                one = await env.query("t", sql.format(t=t))
+                other = await env.query("c", sql.format(t=c))
                 assert one == other.replace("columns", "tuples"), (seed, done)
                 if rng.random() < 0.2:  # somebody else writes between the statements of a block
                     sql = f"INSERT INTO {{t}} (id) VALUES ({rng.randrange(6, 9)})"
                     done.append(sql)
-                    one = await house.query("x", sql.format(t=t))
-                    other = await house.query("x", sql.format(t=c))
+                    one = await env.query("x", sql.format(t=t))
+                    other = await env.query("x", sql.format(t=c))
                     assert one == other.replace("columns", "tuples"), (seed, done)
             for each in ("t", "c"):
-                await house.query(each, "ROLLBACK")
-            rows = [await house.query("a", f"SELECT * FROM {each} ORDER BY id") for each in (t, c)]
+                await env.query(each, "ROLLBACK")
+            rows = [await env.query("a", f"SELECT * FROM {each} ORDER BY id") for each in (t, c)]
             assert rows[0] == rows[1], (seed, done)
             for each in (t, c):
-                assert await house.query("a", f"DROP TABLE {each}") == "DROP TABLE"
-        await house.close()
+                assert await env.query("a", f"DROP TABLE {each}") == "DROP TABLE"
+        await env.close()
 
     with both_ways(monkeypatch) as by_tuples:
         asyncio.run(main())
@@ -190,9 +190,9 @@ ROLLBACK TO SAVEPOINT s
 COMMIT""".splitlines()
 
 
-async def execute(house: House, name: str, sql: str, values: list[Any]) -> str:
+async def execute(env: TestEnvironment, name: str, sql: str, values: list[Any]) -> str:
     """Return what a prepared statement says; strings are given as text, the rest in binary."""
-    session = await house.session(name)
+    session = await env.session(name)
     dumping = Transformer()
     values = values[: max([int(digit) for digit in "123" if f"${digit}" in sql], default=0)]
     texts = [isinstance(each, str | None) for each in values]
@@ -213,7 +213,7 @@ async def execute(house: House, name: str, sql: str, values: list[Any]) -> str:
         await session.fail()
         await session.sync()
         lines += [f"ERROR {error.sqlstate}: {error.message}", error.detail or ""]
-    house.environment.coordinator.check_consistency()
+    env.environment.coordinator.check_consistency()
     return "\n".join([*lines, session.transaction_status])
 
 
@@ -221,15 +221,15 @@ def test_prepared_statements_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """Columns and arguments of all types, keys of two columns, statements that are kept."""
 
     async def main() -> None:
-        house = House(tmp_path)
-        await house.open()
+        env = TestEnvironment(tmp_path)
+        await env.open()
         for seed in range(25):
             rng = random.Random(seed)
             t, c = f"tuples{seed}", f"columns{seed}"
             (a, b), x = rng.choices(KEYS, k=2), rng.choice(list(TYPES))
             for each in (t, c):
-                await house.query("a", f"CREATE SEQUENCE {each}_s")
-                made = await house.query(
+                await env.query("a", f"CREATE SEQUENCE {each}_s")
+                made = await env.query(
                     "a",
                     f"CREATE TABLE {each} (a {a} PRIMARY KEY, b {b}, x {x}, n int2 DEFAULT 1, i int GENERATED ALWAYS AS IDENTITY,"
                     f" CONSTRAINT {each}_n CHECK (n <> 9), CONSTRAINT {each}_ab UNIQUE (b, a))",
@@ -240,14 +240,14 @@ def test_prepared_statements_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPat
                 sql = rng.choice(PREPARED)
                 values = [rng.choice([*TYPES[type], None]) for type in (a, b, x)]
                 done.append((sql, values))
-                one = await execute(house, "t", sql.format(t=t), values)
-                other = await execute(house, "c", sql.format(t=c), values)
+                one = await execute(env, "t", sql.format(t=t), values)
+                other = await execute(env, "c", sql.format(t=c), values)
                 assert one == other.replace("columns", "tuples"), (seed, (a, b, x), done)
             for each in ("t", "c"):
-                await house.query(each, "ROLLBACK")
-            rows = [await house.query("a", f"SELECT * FROM {each} ORDER BY a") for each in (t, c)]
+                await env.query(each, "ROLLBACK")
+            rows = [await env.query("a", f"SELECT * FROM {each} ORDER BY a") for each in (t, c)]
             assert rows[0] == rows[1], (seed, (a, b, x), done)
-        await house.close()
+        await env.close()
 
     with both_ways(monkeypatch) as by_tuples:
         asyncio.run(main())
@@ -258,20 +258,20 @@ def test_prepared_statements_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_who_waited_for_a_key_sees_what_was_done_to_it(tmp_path: Path) -> None:
     """By columns, too: what was changed by tuples meanwhile is not in the arrangement yet."""
 
-    async def main(house: House) -> None:
-        await house.query("a", "CREATE TABLE t (id int PRIMARY KEY, v int)")
-        await house.query("a", "INSERT INTO t VALUES (1, 0)")
+    async def main(env: TestEnvironment) -> None:
+        await env.query("a", "CREATE TABLE t (id int PRIMARY KEY, v int)")
+        await env.query("a", "INSERT INTO t VALUES (1, 0)")
         for waiting in (
             "INSERT INTO t VALUES (1, 0) ON CONFLICT (id) DO UPDATE SET v = t.v + 10",
             "UPDATE t SET v = v + 10 WHERE id IN (1, 2)",
             "UPDATE t SET v = v + 10 WHERE id = 1",
         ):
-            assert await house.query("a", "BEGIN; UPDATE t SET v = 1 WHERE id = 1")
-            task = asyncio.create_task(house.query("b", waiting, alone=False))
+            assert await env.query("a", "BEGIN; UPDATE t SET v = 1 WHERE id = 1")
+            task = asyncio.create_task(env.query("b", waiting, alone=False))
             await asyncio.sleep(0.1)
             assert not task.done()
-            assert await house.query("a", "COMMIT", alone=False) == "COMMIT"
+            assert await env.query("a", "COMMIT", alone=False) == "COMMIT"
             assert not (await task).startswith("ERROR")
-            assert (await house.query("a", "SELECT sum(v) FROM t")).startswith("11\n")
+            assert (await env.query("a", "SELECT sum(v) FROM t")).startswith("11\n")
 
-    in_house(tmp_path, main)
+    in_environment(tmp_path, main)

@@ -10,7 +10,7 @@ from foreshore.adapter.write.values import Values, template_of, updates_at
 from foreshore.sql.plan import Insert
 from foreshore.types import Datum
 from foreshore.update import DIFF, TIME
-from tests.adapter.harness import House, in_house
+from tests.adapter.harness import TestEnvironment, in_environment
 
 TABLE = """CREATE TABLE t (
     i int2, j int4, k int8, f float4, g float8, b bool, s text, v varchar(5), c char(3),
@@ -32,9 +32,9 @@ STATEMENTS: list[tuple[str, tuple[Datum, ...]]] = [
 
 
 def test_values_are_what_the_plan_gives(tmp_path: Path) -> None:
-    async def main(house: House) -> None:
-        assert await house.query("a", TABLE) == "CREATE TABLE"
-        session = await house.session("a")
+    async def main(env: TestEnvironment) -> None:
+        assert await env.query("a", TABLE) == "CREATE TABLE"
+        session = await env.session("a")
         for text, args in STATEMENTS:
             sql = text.replace("{0}", "6b7c0e0e-0000-4000-8000-000000000001")
             prepared = await session.parse("", sql, ())
@@ -56,13 +56,13 @@ def test_values_are_what_the_plan_gives(tmp_path: Path) -> None:
             assert set(updates[DIFF].to_pylist()) == {1}
             await session.rollback()
 
-    in_house(tmp_path, main)
+    in_environment(tmp_path, main)
 
 
 def test_what_is_no_row_of_values_has_no_template(tmp_path: Path) -> None:
-    async def main(house: House) -> None:
-        await house.query("a", TABLE)
-        session = await house.session("a")
+    async def main(env: TestEnvironment) -> None:
+        await env.query("a", TABLE)
+        session = await env.session("a")
         for sql in (
             "INSERT INTO t (j) SELECT j FROM t",
             "INSERT INTO t (j) SELECT 1 WHERE $1",
@@ -73,4 +73,4 @@ def test_what_is_no_row_of_values_has_no_template(tmp_path: Path) -> None:
             assert prepared.peek is not None
             assert template_of(prepared.peek.relation) is None
 
-    in_house(tmp_path, main)
+    in_environment(tmp_path, main)

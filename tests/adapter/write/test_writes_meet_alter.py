@@ -11,7 +11,7 @@ from foreshore.adapter.client import CopyIn
 from foreshore.adapter.write.insert import changing_rows
 from foreshore.errors import DatabaseError
 from foreshore.types import Datum
-from tests.adapter.harness import Gate, House, in_house, told, until
+from tests.adapter.harness import Gate, TestEnvironment, in_environment, told, until
 
 REFUSED = "ERROR 40001: could not serialize access: a table was altered meanwhile"
 RENAMED = (
@@ -21,9 +21,9 @@ RENAMED = (
 GONE = 'ERROR 42P01: relation "t" does not exist'
 
 
-async def extended(house: House, name: str, statement: str, *args: Datum) -> str:
+async def extended(env: TestEnvironment, name: str, statement: str, *args: Datum) -> str:
     """Return what a prepared statement says when nothing but a Sync follows it."""
-    session = await house.session(name)
+    session = await env.session(name)
     try:
         await session.bind("", statement, args, ())
         answer = await told(await session.execute("", 0, last=True))
@@ -35,43 +35,43 @@ async def extended(house: House, name: str, statement: str, *args: Datum) -> str
     return "\n".join(answer)
 
 
-async def waiting(house: House, count: int) -> None:
+async def waiting(env: TestEnvironment, count: int) -> None:
     """Wait until so many statements wait for a lock."""
-    locks = house.environment.coordinator.locks
+    locks = env.environment.coordinator.locks
     await until(lambda: len(locks._waiting) == count)
 
 
 def test_what_waits_is_planned_again_and_a_client_hears_what_postgresql_says(
     tmp_path: Path,
 ) -> None:
-    async def scenario(house: House) -> None:
-        await house.query("s", "CREATE TABLE t (id int PRIMARY KEY, a int, b int)")
+    async def scenario(env: TestEnvironment) -> None:
+        await env.query("s", "CREATE TABLE t (id int PRIMARY KEY, a int, b int)")
         for name, sql in (
             ("named", "INSERT INTO t (id, a) VALUES ($1, $2)"),
             ("all", "INSERT INTO t (id, a) VALUES ($1, $2) RETURNING *"),
             ("once", "INSERT INTO t (id, a) VALUES ($1, $2) RETURNING *"),
             ("gone", "INSERT INTO t (id, b) VALUES ($1, $2)"),
         ):
-            session = await house.session(name)
+            session = await env.session(name)
             await session.parse(name, sql, ())
             if name != "once":
                 session.told()
         changed = "BEGIN; ALTER TABLE t DROP COLUMN b; ALTER TABLE t ADD COLUMN c int DEFAULT 9"
-        await house.query("s", changed)
+        await env.query("s", changed)
         writes = [
             asyncio.ensure_future(each)
             for each in (
-                extended(house, "named", "named", 1, 10),
-                extended(house, "all", "all", 2, 10),
-                extended(house, "once", "once", 7, 10),
-                extended(house, "gone", "gone", 3, 10),
-                house.query("simple", "INSERT INTO t VALUES (4, 10) RETURNING *", alone=False),
-                house.query("short", "INSERT INTO t VALUES (5, 1, 2)", alone=False),
-                house.query("block", "BEGIN; INSERT INTO t VALUES (6, 10)", alone=False),
+                extended(env, "named", "named", 1, 10),
+                extended(env, "all", "all", 2, 10),
+                extended(env, "once", "once", 7, 10),
+                extended(env, "gone", "gone", 3, 10),
+                env.query("simple", "INSERT INTO t VALUES (4, 10) RETURNING *", alone=False),
+                env.query("short", "INSERT INTO t VALUES (5, 1, 2)", alone=False),
+                env.query("block", "BEGIN; INSERT INTO t VALUES (6, 10)", alone=False),
             )
         ]
-        await waiting(house, len(writes))
-        await house.query("s", "COMMIT", alone=False)
+        await waiting(env, len(writes))
+        await env.query("s", "COMMIT", alone=False)
         assert await asyncio.gather(*writes) == [
             "INSERT 0 1",
             "ERROR 0A000: cached plan must not change result type",
@@ -81,82 +81,82 @@ def test_what_waits_is_planned_again_and_a_client_hears_what_postgresql_says(
             "INSERT 0 1",
             "BEGIN\nINSERT 0 1\nT",
         ]
-        assert await house.query("block", "COMMIT") == "COMMIT"
-        rows = await house.query("s", "SELECT * FROM t ORDER BY id")
+        assert await env.query("block", "COMMIT") == "COMMIT"
+        rows = await env.query("s", "SELECT * FROM t ORDER BY id")
         assert rows == "1|10|9\n4|10|9\n5|1|2\n6|10|9\n7|10|9\nSELECT 5"
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)
 
 
 def test_a_rolled_back_change_was_never_there(tmp_path: Path) -> None:
-    async def scenario(house: House) -> None:
-        await house.query("s", "CREATE TABLE t (a int, b int)")
-        await house.query("s", "BEGIN; ALTER TABLE t DROP COLUMN b")
-        write = asyncio.ensure_future(house.query("w", "INSERT INTO t VALUES (1, 2)", alone=False))
-        await waiting(house, 1)
-        await house.query("s", "ROLLBACK", alone=False)
+    async def scenario(env: TestEnvironment) -> None:
+        await env.query("s", "CREATE TABLE t (a int, b int)")
+        await env.query("s", "BEGIN; ALTER TABLE t DROP COLUMN b")
+        write = asyncio.ensure_future(env.query("w", "INSERT INTO t VALUES (1, 2)", alone=False))
+        await waiting(env, 1)
+        await env.query("s", "ROLLBACK", alone=False)
         assert await write == "INSERT 0 1"
-        assert await house.query("s", "SELECT * FROM t") == "1|2\nSELECT 1"
+        assert await env.query("s", "SELECT * FROM t") == "1|2\nSELECT 1"
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)
 
 
 def test_blocks_are_tried_again_only_at_their_first_statement(tmp_path: Path) -> None:
-    async def scenario(house: House) -> None:
-        await house.query("s", "CREATE TABLE t (a int); CREATE TABLE o (a int)")
-        await house.query("reader", "BEGIN; SELECT * FROM o")
-        await house.query("before", "BEGIN; INSERT INTO t VALUES (1)")
-        await house.query("set", "BEGIN; SET LOCAL search_path = public; SAVEPOINT p")
-        await house.query("s", "BEGIN; ALTER TABLE t ADD COLUMN b int DEFAULT 5")
+    async def scenario(env: TestEnvironment) -> None:
+        await env.query("s", "CREATE TABLE t (a int); CREATE TABLE o (a int)")
+        await env.query("reader", "BEGIN; SELECT * FROM o")
+        await env.query("before", "BEGIN; INSERT INTO t VALUES (1)")
+        await env.query("set", "BEGIN; SET LOCAL search_path = public; SAVEPOINT p")
+        await env.query("s", "BEGIN; ALTER TABLE t ADD COLUMN b int DEFAULT 5")
         writes = [
-            asyncio.ensure_future(house.query(name, f"INSERT INTO t VALUES ({n})", alone=False))
+            asyncio.ensure_future(env.query(name, f"INSERT INTO t VALUES ({n})", alone=False))
             for n, name in enumerate(("reader", "set"), 2)
         ]
-        await waiting(house, 2)
-        await house.query("s", "COMMIT", alone=False)
+        await waiting(env, 2)
+        await env.query("s", "COMMIT", alone=False)
         assert await asyncio.gather(*writes) == [f"{REFUSED}\nE", "INSERT 0 1\nT"]
-        assert await house.query("before", "COMMIT") == REFUSED
+        assert await env.query("before", "COMMIT") == REFUSED
         # Who has waited once stands in the way of the next.
-        again = asyncio.ensure_future(house.query("s", "ALTER TABLE t DROP COLUMN b", alone=False))
-        await waiting(house, 1)
+        again = asyncio.ensure_future(env.query("s", "ALTER TABLE t DROP COLUMN b", alone=False))
+        await waiting(env, 1)
         shown = "SHOW search_path; ROLLBACK TO p; INSERT INTO t VALUES (4); COMMIT"
-        assert await house.query("set", shown, alone=False) == (
+        assert await env.query("set", shown, alone=False) == (
             "public\nSHOW\nROLLBACK\nINSERT 0 1\nCOMMIT"
         )
         assert await again == "ALTER TABLE"
-        assert await house.query("s", "SELECT * FROM t") == "4\nSELECT 1"
+        assert await env.query("s", "SELECT * FROM t") == "4\nSELECT 1"
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)
 
 
 def test_there_is_an_end_to_it_however_often_the_table_is_altered(tmp_path: Path) -> None:
     """Each time the write has been planned, the next ALTER TABLE has the table already."""
 
-    async def scenario(house: House) -> None:
-        await house.query("s", "CREATE TABLE t (a int PRIMARY KEY)")
+    async def scenario(env: TestEnvironment) -> None:
+        await env.query("s", "CREATE TABLE t (a int PRIMARY KEY)")
         names = [f"alter{i}" for i in range(30)]
-        await house.query("s", "BEGIN; ALTER TABLE t ADD COLUMN first int")
+        await env.query("s", "BEGIN; ALTER TABLE t ADD COLUMN first int")
         altered = [
             asyncio.ensure_future(
-                house.query(name, f"ALTER TABLE t ADD COLUMN {name} int", alone=False)
+                env.query(name, f"ALTER TABLE t ADD COLUMN {name} int", alone=False)
             )
             for name in names
         ]
-        await waiting(house, len(names))
-        write = asyncio.ensure_future(house.query("w", "INSERT INTO t VALUES (1)", alone=False))
-        await waiting(house, len(names) + 1)
-        await house.query("s", "COMMIT", alone=False)
+        await waiting(env, len(names))
+        write = asyncio.ensure_future(env.query("w", "INSERT INTO t VALUES (1)", alone=False))
+        await waiting(env, len(names) + 1)
+        await env.query("s", "COMMIT", alone=False)
         assert await asyncio.gather(*altered) == ["ALTER TABLE"] * len(names)
         assert await write == "INSERT 0 1"
-        found = await house.query("s", "SELECT count(*) FROM t")
+        found = await env.query("s", "SELECT count(*) FROM t")
         assert found == "1\nSELECT 1"
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)
 
 
-async def copied(house: House, name: str, table: str, row: dict[str, Datum]) -> str:
+async def copied(env: TestEnvironment, name: str, table: str, row: dict[str, Datum]) -> str:
     """Return what a COPY of one row into a table says."""
-    session = await house.session(name)
+    session = await env.session(name)
     try:
         async for execution in session.simple(f"COPY {table} FROM STDIN"):
             assert isinstance(execution, CopyIn), execution
@@ -182,50 +182,50 @@ def test_what_waits_for_a_constraint_is_held_to_it(
 ) -> None:
     """The table goes on in the same shard, so that nothing else tells that it is another."""
 
-    async def scenario(house: House) -> None:
-        await house.query("s", "CREATE TABLE t (a int, b int)")
-        await house.query("s", "INSERT INTO t VALUES (7, 0)")
+    async def scenario(env: TestEnvironment) -> None:
+        await env.query("s", "CREATE TABLE t (a int, b int)")
+        await env.query("s", "INSERT INTO t VALUES (7, 0)")
         a = None if "NULL" in action else 7 if "UNIQUE" in action else -1
         values = f"{'NULL' if a is None else a}, 1"
-        await house.query("s", f"BEGIN; ALTER TABLE t {action}")
+        await env.query("s", f"BEGIN; ALTER TABLE t {action}")
         writes = [
             asyncio.ensure_future(each)
             for each in (
-                copied(house, "copy", "t", {"a": a, "b": 1}),
-                house.query("alone", f"INSERT INTO t VALUES ({values})", alone=False),
-                house.query("block", f"BEGIN; INSERT INTO t VALUES ({values})", alone=False),
-                house.query("rows", f"INSERT INTO t SELECT {values} FROM t", alone=False),
+                copied(env, "copy", "t", {"a": a, "b": 1}),
+                env.query("alone", f"INSERT INTO t VALUES ({values})", alone=False),
+                env.query("block", f"BEGIN; INSERT INTO t VALUES ({values})", alone=False),
+                env.query("rows", f"INSERT INTO t SELECT {values} FROM t", alone=False),
             )
         ]
-        await waiting(house, len(writes))
-        assert await house.query("s", "COMMIT", alone=False) == "COMMIT"
+        await waiting(env, len(writes))
+        assert await env.query("s", "COMMIT", alone=False) == "COMMIT"
         for answer in await asyncio.gather(*writes):
             assert answer.removeprefix("BEGIN\n").startswith(refused), answer
-        await house.query("block", "ROLLBACK")
-        assert await house.query("s", "SELECT * FROM t") == "7|0\nSELECT 1"
+        await env.query("block", "ROLLBACK")
+        assert await env.query("s", "SELECT * FROM t") == "7|0\nSELECT 1"
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)
 
 
 def test_what_waits_for_a_key_behind_a_constraint_is_held_to_that(tmp_path: Path) -> None:
-    async def scenario(house: House) -> None:
-        await house.query("s", "CREATE TABLE t (id int PRIMARY KEY, a int)")
-        await house.query("s", "INSERT INTO t VALUES (1, 1)")
-        await house.query("first", "BEGIN; DELETE FROM t WHERE id = 1")
+    async def scenario(env: TestEnvironment) -> None:
+        await env.query("s", "CREATE TABLE t (id int PRIMARY KEY, a int)")
+        await env.query("s", "INSERT INTO t VALUES (1, 1)")
+        await env.query("first", "BEGIN; DELETE FROM t WHERE id = 1")
         alter = asyncio.ensure_future(
-            house.query("s", "ALTER TABLE t ADD CHECK (a > 0)", alone=False)
+            env.query("s", "ALTER TABLE t ADD CHECK (a > 0)", alone=False)
         )
-        await waiting(house, 1)
+        await waiting(env, 1)
         inserted = "INSERT INTO t VALUES (1, -1) ON CONFLICT (id) DO NOTHING"
-        write = asyncio.ensure_future(house.query("w", inserted, alone=False))
-        await waiting(house, 2)
-        assert await house.query("first", "COMMIT", alone=False) == "COMMIT"
+        write = asyncio.ensure_future(env.query("w", inserted, alone=False))
+        await waiting(env, 2)
+        assert await env.query("first", "COMMIT", alone=False) == "COMMIT"
         assert await alter == "ALTER TABLE"
         said = await write
         assert said.startswith("ERROR 23514"), said
-        assert await house.query("s", "SELECT * FROM t") == "SELECT 0"
+        assert await env.query("s", "SELECT * FROM t") == "SELECT 0"
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
@@ -238,19 +238,17 @@ def test_what_waits_for_a_key_behind_a_constraint_is_held_to_that(tmp_path: Path
 def test_a_table_may_become_another_while_its_new_rows_are_looked_for(
     tmp_path: Path, change: str, answer: str
 ) -> None:
-    async def scenario(house: House) -> None:
-        await house.query("s", "CREATE TABLE t (a int); CREATE TABLE o (a int)")
-        await house.query("s", "INSERT INTO o VALUES (1)")
-        await house.query("other", "BEGIN; TRUNCATE o")
-        write = asyncio.ensure_future(
-            house.query("w", "INSERT INTO t SELECT a FROM o", alone=False)
-        )
-        await waiting(house, 1)
-        await house.query("s", change, alone=False)
-        await house.query("other", "ROLLBACK", alone=False)
+    async def scenario(env: TestEnvironment) -> None:
+        await env.query("s", "CREATE TABLE t (a int); CREATE TABLE o (a int)")
+        await env.query("s", "INSERT INTO o VALUES (1)")
+        await env.query("other", "BEGIN; TRUNCATE o")
+        write = asyncio.ensure_future(env.query("w", "INSERT INTO t SELECT a FROM o", alone=False))
+        await waiting(env, 1)
+        await env.query("s", change, alone=False)
+        await env.query("other", "ROLLBACK", alone=False)
         assert await write == answer
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
@@ -265,60 +263,60 @@ def test_who_meets_a_table_that_goes_hears_its_name(
 ) -> None:
     """Who has written to it before, who cannot be planned again, and who can."""
 
-    async def scenario(house: House) -> None:
-        await house.query("s", "CREATE TABLE t (a int); CREATE TABLE o (a int)")
+    async def scenario(env: TestEnvironment) -> None:
+        await env.query("s", "CREATE TABLE t (a int); CREATE TABLE o (a int)")
         for name in ("early", "late"):
-            await house.query(name, "BEGIN; INSERT INTO t VALUES (1)")
-        await house.query("reader", "BEGIN; SELECT * FROM o")
-        await (await house.session("w")).parse("", "INSERT INTO t VALUES ($1)", ())
-        await house.query("s", f"BEGIN; {change}")
+            await env.query(name, "BEGIN; INSERT INTO t VALUES (1)")
+        await env.query("reader", "BEGIN; SELECT * FROM o")
+        await (await env.session("w")).parse("", "INSERT INTO t VALUES ($1)", ())
+        await env.query("s", f"BEGIN; {change}")
         waits = [
             asyncio.ensure_future(each)
             for each in (
-                house.query("early", "COMMIT", alone=False),
-                house.query("reader", "INSERT INTO t VALUES (2)", alone=False),
-                extended(house, "w", "", 3),
-                copied(house, "c", "t", {"a": 4}),
+                env.query("early", "COMMIT", alone=False),
+                env.query("reader", "INSERT INTO t VALUES (2)", alone=False),
+                extended(env, "w", "", 3),
+                copied(env, "c", "t", {"a": 4}),
             )
         ]
-        await waiting(house, len(waits))
-        await house.query("s", "COMMIT", alone=False)
+        await waiting(env, len(waits))
+        await env.query("s", "COMMIT", alone=False)
         assert await asyncio.gather(*waits) == [before, reader, others, others]
-        assert await house.query("late", "COMMIT") == before
+        assert await env.query("late", "COMMIT") == before
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)
 
 
 def test_whose_client_leaves_while_it_commits_keeps_its_table_to_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario(house: House) -> None:
-        await house.query("s", "CREATE TABLE t (a int)")
-        gate = Gate(monkeypatch, house.storage, "create")
+    async def scenario(env: TestEnvironment) -> None:
+        await env.query("s", "CREATE TABLE t (a int)")
+        gate = Gate(monkeypatch, env.storage, "create")
         alter = asyncio.create_task(
-            house.query("s", "ALTER TABLE t ADD COLUMN b int DEFAULT 5", alone=False)
+            env.query("s", "ALTER TABLE t ADD COLUMN b int DEFAULT 5", alone=False)
         )
         await gate.reached.wait()
         alter.cancel()
-        write = asyncio.create_task(house.query("w", "INSERT INTO t VALUES (1)", alone=False))
-        await waiting(house, 1)
+        write = asyncio.create_task(env.query("w", "INSERT INTO t VALUES (1)", alone=False))
+        await waiting(env, 1)
         gate.open()
         async with asyncio.timeout(30):
             with pytest.raises(asyncio.CancelledError):
                 await alter
-            await (await house.session("s")).close()
+            await (await env.session("s")).close()
             assert await write == "INSERT 0 1"
-        assert await house.query("w", "SELECT * FROM t") == "1|5\nSELECT 1"
+        assert await env.query("w", "SELECT * FROM t") == "1|5\nSELECT 1"
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)
 
 
 def test_what_a_default_was_is_written_by_nobody_who_ends_after_it_was_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario(house: House) -> None:
-        await house.query("s", "CREATE TABLE t (id int PRIMARY KEY, v int DEFAULT 1)")
-        await house.query("s", "CREATE TABLE u (id int); INSERT INTO u VALUES (1), (2), (3)")
+    async def scenario(env: TestEnvironment) -> None:
+        await env.query("s", "CREATE TABLE t (id int PRIMARY KEY, v int DEFAULT 1)")
+        await env.query("s", "CREATE TABLE u (id int); INSERT INTO u VALUES (1), (2), (3)")
         computed, go_on = asyncio.Event(), asyncio.Event()
 
         async def slow(*args: Any) -> pa.Table:
@@ -328,32 +326,32 @@ def test_what_a_default_was_is_written_by_nobody_who_ends_after_it_was_changed(
             return rows
 
         monkeypatch.setattr("foreshore.adapter.write.merge.changing_rows", slow)
-        await house.query("block", "BEGIN; INSERT INTO u VALUES (4)", alone=False)
+        await env.query("block", "BEGIN; INSERT INTO u VALUES (4)", alone=False)
         merge = "MERGE INTO t USING u ON t.id = u.id WHEN NOT MATCHED THEN INSERT (id)"
-        merging = asyncio.ensure_future(house.query("block", f"{merge} VALUES (u.id)", alone=False))
+        merging = asyncio.ensure_future(env.query("block", f"{merge} VALUES (u.id)", alone=False))
         await computed.wait()
-        await house.query("s", "ALTER TABLE t ALTER COLUMN v SET DEFAULT 5")
+        await env.query("s", "ALTER TABLE t ALTER COLUMN v SET DEFAULT 5")
         go_on.set()
         assert await merging == f"{REFUSED}\nE"
-        assert await house.query("s", "SELECT count(*) FROM t") == "0\nSELECT 1"
+        assert await env.query("s", "SELECT count(*) FROM t") == "0\nSELECT 1"
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)
 
 
 def test_views_that_are_dropped_while_alter_table_waits_are_not_looked_for(tmp_path: Path) -> None:
-    async def scenario(house: House) -> None:
-        await house.query(
+    async def scenario(env: TestEnvironment) -> None:
+        await env.query(
             "s",
             "CREATE TABLE t (id int, a int); CREATE VIEW v AS SELECT id FROM t;"
             " CREATE INDEX ON v (id); CREATE SUBSCRIPTION f FOR v",
         )
-        await house.query("holder", "BEGIN; SELECT * FROM t FOR UPDATE")
+        await env.query("holder", "BEGIN; SELECT * FROM t FOR UPDATE")
         altering = asyncio.create_task(
-            house.query("alter", "ALTER TABLE t DROP COLUMN a", alone=False)
+            env.query("alter", "ALTER TABLE t DROP COLUMN a", alone=False)
         )
-        await waiting(house, 1)
-        await house.query("s", "DROP VIEW v CASCADE", alone=False)
-        await house.query("holder", "COMMIT", alone=False)
+        await waiting(env, 1)
+        await env.query("s", "DROP VIEW v CASCADE", alone=False)
+        await env.query("holder", "COMMIT", alone=False)
         assert await altering == "ALTER TABLE"
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)

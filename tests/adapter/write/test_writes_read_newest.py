@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.adapter.harness import House, in_house, until
+from tests.adapter.harness import TestEnvironment, in_environment, until
 
 # Of tables with the keys 1 and 2. A view says 2; so long as it is behind it says 1.
 WRITES = {
@@ -39,36 +39,36 @@ WRITES = {
 
 
 def test_a_view_that_is_behind_is_waited_for_by_whoever_writes(tmp_path: Path) -> None:
-    async def scenario(house: House) -> None:
+    async def scenario(env: TestEnvironment) -> None:
         for sql in (
             "CREATE CLUSTER c (SIZE 'embedded')",
             *(each for i in range(len(WRITES)) for each in _made(i)),
             "DROP CLUSTER REPLICA c.r1",
             *(f"UPDATE source{i} SET k = 2" for i in range(len(WRITES))),
         ):
-            assert "ERROR" not in (answer := await house.query("s", sql)), answer
+            assert "ERROR" not in (answer := await env.query("s", sql)), answer
         writing: dict[str, asyncio.Task[str]] = {}
         for i, sql in enumerate(WRITES):
             own = sql.format(t=f"t{i}", keyed=f"keyed{i}", known=f"known{i}")
-            await house.query(sql, "SET default_transaction_isolation = 'bounded staleness 1h'")
-            assert "ERROR 25006" in await house.query(sql, own)
-            await house.query(sql, "SET default_transaction_isolation = 'serializable'")
-            assert await house.query(sql, f"SELECT * FROM known{i}") == "1\nSELECT 1"  # behind
-            writing[sql] = asyncio.create_task(house.query(sql, own, alone=False))
+            await env.query(sql, "SET default_transaction_isolation = 'bounded staleness 1h'")
+            assert "ERROR 25006" in await env.query(sql, own)
+            await env.query(sql, "SET default_transaction_isolation = 'serializable'")
+            assert await env.query(sql, f"SELECT * FROM known{i}") == "1\nSELECT 1"  # behind
+            writing[sql] = asyncio.create_task(env.query(sql, own, alone=False))
 
         def chosen(sql: str) -> bool:
-            transaction = house.sessions[sql].transaction
+            transaction = env.sessions[sql].transaction
             return writing[sql].done() or (transaction is not None and transaction.time is not None)
 
         await until(lambda: all(map(chosen, WRITES)))
-        await house.query("s", "CREATE CLUSTER REPLICA c.r2 (SIZE 'embedded')", alone=False)
+        await env.query("s", "CREATE CLUSTER REPLICA c.r2 (SIZE 'embedded')", alone=False)
         for i, (sql, (answer, left)) in enumerate(WRITES.items()):
             assert await writing[sql] == answer, sql
             table = "keyed" if "{keyed}" in sql else "t"
-            rows = await house.query("s", f"SELECT k, v FROM {table}{i} ORDER BY k, v")
+            rows = await env.query("s", f"SELECT k, v FROM {table}{i} ORDER BY k, v")
             assert " ".join(rows.splitlines()[:-1]) == left, sql
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)
 
 
 def _made(i: int) -> Iterator[str]:

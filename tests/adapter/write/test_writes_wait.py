@@ -7,38 +7,38 @@ import pytest
 
 from foreshore.adapter.client import Rows
 from foreshore.errors import AdminShutdown, DatabaseError, QueryCanceled
-from tests.adapter.harness import Gate, House, in_house, until
+from tests.adapter.harness import Gate, TestEnvironment, in_environment, until
 
 
-async def waiting(house: House, count: int = 1) -> None:
+async def waiting(env: TestEnvironment, count: int = 1) -> None:
     """Wait until so many wait for a lock."""
-    locks = house.environment.coordinator.locks
+    locks = env.environment.coordinator.locks
     await until(lambda: len(locks._waiting) == count)
 
 
 @pytest.mark.parametrize("in_block", [False, True])
 def test_a_write_that_waits_can_be_ended(tmp_path: Path, in_block: bool) -> None:
-    async def scenario(house: House) -> None:
-        await house.query("s", "CREATE TABLE t (a int)")
-        session = await house.session("w")
+    async def scenario(env: TestEnvironment) -> None:
+        await env.query("s", "CREATE TABLE t (a int)")
+        session = await env.session("w")
         if in_block:
-            await house.query("w", "BEGIN; INSERT INTO t VALUES (1)")
-        await house.query("s", "BEGIN; TRUNCATE t")
+            await env.query("w", "BEGIN; INSERT INTO t VALUES (1)")
+        await env.query("s", "BEGIN; TRUNCATE t")
         write = asyncio.create_task(
-            house.query("w", "COMMIT" if in_block else "INSERT INTO t VALUES (1)", alone=False)
+            env.query("w", "COMMIT" if in_block else "INSERT INTO t VALUES (1)", alone=False)
         )
-        await waiting(house)
+        await waiting(env)
         session.interrupt(QueryCanceled())
         assert await write == "ERROR 57014: canceling statement due to user request"
-        await house.query("w", "SET statement_timeout = '1ms'")
-        said = await house.query("w", "INSERT INTO t VALUES (1)", alone=False)
+        await env.query("w", "SET statement_timeout = '1ms'")
+        said = await env.query("w", "INSERT INTO t VALUES (1)", alone=False)
         assert said == "ERROR 57014: canceling statement due to statement timeout"
-        await house.query("w", "SET statement_timeout = 0; SET lock_timeout = '1ms'")
-        said = await house.query("w", "INSERT INTO t VALUES (1)", alone=False)
+        await env.query("w", "SET statement_timeout = 0; SET lock_timeout = '1ms'")
+        said = await env.query("w", "INSERT INTO t VALUES (1)", alone=False)
         assert said == "ERROR 55P03: canceling statement due to lock timeout"
-        await house.query("w", "SET lock_timeout = 0")
-        write = asyncio.create_task(house.query("w", "INSERT INTO t VALUES (1)", alone=False))
-        await waiting(house)
+        await env.query("w", "SET lock_timeout = 0")
+        write = asyncio.create_task(env.query("w", "INSERT INTO t VALUES (1)", alone=False))
+        await waiting(env)
         ended: list[DatabaseError] = []
         session.when_terminated(ended.append)
         session.terminate(AdminShutdown())
@@ -47,105 +47,103 @@ def test_a_write_that_waits_can_be_ended(tmp_path: Path, in_block: bool) -> None
         with pytest.raises(asyncio.CancelledError):
             await write
         await session.fail()
-        assert await house.query("s", "COMMIT") == "COMMIT"
-        assert await house.query("s", "SELECT * FROM t") == "SELECT 0"
-        assert await house.query("w", "INSERT INTO t VALUES (2)") == "INSERT 0 1"
+        assert await env.query("s", "COMMIT") == "COMMIT"
+        assert await env.query("s", "SELECT * FROM t") == "SELECT 0"
+        assert await env.query("w", "INSERT INTO t VALUES (2)") == "INSERT 0 1"
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)
 
 
 def test_a_change_of_the_catalog_that_waits_for_a_table_holds_up_no_other(tmp_path: Path) -> None:
     """Not even that of the transaction which has the table."""
 
-    async def scenario(house: House) -> None:
-        await house.query("s", "CREATE TABLE t (a int)")
-        await house.query("w", "BEGIN; CREATE TABLE x (a int); INSERT INTO t VALUES (1)")
-        await house.query("s", "BEGIN; TRUNCATE t; CREATE TABLE y (a int)")
-        write = asyncio.create_task(house.query("w", "COMMIT", alone=False))
-        await waiting(house)
+    async def scenario(env: TestEnvironment) -> None:
+        await env.query("s", "CREATE TABLE t (a int)")
+        await env.query("w", "BEGIN; CREATE TABLE x (a int); INSERT INTO t VALUES (1)")
+        await env.query("s", "BEGIN; TRUNCATE t; CREATE TABLE y (a int)")
+        write = asyncio.create_task(env.query("w", "COMMIT", alone=False))
+        await waiting(env)
         async with asyncio.timeout(30):
-            assert await house.query("o", "CREATE TABLE z (a int)", alone=False) == "CREATE TABLE"
-            assert await house.query("s", "COMMIT", alone=False) == "COMMIT"
+            assert await env.query("o", "CREATE TABLE z (a int)", alone=False) == "CREATE TABLE"
+            assert await env.query("s", "COMMIT", alone=False) == "COMMIT"
             assert await write == "COMMIT"
-        assert await house.query("s", "SELECT * FROM t, x") == "SELECT 0"
+        assert await env.query("s", "SELECT * FROM t, x") == "SELECT 0"
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)
 
 
 def test_who_waits_for_one_another_hears_of_it(tmp_path: Path) -> None:
-    async def scenario(house: House) -> None:
-        await house.query("s", "CREATE TABLE t (a int); CREATE TABLE u (a int PRIMARY KEY, b int)")
-        await house.query("s", "INSERT INTO u VALUES (1, 1)")
+    async def scenario(env: TestEnvironment) -> None:
+        await env.query("s", "CREATE TABLE t (a int); CREATE TABLE u (a int PRIMARY KEY, b int)")
+        await env.query("s", "INSERT INTO u VALUES (1, 1)")
         begun = "BEGIN; UPDATE u SET b = 2 WHERE a = 1; INSERT INTO t VALUES (1)"
-        await house.query("w", begun)
-        await house.query("s", "BEGIN; TRUNCATE t")
-        update = asyncio.create_task(
-            house.query("s", "UPDATE u SET b = 3 WHERE a = 1", alone=False)
-        )
-        await waiting(house)
+        await env.query("w", begun)
+        await env.query("s", "BEGIN; TRUNCATE t")
+        update = asyncio.create_task(env.query("s", "UPDATE u SET b = 3 WHERE a = 1", alone=False))
+        await waiting(env)
         async with asyncio.timeout(30):
-            said = await house.query("w", "COMMIT", alone=False)
+            said = await env.query("w", "COMMIT", alone=False)
             assert said == "ERROR 40P01: deadlock detected"
             assert await update == "UPDATE 1\nT"
-        assert await house.query("s", "COMMIT") == "COMMIT"
-        assert await house.query("s", "SELECT * FROM u") == "1|3\nSELECT 1"
+        assert await env.query("s", "COMMIT") == "COMMIT"
+        assert await env.query("s", "SELECT * FROM u") == "1|3\nSELECT 1"
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)
 
 
 def test_a_write_that_is_about_to_be_committed_goes_before_who_takes_its_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario(house: House) -> None:
-        await house.query("s", "CREATE TABLE t (a int)")
-        gate = Gate(monkeypatch, house.storage, "append")
-        first = asyncio.create_task(house.query("v", "INSERT INTO t VALUES (1)", alone=False))
+    async def scenario(env: TestEnvironment) -> None:
+        await env.query("s", "CREATE TABLE t (a int)")
+        gate = Gate(monkeypatch, env.storage, "append")
+        first = asyncio.create_task(env.query("v", "INSERT INTO t VALUES (1)", alone=False))
         await gate.reached.wait()
-        group = house.environment.coordinator.group
-        second = asyncio.create_task(house.query("w", "INSERT INTO t VALUES (2)", alone=False))
+        group = env.environment.coordinator.group
+        second = asyncio.create_task(env.query("w", "INSERT INTO t VALUES (2)", alone=False))
         await until(lambda: len(group._pending) == 1)
-        taking = asyncio.create_task(house.query("s", "BEGIN; TRUNCATE t", alone=False))
-        await until(lambda: bool(house.environment.coordinator.locks._tables))
+        taking = asyncio.create_task(env.query("s", "BEGIN; TRUNCATE t", alone=False))
+        await until(lambda: bool(env.environment.coordinator.locks._tables))
         gate.open()
         async with asyncio.timeout(30):
             assert await first == await second == "INSERT 0 1"
             assert await taking == "BEGIN\nTRUNCATE TABLE\nT"
-        assert await house.query("s", "COMMIT") == "COMMIT"
-        assert await house.query("s", "SELECT * FROM t") == "SELECT 0"
+        assert await env.query("s", "COMMIT") == "COMMIT"
+        assert await env.query("s", "SELECT * FROM t") == "SELECT 0"
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)
 
 
 def test_a_table_that_is_taken_while_another_is_waited_for_is_waited_for_as_well(
     tmp_path: Path,
 ) -> None:
-    async def scenario(house: House) -> None:
-        await house.query("s", "CREATE TABLE t (a int); CREATE TABLE u (a int)")
-        await house.query("w", "BEGIN; INSERT INTO t VALUES (1); INSERT INTO u VALUES (1)")
-        await house.query("s", "BEGIN; LOCK TABLE u")
-        write = asyncio.create_task(house.query("w", "COMMIT", alone=False))
-        await waiting(house)
-        await house.query("o", "BEGIN; LOCK TABLE t", alone=False)
-        await house.query("s", "COMMIT", alone=False)
-        await waiting(house)
+    async def scenario(env: TestEnvironment) -> None:
+        await env.query("s", "CREATE TABLE t (a int); CREATE TABLE u (a int)")
+        await env.query("w", "BEGIN; INSERT INTO t VALUES (1); INSERT INTO u VALUES (1)")
+        await env.query("s", "BEGIN; LOCK TABLE u")
+        write = asyncio.create_task(env.query("w", "COMMIT", alone=False))
+        await waiting(env)
+        await env.query("o", "BEGIN; LOCK TABLE t", alone=False)
+        await env.query("s", "COMMIT", alone=False)
+        await waiting(env)
         async with asyncio.timeout(30):
-            said = await house.query("o", "LOCK TABLE u", alone=False)
+            said = await env.query("o", "LOCK TABLE u", alone=False)
             assert said == "ERROR 40P01: deadlock detected\nE"
             assert await write == "COMMIT"
-        assert await house.query("o", "ROLLBACK") == "ROLLBACK"
-        assert await house.query("s", "SELECT * FROM t, u") == "1|1\nSELECT 1"
+        assert await env.query("o", "ROLLBACK") == "ROLLBACK"
+        assert await env.query("s", "SELECT * FROM t, u") == "1|1\nSELECT 1"
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)
 
 
 def test_a_cancel_that_comes_while_it_is_committed_is_too_late_for_its_rows_as_well(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario(house: House) -> None:
-        await house.query("s", "CREATE TABLE t (a int)")
-        gate = Gate(monkeypatch, house.storage, "append")
+    async def scenario(env: TestEnvironment) -> None:
+        await env.query("s", "CREATE TABLE t (a int)")
+        gate = Gate(monkeypatch, env.storage, "append")
         insert = "INSERT INTO t SELECT i FROM generate_series(1, 20000) AS g(i) RETURNING a"
-        session = await house.session("s")
+        session = await env.session("s")
         counts: list[int] = []
 
         async def client() -> None:
@@ -163,6 +161,6 @@ def test_a_cancel_that_comes_while_it_is_committed_is_too_late_for_its_rows_as_w
             await write
         assert sum(counts) == 20_000
         assert len(counts) > 1
-        assert await house.query("s", "SELECT count(*) FROM t") == "20000\nSELECT 1"
+        assert await env.query("s", "SELECT count(*) FROM t") == "20000\nSELECT 1"
 
-    in_house(tmp_path, scenario)
+    in_environment(tmp_path, scenario)
