@@ -1,9 +1,10 @@
-"""Authentication: who may come in, and how they prove who they are.
+"""Authentication: which clients may connect, and how they prove their identity.
 
 Clients on the loopback are trusted. Others prove with SCRAM-SHA-256 that they know the password of
-the first role; without one configured they are refused. Only a verifier of the password is kept. A
-role that is not known gets the same exchange with a made-up verifier, so that the answers do not
-tell which roles there are, and all comparisons of secrets take constant time (scramp's do).
+the first role. If no password is configured they are refused. The server keeps only a verifier.
+
+An unknown role gets the same exchange with a made-up verifier, so the answers do not reveal which
+roles exist. scramp compares secrets in constant time.
 """
 
 import hashlib
@@ -31,7 +32,7 @@ Verifier = tuple[bytes, bytes, bytes, int]  # salt, stored key, server key, iter
 
 @dataclass(frozen=True, slots=True)
 class Authenticator:
-    """Decides about each connection before its session begins."""
+    """Admits or refuses each connection before its session begins."""
 
     role: str
     verifier: Verifier | None
@@ -39,14 +40,14 @@ class Authenticator:
 
     @classmethod
     def of(cls, role: str, password: str | None) -> "Authenticator":
-        """Return the authenticator that lets `role` in with `password`, and trusts the loopback."""
+        """Return an authenticator that admits `role` with `password` and trusts the loopback."""
         verifier = None
         if password:
             verifier = scramp.ScramMechanism(MECHANISM).make_auth_info(password, ITERATIONS)
         return cls(role, verifier, secrets.token_bytes(16))
 
     async def authenticate(self, wire: Wire, user: str) -> None:
-        """Return when the client may come in; raises InvalidAuthorization or InvalidPassword."""
+        """Return once the client is admitted; raises InvalidAuthorization or InvalidPassword."""
         if wire.loopback:
             return
         if self.verifier is None:
@@ -65,7 +66,7 @@ class Authenticator:
 
     async def _scram(self, wire: Wire, user: str, verifier: Verifier) -> None:
         failure = InvalidPassword(f'password authentication failed for user "{user}"')
-        # The name in the exchange is not looked at: the startup message has said who it is.
+        # Ignore the name in the exchange: the startup message has named the role.
         server = scramp.ScramMechanism(MECHANISM).make_server(lambda _: verifier)
         wire.put(message.authentication_sasl([MECHANISM]))
         wire.flush()
@@ -85,14 +86,14 @@ class Authenticator:
 
 
 def _set_client_first(server: Any, first: str) -> None:
-    """Give the client's first message to `server`, which takes no empty name, as libpq sends."""
+    """Pass the client's first message to `server`, which refuses libpq's empty name."""
     binding, name, bare = first.split(",", 2)
     server.set_client_first(f"{binding},{name}," + re.sub(r"\An=,", "n=-,", bare))
-    server.client_first_bare = bare  # what is signed is what was sent
+    server.client_first_bare = bare  # the signature covers the message as it was sent
 
 
 async def _password(wire: Wire) -> bytes:
-    """Return the next message, which has to be one of the authentication."""
+    """Return the data of the next message; raises FramingError if it is not a password message."""
     while (received := wire.reader.next()) is None:
         await wire.more()
     if not isinstance(received, message.Password):

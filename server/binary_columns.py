@@ -1,4 +1,7 @@
-"""Binary format, by column: a whole Arrow column to the bytes of PostgreSQL's send functions."""
+"""Binary format, by column: convert a whole Arrow column to what PostgreSQL's send functions give.
+
+`cells.py` does the same for single values.
+"""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -14,7 +17,7 @@ from foreshore.server.text_columns import list_offsets, text_column
 from foreshore.text import OID_NAMES
 from foreshore.types import INT2, OID, SqlType, oid_of
 
-EPOCH_DAYS = 10_957  # of PostgreSQL's epoch, 2000-01-01, after 1970-01-01
+EPOCH_DAYS = 10_957  # from 1970-01-01 to PostgreSQL's epoch, 2000-01-01
 EPOCH_MICROS = EPOCH_DAYS * 86_400_000_000
 
 Bytes: TypeAlias = pa.Array  # of binary
@@ -98,7 +101,10 @@ def _interval(column: pa.Array, type: SqlType) -> Bytes:
 
 
 def numeric_bytes(value: Decimal, scale: int | None) -> bytes:
-    """Return a numeric in binary: digits to the base 10000; `scale` None: as few as it needs."""
+    """Return a numeric in binary, as digits in base 10000.
+
+    If `scale` is None, the numeric has as few fractional digits as the value needs.
+    """
     sign, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int), value
     unscaled = int("".join(map(str, digits)) or "0")
@@ -133,7 +139,7 @@ def _numeric(column: pa.Array, type: SqlType) -> Bytes:
 
 
 def with_lengths(values: Bytes) -> list[pa.Array]:
-    """Return two columns that side by side are the values, each after its length; NULL: -1."""
+    """Return two columns, the values' lengths and the values; the length of NULL is -1."""
     lengths = pc.fill_null(pc.binary_length(values), -1).to_numpy(zero_copy_only=False)
     prefix = lengths.astype(">i4")
     return [_fixed(prefix, pa.nulls(0)), values]

@@ -18,7 +18,7 @@ _INT32 = Struct("!i")
 
 
 class BinaryCopyParser:
-    """Reads what one COPY FROM STDIN (FORMAT binary) is sent."""
+    """Parses the data of one COPY FROM STDIN (FORMAT binary)."""
 
     def __init__(self, copy: CopyIn) -> None:
         self._table = copy.table
@@ -33,11 +33,11 @@ class BinaryCopyParser:
 
     @property
     def full(self) -> bool:
-        """Whether enough has been fed to be worth a `take`."""
+        """Whether enough data has been fed for a `take` to pay."""
         return len(self._data) >= PIECE
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes."""
+        """Add the next bytes."""
         if self.ended and data:
             raise BadCopyFileFormat(
                 "received copy data after EOF marker",
@@ -46,7 +46,7 @@ class BinaryCopyParser:
         self._data += data
 
     def take(self, *, final: bool) -> pa.RecordBatch | None:
-        """Return the whole tuples fed so far."""
+        """Return the complete tuples fed so far."""
         data = bytes(self._data)
         at = 0
         columns: list[list[Datum]] = [[] for _ in self._types]
@@ -57,7 +57,7 @@ class BinaryCopyParser:
             while not self.ended:
                 at = self._tuple(data, at, columns)
         except (error, IndexError):
-            # The data ends within something: more of it has to come.
+            # The data ends within a tuple: the rest has yet to arrive.
             if final:
                 raise BadCopyFileFormat(
                     "unexpected EOF in COPY data",
@@ -85,7 +85,7 @@ class BinaryCopyParser:
         return 19 + int(extension)
 
     def _tuple(self, data: bytes, at: int, columns: list[list[Datum]]) -> int:
-        """Read the tuple at `at`, all of it or nothing; return where it ends."""
+        """Append the tuple at `at` to `columns`, or none of it; return where it ends."""
         count = _INT16.unpack_from(data, at)[0]
         at += 2
         where = f"COPY {self._table}, line {self._line + 1}"

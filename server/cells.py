@@ -1,6 +1,6 @@
-"""Cells: one value of a DataRow, its length before it, as the column encoders would make it.
+"""Cells: encode one value of a DataRow, preceded by its length, as the column encoders do.
 
-For results of a few rows, where a call into Arrow for each column costs more than the values do.
+Results of a few rows use these. There a call into Arrow for each column costs more than the values.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from foreshore.server.binary_columns import EPOCH_DAYS, EPOCH_MICROS, numeric_by
 from foreshore.text import OID_NAMES, format_float8, format_text
 from foreshore.types import INT2, OID, SqlType, oid_of
 
-Cell: TypeAlias = Callable[[Any, str], bytes]  # of a datum that is not None, and the time zone
+Cell: TypeAlias = Callable[[Any, str], bytes]  # arguments: a datum, not None, and the time zone
 
 _LENGTH = Struct("!i")
 _NULL = b"\xff\xff\xff\xff"
@@ -27,7 +27,7 @@ def _sized(data: bytes) -> bytes:
 
 
 def text_cell(type: SqlType) -> Cell:
-    """Return what encodes a value of `type` as text."""
+    """Return the function that encodes a value of `type` as text."""
     name = type.name
     if name in _INTEGER_NAMES:
         return _text_integer
@@ -70,7 +70,7 @@ def _text_float8(value: float, zone: str) -> bytes:
 
 
 def binary_cell(type: SqlType) -> Cell:
-    """Return what encodes a value of `type` in binary."""
+    """Return the function that encodes a value of `type` in binary."""
     cell = _BINARY.get(type.name)
     if cell is not None:
         return cell

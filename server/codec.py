@@ -1,9 +1,9 @@
-"""The codec: rows to DataRow messages, by column.
+"""The codec: encode rows as DataRow messages, by column.
 
-A `RowEncoder` is made once for the columns and formats of a result. A large batch is encoded whole
-columns at a time: each column becomes an array of its values' bytes and one of their lengths, and a
-single join of them all, row by row in Arrow's own code, is the messages. For a handful of rows,
-where the price of each call into Arrow would be most of the cost, values are encoded one by one.
+A `RowEncoder` serves one result, with fixed columns and formats. It encodes a large batch a column
+at a time: each column becomes an array of encoded values and one of their lengths. One join of all
+of them in Arrow, row by row, gives the messages. A few rows are encoded value by value, since calls
+into Arrow would be most of the cost.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -25,19 +25,19 @@ from foreshore.types import TYPES, RelationDesc, SqlType, oid_of, typmod_of
 TEXT_FORMAT = 0
 BINARY_FORMAT = 1
 
-FEW = 64  # rows, up to which they are encoded one by one
+FEW = 64  # batches of up to so many rows are encoded value by value
 CHUNK = 8192  # rows that are encoded at once
 
 _ROW = Struct("!cih")
 _NULL = b"\xff\xff\xff\xff"
-# Types whose datums are what Arrow gives as Python values.
+# Types whose datums are the Python values that Arrow returns.
 _DIRECT = frozenset(TYPES) - {
     "date", "time", "timestamp", "timestamptz", "interval", "array", "int2vector", "oidvector",
 }  # fmt: skip
 
 
 def result_formats(codes: Sequence[int], columns: int) -> tuple[int, ...]:
-    """Return a format for each column, from those of a Bind message."""
+    """Return one format for each column, given the format codes of a Bind message."""
     for code in codes:
         if code not in (TEXT_FORMAT, BINARY_FORMAT):
             raise ProtocolViolation(f"unsupported format code: {code}", sqlstate="22023")
@@ -81,11 +81,11 @@ class RowEncoder:
         self.description = row_description(desc, formats)
 
     def form(self, zone: str) -> Hashable:
-        """Return what tells apart the messages that encoders of these columns make."""
+        """Return a key that differs where encoders of the same columns encode differently."""
         return "row", self._formats, zone
 
     def encoded(self, zone: str) -> Callable[[pa.RecordBatch], bytes]:
-        """Return what encodes a batch of at most `CHUNK` rows."""
+        """Return the function that encodes a batch of at most `CHUNK` rows."""
         return lambda batch: (self.few if batch.num_rows <= FEW else self.chunk)(batch, zone)
 
     def few(self, batch: pa.RecordBatch, zone: str) -> bytes:
@@ -128,7 +128,7 @@ class RowEncoder:
 
 
 def joined_bytes(columns: Sequence[pa.Array]) -> bytes:
-    """Return the columns' binary values, row by row, one after the other; NULLs are empty."""
+    """Return the columns' binary values concatenated row by row; NULLs are empty."""
     joined = pc.binary_join_element_wise(
         *columns, b"", null_handling="replace", null_replacement=b""
     )

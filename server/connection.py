@@ -1,7 +1,7 @@
-"""A connection: the conversation with one client, once it has been let in.
+"""A connection: the conversation with one client after authentication.
 
-A `Conversation` takes messages in order, asks the session, and gathers what is to be sent, so that
-an answer is usually one write. All errors become messages in one place, `Conversation._failed`.
+A `Conversation` handles messages in order, calls the session, and gathers its answers, so that an
+answer is usually one write. `Conversation._failed` is the one place where errors become messages.
 """
 
 import asyncio
@@ -31,16 +31,16 @@ from foreshore.server import copying, message, metrics
 from foreshore.server.codec import CHUNK, FEW, RowEncoder, result_formats
 from foreshore.server.encodings import ENCODINGS, INLINE
 from foreshore.server.parameters import arguments
-from foreshore.server.wire import Gone, Wire
+from foreshore.server.wire import Disconnected, Wire
 from foreshore.types import RelationDesc, oid_of
 
 logger = logging.getLogger(__name__)
 
-IN_A_ROW = 8  # statements of one client, behind which others have their turn
+STATEMENTS_PER_TURN = 8  # of one client, before other tasks run
 
 
 class Conversation:
-    """The protocol after the start: messages of an authenticated client, and their answers."""
+    """The protocol after startup: messages of an authenticated client, and their answers."""
 
     def __init__(self, wire: Wire, session: Session) -> None:
         self._wire = wire
@@ -48,12 +48,12 @@ class Conversation:
         self._session = session
         self._skipping = False  # after an error in the extended protocol, until Sync
         self._encoders: dict[tuple[int, tuple[int, ...]], tuple[RelationDesc, RowEncoder]] = {}
-        self._given = 0
-        self._owed: Portal | None = None  # described with what it gives: its Execute comes next
-        session.when_noticed(self._tell)
+        self._executed = 0
+        self._describe_later: Portal | None = None  # described by the Execute that comes next
+        session.when_noticed(self._send_notices)
 
     async def run(self) -> None:
-        """Take messages until the client ends; raises Gone, or FramingError."""
+        """Handle messages until the client terminates; raises Disconnected or FramingError."""
         self._ready()
         while True:
             received = self._reader.next()
@@ -67,7 +67,7 @@ class Conversation:
                     self._skipping = False
                     await self._sync()
                 case message.Query(sql):
-                    # Only the extended protocol skips; a Query in a skipped stretch is skipped too.
+                    # Only the extended protocol starts skipping, but a Query is skipped too.
                     if not self._skipping:
                         await self._query(sql)
                 case message.Unreadable(error, simple):
@@ -93,7 +93,7 @@ class Conversation:
                             await self._extended(received)
                         except Exception as error:
                             await self._failed(error)
-                            self._skipping, self._owed = True, None
+                            self._skipping, self._describe_later = True, None
                             self._wire.flush()  # a Flush that follows will be skipped
 
     # --- simple query ---------------------------------------------------------------------
@@ -103,7 +103,7 @@ class Conversation:
             executions = self._session.simple(sql)
             try:
                 async for execution in executions:
-                    await self._give(execution, simple=True)
+                    await self._send_result(execution, simple=True)
             finally:
                 if (close := getattr(executions, "aclose", None)) is not None:
                     await close()
@@ -134,16 +134,16 @@ class Conversation:
                 wire.put(message.BIND_COMPLETE)
             case message.Execute(portal=portal, max_rows=max_rows):
                 bound = session.portal(portal)
-                owed, self._owed = self._owed, None
-                if owed is not None and owed is not bound:
+                later, self._describe_later = self._describe_later, None
+                if later is not None and later is not bound:
                     session.told()
-                    self._describe(owed.desc, owed.formats)
-                # What changes something is run when it is known whether more follows.
+                    self._describe(later.desc, later.formats)
+                # Run a statement that writes once it is known whether another one follows.
                 last = self._may_be_alone(bound) and await wire.upcoming() == message.SYNC_TYPE
                 execution = await session.execute(portal, max_rows, last=last)
-                if owed is bound and not isinstance(execution, Rows):
+                if later is bound and not isinstance(execution, Rows):
                     wire.put(message.NO_DATA)
-                await self._give(execution, bound.formats, describe=owed is bound)
+                await self._send_result(execution, bound.formats, describe=later is bound)
             case message.Parse(name=name, sql=sql, parameter_oids=oids):
                 await session.parse(name, sql, oids)
                 wire.put(message.PARSE_COMPLETE)
@@ -155,7 +155,7 @@ class Conversation:
             case message.Describe(name=name):
                 found = session.portal(name)
                 if self._may_be_alone(found) and await wire.upcoming() == message.EXECUTE_TYPE:
-                    self._owed = found  # a table may be another when it has been run
+                    self._describe_later = found  # until it runs, a table may be altered
                 else:
                     session.told()
                     self._describe(found.desc, found.formats)
@@ -171,7 +171,7 @@ class Conversation:
                 assert_never(received)
 
     def _may_be_alone(self, portal: Portal) -> bool:
-        """Whether running the portal may be all of a transaction that changes something."""
+        """Whether the portal may be the only statement of a transaction that writes."""
         return portal.changes and self._session.transaction_status == "I"
 
     async def _sync(self) -> None:
@@ -187,7 +187,7 @@ class Conversation:
         else:
             self._wire.put(self._encoder(desc, formats).description)
 
-    # --- what is sent ---------------------------------------------------------------------
+    # --- answers --------------------------------------------------------------------------
 
     def _encoder(self, desc: RelationDesc, formats: Sequence[int]) -> RowEncoder:
         key = (id(desc), tuple(formats))
@@ -196,10 +196,10 @@ class Conversation:
             if len(self._encoders) >= 256:
                 self._encoders.clear()
             encoder = RowEncoder(desc, result_formats(formats, len(desc.columns)))
-            found = self._encoders[key] = (desc, encoder)  # which keeps the id its own
+            found = self._encoders[key] = (desc, encoder)  # `desc` is kept, so its id stays unique
         return found[1]
 
-    async def _give(
+    async def _send_result(
         self,
         execution: Execution,
         formats: Sequence[int] = (),
@@ -207,7 +207,7 @@ class Conversation:
         describe: bool = True,
         simple: bool = False,
     ) -> None:
-        """Send what a statement gives: its columns, if it is to `describe` them, and its rows."""
+        """Send a statement's result: its columns if `describe`, then its rows and its tag."""
         match execution:
             case Rows():
                 encoder = self._encoder(execution.desc, formats)
@@ -231,8 +231,8 @@ class Conversation:
                 self._complete(await copying.copy_in(self._wire, execution, zone, simple=simple))
             case _:
                 assert_never(execution)
-        self._given += 1
-        if self._given % IN_A_ROW == 0:
+        self._executed += 1
+        if self._executed % STATEMENTS_PER_TURN == 0:
             await asyncio.sleep(0)
 
     async def _rows(self, rows: Rows, encoder: RowEncoder) -> int:
@@ -260,7 +260,7 @@ class Conversation:
             await wire.relieve()
         return count
 
-    def _notices(self) -> None:
+    def _put_notices(self) -> None:
         for notice in self._session.notices():
             self._wire.put(
                 message.notice_response(
@@ -268,32 +268,35 @@ class Conversation:
                 )
             )
 
-    def _tell(self) -> None:
-        """Send notices now, and what was gathered before them."""
-        self._notices()
+    def _send_notices(self) -> None:
+        """Send notices now, after the messages gathered before them."""
+        self._put_notices()
         self._wire.flush()
 
     def _complete(self, tag: str) -> None:
         metrics.STATEMENTS.inc()
-        self._notices()
+        self._put_notices()
         self._wire.put(message.command_complete(tag))
 
     def _ready(self) -> None:
-        """Send ReadyForQuery and all that has been gathered."""
-        self._notices()
+        """Send the gathered messages and ReadyForQuery."""
+        self._put_notices()
         for name, value in self._session.changed_parameters().items():
             self._wire.put(message.parameter_status(name, value))
         self._wire.put(message.READY[self._session.transaction_status])
         self._wire.flush()
 
     async def _failed(self, error: Exception) -> None:
-        """Send `error`, whatever it is, and let the session know."""
-        if isinstance(error, Gone | message.FramingError):
+        """Send `error` to the client and report it to the session.
+
+        Raises it instead if the connection cannot go on.
+        """
+        if isinstance(error, Disconnected | message.FramingError):
             raise error
-        self._notices()
-        told = client_error(error)
-        metrics.ERRORS.labels(told.sqlstate).inc()
-        self._wire.put(message.error_response(told))
+        self._put_notices()
+        shown = client_error(error)
+        metrics.ERRORS.labels(shown.sqlstate).inc()
+        self._wire.put(message.error_response(shown))
         try:
             await self._session.fail()
         except Exception as second:
@@ -302,7 +305,7 @@ class Conversation:
 
 
 def client_error(error: Exception) -> DatabaseError:
-    """Return what the client hears of `error`: of anything unforeseen, only that it happened."""
+    """Return the error to send to the client; an unforeseen one becomes XX000 without details."""
     match error:
         case InternalError():
             logger.error("internal error", exc_info=error)

@@ -1,13 +1,17 @@
-"""COPY FROM: bytes of the text and csv formats to record batches.
+"""COPY FROM: parse the text and csv formats to record batches.
 
-There are two readers of the same language. The *exact* one goes through a piece record by record
-and value by value, as PostgreSQL does, and raises its errors with their line and column. The *bulk*
-one is Arrow's CSV reader; it is used for a piece of which a few cheap checks show that both would
-read the same, and where it finds anything wrong the exact one has the last word.
+    parser.feed(data)
+    piece = parser.cut(final=False)              whole records
+    bulk = parser.read_in_bulk(piece)            on any thread, several pieces concurrently
+    batch = parser.complete(piece, bulk)         in the order of the pieces
 
-What is fed is cut into pieces of whole records. The bulk reader looks at a piece and nothing else,
-so several may be read at once; `settled` takes them in their order, counts lines and knows how they
-end. So memory is bounded by the pieces on their way, and errors come in the order of the data.
+Two readers parse the same language. The *exact* reader goes record by record and value by value,
+as PostgreSQL does, and raises its errors with line and column. The *bulk* reader is Arrow's CSV
+reader. It reads a piece if a few cheap checks show that both readers agree on it. If it finds an
+error, the exact reader reads the piece again.
+
+The bulk reader needs the piece only. `complete` counts lines and checks how they end, so that
+errors come in the order of the data. Memory is bounded by the pieces in progress.
 """
 
 import re
@@ -27,7 +31,7 @@ from foreshore.server.parse_columns import parse_column
 from foreshore.text import parse_text
 from foreshore.types import Datum
 
-PIECE = 4 * 1024 * 1024  # bytes that are parsed at once
+PIECE = 4 * 1024 * 1024  # bytes that are parsed together
 
 _TEXT_STOP = re.compile(rb"\\.|\r\n|\n|\r", re.DOTALL)
 _ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))", re.DOTALL)
@@ -51,7 +55,7 @@ def unescape(field: bytes) -> bytes:
 
 @dataclass(slots=True)
 class Record:
-    """One record's fields, the line it began at, and its bytes; a field of None is NULL."""
+    """A record: its fields, the line at which it begins, its bytes. A field of None is NULL."""
 
     fields: list[bytes | None]
     line: int
@@ -60,15 +64,15 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Bulk:
-    """What the bulk reader made of a piece: its records, and what to know of its lines."""
+    """The bulk reader's result for a piece."""
 
     batch: pa.RecordBatch
-    newline: bytes | None  # how its lines end; None: it is one without an end
-    newlines_within: int  # that are in quotes
+    newline: bytes | None  # the end of its lines; None for a single line without an end
+    newlines_within: int  # newlines in quotes
 
 
 def _csv_stop(quote: bytes, escape: bytes) -> re.Pattern[bytes]:
-    """Return what matches all that matters in looking for the end of a csv record."""
+    """Return the pattern of all that matters for finding the end of a csv record."""
     stops = [re.escape(quote), rb"\r\n|\n|\r"]
     if escape != quote:
         stops.insert(0, re.escape(escape) + b"[" + re.escape(quote) + re.escape(escape) + b"]")
@@ -76,7 +80,7 @@ def _csv_stop(quote: bytes, escape: bytes) -> re.Pattern[bytes]:
 
 
 class CopyParser:
-    """Reads what one COPY FROM STDIN is sent."""
+    """Parses the data of one COPY FROM STDIN."""
 
     def __init__(self, copy: CopyIn, zone: str) -> None:
         self._table = copy.table
@@ -92,29 +96,29 @@ class CopyParser:
         self._escape = copy.options.escape.encode()
         self._csv_stop = _csv_stop(self._quote, self._escape)
         self._zone = zone
-        self._line = 1  # of the next record
+        self._line = 1  # at which the next record begins
         self._header = copy.options.header
-        self._newline: bytes | None = None  # how lines end, once one has
+        self._newline: bytes | None = None  # the end of the first line, once there is one
         self._rest: list[bytes] = []
         self._size = 0
         self._wanted = PIECE
-        self.ended = False  # whether the end-of-data marker has come
+        self.ended = False  # the end-of-data marker has been read
 
     @property
     def full(self) -> bool:
-        """Whether enough has been fed to be worth a `take`."""
+        """Whether enough data has been fed for a piece."""
         return self._size >= self._wanted
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes."""
+        """Add the next bytes."""
         if not self.ended:
             self._rest.append(data)
             self._size += len(data)
 
     def take(self, *, final: bool) -> pa.RecordBatch | None:
-        """Return the whole records fed so far; if `final`, what is left is one too."""
+        """Return the whole records fed so far; if `final`, the rest counts as one too."""
         piece = self.cut(final=final)
-        return self.settled(piece, self.in_bulk(piece))
+        return self.complete(piece, self.read_in_bulk(piece))
 
     def cut(self, *, final: bool) -> bytes:
         """Return the next piece: the whole records fed so far, without the header."""
@@ -133,19 +137,18 @@ class CopyParser:
             piece = piece[skipped:]
         return piece
 
-    def settled(self, piece: bytes, bulk: Bulk | None) -> pa.RecordBatch | None:
-        """Return the records of a piece, of which `bulk` is what `in_bulk` returned.
+    def complete(self, piece: bytes, bulk: Bulk | None) -> pa.RecordBatch | None:
+        """Return the records of a piece; `bulk` is the result of `read_in_bulk`.
 
-        Pieces are settled in the order in which they were cut. Raises the error of the first record
-        that is wrong.
+        Call this in the order of the pieces. Raises the error of the first invalid record.
         """
         if self.ended or not piece:
             return None
         if bulk is None or (bulk.newline and self._newline not in (None, bulk.newline)):
-            return self._exactly(piece)
+            return self._read_exactly(piece)
         within = bulk.newlines_within
         if within and self._newline is None:
-            # PostgreSQL counts newlines in quotes once it has seen how lines end, that is not in
+            # PostgreSQL counts newlines in quotes only once it knows how lines end, that is after
             # the first record.
             first_end, _ = self._end_of_line(piece, 0, self._line)
             within -= piece.count(b"\n", 0, first_end)
@@ -156,11 +159,11 @@ class CopyParser:
     # --- pieces ---------------------------------------------------------------------------
 
     def _end_of_records(self, data: bytes) -> int:
-        """Return where the last record that is surely whole ends."""
+        """Return the end of the last record that is certainly complete."""
         end = data.rfind(b"\n")
         if self._csv:
             if self._escape != self._quote and self._escape in data:
-                return 0  # only reading in order can tell: the exact reader has it all at the end
+                return 0  # only the exact reader can tell: it reads all the data at the end
             quotes = _count(data, self._quote, end + 1)
             while quotes % 2:  # this newline is quoted
                 before = data.rfind(b"\n", 0, end)
@@ -171,12 +174,12 @@ class CopyParser:
             end = data.rfind(b"\n", 0, end)
         return end + 1
 
-    # --- in bulk --------------------------------------------------------------------------
+    # --- the bulk reader ------------------------------------------------------------------
 
-    def in_bulk(self, piece: bytes) -> Bulk | None:
-        """Return the records of a piece, or None if the exact reader has to look at it.
+    def read_in_bulk(self, piece: bytes) -> Bulk | None:
+        """Return the records of a piece, or None if the exact reader must read it.
 
-        It depends on nothing else, so that threads may read several pieces at once.
+        It uses no other state, so that threads can read several pieces concurrently.
         """
         plain = self._plain(piece) if piece else None
         if plain is None:
@@ -207,7 +210,7 @@ class CopyParser:
             ).combine_chunks()
             within = _count(plain, b"\n") - table.num_rows
             if within and (plain.startswith(b"\n") or b"\n\n" in plain):
-                return None  # these may be empty lines, which Arrow has passed over
+                return None  # these may be empty lines, which Arrow skips
             columns = [
                 parse_column(self._unescaped(texts), type, self._zone)
                 for texts, type in zip(
@@ -220,7 +223,7 @@ class CopyParser:
         return Bulk(pa.RecordBatch.from_arrays(columns, schema=self._schema), newline, within)
 
     def _plain(self, data: bytes) -> bytes | None:
-        """Return `data` with plain newlines, one at its end, if Arrow would read it right."""
+        """Return `data` with a newline after each line if Arrow reads it correctly, else None."""
         if len(self._types) == 0 or b"\0" in data or data.startswith(b"\xef\xbb\xbf"):
             return None
         if len(self._delimiter) != 1 or len(data) > 2**30:
@@ -233,7 +236,7 @@ class CopyParser:
                 return None
             data = data.replace(b"\r\n", b"\n")
         if not data.endswith(b"\n"):
-            data += b"\n"  # without it Arrow takes an empty last field for a quoted one
+            data += b"\n"  # else Arrow takes an empty last field for a quoted one
         if not self._csv:
             return data if b"\\" not in data or self._regularly_escaped(data) else None
         if b"\\" in data and (data.startswith(b"\\.") or b"\n\\." in data):
@@ -241,14 +244,14 @@ class CopyParser:
         return data if self._quote not in data or self._regularly_quoted(data) else None
 
     def _regularly_escaped(self, data: bytes) -> bool:
-        """Whether no backslash is before a delimiter, an end of line or a dot."""
+        """Whether no backslash precedes a delimiter, an end of line or a dot."""
         octets = np.frombuffer(data, np.uint8)
         tricky = np.zeros(256, np.bool_)
         tricky[[self._delimiter[0], 10, 13, ord(".")]] = True
         return not tricky[octets[np.flatnonzero(octets == ord("\\")) + 1]].any()
 
     def _regularly_quoted(self, data: bytes) -> bool:
-        """Whether each quote opens a field at its start, closes one at its end, or is doubled."""
+        """Whether each quote begins or ends a field, or is doubled."""
         if self._escape != self._quote:
             return False
         octets = np.frombuffer(data, np.uint8)
@@ -258,7 +261,7 @@ class CopyParser:
         borders = np.zeros(256, np.bool_)
         borders[[self._delimiter[0], 10, self._quote[0]]] = True
         opening, closing = at[0::2], at[1::2]
-        # Before the first byte there is a border: the last one of `data`, a newline.
+        # Index -1, before the first byte, is the newline at the end of `data`: a border.
         return bool(borders[octets[opening - 1]].all() and borders[octets[closing + 1]].all())
 
     def _unescaped(self, texts: pa.Array) -> pa.Array:
@@ -274,9 +277,9 @@ class CopyParser:
             raise UnicodeDecodeError("utf-8", b"\0", 0, 1, "a NUL")
         return pc.replace_with_mask(texts, escaped, pa.array(values, pa.string()))
 
-    # --- exactly --------------------------------------------------------------------------
+    # --- the exact reader -----------------------------------------------------------------
 
-    def _exactly(self, data: bytes) -> pa.RecordBatch | None:
+    def _read_exactly(self, data: bytes) -> pa.RecordBatch | None:
         columns: list[list[Datum]] = [[] for _ in self._types]
         for record, _ in self._records(data):
             self._add(record, columns)
@@ -324,7 +327,7 @@ class CopyParser:
         )
 
     def _records(self, data: bytes) -> Iterator[tuple[Record, int]]:
-        """Yield the records of `data`, each with where it ends."""
+        """Yield the records of `data`, each with its end."""
         at = 0
         while at < len(data) and not self.ended:
             line = self._line
@@ -342,7 +345,7 @@ class CopyParser:
             )
 
     def _end_of_line(self, data: bytes, at: int, line: int) -> tuple[int, int]:
-        """Return where the record at `at` ends, and where the next one begins."""
+        """Return the end of the record at `at`, and the beginning of the next one."""
         return (
             self._end_of_csv_line(data, at, line)
             if self._csv
@@ -390,7 +393,7 @@ class CopyParser:
         return len(data), len(data)
 
     def _check_newline(self, found: bytes, line: int) -> None:
-        """Refuse an end of line unlike those before."""
+        """Raise BadCopyFileFormat for an end of line unlike that of the first line."""
         if self._newline is None:
             self._newline = found
         if found != self._newline:
@@ -452,7 +455,7 @@ class CopyParser:
 
 
 def _count(data: bytes, byte: bytes, end: int | None = None) -> int:
-    """Return `data.count(byte, 0, end)`, in less time, and letting other threads run."""
+    """Return `data.count(byte, 0, end)`, faster, and without the interpreter's lock."""
     return int(np.count_nonzero(np.frombuffer(data, np.uint8)[:end] == byte[0]))
 
 
@@ -464,7 +467,7 @@ def _backslashes_before(data: bytes, end: int) -> int:
 
 
 def _shortened(text: str) -> str:
-    """Return `text` as errors show it: at most 100 bytes."""
+    """Return `text` as error messages show it: at most 100 bytes."""
     data = text.encode()
     return text if len(data) <= 100 else data[:100].decode(errors="ignore") + "..."
 

@@ -1,4 +1,4 @@
-"""COPY TO: record batches to the text, csv and binary formats, one CopyData message a row."""
+"""COPY TO: format record batches as text, csv or binary, one CopyData message for each row."""
 
 import re
 from collections.abc import Callable, Hashable
@@ -23,7 +23,7 @@ _ESCAPES = (
 )  # fmt: skip
 
 
-# Types whose texts are made of these characters only, so that nothing in them needs quotes.
+# The texts of these types consist of these characters only, so that they never need quotes.
 _PLAIN_CHARACTERS = frozenset("0123456789+-.: abcdefghijklmnopqrstuvwxyzCINTB")
 _PLAIN_TYPES = frozenset((
     "bool", "int2", "int4", "int8", "oid", "float4", "float8", "numeric", "uuid",
@@ -32,7 +32,7 @@ _PLAIN_TYPES = frozenset((
 
 
 class CopyFormatter:
-    """Writes the rows of one COPY TO STDOUT."""
+    """Formats the rows of one COPY TO STDOUT."""
 
     def __init__(self, desc: RelationDesc, options: CopyOptions, zone: str) -> None:
         self._types = [column.type for column in desc.columns]
@@ -44,7 +44,7 @@ class CopyFormatter:
         special = re.escape(options.delimiter)
         self._needs_quotes = f"[{special}{re.escape(options.quote)}\\n\\r]"
         self._needs_escapes = f"[\\\\\\x08\\f\\n\\r\\t\\v{special}]"
-        self._signature = BINARY_SIGNATURE if options.format == "binary" else b""  # yet to be sent
+        self._signature = BINARY_SIGNATURE if options.format == "binary" else b""  # not yet sent
         plain = options.delimiter + options.quote
         null = options.null if options.format == "csv" else ""
         safe = not set(plain) & _PLAIN_CHARACTERS and (not null or set(null) - _PLAIN_CHARACTERS)
@@ -62,12 +62,12 @@ class CopyFormatter:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the messages of rows depend on nothing but the rows."""
+        """Whether the messages depend on the rows alone, not on what was sent before."""
         return not self._signature
 
     @property
     def form(self) -> Hashable:
-        """What tells apart the messages that formatters of these columns make."""
+        """A key that differs where formatters of the same columns format differently."""
         return "copy", self._options, self._zone
 
     def start(self) -> bytes:
@@ -94,7 +94,7 @@ class CopyFormatter:
             return b""
         if not self._signature:
             return self._messages(self._rows(batch), batch.num_rows)
-        # The first row comes in one message with what precedes it.
+        # The first row shares a message with the signature.
         signature, self._signature = self._signature, b""
         first = message.copy_data(signature + joined_bytes(self._rows(batch.slice(0, 1))))
         return first + self.rows(batch.slice(1))
@@ -110,7 +110,7 @@ class CopyFormatter:
         return joined_bytes([headers.cast(pa.binary()), *parts])
 
     def _joined(self, columns: list[pa.Array]) -> pa.Array:
-        """Return the lines: the columns with delimiters between them, and a newline."""
+        """Return the lines: the columns joined by delimiters, each with a newline at its end."""
         if not columns:
             return pa.array([b"\n"])
         line = pc.binary_join_element_wise(*columns, self._options.delimiter)

@@ -1,7 +1,7 @@
-"""COPY on the wire: the sub-protocol in which rows travel as CopyData.
+"""COPY on the wire: the sub-protocol that transfers rows as CopyData messages.
 
-The data is parsed and formatted on threads, by pieces, so that a large load holds up neither the
-loop nor memory: while so many pieces are worked on, no more than so much is read ahead.
+Threads parse and format the data in pieces, so that a large load does not block the event loop.
+The number of pieces in progress is bounded, and so is the data read ahead of them.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from foreshore.server.copy_out import CopyFormatter
 from foreshore.server.encodings import ENCODINGS
 from foreshore.server.wire import Wire
 
-PIECES_AT_ONCE = max(2, min(4, os.cpu_count() or 1))  # that are read, of one COPY
+PIECES_AT_ONCE = max(2, min(4, os.cpu_count() or 1))  # of one COPY, parsed concurrently
 
 
 async def copy_out(wire: Wire, copy: CopyOut, zone: str) -> str:
@@ -54,13 +54,13 @@ async def copy_out(wire: Wire, copy: CopyOut, zone: str) -> str:
 async def copy_in(wire: Wire, copy: CopyIn, zone: str, *, simple: bool) -> str:
     """Receive the rows of `copy`; return its tag.
 
-    Whatever goes wrong, the client's failing or leaving included, the target is told to forget the
-    rows. What the client then still sends of its data is ignored by the conversation.
+    On any error, CopyFail and a lost connection included, the target discards the rows. The
+    conversation then ignores the rest of the client's data.
     """
     intake: _Intake | None = None
     try:
         binary = copy.options.format == "binary"
-        intake = _Tuples(copy) if binary else _Pieces(copy, zone)
+        intake = _BinaryIntake(copy) if binary else _TextIntake(copy, zone)
         wire.put(message.copy_response(b"G", int(binary), len(copy.desc.columns)))
         wire.flush()
         while True:
@@ -90,19 +90,19 @@ async def copy_in(wire: Wire, copy: CopyIn, zone: str, *, simple: bool) -> str:
 
 
 class _Intake(Protocol):
-    """What takes the data of one COPY and gives its target the rows, in order."""
+    """Parses the data of one COPY and writes the rows to its target, in order."""
 
     async def take(self, data: bytes) -> None:
-        """Take the next bytes; waits while there is much to do."""
+        """Add the next bytes; waits while many pieces are in progress."""
 
     async def finish(self) -> None:
-        """Give the target all there is: this was the last of the data."""
+        """Write the remaining rows to the target, after the last of the data."""
 
     def close(self) -> None:
-        """Let go of what is under way."""
+        """Cancel the pieces in progress."""
 
 
-class _Tuples:
+class _BinaryIntake:
     """The intake of the binary format: one piece after the other."""
 
     def __init__(self, copy: CopyIn) -> None:
@@ -112,12 +112,12 @@ class _Tuples:
     async def take(self, data: bytes) -> None:
         self._parser.feed(data)
         if self._parser.full:
-            await self._give(final=False)
+            await self._write(final=False)
 
     async def finish(self) -> None:
-        await self._give(final=True)
+        await self._write(final=True)
 
-    async def _give(self, *, final: bool) -> None:
+    async def _write(self, *, final: bool) -> None:
         batch = await blocking.run(None, self._parser.take, final=final)
         if batch is not None and batch.num_rows:
             await self._copy.target.write(batch)
@@ -126,8 +126,8 @@ class _Tuples:
         pass
 
 
-class _Pieces:
-    """The intake of text and csv: some pieces are read at once, and settled one after the other."""
+class _TextIntake:
+    """The intake of text and csv: pieces are parsed concurrently and completed in their order."""
 
     def __init__(self, copy: CopyIn, zone: str) -> None:
         self._copy = copy
@@ -139,24 +139,24 @@ class _Pieces:
         if self._parser.full:
             await self._begin(final=False)
             while len(self._reading) >= PIECES_AT_ONCE:
-                await self._settle()
+                await self._complete()
 
     async def finish(self) -> None:
         await self._begin(final=True)
         while self._reading:
-            await self._settle()
+            await self._complete()
 
     async def _begin(self, *, final: bool) -> None:
         piece = await blocking.run(None, self._parser.cut, final=final)
         if piece:
-            reading = asyncio.create_task(blocking.run(None, self._parser.in_bulk, piece))
+            reading = asyncio.create_task(blocking.run(None, self._parser.read_in_bulk, piece))
             self._reading.append((piece, reading))
 
-    async def _settle(self) -> None:
+    async def _complete(self) -> None:
         piece, reading = self._reading[0]
         bulk = await reading
         self._reading.popleft()
-        batch = await blocking.run(None, self._parser.settled, piece, bulk)
+        batch = await blocking.run(None, self._parser.complete, piece, bulk)
         if batch is not None and batch.num_rows:
             await self._copy.target.write(batch)
 

@@ -1,7 +1,7 @@
-"""File descriptors: as many as there may be, and never all of them for clients.
+"""File descriptors: raise the limit, and bound the number of connections by it.
 
-A log that gets none for its next segment ends the server, so what it needs itself is set aside
-before connections are counted.
+The server ends if the log gets no descriptor for its next segment. So the descriptors that the
+server itself needs are set aside first.
 """
 
 import contextlib
@@ -18,12 +18,12 @@ RESERVE = 150  # for the log, batches, the engines and replicas
 
 
 def connections_that_fit(wanted: int) -> int:
-    """Return how many sessions there may be at once: those `wanted`, or as many as fit.
+    """Return how many concurrent sessions to allow: `wanted`, or as many as fit.
 
-    Raises Unavailable if none does.
+    Raises Unavailable if none fits.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(OSError, ValueError):  # some systems allow less than they say
+    with contextlib.suppress(OSError, ValueError):  # some systems allow less than the hard limit
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:

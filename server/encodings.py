@@ -1,7 +1,7 @@
-"""Encodings: what rows that many clients are sent are on the wire, made once for all of them.
+"""Encodings: encode rows once that are sent to many clients.
 
-A subscription's rows are one object for all whose statements are alike. What they became is kept
-here, by format, for as long as that object lives.
+Subscriptions with the same query share their batches of rows. This cache keeps the encoded form of
+each batch, by format, for as long as the batch lives.
 """
 
 import asyncio
@@ -12,20 +12,20 @@ import pyarrow as pa
 
 from foreshore import blocking
 
-INLINE = 256  # rows, up to which they are encoded on the event loop
+INLINE = 256  # batches of up to so many rows are encoded on the event loop
 
 Encode = Callable[[pa.RecordBatch], bytes]
 Made = dict[Hashable, "bytes | asyncio.Future[bytes]"]
 
 
 class Encodings:
-    """The encodings of batches that are alive."""
+    """The encodings of the batches that are alive."""
 
     def __init__(self) -> None:
         self._made: dict[int, tuple[weakref.ref[pa.RecordBatch], Made]] = {}
 
     async def of(self, batch: pa.RecordBatch, form: Hashable, encode: Encode) -> bytes:
-        """Return what `encode` makes of the batch, made once for each `form`."""
+        """Return `encode(batch)`, computed once for each `form`."""
         made = self._of(batch)
         found = made.get(form)
         if isinstance(found, bytes):

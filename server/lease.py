@@ -22,7 +22,7 @@ from foreshore import blocking
 from foreshore.server.server_lock import PATIENCE_SECONDS
 
 LEASE_SECONDS = PATIENCE_SECONDS - 2
-LOOK_SECONDS = 1.0
+CHECK_SECONDS = 1.0
 
 if sys.platform == "linux":
 
@@ -34,19 +34,22 @@ else:
 
 
 class Lease:
-    """The right to answer, kept up for the length of the block.
+    """The right to answer, renewed for the length of the `async with` block.
 
-    `look` raises if the data is no longer ours, or if nobody can tell; it is called on a thread.
+    `check_owned` raises if another server owns the data, or if that is unknown. It is called on a
+    thread.
     """
 
-    def __init__(self, look: Callable[[], None], elapsed: Callable[[], float] = _elapsed) -> None:
-        self.failure: Exception | None = None  # why it has ended for good
-        self._look = look
+    def __init__(
+        self, check_owned: Callable[[], None], elapsed: Callable[[], float] = _elapsed
+    ) -> None:
+        self.failure: Exception | None = None  # why the lease has ended for good
+        self._check_owned = check_owned
         self._elapsed = elapsed
         self._from = self._until = 0.0
         self._executor = ThreadPoolExecutor(1, "lease")
         self._wanted = asyncio.Event()
-        self._renewal: asyncio.Future[None] | None = None  # of those who wait for the next look
+        self._renewal: asyncio.Future[None] | None = None  # done at the next renewal
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -64,14 +67,14 @@ class Lease:
             self._task.cancel()
         self._executor.shutdown(wait=False)
 
-    def holds(self) -> bool:
-        """Whether something may be said now."""
+    def is_valid(self) -> bool:
+        """Whether the server may send answers now."""
         return self._from <= self._elapsed() < self._until
 
-    def renewed(self) -> asyncio.Future[None]:
-        """Return what is done when the next look was had, of which there is one at once.
+    def next_renewal(self) -> asyncio.Future[None]:
+        """Start a check now and return a future that is done when it has renewed the lease.
 
-        It never is if that finds that the lease has ended. Who was told asks `holds` again.
+        The future is never done if the lease has ended. When it is done, call `is_valid` again.
         """
         if self._renewal is None:
             self._renewal = asyncio.get_running_loop().create_future()
@@ -79,10 +82,10 @@ class Lease:
         return self._renewal
 
     async def renew(self) -> None:
-        """Look now; raises as `look` does, and then the lease has ended."""
+        """Check now; if `check_owned` raises, raise that and end the lease."""
         began = self._elapsed()
         try:
-            await blocking.run(self._executor, self._look)
+            await blocking.run(self._executor, self._check_owned)
         except Exception as failure:
             self._from = self._until = 0.0
             self.failure = failure
@@ -98,9 +101,9 @@ class Lease:
                 self._wanted.clear()
                 await self.renew()
                 try:
-                    async with asyncio.timeout(LOOK_SECONDS):
+                    async with asyncio.timeout(CHECK_SECONDS):
                         await self._wanted.wait()
                 except TimeoutError:
                     pass
         except Exception:
-            assert self.failure is not None  # which ends the server
+            assert self.failure is not None  # the main task sees it and ends the server

@@ -1,8 +1,8 @@
-"""The listener: takes connections, opens their sessions, and ends them all at the end.
+"""The listener: accepts connections, opens their sessions, and ends all of them at shutdown.
 
-A connection has `login_timeout` seconds to become a session, and at most `max_connections` may be
-sessions; who comes beyond is told so (53300). Requests to cancel are not connections in this sense.
-Beyond `max_connections` and LOGGING_IN, what has come is closed before it has said anything.
+A connection has `login_timeout` seconds to open a session. At most `max_connections` sessions are
+open at a time; further clients get 53300. A cancel request opens no session and is always served.
+With LOGGING_IN connections more than that, new ones get 53300 before they have sent anything.
 """
 
 import asyncio
@@ -23,29 +23,29 @@ from foreshore.server import message, metrics
 from foreshore.server.auth import Authenticator
 from foreshore.server.connection import Conversation, client_error
 from foreshore.server.lease import Lease
-from foreshore.server.wire import Gone, Wire
+from foreshore.server.wire import Disconnected, Wire
 
 logger = logging.getLogger(__name__)
 
-LOGGING_IN = 50  # connections that are not yet sessions, or want to cancel what one does
+LOGGING_IN = 50  # connections that have no session yet, or that request a cancel
 
 
 @dataclass
 class Listener:
-    """The server's side of all connections."""
+    """Serves all connections."""
 
     client: Client
     authenticator: Authenticator
     lease: Lease
     max_connections: int = 1000
     login_timeout: float = 60.0
-    _tasks: dict[asyncio.Task[None], Callable[[], None]] = field(default_factory=dict)  # ends each
+    _tasks: dict[asyncio.Task[None], Callable[[], None]] = field(default_factory=dict)  # to end it
     _sessions: int = 0
     _servers: list[asyncio.Server] = field(default_factory=list)
-    _closing: DatabaseError | None = None  # why
+    _closing: DatabaseError | None = None  # the reason, once it is closing
 
     async def listen(self, ports: Sequence[socket.socket]) -> int:
-        """Begin to take connections on sockets that are bound; return the first one's port."""
+        """Begin to accept connections on bound sockets; return the first one's port."""
         loop = asyncio.get_running_loop()
         for port in ports:
             self._servers.append(
@@ -57,9 +57,9 @@ class Listener:
         return number
 
     async def close(self, reason: DatabaseError | None = None) -> None:
-        """Take no more connections, and end all there are, but for commits on their way.
+        """Accept no more connections and end the open ones, after commits that are in progress.
 
-        `reason` is what they are told; by default that somebody has asked for it.
+        Clients get `reason`, by default that an administrator has shut the server down.
         """
         self._closing = reason or AdminShutdown()
         for server in self._servers:
@@ -76,7 +76,7 @@ class Listener:
         return task
 
     async def _serve(self, wire: Wire) -> None:
-        """Serve one connection to its end; whatever ends it ends here."""
+        """Serve one connection to its end; no exception leaves this task."""
         session: Session | None = None
         reason: DatabaseError | None = None  # why the session is to end
 
@@ -96,7 +96,7 @@ class Listener:
                 assert task is not None
                 self._tasks[task] = lambda: session.terminate(self._closing or AdminShutdown())
                 await Conversation(wire, session).run()
-        except Gone:
+        except Disconnected:
             pass
         except TimeoutError:
             logger.info("login timed out", extra={"peer": wire.peer})
@@ -118,7 +118,7 @@ class Listener:
             wire.close(b"" if reason is None else message.error_response(reason, fatal=True))
 
     async def _open(self, wire: Wire) -> Session | None:
-        """Return the session that the first messages ask for; None if they ask for none."""
+        """Return the session that the first messages request; None for a cancel request."""
         startup = await self._startup(wire)
         if startup is None:
             return None
@@ -160,7 +160,7 @@ class Listener:
         return session
 
     async def _startup(self, wire: Wire) -> message.StartupMessage | None:
-        """Answer what comes before the startup message, and return that; None: there is none."""
+        """Return the startup message, after answering what precedes it; None: it was a cancel."""
         asked: set[type] = set()
         while True:
             while (opening := wire.reader.opening()) is None:

@@ -1,13 +1,13 @@
-"""The commands. Here, and only here, all layers are built and joined up.
+"""The commands. Only this file builds all layers and connects them.
 
-    foreshore serve      the environment: storage, compute, adapter, and the ports to reach it by
-    foreshore replica    a replica on this machine for an environment on another
-    foreshore demo       `serve`, with the live demo loaded and replayed
-    foreshore inspect    what a data directory holds, and whether it is whole
-    foreshore backup     a copy of a database as of one moment, while it serves or not
-    foreshore restore    a data directory made of a backup
+    foreshore serve      serve a database
+    foreshore replica    run a replica on this machine for a server on another
+    foreshore demo       serve, load the live demo and replay it
+    foreshore inspect    show what a data directory holds, and check it
+    foreshore backup     copy a database as of one moment, while it is served or not
+    foreshore restore    make a data directory from a backup
 
-Every option can also be given in the environment, as FORESHORE_ and its name.
+Each option can also be given in the environment, as FORESHORE_ and its name.
 """
 
 import asyncio
@@ -55,12 +55,12 @@ logger = logging.getLogger(__name__)
 FC = TypeVar("FC", bound=Callable[..., Any])
 
 ROLE = "foreshore"  # the first role, and the first database
-YOUNG_OBJECTS = 10_000  # made and not yet freed, after which the garbage among them is collected
+YOUNG_OBJECTS = 10_000  # objects made and not freed after which young garbage is collected
 
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """What `foreshore serve` was asked for."""
+    """The options of `foreshore serve`."""
 
     data_dir: Path
     pg_listen: str
@@ -76,7 +76,7 @@ class ServeOptions:
 
 
 def address(text: str) -> tuple[str, int]:
-    """Return host and port of `HOST:PORT`; an IPv6 host may stand in brackets."""
+    """Return host and port of `HOST:PORT`; an IPv6 host may be in brackets."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit() or not int(port) < 65536:
         raise click.BadParameter(f"{text!r} is not HOST:PORT")
@@ -84,10 +84,10 @@ def address(text: str) -> tuple[str, int]:
 
 
 async def serve(options: ServeOptions) -> None:
-    """Serve until SIGTERM or SIGINT, or until the environment can no longer write, or answer.
+    """Serve until SIGTERM, SIGINT, or a failure after which the server can write or answer no more.
 
-    With a `lifeline`, also until standard input ends. Raises LockFileExists if a live server has
-    the data, unless this one is to take it over.
+    With `lifeline`, also until standard input ends. Raises LockFileExists if a live server has the
+    data, unless `take_over` is set.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -126,8 +126,8 @@ async def serve(options: ServeOptions) -> None:
         lease = await closing.enter_async_context(Lease(storage.check_owned))
         listener = Listener(environment, authenticator, lease, max_connections)
         port = await listener.listen(ports)
-        # What has been loaded stays: to look through it for garbage takes 0.15 s of the loop.
-        # Fewer collections of what is new find less that is on its way.
+        # Exclude the loaded modules from garbage collection, which would take 0.15 s of the loop.
+        # Collect young objects less often, when fewer of them are still in use.
         gc.freeze()
         gc.set_threshold(YOUNG_OBJECTS)
         ready = True
@@ -181,7 +181,7 @@ async def _until_stopped(stop: asyncio.Event, environment: Environment, lease: L
 @click.group()
 @click.version_option(package_name="foreshore")
 def main() -> None:
-    """Foreshore keeps the answers to SQL queries up to date while the data changes."""
+    """Foreshore keeps the results of SQL queries up to date while the data changes."""
 
 
 def _option(name: str, **attributes: Any) -> Callable[[FC], FC]:
@@ -195,34 +195,36 @@ _OPTIONS = (
         "data-dir",
         type=click.Path(path_type=Path, resolve_path=True),
         default="data",
-        help="The data's place.",
+        help="The data directory.",
     ),
-    _option("pg-listen", default="127.0.0.1:6875", metavar="HOST:PORT", help="For SQL."),
+    _option("pg-listen", default="127.0.0.1:6875", metavar="HOST:PORT", help="Address for SQL."),
     _option(
         "http-listen",
         default="127.0.0.1:6876",
         metavar="HOST:PORT",
-        help="For /health and /metrics.",
+        help="Address for /health and /metrics.",
     ),
     _option(
         "blob",
         metavar="URI",
-        help="For batches: file:///PATH or s3://BUCKET/PREFIX; by default the data's place.",
+        help="Store of batches: file:///PATH or s3://BUCKET/PREFIX; default: the data directory.",
     ),
     _option(
         "consensus",
         metavar="URI",
-        help="sqlite:///PATH or postgresql://HOST/DATABASE; by default the data's place.",
+        help="sqlite:///PATH or postgresql://HOST/DATABASE; default: the data directory.",
     ),
     _option(
         "segment-bytes",
         type=click.IntRange(4096),
         default=SEGMENT_BYTES,
         metavar="BYTES",
-        help="When the log begins a new segment.",
+        help="Size at which the log begins a new segment.",
     ),
-    _option("spark-master", default="local[*]", metavar="URI", help="For clusters of size spark."),
-    _option("max-connections", type=click.IntRange(1), default=1000, help="Sessions at once."),
+    _option(
+        "spark-master", default="local[*]", metavar="URI", help="Spark of clusters of size spark."
+    ),
+    _option("max-connections", type=click.IntRange(1), default=1000, help="Concurrent sessions."),
 )
 
 
@@ -233,7 +235,7 @@ def _in_one_line(error: DatabaseError) -> str:
 
 
 def _serve_options(command: FC) -> FC:
-    """Add the options of serving to a command."""
+    """Add the options of `serve` to a command."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -276,7 +278,7 @@ def serve_command(
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )
-    sys.setswitchinterval(0.001)  # a thread of pure Python holds the loop up no longer than this
+    sys.setswitchinterval(0.001)  # bounds how long a thread of pure Python can delay the loop
     status = 1
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -286,11 +288,11 @@ def serve_command(
         logger.critical("%s", _in_one_line(error))
     except OSError as error:
         hint = "; Check free disk space." if is_disk_full(error) else ""
-        # If it names no file, only the place where it came up tells what is wrong.
+        # If the error names no file, log the traceback, which shows where it was raised.
         logger.critical("%s%s", error, hint, exc_info=not hint and error.filename is None)
     logging.shutdown()
     sys.stdout.flush()
-    os._exit(status)  # all is closed; of what Python takes down in any order DuckDB would complain
+    os._exit(status)  # all is closed; Python's own shutdown order would disturb DuckDB
 
 
 @main.command("replica")
@@ -298,17 +300,17 @@ def serve_command(
     "--listen", required=True, metavar="HOST:PORT", help="Where the environment connects."
 )
 def replica_command(listen: str) -> None:
-    """Run a replica, to be named in CREATE CLUSTER REPLICA on another machine."""
+    """Run a replica for a server on another machine, which names it in CREATE CLUSTER REPLICA."""
     address(listen)
     start_replica(listen, lifeline=False)
 
 
 @main.command("inspect")
 @click.argument("data_dir", type=click.Path(path_type=Path, resolve_path=True))
-@click.option("--verify", is_flag=True, help="Read all of it and add it up.")
+@click.option("--verify", is_flag=True, help="Also read and check every batch.")
 @click.option("--json", "json_", is_flag=True, help="Show JSON.")
 def inspect_command(data_dir: Path, verify: bool, json_: bool) -> None:
-    """Show what DATA_DIR holds. The exit status is 1 if something is damaged."""
+    """Show what DATA_DIR holds. The exit status is 1 if something is corrupt."""
     with _reporting():
         found = inspect(data_dir, verify=verify)
     names = names_of(data_dir, found)
@@ -329,11 +331,11 @@ def inspect_command(data_dir: Path, verify: bool, json_: bool) -> None:
     "source",
     required=True,
     metavar="URL|DIR",
-    help="The database's postgres:// address, on this machine, or its data directory.",
+    help="The postgres:// address of a server on this machine, or a data directory.",
 )
 @click.argument("place", type=click.Path(path_type=Path, resolve_path=True))
 def backup_command(source: str, place: Path) -> None:
-    """Back a database up to PLACE, a new directory or that of its last backup."""
+    """Back up a database to PLACE, a new directory or that of its last backup."""
     with _reporting():
         data_dir = asyncio.run(_data_directory(source)) if "://" in source else Path(source)
         backup = back_up(data_dir, place)
@@ -345,13 +347,13 @@ def backup_command(source: str, place: Path) -> None:
 @click.argument("place", type=click.Path(path_type=Path, resolve_path=True))
 @click.argument("data_dir", type=click.Path(path_type=Path, resolve_path=True))
 def restore_command(place: Path, data_dir: Path) -> None:
-    """Make DATA_DIR of the backup in PLACE, to be served from then on."""
+    """Make DATA_DIR from the backup in PLACE, to be served by `foreshore serve`."""
     with _reporting():
         restore(place, data_dir)
 
 
 async def _data_directory(url: str) -> Path:
-    """Return where the server at `url` keeps its data; it must be on this machine."""
+    """Return the data directory of the server at `url`, which must be on this machine."""
     try:
         connection = await asyncpg.connect(url)
         try:
@@ -367,7 +369,7 @@ async def _data_directory(url: str) -> Path:
 
 @contextlib.contextmanager
 def _reporting() -> Iterator[None]:
-    """Turn an error into its message and an exit status of 1."""
+    """Turn an error into a message and an exit status of 1."""
     try:
         yield
     except DatabaseError as error:
@@ -380,16 +382,18 @@ def _reporting() -> Iterator[None]:
 @main.command("demo")
 @_serve_options
 @_option(
-    "start", type=click.DateTime(), default="2013-07-01", help="Until when flights are loaded."
+    "start", type=click.DateTime(), default="2013-07-01", help="Moment at which the replay starts."
 )
 @_option(
     "speed",
     type=click.FloatRange(0, min_open=True),
     default=600.0,
-    help="Seconds of 2013 each second.",
+    help="Seconds of 2013 for each second.",
 )
-@_option("tick-interval", default="10s", help="Between the changes of views on Spark.")
-@click.option("--spark/--no-spark", default=True, envvar="FORESHORE_SPARK", help="Views on Spark.")
+@_option("tick-interval", default="10s", help="Interval of the views on Spark.")
+@click.option(
+    "--spark/--no-spark", default=True, envvar="FORESHORE_SPARK", help="Create views on Spark."
+)
 @click.pass_context
 def demo_command(
     context: click.Context,
@@ -400,7 +404,7 @@ def demo_command(
     spark: bool,
     **serving: object,
 ) -> None:
-    """Serve, load the flights of 2013, and replay them as they happened."""
+    """Serve, load the flights of 2013, and replay them in real order."""
     from foreshore.server.demo.run import run_demo
 
     arguments: list[str] = []

@@ -1,8 +1,8 @@
-"""The messages of PostgreSQL's protocol 3.0: those of a client as values, those to it as bytes.
+"""The messages of PostgreSQL's protocol 3.0: a client's messages as values, the server's as bytes.
 
-What a client sends is parsed from one whole frame (`protocol.py` cuts them), and a frame has to be
-used up exactly: counts and lengths that point outside of it, or bytes left over, are a
-FramingError, and there is no going on after one.
+A client's message is parsed from one whole frame, which `protocol.py` finds. Parsing must consume
+the frame exactly: a count or length that points outside of it, or bytes left over, raise
+FramingError, which ends the connection.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,29 +21,29 @@ _HEADER = Struct("!ci")
 
 
 class FramingError(ProtocolViolation):
-    """A violation after which nothing that follows can be trusted: the connection ends."""
+    """A violation of the protocol that ends the connection, as later bytes cannot be trusted."""
 
 
 # --- from the client ------------------------------------------------------------------------
 
 
 class SslRequest(msgspec.Struct, frozen=True):
-    """The question whether to speak TLS."""
+    """Request TLS."""
 
 
 class GssRequest(msgspec.Struct, frozen=True):
-    """The question whether to speak GSSAPI encryption."""
+    """Request GSSAPI encryption."""
 
 
 class CancelRequest(msgspec.Struct, frozen=True):
-    """Cancel what another connection is running."""
+    """Cancel the statement that another connection is running."""
 
     pid: int
     secret: int
 
 
 class StartupMessage(msgspec.Struct, frozen=True):
-    """Protocol version 3.`minor` and parameters."""
+    """Start a session with protocol version 3.`minor` and these parameters."""
 
     minor: int
     parameters: dict[str, str]
@@ -53,7 +53,7 @@ Opening: TypeAlias = SslRequest | GssRequest | CancelRequest | StartupMessage
 
 
 class Query(msgspec.Struct, frozen=True):
-    """The text of some statements, to be run at once."""
+    """Run a text of any number of statements."""
 
     sql: str
 
@@ -67,7 +67,7 @@ class Parse(msgspec.Struct, frozen=True):
 
 
 class Bind(msgspec.Struct, frozen=True):
-    """Make a portal of a statement and arguments."""
+    """Make a portal from a prepared statement and arguments."""
 
     portal: str
     statement: str
@@ -77,21 +77,21 @@ class Bind(msgspec.Struct, frozen=True):
 
 
 class Describe(msgspec.Struct, frozen=True):
-    """Say what a statement (S) or a portal (P) takes and gives."""
+    """Describe the parameters and columns of a statement (S), or the columns of a portal (P)."""
 
     kind: OneOf["S", "P"]
     name: str
 
 
 class Execute(msgspec.Struct, frozen=True):
-    """Run a portal for at most so many rows; 0: all."""
+    """Run a portal for at most `max_rows` rows; 0 means all."""
 
     portal: str
     max_rows: int
 
 
 class Close(msgspec.Struct, frozen=True):
-    """Forget a statement (S) or a portal (P)."""
+    """Close a statement (S) or a portal (P)."""
 
     kind: OneOf["S", "P"]
     name: str
@@ -102,46 +102,46 @@ class Sync(msgspec.Struct, frozen=True):
 
 
 class Flush(msgspec.Struct, frozen=True):
-    """Send what is gathered."""
+    """Request the messages that the server has gathered."""
 
 
 class Terminate(msgspec.Struct, frozen=True):
-    """Good-bye."""
+    """End the session."""
 
 
-COPY_DATA = 0x64  # its type
+COPY_DATA = 0x64  # the type of CopyData
 
 
 class CopyData(msgspec.Struct, frozen=True):
-    """A piece of COPY's data, cut anywhere."""
+    """A part of COPY's data, which may begin and end anywhere."""
 
     data: bytes
 
 
 class CopyDone(msgspec.Struct, frozen=True):
-    """COPY's data is complete."""
+    """Mark COPY's data as complete."""
 
 
 class CopyFail(msgspec.Struct, frozen=True):
-    """The client has failed to send COPY's data."""
+    """End COPY because the client failed to send its data."""
 
     reason: str
 
 
 class FunctionCall(msgspec.Struct, frozen=True):
-    """The protocol's old function call, which is refused."""
+    """Call a function by the protocol's old message, which is refused."""
 
 
 class Password(msgspec.Struct, frozen=True):
-    """A password message, or one of SASL's; the state of the authentication tells which."""
+    """Carry a password or a SASL response, depending on the state of the authentication."""
 
     data: bytes
 
 
 class Unreadable(msgspec.Struct, frozen=True):
-    """A message whose frame is in order but which holds text that is none.
+    """A message whose frame is valid but whose text is not UTF-8.
 
-    `simple`: it stands where a Query or a function call did, and ReadyForQuery follows the error.
+    With `simple` it was a Query or a function call, and ReadyForQuery follows the error.
     """
 
     error: DatabaseError
@@ -180,7 +180,7 @@ class _BadText(DatabaseError):
 
 
 def parse_message(code: int, body: bytes) -> Message:
-    """Return the message of type `code` whose frame holds `body`."""
+    """Return the message of type `code` with `body`, the frame without type and length."""
     try:
         match code:
             case 0x42:  # B
@@ -237,7 +237,7 @@ def _exactly(body: bytes, end: int) -> None:
 
 
 def _text(body: bytes, at: int) -> tuple[str, int]:
-    """Return the string that begins at `at`, and where it has ended."""
+    """Return the string that begins at `at`, and the position after its terminator."""
     end = body.find(0, at)
     if end < 0:
         raise FramingError("invalid string in message")
@@ -248,13 +248,13 @@ def _text(body: bytes, at: int) -> tuple[str, int]:
 
 
 def bad_text(error: UnicodeDecodeError) -> DatabaseError:
-    """Return PostgreSQL's error for bytes that are no UTF-8."""
+    """Return PostgreSQL's error for bytes that are not UTF-8."""
     wrong = " ".join(f"0x{byte:02x}" for byte in error.object[error.start : error.end])
     return _BadText(f'invalid byte sequence for encoding "UTF8": {wrong}')
 
 
 def _count(body: bytes, at: int) -> int:
-    """Return the two-byte count at `at`; what it counts has at least two bytes each."""
+    """Return the two-byte count at `at`; each counted entry has at least two bytes."""
     if at + 2 > len(body):
         raise FramingError("insufficient data left in message")
     count: int = _INT16.unpack_from(body, at)[0]
@@ -326,7 +326,7 @@ CANCEL_CODE = 80877102
 
 
 def parse_opening(body: bytes) -> Opening:
-    """Return what the first frame, `body` without its length, asks for."""
+    """Return the request in a connection's first frame; `body` is the frame without its length."""
     code: int = _INT32.unpack_from(body)[0]
     match code:
         case 80877103:
@@ -378,22 +378,22 @@ def _string(text: str) -> bytes:
 
 
 def command_complete(tag: str) -> bytes:
-    """Return the message that a statement is done."""
+    """Return CommandComplete with a statement's tag."""
     return frame(b"C", tag.encode() + b"\0")
 
 
 def parameter_status(name: str, value: str) -> bytes:
-    """Return the message that a parameter has this value."""
+    """Return ParameterStatus with a parameter's value."""
     return frame(b"S", _string(name) + _string(value))
 
 
 def backend_key_data(pid: int, secret: int) -> bytes:
-    """Return the message with what a cancel request must state."""
+    """Return BackendKeyData, whose values a cancel request must repeat."""
     return frame(b"K", _INT32.pack(pid) + _UINT32.pack(secret))
 
 
 def negotiate_version(unknown_options: Sequence[str]) -> bytes:
-    """Return the message that 3.0 is the newest spoken and which options are not known."""
+    """Return NegotiateProtocolVersion: 3.0 is the newest version, and some options are unknown."""
     body = _INT32.pack(3 << 16) + _INT32.pack(len(unknown_options))
     return frame(b"v", body + b"".join(map(_string, unknown_options)))
 
@@ -428,7 +428,7 @@ _SUBJECTS: dict[Subject, str] = {
 
 
 def error_response(error: DatabaseError, *, fatal: bool = False) -> bytes:
-    """Return the message of `error`; after a fatal one the connection ends."""
+    """Return ErrorResponse; the caller ends the connection after a fatal one."""
     severity = "FATAL" if fatal else "ERROR"
     fields = {
         "S": severity,
@@ -448,7 +448,7 @@ def error_response(error: DatabaseError, *, fatal: bool = False) -> bytes:
 def notice_response(
     severity: str, sqlstate: str, message: str, detail: str | None, hint: str | None
 ) -> bytes:
-    """Return the message of a notice."""
+    """Return NoticeResponse."""
     fields = {
         "S": severity,
         "V": severity,
@@ -461,7 +461,7 @@ def notice_response(
 
 
 def parameter_description(oids: Sequence[int]) -> bytes:
-    """Return the message of a statement's parameter types."""
+    """Return ParameterDescription with the types of a statement's parameters."""
     return frame(b"t", Struct(f"!H{len(oids)}I").pack(len(oids), *oids))
 
 
@@ -469,7 +469,7 @@ _COLUMN = Struct("!IhIhih")
 
 
 def row_description(columns: Sequence[tuple[str, int, int, int, int]]) -> bytes:
-    """Return the message of the columns: name, type's oid, its length, modifier, format."""
+    """Return RowDescription; a column is name, type's oid, type's length, modifier, format."""
     parts = [_INT16.pack(len(columns))]
     for name, oid, length, modifier, format in columns:
         parts.append(_string(name))
@@ -483,5 +483,5 @@ def copy_response(code: bytes, format: int, columns: int) -> bytes:
 
 
 def copy_data(data: bytes) -> bytes:
-    """Return a piece of COPY's data."""
+    """Return CopyData."""
     return frame(b"d", data)

@@ -4,4 +4,4 @@ from prometheus_client import Counter, Gauge
 
 SESSIONS = Gauge("server_sessions", "Sessions that are open.")
 STATEMENTS = Counter("server_statements_total", "Statements completed for clients.")
-ERRORS = Counter("server_errors_total", "Errors that clients were told of.", ["sqlstate"])
+ERRORS = Counter("server_errors_total", "Errors sent to clients.", ["sqlstate"])

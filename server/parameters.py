@@ -1,4 +1,4 @@
-"""Arguments: the values of a Bind message, text or binary, to datums of the statement's types."""
+"""Arguments: decode the values of a Bind message, text or binary, to datums of the given types."""
 
 from collections.abc import Callable, Sequence
 from decimal import Decimal
@@ -27,16 +27,16 @@ from foreshore.types import Datum, SqlType, oid_of
 
 
 class InvalidBinaryRepresentation(DataError):
-    """Bytes that are no value of the type."""
+    """The bytes are not a value of the type."""
 
     sqlstate = "22P03"
 
 
 def arguments(bind: Bind, types: Sequence[SqlType], zone: str) -> list[Datum]:
-    """Return the datums of the message's values.
+    """Return the message's values as datums.
 
-    A name given for a reg* type stays text: the session looks it up. Raises a DataError where a
-    value is none of its type, a ProtocolViolation where there are too few or too many.
+    A name given for a reg* type stays text, which the session looks up. Raises DataError if a value
+    is invalid for its type, and ProtocolViolation if there are too few or too many values.
     """
     values, formats = bind.values, bind.formats
     if len(values) != len(types):
@@ -67,7 +67,7 @@ def _argument(value: bytes, type: SqlType, format: int, zone: str, number: int) 
 
 
 def decode_binary(value: bytes, type: SqlType, what: str = "COPY data") -> Datum:
-    """Return the datum that `value` is in binary format."""
+    """Decode a datum in binary format."""
     decode = _BINARY.get(type.name)
     if decode is None:
         raise UndefinedFunction(f"no binary input function available for type {type}")
@@ -78,7 +78,7 @@ def decode_binary(value: bytes, type: SqlType, what: str = "COPY data") -> Datum
 
 
 def decode_text(value: bytes) -> str:
-    """Return the bytes as text; raises PostgreSQL's error for what is no UTF-8."""
+    """Decode UTF-8; raises PostgreSQL's error if the bytes are not UTF-8."""
     try:
         return value.decode()
     except UnicodeDecodeError as wrong:

@@ -1,9 +1,9 @@
-"""Text to values, by column: a column of texts to the values that `parse_text` reads in them.
+"""Text to values, by column: parse a column of texts to the same values as `parse_text`.
 
-Texts in a type's plain form, which nearly all of a bulk load are, are read by Arrow; a regular
-expression says which these are, and is narrow enough that Arrow then reads what PostgreSQL would.
-All others are read by `parse_text`, each distinct one once. Often a look at the column's bytes is
-enough to know that all of it is plain: numbers without a letter, times of the form of the first.
+Nearly all texts of a bulk load are in a plain form of their type, which a regular expression
+matches. Arrow parses these as PostgreSQL does. `parse_text` parses the others, each distinct text
+once. Often the column's bytes show that all its texts are plain, without the regular expression:
+numbers without a letter, or times of the same shape as the first.
 """
 
 import re
@@ -26,7 +26,7 @@ _UTC = r"(?:Z|\+00(?::?00)?)"
 
 
 def parse_column(texts: pa.Array, type: SqlType, zone: str) -> pa.Array:
-    """Return the values of `type` that the texts stand for; raises what `parse_text` raises."""
+    """Parse texts to values of `type`; raises the errors of `parse_text`."""
     read = _COLUMNS.get(type.name)
     return _distinct(texts, type, zone) if read is None else read(texts, type, zone)
 
@@ -44,26 +44,26 @@ Octets: TypeAlias = npt.NDArray[np.uint8]
 def _plainly(
     texts: pa.Array, pattern: str, type: SqlType, zone: str, cast: Read, *, sure: bool = False
 ) -> pa.Array:
-    """Return the values, those of texts that match `pattern` read by `cast`.
+    """Parse the texts that match `pattern` by `cast`, and the others by `parse_text`.
 
-    `sure` says that `cast` reads each text of the column as PostgreSQL would, or fails.
+    `sure` says that for each text of the column `cast` agrees with PostgreSQL or fails.
     """
     if sure:
-        with suppress(pa.ArrowInvalid):  # what follows finds out which text it was
+        with suppress(pa.ArrowInvalid):  # the code below finds the text that is wrong
             return cast(texts)
     plain = pc.fill_null(pc.match_substring_regex(texts, f"^(?:{pattern})$"), True)
     try:
         if pc.all(plain).as_py() is not False:
             return cast(texts)
         values = cast(pc.if_else(plain, texts, None))
-    except pa.ArrowInvalid:  # a day that its month does not have, an integer that is too large
+    except pa.ArrowInvalid:  # February 30, or an integer that is too large
         return _distinct(texts, type, zone)
     others = pc.invert(plain)
     return pc.replace_with_mask(values, others, _distinct(texts.filter(others), type, zone))
 
 
 def _octets(texts: pa.Array) -> Octets:
-    """Return the bytes of all texts, one after the other."""
+    """Return the concatenated bytes of all texts."""
     _, offsets, data = texts.buffers()
     if data is None:
         return np.zeros(0, np.uint8)
@@ -73,7 +73,7 @@ def _octets(texts: pa.Array) -> Octets:
 
 
 def _is_number(texts: pa.Array, longest: int = 30) -> bool:
-    """Whether no text has a letter, as hexadecimals and exponents do, or is longer than that."""
+    """Whether no text has a letter (hexadecimal, exponent) or more than `longest` bytes."""
     octets = _octets(texts)
     if octets.max(initial=0) > ord("9"):
         return False
@@ -81,10 +81,10 @@ def _is_number(texts: pa.Array, longest: int = 30) -> bool:
 
 
 def _is_like_the_first(texts: pa.Array, pattern: re.Pattern[str]) -> bool:
-    """Whether the first text matches `pattern`, of dates, and all have digits where it does.
+    """Whether the first text matches `pattern`, of dates, and all others have its shape.
 
-    And, of the same length, the same bytes elsewhere and in the pattern's group, if it has one. No
-    year is before 1000, so that none is the year 0000.
+    They have its length, digits where it has digits, and its bytes elsewhere and in the pattern's
+    group, if there is one. No year is before 1000, which excludes the year 0000.
     """
     octets = _octets(texts)
     count = len(texts) - texts.null_count
@@ -105,8 +105,8 @@ def _is_like_the_first(texts: pa.Array, pattern: re.Pattern[str]) -> bool:
 
 
 def _extremes(octets: Octets, length: int) -> tuple[Octets, Octets]:
-    """Return the least and the greatest byte at each place of texts of so many bytes."""
-    together = 64 * length  # a row of several texts is long enough for NumPy to be fast
+    """Return the least and the greatest byte at each position of texts of `length` bytes."""
+    together = 64 * length  # NumPy is fast on long rows, so put several texts in one
     whole = len(octets) - len(octets) % together
     least, greatest = octets[whole:].reshape(-1, length), octets[whole:].reshape(-1, length)
     if whole:
@@ -142,7 +142,7 @@ def _numeric(texts: pa.Array, type: SqlType, zone: str) -> pa.Array:
         return texts.cast(arrow_type(type))
 
     pattern = rf"-?\d{{1,{whole}}}" + (rf"(?:\.\d{{1,{type.scale}}})?" if type.scale else "")
-    # Arrow does not refuse all that have too many digits before the point.
+    # Arrow accepts some numbers with too many digits before the point.
     return _plainly(texts, pattern, type, zone, cast, sure=_is_number(texts, whole))
 
 

@@ -1,6 +1,7 @@
-"""Ports: taken before anything else is begun, so that a second server ends before it touches data.
+"""Ports: bind the server's ports before it touches any data.
 
-A bound port is ours, but refuses connections until something listens on it.
+So a server whose port is taken ends without effect. A bound port refuses connections until the
+server listens on it.
 """
 
 import asyncio
@@ -10,9 +11,9 @@ from foreshore.errors import Unavailable
 
 
 async def bind(host: str, port: int, option: str) -> list[socket.socket]:
-    """Return sockets bound at each address that `host` has; raises Unavailable if one is taken.
+    """Return sockets bound to each address of `host`; raises Unavailable if one is in use.
 
-    With port 0 a free one is chosen. `option` is the one by which another place can be named.
+    Port 0 chooses a free port. `option` is the command-line option that the error's hint names.
     """
     loop = asyncio.get_running_loop()
     bound: list[socket.socket] = []
@@ -31,6 +32,6 @@ async def bind(host: str, port: int, option: str) -> list[socket.socket]:
         raise Unavailable(
             f'could not bind address "{host}:{port}": {error.strerror}',
             sqlstate="58000",
-            hint=f"Is another server running there? End it, or name another place with {option}.",
+            hint=f"Is another server running there? End it, or choose another address by {option}.",
         ) from error
     return bound

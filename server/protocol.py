@@ -1,10 +1,12 @@
-"""The protocol's frames: bytes in, messages out, nothing awaited.
+"""The protocol's frames: bytes in, messages out, without I/O.
 
-A `MessageReader` is fed bytes as they arrive and gives the messages that are whole. It never makes
-room for more than has arrived, whatever a length says, and a length out of bounds is a
-FramingError, after which nothing more can be read. Large CopyData, whose borders mean nothing,
-comes out in parts as it arrives, without being put together. The first frame has no type; until
-`open` has said that the client is authenticated, frames are small.
+    reader.feed(data)
+    while (message := reader.next()) is not None: ...
+
+A `MessageReader` returns each message once it has arrived in full. Whatever length a frame states,
+the reader never allocates more than what has arrived. A length out of bounds is a FramingError.
+Large CopyData is returned in parts as it arrives, since its boundaries mean nothing. The first
+frame has no type. Until `open` marks the client as authenticated, frames must be small.
 """
 
 from collections import deque
@@ -22,8 +24,8 @@ from foreshore.server.message import (
 
 STARTUP_LIMIT = 10_000
 LIMIT_BEFORE_LOGIN = 65_536
-IN_PARTS = 65_536  # from which on CopyData is not put together
-LIMIT = 0x3FFFFFFF  # PostgreSQL's bound on what it allocates at once
+IN_PARTS = 65_536  # larger CopyData is returned in parts
+LIMIT = 0x3FFFFFFF  # PostgreSQL's bound on one allocation
 
 _INT32 = Struct("!i")
 
@@ -34,13 +36,13 @@ class MessageReader:
     def __init__(self) -> None:
         self._data = b""
         self._at = 0
-        self._more: deque[bytes] = deque()  # what has arrived after `_data`
+        self._more: deque[bytes] = deque()  # bytes that arrived after `_data`
         self._more_size = 0
         self._limit = LIMIT_BEFORE_LOGIN
-        self._left = 0  # bytes of a CopyData that comes in parts
+        self._left = 0  # bytes yet to be returned of a CopyData in parts
 
     def feed(self, data: bytes) -> None:
-        """Take bytes that have arrived."""
+        """Add bytes that have arrived."""
         if self._at == len(self._data) and not self._more:
             self._data = data
             self._at = 0
@@ -50,15 +52,15 @@ class MessageReader:
 
     @property
     def buffered(self) -> int:
-        """How many bytes have arrived that no message has used."""
+        """How many bytes have arrived and not been returned in a message."""
         return len(self._data) - self._at + self._more_size
 
     def open(self) -> None:
-        """Take full-size messages from now on: the client is authenticated."""
+        """Accept messages of full size from now on: the client is authenticated."""
         self._limit = LIMIT
 
     def opening(self) -> Opening | None:
-        """Return the first message once it is whole."""
+        """Return the first message once it has arrived in full."""
         if not self._has(4):
             return None
         length = _INT32.unpack_from(self._data, self._at)[0]
@@ -71,7 +73,7 @@ class MessageReader:
         return parse_opening(body)
 
     def next(self) -> Message | None:
-        """Return the next message once it is whole, or the next part of large CopyData."""
+        """Return the next message once it has arrived in full, or a part of large CopyData."""
         if self._left:
             return self._part()
         at = self._at
@@ -96,24 +98,24 @@ class MessageReader:
         return parse_message(data[at], data[at + 5 : end])
 
     def _part(self) -> CopyData | None:
-        """Return what is at hand of CopyData that has not all arrived."""
+        """Return what has arrived of a large CopyData."""
         if self._at == len(self._data):
             if not self._more:
                 return None
             self._data, self._at = self._more.popleft(), 0
             self._more_size -= len(self._data)
         end = min(len(self._data), self._at + self._left)
-        part = self._data[self._at : end]  # of all of it, the same object
+        part = self._data[self._at : end]  # bytes that are sliced in full are not copied
         self._left -= end - self._at
         self._at = end
         return CopyData(part)
 
     def upcoming(self) -> int | None:
-        """Return the type of the next message once it has begun to arrive."""
+        """Return the type of the next message as soon as its first byte has arrived."""
         return self._data[self._at] if self._has(1) else None
 
     def _has(self, size: int) -> bool:
-        """Whether `size` bytes have arrived; they are then in one piece."""
+        """Whether `size` bytes have arrived; if so, make them contiguous."""
         if len(self._data) - self._at >= size:
             return True
         if self.buffered < size:

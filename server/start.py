@@ -1,14 +1,14 @@
-"""Where the program begins: what it is made of takes a second to load, and may be interrupted."""
+"""The program's entry point, which handles an interrupt while the modules load (about a second)."""
 
 import sys
 
 
 def main() -> None:
-    """Run the command that was asked for."""
+    """Run the command that the command line names."""
     try:
         from foreshore.server.main import main as commands
     except KeyboardInterrupt:
-        sys.exit(130)  # as a shell says it of a program that SIGINT has ended
+        sys.exit(130)  # the shells' status for a program that SIGINT has ended
     commands()
 
 

@@ -1,8 +1,8 @@
-"""Text format, by column: a whole Arrow column to the texts that `foreshore.text` gives its values.
+"""Text format, by column: format a whole Arrow column as `foreshore.text` formats single values.
 
-The work is Arrow's and NumPy's; values that those would show otherwise than PostgreSQL does (years
-beyond four digits, infinities, doubles far from one) are found by a comparison and shown one by one
-by `format_text`, which says what is right.
+Arrow and NumPy do the work. Some values they would format differently from PostgreSQL: years of
+more than four digits, infinities, very large and very small doubles. Comparisons find these, and
+`format_text` formats them one by one.
 """
 
 from collections.abc import Callable
@@ -27,12 +27,12 @@ Texts: TypeAlias = pa.Array  # of strings
 
 
 def text_column(column: pa.Array, type: SqlType, zone: str) -> Texts:
-    """Return the texts of the column's values, as an Arrow array of strings."""
+    """Return the column's values in text format, as an Arrow array of strings."""
     return _COLUMNS.get(type.name, _one_by_one)(column, type, zone)
 
 
 def list_offsets(column: pa.Array) -> "np.ndarray[tuple[int], np.dtype[np.int32]]":
-    """Return the offsets of the lists in `column.flatten()`, which leaves out NULL ones."""
+    """Return the offsets of the lists in `column.flatten()`, which omits NULL lists."""
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
@@ -47,7 +47,7 @@ def _one_by_one(column: pa.Array, type: SqlType, zone: str) -> Texts:
 
 
 def _patch(texts: Texts, column: pa.Array, right: pa.Array, type: SqlType, zone: str) -> Texts:
-    """Return `texts` with those replaced where `right` is not true (NULLs stay NULL)."""
+    """Return `texts`, replaced by `format_text` where `right` is false (NULLs stay NULL)."""
     wrong = pc.invert(pc.fill_null(right, True))
     if not pc.any(wrong).as_py():
         return texts
@@ -79,7 +79,8 @@ def _float(column: pa.Array, type: SqlType, zone: str) -> Texts:
 
 def _numeric(column: pa.Array, type: SqlType, zone: str) -> Texts:
     scale = column.type.scale
-    # Arrow would show small numbers with an exponent: show the unscaled integer, put the point in.
+    # Arrow formats small numbers with an exponent. So format the unscaled integer, then insert the
+    # point.
     validity, data = column.buffers()
     whole = pa.Array.from_buffers(
         pa.decimal128(NUMERIC_DIGITS, 0), len(column), [validity, data],
@@ -125,8 +126,8 @@ def _timestamp(column: pa.Array, type: SqlType, zone: str) -> Texts:
 def _timestamptz(column: pa.Array, type: SqlType, zone: str) -> Texts:
     micros = column.view(pa.int64())
     place = calendar.zone_named(zone)
-    # A day less on either side, so that local times are in range as well. Arrow knows the rules of
-    # a place no further than its table of transitions goes.
+    # Leave a day at either end, so that local times are in range too. Arrow knows a zone's rules
+    # only as far as its table of transitions goes.
     end = _YEAR_2037 if isinstance(place, ZoneInfo) else _YEAR_10000
     plain = _between(micros, (_YEAR_1 + 1) * calendar.DAY, (end - 1) * calendar.DAY)
     if place is UTC:
@@ -139,7 +140,7 @@ def _timestamptz(column: pa.Array, type: SqlType, zone: str) -> Texts:
 
 
 def _in_zone(micros: pa.Array, place: tzinfo) -> tuple[pa.Array, pa.Array]:
-    """Return the local timestamps and the texts of their offsets."""
+    """Return the local timestamps and their offsets as text."""
     if isinstance(place, ZoneInfo):
         zoned = micros.cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))
         local = pc.local_timestamp(zoned.cast(pa.timestamp("us", place.key)))
@@ -160,7 +161,7 @@ def _between(values: pa.Array, low: int, high: int) -> pa.Array:
 
 
 def _trimmed(column: pa.Array) -> Texts:
-    """Return the texts of times or timestamps without needless fractional digits."""
+    """Return times or timestamps as text, without trailing zeros of the fraction."""
     return pc.utf8_rtrim(pc.utf8_rtrim(column.cast(pa.string()), "0"), ".")
 
 

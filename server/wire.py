@@ -1,10 +1,10 @@
-"""A wire: the bytes of one connection, in and out, both bounded, and an eye on the socket.
+"""The wire: the bytes of one connection, in and out, both bounded.
 
-Whoever converses over it is a task. While that waits for input it hears of the client's leaving as
-`Gone`; while it is busy, with a statement that may run for long, it is cancelled.
+A task uses the wire. If the client disconnects while the task waits for input, the task gets
+`Disconnected`. If the task is busy, which may last long, it is cancelled.
 
-All that clients hear goes out here, and only under a lease (lease.py): where that has run out it is
-kept back until the lease holds again.
+All answers to clients go through `flush`, and only under a lease (lease.py). If the lease has run
+out, they are held back until it is renewed.
 """
 
 import asyncio
@@ -14,12 +14,12 @@ from typing import cast
 from foreshore.server.lease import Lease
 from foreshore.server.protocol import MessageReader
 
-READ_AHEAD = 4 * 1024 * 1024  # bytes of messages not yet taken, beyond which reading pauses
-SEND_AT = 64 * 1024  # bytes gathered, beyond which they are sent before the answer is complete
-SEND_QUEUE = 1024 * 1024  # bytes sent that the client has not taken, beyond which we wait
+READ_AHEAD = 4 * 1024 * 1024  # reading pauses beyond so many bytes of messages not yet handled
+SEND_AT = 64 * 1024  # so many gathered bytes are sent before the answer is complete
+SEND_QUEUE = 1024 * 1024  # sending waits beyond so many bytes that the client has not read
 
 
-class Gone(Exception):
+class Disconnected(Exception):
     """The client has closed the connection."""
 
 
@@ -34,18 +34,18 @@ class Wire(asyncio.Protocol):
         self._run = run
         self._out: list[bytes] = []
         self._out_size = 0
-        self._waiter: asyncio.Future[None] | None = None  # of whoever waits for input
-        self._drained: asyncio.Future[None] | None = None  # of whoever waits to send
-        self._kept_back: asyncio.Future[None] | None = None  # until the lease is renewed
+        self._waiter: asyncio.Future[None] | None = None  # done when input arrives
+        self._drained: asyncio.Future[None] | None = None  # done when the client has read enough
+        self._held_back: asyncio.Future[None] | None = None  # done when the lease is renewed
         self._reading = True
-        self._gone = False
-        self._done = False
+        self._disconnected = False
+        self._done = False  # the task must not be cancelled any more
 
     # --- called by the loop ---------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the conversation."""
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one without saying so
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's type does not say so
         self._transport.set_write_buffer_limits(high=SEND_QUEUE)
         address = transport.get_extra_info("peername")
         host = address[0] if address else ""
@@ -54,7 +54,7 @@ class Wire(asyncio.Protocol):
         self._task = self._run(self)
 
     def data_received(self, data: bytes) -> None:
-        """Keep the bytes and wake who waits for them."""
+        """Keep the bytes and wake the task if it waits for input."""
         self.reader.feed(data)
         if self._waiter is not None:
             if not self._waiter.done():
@@ -64,28 +64,28 @@ class Wire(asyncio.Protocol):
             self._reading = False
 
     def eof_received(self) -> bool:
-        """Take it that the client has left; what it did not wait for is not worth finishing."""
-        self._leave()
+        """Treat the end of input as a disconnect: the client will not read the answers."""
+        self._disconnect()
         return True
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Take note that the client has left."""
-        self._leave()
+        """End the task, also if it waits to send."""
+        self._disconnect()
         if self._drained is not None and not self._drained.done():
-            self._drained.set_exception(Gone())
+            self._drained.set_exception(Disconnected())
 
     def pause_writing(self) -> None:
-        """Take note that the client reads more slowly than we write."""
+        """Make `relieve` wait: the client reads more slowly than the server writes."""
         self._drained = asyncio.get_running_loop().create_future()
 
     def resume_writing(self) -> None:
-        """Let who waits go on sending."""
+        """Let `relieve` go on."""
         drained, self._drained = self._drained, None
         if drained is not None and not drained.done():
             drained.set_result(None)
 
-    def _leave(self) -> None:
-        self._gone = True
+    def _disconnect(self) -> None:
+        self._disconnected = True
         if self._waiter is not None:
             if not self._waiter.done():
                 self._waiter.set_result(None)
@@ -96,9 +96,9 @@ class Wire(asyncio.Protocol):
     # --- called by the conversation -------------------------------------------------------
 
     async def more(self) -> None:
-        """Wait until more bytes have arrived; raises Gone."""
-        if self._gone:
-            raise Gone
+        """Wait until more bytes have arrived; raises Disconnected."""
+        if self._disconnected:
+            raise Disconnected
         if not self._reading:
             self._transport.resume_reading()
             self._reading = True
@@ -107,28 +107,28 @@ class Wire(asyncio.Protocol):
             await self._waiter
         finally:
             self._waiter = None
-        if self._gone and not self.reader.buffered:
-            raise Gone
+        if self._disconnected and not self.reader.buffered:
+            raise Disconnected
 
     async def upcoming(self) -> int:
-        """Return the type of the next message, which has not to be there as a whole; raises Gone.
+        """Return the type of the next message once its first byte is there; raises Disconnected.
 
-        A client that has to be answered before it sends more says so by a message.
+        This cannot deadlock: a client that waits for an answer has sent Sync or Flush.
         """
         while (code := self.reader.upcoming()) is None:
             await self.more()
         return code
 
     def put(self, data: bytes) -> None:
-        """Add to what will be sent."""
+        """Add bytes to be sent by the next `flush`."""
         self._out.append(data)
         self._out_size += len(data)
 
     def flush(self) -> None:
-        """Send what has been added, as soon as the lease holds."""
+        """Send the added bytes, now or when the lease is renewed."""
         if self._out:
-            if not self._lease.holds():
-                self._keep_back()
+            if not self._lease.is_valid():
+                self._hold_back()
                 return
             data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
             self._out.clear()
@@ -136,28 +136,28 @@ class Wire(asyncio.Protocol):
             if not self._transport.is_closing():
                 self._transport.write(data)
 
-    def _keep_back(self) -> None:
-        if self._kept_back is None:
-            self._kept_back = self._lease.renewed()
-            self._kept_back.add_done_callback(self._go_on)
+    def _hold_back(self) -> None:
+        if self._held_back is None:
+            self._held_back = self._lease.next_renewal()
+            self._held_back.add_done_callback(self._send_held_back)
 
-    def _go_on(self, renewed: asyncio.Future[None]) -> None:
-        self._kept_back = None
+    def _send_held_back(self, renewed: asyncio.Future[None]) -> None:
+        self._held_back = None
         self.flush()
 
     async def relieve(self) -> None:
-        """Send what has been added if it is much, and wait while the client takes too little."""
+        """Send the added bytes if there are many, and wait while the client reads too slowly."""
         if self._out_size >= SEND_AT:
             self.flush()
-        while self._kept_back is not None:
-            await asyncio.shield(self._kept_back)
+        while self._held_back is not None:
+            await asyncio.shield(self._held_back)
         if self._drained is not None:
             await asyncio.shield(self._drained)
 
     def close(self, last: bytes = b"") -> None:
-        """End the connection when all has been sent, and at the end `last`, why it ends.
+        """Close the connection after sending everything, and then `last`, the reason.
 
-        That is told in any case; what was kept back is not.
+        `last` needs no lease. Answers that are held back are discarded.
         """
         self._done = True
         self.flush()
@@ -167,11 +167,11 @@ class Wire(asyncio.Protocol):
         self._transport.close()
 
     def finish(self) -> None:
-        """Say that from now on the task ends by itself and is not to be cancelled."""
+        """Protect the task from being cancelled: it is ending by itself."""
         self._done = True
 
     def cancel(self) -> None:
-        """End the task, whatever it does; its session is to end."""
+        """Cancel the task, to end its session."""
         if not self._done:
             self._done = True
             self._task.cancel()

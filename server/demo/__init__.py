@@ -1,1 +1,1 @@
-"""The live demo: the flights that left New York in 2013, loaded, then replayed as they happened."""
+"""The live demo: load the flights that left New York in 2013, then replay them in real order."""

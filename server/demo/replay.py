@@ -1,4 +1,4 @@
-"""Replaying the year: what became known between two moments, as the statements that record it."""
+"""The replay of the year: run the statements that record the events between two moments."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -26,10 +26,10 @@ _CHANGED: tuple[tuple[LiteralString, LiteralString], ...] = (
 
 
 def advance(connection: psycopg.Connection[Any], history: History, until: datetime) -> int:
-    """Record what happened after the database's moment and until another; return how many events.
+    """Record the events after the database's moment, up to `until`; return how many there were.
 
-    Safe to repeat: a flight announced already is not announced again, and all else has the same
-    effect twice. So a run cut short at any point is made good by the next.
+    Repeating is safe: a flight is announced once, and all other events are idempotent. So the next
+    run completes one that was interrupted.
     """
     row = connection.execute("SELECT max(moment) FROM demo_clock").fetchone()
     assert row is not None
@@ -61,11 +61,11 @@ def _statements(connection: psycopg.Connection[Any], events: list[Event]) -> Ite
                 sql.SQL(", ").join(map(sql.Identifier, _COLUMNS)), _values(rows)
             )
     changes: dict[object, dict[str, object]] = {}
-    for event in events:  # in their order: what is corrected counts
+    for event in events:  # in their order: a correction replaces the earlier value
         for column in _CHANGES.get(event.what, ()):
             changes.setdefault(event.flight["id"], {})[column] = _text(event.flight[column])
     if changes:
-        # All that became known of a flight goes in at once: nobody sees it in the air that landed.
+        # One statement writes all changes of a flight: no reader sees one that landed in the air.
         yield sql.SQL(
             "UPDATE flights SET {} FROM (VALUES {}) AS news (id, {}) WHERE flights.id = news.id"
         ).format(
@@ -97,5 +97,5 @@ def _values(rows: list[list[object]]) -> sql.Composed:
 
 
 def _text(value: object) -> object:
-    """Return a moment as text, which the server reads in the column's own type."""
+    """Return a datetime as text, which the server parses to the column's type; others unchanged."""
     return str(value) if isinstance(value, datetime) else value

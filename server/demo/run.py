@@ -1,4 +1,4 @@
-"""`foreshore demo`: a server beside which the demo loads its data and then replays the year."""
+"""`foreshore demo`: start a server, load the demo's data into it, and replay the year."""
 
 import io
 import signal
@@ -32,9 +32,8 @@ def run_demo(
 ) -> int:
     """Serve with `serve_args`, load the demo if it is not there, replay; return an exit status.
 
-    `speed` is in seconds of 2013 for each second of today. Ends with the server, or at SIGINT or
-    SIGTERM, which end the server too; if this process is killed, the server hears of it by its
-    lifeline.
+    `speed` is in seconds of 2013 for each second of real time. The demo ends with the server, or at
+    SIGINT or SIGTERM, and then ends the server. So does the lifeline if the demo is killed.
     """
     command = [sys.executable, "-m", "foreshore.server.main", "serve", "--lifeline", *serve_args]
     server: subprocess.Popen[str] | None = None
@@ -53,7 +52,7 @@ def run_demo(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # an interrupt from the terminal is for us alone
+            start_new_session=True,  # an interrupt from the terminal reaches the demo only
         )
         url = _wait_until_ready(server)
         with psycopg.connect(url, autocommit=True) as connection:
@@ -66,7 +65,7 @@ def run_demo(
         return _outcome(server)
     except KeyboardInterrupt:
         return 0
-    except RuntimeError:  # what DuckDB makes of an exception that a signal raised within its query
+    except RuntimeError:  # DuckDB turns an exception of a signal handler into this
         if not asked_to_end:
             raise
         return 0
@@ -75,7 +74,7 @@ def run_demo(
             raise
         return _outcome(server)
     finally:
-        if server is not None:  # else its lifeline ends with us
+        if server is not None:  # else Popen failed, or its lifeline ends it
             server.terminate()
             server.wait()
 
@@ -90,7 +89,7 @@ def _wait_until_ready(server: "subprocess.Popen[str]") -> str:
 
 
 def _outcome(server: "subprocess.Popen[str]") -> int:
-    """Say that the server has ended by itself, and how; return its status as a shell tells it."""
+    """Print how the server has ended by itself; return its status as a shell shows it."""
     status = server.wait()
     how = f", killed by signal {-status}" if status < 0 else ""
     say(f"the server has ended{how}; what was committed is there when it runs again")
@@ -98,7 +97,7 @@ def _outcome(server: "subprocess.Popen[str]") -> int:
 
 
 def _ends(server: "subprocess.Popen[str]") -> bool:
-    """Whether the server has ended or does now, which a connection may hear of first."""
+    """Whether the server ends within 30 s; connections may be lost before it has ended."""
     try:
         server.wait(timeout=30)
     except subprocess.TimeoutExpired:
@@ -114,7 +113,7 @@ def _exists(connection: psycopg.Connection[Any], kind: str, name: str) -> bool:
 
 
 def _is_loaded(connection: psycopg.Connection[Any]) -> bool:
-    """Whether loading came to its end: the clock is written last."""
+    """Whether the demo is loaded in full: the clock is written last."""
     if not _exists(connection, "table", "demo_clock"):
         return False
     row = connection.execute("SELECT count(*) FROM demo_clock").fetchone()
@@ -178,7 +177,7 @@ def _replay(
     server: "subprocess.Popen[str]",
     speed: float,
 ) -> None:
-    """Move the database's moment on, a step a second, until the year or the server ends."""
+    """Advance the database's moment once a second until the year or the server ends."""
     row = connection.execute("SELECT max(moment) FROM demo_clock").fetchone()
     assert row is not None
     moment: datetime = row[0]

@@ -61,12 +61,12 @@ VIEWS = {
         GROUP BY 1""",
 }
 
-# Which of them live in a shard of their own; the others are kept in an index.
+# These views are materialized, in a shard of their own; the others have an index.
 MATERIALIZED = frozenset({"in_the_air"})
 
 
 def embedded_views() -> list[str]:
-    """Return the statements that make the views on the session's cluster."""
+    """Return the statements that create the views on the session's cluster."""
     statements = []
     for name, query in VIEWS.items():
         if name in MATERIALIZED:
@@ -78,7 +78,7 @@ def embedded_views() -> list[str]:
 
 
 def spark_views(tick_interval: str) -> list[str]:
-    """Return the statements that make the same views on a cluster of Spark, in schema `spark`."""
+    """Return the statements that create the same views on a Spark cluster, in schema `spark`."""
     return [
         f"CREATE CLUSTER spark (SIZE = 'spark', TICK INTERVAL = '{tick_interval}')",
         "CREATE SCHEMA spark",

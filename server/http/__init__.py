@@ -1,1 +1,1 @@
-"""HTTP beside the SQL port: health and metrics, from the first moment on."""
+"""HTTP beside the SQL port: health and metrics, available before the data is opened."""

@@ -1,9 +1,11 @@
-"""The HTTP application: `/health` for whoever restarts us, `/metrics` for Prometheus.
+"""The HTTP application.
 
-`/check` is for operators: whether the server's state is consistent with itself.
+    /health     200 if SQL connections are accepted, else 503; for supervisors
+    /metrics    for Prometheus
+    /check      200 if the server's state is consistent, else 500; for operators
 
-There are at most MAX_CONNECTIONS at once, each for LIFE_S at most, whether the client sends and
-reads or not; the end of the server waits for none longer than ENDING_S.
+At most MAX_CONNECTIONS are open at a time, each for at most LIFE_S, even if its client neither
+sends nor reads. The end of the server waits at most ENDING_S for them.
 """
 
 import asyncio
@@ -30,9 +32,10 @@ ENDING_S = 3
 def application(
     is_ready: Callable[[], bool], check_consistency: Callable[[], Awaitable[None]]
 ) -> Starlette:
-    """Return the application; `is_ready` says whether SQL connections are taken.
+    """Return the application.
 
-    `check_consistency` raises AssertionError if an invariant does not hold.
+    `is_ready` says whether SQL connections are accepted; `check_consistency` raises AssertionError
+    if an invariant does not hold.
     """
 
     async def health(request: Request) -> Response:
@@ -60,12 +63,12 @@ def application(
 
 
 class _Connection(H11Protocol):
-    """Uvicorn's connection, of which there are not too many, and none lasts for ever."""
+    """Uvicorn's connection, with bounds on their number and on the life of each."""
 
     _end: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin the connection, or end it at once."""
+        """Begin the connection, or abort it if there are too many."""
         if len(self.connections) >= MAX_CONNECTIONS:
             self.transport = transport
             transport.abort()
@@ -74,14 +77,14 @@ class _Connection(H11Protocol):
         self._end = self.loop.call_later(LIFE_S, transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
+        """Cancel the timer that would end the connection."""
         if self._end is not None:
             self._end.cancel()
         super().connection_lost(exc)
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn's server, which leaves the signals to the process."""
+    """Uvicorn's server without its signal handlers."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -89,7 +92,7 @@ class _Server(uvicorn.Server):
 
 
 class HttpServer:
-    """The application on a port of its own, on the running loop."""
+    """Serves the application on a port of its own, on the running loop."""
 
     def __init__(
         self, is_ready: Callable[[], bool], check_consistency: Callable[[], Awaitable[None]]
@@ -107,15 +110,15 @@ class HttpServer:
         self._task: asyncio.Task[None] | None = None
 
     async def listen(self, ports: list[socket.socket]) -> int:
-        """Begin to serve on sockets that are bound; return the first one's port."""
+        """Begin to serve on bound sockets; return the first one's port."""
         for port in ports:
-            port.listen()  # so that whoever has just bound the same one is found out here
+            port.listen()  # fails here if another process has just bound the same port
         self._task = asyncio.get_running_loop().create_task(self._server.serve(ports))
         number: int = ports[0].getsockname()[1]
         return number
 
     async def close(self) -> None:
-        """Serve no more."""
+        """Stop serving and close all connections."""
         self._server.should_exit = True
         if self._task is not None:
             await self._task

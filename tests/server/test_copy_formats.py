@@ -53,7 +53,7 @@ def read(
     """Return the rows as texts, or the error's fields; `data` arrives `step` bytes at a time."""
     parser = CopyParser(CopyIn("t", desc, options, FakeTarget(FakeClient())), "UTC")
     if not bulk:
-        parser.in_bulk = lambda piece: None  # type: ignore[method-assign]
+        parser.read_in_bulk = lambda piece: None  # type: ignore[method-assign]
     rows: list[Any] = []
 
     def take(batch: pa.RecordBatch | None) -> None:
@@ -77,7 +77,7 @@ def read(
 
 @pytest.mark.parametrize("bulk", [True, False])
 @pytest.mark.parametrize("step", [1, 7, 1000])
-def test_what_is_copied_in_is_read_as_postgresql_reads_it(step: int, bulk: bool) -> None:
+def test_copy_in_reads_as_postgresql(step: int, bulk: bool) -> None:
     for columns, options, sent, wanted in IN:
         parsed = re.findall(r"(\w+) (\w+(?:\(\d+(?:,\d+)?\))?(?:\[\])?)", columns)
         desc = desc_of(**{name: type_named(type) for name, type in parsed})
@@ -96,9 +96,7 @@ def messages(data: bytes) -> list[bytes]:
 
 
 @pytest.mark.parametrize(("options", "wanted"), OUT["answers"], ids=str)
-def test_what_is_copied_out_is_what_postgresql_sends(
-    options: dict[str, Any], wanted: list[str]
-) -> None:
+def test_copy_out_sends_as_postgresql(options: dict[str, Any], wanted: list[str]) -> None:
     desc = desc_of(**{name: type_named(type) for name, (type, _) in OUT["columns"].items()})
     columns = [
         to_array([None if v is None else parse_text(v, c.type) for v in values], c.type)
@@ -117,7 +115,7 @@ rows = st.lists(st.tuples(st.none() | st.integers(-9, 9), texts), max_size=8)
 
 
 @given(rows, st.sampled_from(["text", "csv"]), st.integers(1, 40))
-def test_what_was_copied_out_can_be_copied_in(
+def test_copy_out_then_copy_in_round_trips(
     values: list[tuple[int | None, str | None]], format: str, step: int
 ) -> None:
     desc = desc_of(a=INT4, b=TEXT)
@@ -143,7 +141,7 @@ def test_what_was_copied_out_can_be_copied_in(
     st.integers(1, 15),
     st.integers(1, 2),
 )
-def test_the_bulk_reader_and_the_exact_one_read_the_same(
+def test_bulk_reader_and_exact_reader_agree(
     sent: str, format: str, step: int, columns: int
 ) -> None:
     desc = desc_of(**dict.fromkeys("ab"[:columns], TEXT))

@@ -76,52 +76,52 @@ def with_data(scenario: Callable[[Data], Coroutine[Any, Any, None]]) -> None:
         data.may_look.set()
 
 
-def test_it_counts_from_before_the_look_and_runs_out_before_the_patience() -> None:
+def test_lease_counts_from_start_of_check() -> None:
     assert LEASE_SECONDS < PATIENCE_SECONDS
 
     async def scenario(data: Data) -> None:
         lease = data.lease()
-        assert not lease.holds()
+        assert not lease.is_valid()
         data.passes = 1.0
         await lease.renew()
         data.now = 100.0 + LEASE_SECONDS - 0.01
-        assert lease.holds()
+        assert lease.is_valid()
         data.now = 100.0 + LEASE_SECONDS
-        assert not lease.holds()
+        assert not lease.is_valid()
         data.passes = LEASE_SECONDS  # as when all stands still between the look and its outcome
         await lease.renew()
-        assert not lease.holds()
+        assert not lease.is_valid()
 
     with_data(scenario)
 
 
-def test_a_clock_that_goes_back_does_not_prolong_it() -> None:
+def test_clock_that_goes_back_does_not_prolong_lease() -> None:
     async def scenario(data: Data) -> None:
         lease = data.lease()
         await lease.renew()
         data.now -= 0.01
-        assert not lease.holds()
+        assert not lease.is_valid()
         await lease.renew()
-        assert lease.holds()
+        assert lease.is_valid()
 
     with_data(scenario)
 
 
-def test_it_is_kept_up_without_being_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("foreshore.server.lease.LOOK_SECONDS", 0.01)
+def test_lease_is_renewed_in_background(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foreshore.server.lease.CHECK_SECONDS", 0.01)
 
     async def scenario(data: Data) -> None:
         async with data.lease() as lease:
             for _ in range(3):
                 data.now += LEASE_SECONDS - 1
-                assert lease.holds()
+                assert lease.is_valid()
                 seen = data.looks
                 await until(lambda: data.looks > seen + 1)  # noqa: B023 - before the next round
 
     with_data(scenario)
 
 
-def test_what_comes_after_it_has_run_out_waits_for_a_look() -> None:
+def test_output_after_lease_ran_out_waits_for_renewal() -> None:
     async def scenario(data: Data) -> None:
         async with data.lease() as lease:
             wire, transport = wired(lease)
@@ -148,7 +148,7 @@ def test_what_comes_after_it_has_run_out_waits_for_a_look() -> None:
 @pytest.mark.parametrize(
     "fault", [fenced(), OSError("the disk is gone")], ids=["fenced", "no look"]
 )
-def test_who_finds_that_it_has_ended_says_why_and_nothing_else(fault: Exception) -> None:
+def test_wire_whose_lease_has_ended_sends_only_the_reason(fault: Exception) -> None:
     async def scenario(data: Data) -> None:
         async with data.lease() as lease:
             wire, transport = wired(lease)
@@ -159,7 +159,7 @@ def test_who_finds_that_it_has_ended_says_why_and_nothing_else(fault: Exception)
             await until(lambda: lease.failure is fault)
             data.now -= LEASE_SECONDS
             wire.flush()
-            assert not lease.holds()
+            assert not lease.is_valid()
             assert transport.sent == b""
             wire.close(b"why")
             assert transport.sent == b"why"

@@ -14,7 +14,7 @@ import pytest
 from foreshore.server.main import address
 
 
-def test_addresses() -> None:
+def test_address_is_split_into_host_and_port() -> None:
     assert address("127.0.0.1:6875") == ("127.0.0.1", 6875)
     assert address("[::1]:0") == ("::1", 0)
     for wrong in ("6875", "host:", "host:99999", "host:x"):
@@ -41,7 +41,7 @@ def serve(
     )
 
 
-def test_it_says_when_it_is_ready_and_ends_at_sigterm(tmp_path: Path) -> None:
+def test_server_prints_ready_line_and_ends_at_sigterm(tmp_path: Path) -> None:
     for expected in (0, 1):  # a second time, over what the first one left
         process = serve(tmp_path / "data")
         assert process.stdout is not None
@@ -89,7 +89,7 @@ main.main(["serve"])
 
 
 @pytest.mark.parametrize("names", [(), ("data/log",)])
-def test_an_error_that_names_no_file_says_where_it_came_up(names: tuple[str, ...]) -> None:
+def test_error_without_file_name_logs_its_traceback(names: tuple[str, ...]) -> None:
     command = [sys.executable, "-c", FAILING, *names]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 1
@@ -98,7 +98,7 @@ def test_an_error_that_names_no_file_says_where_it_came_up(names: tuple[str, ...
 
 
 @pytest.mark.parametrize("which", ["pg", "http"])
-def test_a_port_that_is_taken_is_told_in_one_line(tmp_path: Path, which: str) -> None:
+def test_port_in_use_ends_start_with_one_line(tmp_path: Path, which: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         place = f"127.0.0.1:{taken.getsockname()[1]}"
         process = serve(tmp_path / "data", f"--{which}-listen", place)
@@ -109,11 +109,11 @@ def test_a_port_that_is_taken_is_told_in_one_line(tmp_path: Path, which: str) ->
         _, _, said = line.partition(" CRITICAL __main__: ")
         assert said == (
             f'could not bind address "{place}": Address already in use; '
-            f"Is another server running there? End it, or name another place with --{which}-listen."
+            f"Is another server running there? End it, or choose another address by --{which}-listen."
         )
 
 
-def test_with_a_lifeline_it_ends_when_its_standard_input_does(tmp_path: Path) -> None:
+def test_server_with_lifeline_ends_at_end_of_standard_input(tmp_path: Path) -> None:
     process = serve(tmp_path / "data", "--lifeline", stdin=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdin is not None
@@ -125,7 +125,7 @@ def test_with_a_lifeline_it_ends_when_its_standard_input_does(tmp_path: Path) ->
     assert process.wait(30) == 0
 
 
-def test_without_a_lifeline_it_needs_no_standard_input(tmp_path: Path) -> None:
+def test_server_without_lifeline_needs_no_standard_input(tmp_path: Path) -> None:
     process = serve(tmp_path / "data", stdin=subprocess.DEVNULL)
     assert process.stdout is not None
     psycopg.connect(process.stdout.readline().split()[-1]).close()

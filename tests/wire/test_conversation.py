@@ -14,7 +14,7 @@ import pytest
 from foreshore.adapter.client import Completed, Notice, Rows
 from foreshore.errors import DivisionByZero, SyntaxError_
 from foreshore.server.auth import Authenticator
-from foreshore.server.connection import IN_A_ROW
+from foreshore.server.connection import STATEMENTS_PER_TURN
 from foreshore.types import INT4, TEXT
 from tests.server.fake import FakeSession, desc_of
 from tests.server.serving import Served, serve
@@ -43,7 +43,7 @@ def codes(messages: list[tuple[str, bytes]]) -> str:
     return "".join(code for code, _ in messages)
 
 
-def test_the_greeting_tells_the_parameters_and_the_key(talking: Served) -> None:
+def test_startup_sends_parameters_and_key(talking: Served) -> None:
     raw = Raw(talking.port)
     assert codes(raw.greeting) == "R" + "S" * 13 + "KZ"
     told = dict(body.split(b"\0")[:2] for code, body in raw.greeting if code == "S")
@@ -51,7 +51,7 @@ def test_the_greeting_tells_the_parameters_and_the_key(talking: Served) -> None:
     assert told[b"client_encoding"] == b"UTF8"
 
 
-def test_requests_for_encryption_are_declined_and_the_start_goes_on(talking: Served) -> None:
+def test_encryption_request_is_declined_and_startup_goes_on(talking: Served) -> None:
     raw = Raw(talking.port, start=False)
     raw.opening(struct.pack("!i", 80877103))
     assert raw.exactly(1) == b"N"
@@ -62,7 +62,7 @@ def test_requests_for_encryption_are_declined_and_the_start_goes_on(talking: Ser
     assert talking.client.startups[0].database == "foreshore"
 
 
-def test_a_newer_minor_version_is_negotiated_down(talking: Served) -> None:
+def test_newer_minor_version_is_negotiated_down(talking: Served) -> None:
     raw = Raw(talking.port, start=False)
     raw.startup(3 << 16 | 2, user="foreshore", **{"_pq_.x": "1"})
     code, body = raw.receive()
@@ -82,9 +82,7 @@ def test_a_newer_minor_version_is_negotiated_down(talking: Served) -> None:
         (struct.pack("!ii", 23, 3 << 16) + b"user\0a\0replic\0\0", "08P01"),
     ],
 )
-def test_a_start_that_is_none_ends_with_a_fatal_error(
-    talking: Served, sent: bytes, sqlstate: str
-) -> None:
+def test_invalid_startup_ends_with_fatal_error(talking: Served, sent: bytes, sqlstate: str) -> None:
     raw = Raw(talking.port, start=False)
     raw.socket.sendall(sent)
     code, body = raw.receive()
@@ -93,13 +91,13 @@ def test_a_start_that_is_none_ends_with_a_fatal_error(
     assert raw.closed()
 
 
-def test_a_connection_without_a_byte_is_no_matter(talking: Served) -> None:
+def test_connection_that_sends_nothing_is_ignored(talking: Served) -> None:
     for _ in range(10):
         Raw(talking.port, start=False).socket.close()
     assert codes(Raw(talking.port).greeting)[-1] == "Z"
 
 
-def test_each_sync_is_answered_once_and_an_error_skips_to_it(talking: Served) -> None:
+def test_error_skips_to_sync_which_is_answered_once(talking: Served) -> None:
     raw = Raw(talking.port)
     raw.send("P", b"\0fail\0\0\0")
     raw.send("B", BIND)
@@ -118,14 +116,14 @@ def test_each_sync_is_answered_once_and_an_error_skips_to_it(talking: Served) ->
     assert raw.receive() == ("Z", b"I")
 
 
-def test_an_error_is_sent_before_the_sync_comes(talking: Served) -> None:
+def test_error_is_sent_before_sync_arrives(talking: Served) -> None:
     raw = Raw(talking.port)
     raw.send("P", b"\0nothing known\0\0\0")
     raw.send("H")
     assert fields(raw.until("E")[-1][1])["C"] == "42601"
 
 
-def test_flush_sends_what_is_there(talking: Served) -> None:
+def test_flush_sends_gathered_messages(talking: Served) -> None:
     raw = Raw(talking.port)
     raw.send("P", PARSE)
     raw.send("D", b"S\0")
@@ -135,7 +133,7 @@ def test_flush_sends_what_is_there(talking: Served) -> None:
     assert raw.receive()[0] == "Z"
 
 
-def test_a_portal_is_suspended_and_goes_on(talking: Served) -> None:
+def test_suspended_portal_goes_on(talking: Served) -> None:
     raw = Raw(talking.port)
     raw.send("P", b"\0five\0\0\0")
     raw.send("B", b"p\0\0" + b"\0" * 6)
@@ -148,7 +146,7 @@ def test_a_portal_is_suspended_and_goes_on(talking: Served) -> None:
 
 
 @pytest.mark.parametrize("name", ["E", "D"])
-def test_unknown_names_are_told(talking: Served, name: str) -> None:
+def test_unknown_statement_or_portal_is_refused(talking: Served, name: str) -> None:
     raw = Raw(talking.port)
     raw.send(name, b"nope\0\0\0\0\0" if name == "E" else b"Snope\0")
     raw.send("S")
@@ -156,7 +154,7 @@ def test_unknown_names_are_told(talking: Served, name: str) -> None:
     assert told["C"] == ("34000" if name == "E" else "26000")
 
 
-def test_transactions_show_in_every_ready_for_query(talking: Served) -> None:
+def test_ready_for_query_shows_transaction_status(talking: Served) -> None:
     raw = Raw(talking.port)
     states = []
     for sql in (b"begin\0", b"one\0", b"fail\0", b"one\0", b"rollback\0", b"fail; one\0"):
@@ -165,7 +163,7 @@ def test_transactions_show_in_every_ready_for_query(talking: Served) -> None:
     assert states == [b"T", b"T", b"E", b"E", b"I", b"I"]
 
 
-def test_a_query_stops_at_its_first_error(talking: Served) -> None:
+def test_query_stops_at_first_error(talking: Served) -> None:
     raw = Raw(talking.port)
     raw.send("Q", b"one; fail; one\0")
     assert codes(raw.until("Z")) == "TDCEZ"
@@ -173,7 +171,7 @@ def test_a_query_stops_at_its_first_error(talking: Served) -> None:
     assert codes(raw.until("Z")) == "IZ"
 
 
-def test_function_calls_are_refused_and_a_query_with_bad_text_too(talking: Served) -> None:
+def test_function_call_and_query_not_utf8_are_refused(talking: Served) -> None:
     raw = Raw(talking.port)
     raw.send("F", b"\0\0\0\x01\0\0\0\0\0\0")
     got = raw.until("Z")
@@ -199,7 +197,7 @@ def test_function_calls_are_refused_and_a_query_with_bad_text_too(talking: Serve
         b"B\0\0\0\x0c\0\0\0\0\0\xff\0\0",
     ],
 )
-def test_a_broken_frame_ends_the_connection(talking: Served, sent: bytes) -> None:
+def test_broken_frame_ends_connection(talking: Served, sent: bytes) -> None:
     raw = Raw(talking.port)
     sent = b"Q\0\0\0\x07one" if sent.startswith(b"Q\0\0\0\x08") else sent
     raw.socket.sendall(sent + b"Q\0\0\0\x08one\0")
@@ -209,7 +207,7 @@ def test_a_broken_frame_ends_the_connection(talking: Served, sent: bytes) -> Non
     assert raw._buffer == b""
 
 
-def test_a_thousand_pipelined_statements_come_back_in_order(talking: Served) -> None:
+def test_thousand_pipelined_statements_are_answered_in_order(talking: Served) -> None:
     talking.client.rows("echo $1", X, lambda x: {"x": [x]}, parameters=(INT4,))
     raw = Raw(talking.port)
     batch = bytearray()
@@ -230,7 +228,7 @@ def test_a_thousand_pipelined_statements_come_back_in_order(talking: Served) -> 
     ]
 
 
-def test_a_client_that_does_not_read_holds_nothing_up_and_fills_no_memory(talking: Served) -> None:
+def test_client_that_does_not_read_neither_blocks_others_nor_fills_memory(talking: Served) -> None:
     produced = [0]
 
     def endless(session: FakeSession, args: Any) -> Rows:
@@ -262,7 +260,7 @@ def test_a_client_that_does_not_read_holds_nothing_up_and_fills_no_memory(talkin
     talking.eventually(lambda: not talking.client.sessions)
 
 
-def test_a_client_that_leaves_cancels_its_statement(talking: Served) -> None:
+def test_disconnect_cancels_running_statement(talking: Served) -> None:
     for sql in (b"hang\0", b"one; hang\0"):
         raw = Raw(talking.port)
         raw.send("Q", sql)
@@ -271,7 +269,7 @@ def test_a_client_that_leaves_cancels_its_statement(talking: Served) -> None:
         talking.eventually(lambda: not talking.client.sessions)
 
 
-def test_a_cancel_request_needs_the_key_and_gets_no_answer(talking: Served) -> None:
+def test_cancel_request_needs_key_and_gets_no_answer(talking: Served) -> None:
     raw = Raw(talking.port)
     key = next(body for code, body in raw.greeting if code == "K")
     raw.send("Q", b"hang\0")
@@ -292,7 +290,7 @@ def test_a_cancel_request_needs_the_key_and_gets_no_answer(talking: Served) -> N
     assert codes(raw.until("Z")) == "TDCZ"
 
 
-def test_notices_and_changed_parameters_come_with_the_answer(talking: Served) -> None:
+def test_notices_and_changed_parameters_are_sent_with_answer(talking: Served) -> None:
     def tell(session: FakeSession, args: Any) -> Any:
         session.pending_notices.append(Notice("mind you", detail="d"))
         session.parameters["TimeZone"] = "Asia/Tokyo"
@@ -307,7 +305,7 @@ def test_notices_and_changed_parameters_come_with_the_answer(talking: Served) ->
     assert got[2][1] == b"TimeZone\0Asia/Tokyo\0"
 
 
-def test_a_notice_need_not_wait_for_the_answer(talking: Served) -> None:
+def test_notice_is_sent_before_answer(talking: Served) -> None:
     def tell(session: FakeSession, args: Any) -> Any:
         session.pending_notices.append(Notice("it takes a while"))
         session.tell()
@@ -320,7 +318,7 @@ def test_a_notice_need_not_wait_for_the_answer(talking: Served) -> None:
     assert (code, fields(body)["M"]) == ("N", "it takes a while")
 
 
-def test_result_formats_have_to_fit(talking: Served) -> None:
+def test_result_formats_that_do_not_fit_are_refused(talking: Served) -> None:
     raw = Raw(talking.port)
     raw.send("P", PARSE)
     for formats in (b"\0\x02\0\0\0\0", b"\0\x01\0\x07"):
@@ -343,7 +341,7 @@ def guarded() -> Iterator[Served]:
     )
 
 
-def test_too_many_connections_are_told_so(guarded: Served) -> None:
+def test_connection_beyond_maximum_gets_53300(guarded: Served) -> None:
     first, second = Raw(guarded.port), Raw(guarded.port)
     third = Raw(guarded.port, start=False)
     third.startup(user="foreshore")
@@ -355,7 +353,7 @@ def test_too_many_connections_are_told_so(guarded: Served) -> None:
     second.socket.close()
 
 
-def test_who_does_not_log_in_is_shown_out(guarded: Served) -> None:
+def test_client_that_does_not_log_in_is_disconnected(guarded: Served) -> None:
     raw = Raw(guarded.port, start=False)
     began = time.monotonic()
     raw.socket.sendall(b"\0\0")
@@ -378,7 +376,7 @@ def remote(guarded: Served, monkeypatch: pytest.MonkeyPatch) -> Served:
     return guarded
 
 
-def test_the_password_lets_in_and_nothing_else_does(remote: Served) -> None:
+def test_only_correct_password_is_accepted(remote: Served) -> None:
     with psycopg.connect(remote.dsn(password="'correct horse'")) as connection:
         assert connection.info.backend_pid
     for user, password in (("foreshore", "wrong"), ("nobody", "'correct horse'")):
@@ -387,7 +385,7 @@ def test_the_password_lets_in_and_nothing_else_does(remote: Served) -> None:
     assert len(remote.client.startups) == 1
 
 
-def test_without_a_configured_password_strangers_are_refused(
+def test_remote_client_without_configured_password_is_refused(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from foreshore.server.wire import Wire
@@ -403,7 +401,7 @@ def test_without_a_configured_password_strangers_are_refused(
         psycopg.connect(served.dsn(password="x"))
 
 
-def test_a_query_in_place_of_the_password_is_not_run(remote: Served) -> None:
+def test_query_in_place_of_password_is_refused(remote: Served) -> None:
     raw = Raw(remote.port, start=False)
     raw.startup(user="foreshore")
     assert raw.receive() == ("R", b"\0\0\0\x0aSCRAM-SHA-256\0\0")
@@ -412,7 +410,7 @@ def test_a_query_in_place_of_the_password_is_not_run(remote: Served) -> None:
     assert raw.closed()
 
 
-def test_the_end_of_the_server_is_told(talking: Served) -> None:
+def test_shutdown_sends_57p01(talking: Served) -> None:
     raw = Raw(talking.port)
     busy = Raw(talking.port)
     busy.send("Q", b"hang\0")
@@ -422,9 +420,7 @@ def test_the_end_of_the_server_is_told(talking: Served) -> None:
         assert client.closed()
 
 
-def test_an_error_at_the_commit_is_told_at_the_sync(
-    talking: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_error_at_commit_is_sent_at_sync(talking: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     async def fail(self: FakeSession) -> None:
         with self._call():
             raise SyntaxError_("at the commit")
@@ -438,7 +434,7 @@ def test_an_error_at_the_commit_is_told_at_the_sync(
     assert codes(raw.until("Z")) == "12DCEZ"
 
 
-def test_who_sends_many_statements_at_once_lets_others_in_between(served: Served) -> None:
+def test_pipelining_client_lets_others_run_in_between(served: Served) -> None:
     turns = 0  # of somebody else on the loop
     seen: list[int] = []
 
@@ -460,4 +456,4 @@ def test_who_sends_many_statements_at_once_lets_others_in_between(served: Served
     for _ in range(200):
         raw.until("Z")
     waited = [later - earlier for earlier, later in pairwise(seen)]
-    assert sum(map(bool, waited)) >= 200 // IN_A_ROW - 1
+    assert sum(map(bool, waited)) >= 200 // STATEMENTS_PER_TURN - 1
