@@ -64,7 +64,7 @@ def check_whole(connection: psycopg.Connection[Any]) -> None:
         assert connection.execute(f"{one} EXCEPT ALL {other}".encode()).fetchall() == []
 
 
-def test_a_backup_under_writers_is_one_moment_and_goes_on(tmp_path: Path) -> None:
+def test_backup_under_writes_is_one_moment(tmp_path: Path) -> None:
     source, place, copy = tmp_path / "data", tmp_path / "backup", tmp_path / "copy"
     with busy(source) as server:
         with server.connect() as connection:
@@ -184,7 +184,9 @@ def steps(
     return calls
 
 
-def test_an_interrupted_backup_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_first_backup_is_refused_by_restore(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run(lambda: fill(tmp_path / "data"))
     moments = steps(monkeypatch, back_up, tmp_path / "data", tmp_path / "whole")
     assert len(moments) > 8
@@ -201,7 +203,7 @@ def test_an_interrupted_backup_is_none(tmp_path: Path, monkeypatch: pytest.Monke
     run(lambda: _equal(tmp_path / "data", tmp_path / "copy0"))
 
 
-def test_a_restore_fills_an_empty_directory_and_does_not_replace_it(tmp_path: Path) -> None:
+def test_restore_fills_empty_directory_in_place(tmp_path: Path) -> None:
     run(lambda: fill(tmp_path / "data"))
     back_up(tmp_path / "data", tmp_path / "backup")
     copy = tmp_path / "copy"
@@ -216,7 +218,7 @@ def test_a_restore_fills_an_empty_directory_and_does_not_replace_it(tmp_path: Pa
     run(lambda: _equal(tmp_path / "data", copy))
 
 
-def test_an_interrupted_restore_is_no_database_and_the_next_one_clears_it(
+def test_interrupted_restore_is_refused_and_next_restore_clears_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(lambda: fill(tmp_path / "data"))
@@ -241,7 +243,7 @@ def test_an_interrupted_restore_is_no_database_and_the_next_one_clears_it(
     run(lambda: _equal(tmp_path / "data", tmp_path / "copy0"))
 
 
-def test_a_restore_that_is_interrupted_behind_its_last_step_is_complete(
+def test_restore_interrupted_after_last_step_is_complete(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(lambda: fill(tmp_path / "data"))
@@ -264,7 +266,7 @@ def test_a_restore_that_is_interrupted_behind_its_last_step_is_complete(
     run(lambda: _equal(tmp_path / "data", copy))
 
 
-def test_a_server_may_start_before_a_restore_has_cleaned_up(
+def test_server_starts_before_restore_has_cleaned_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(lambda: fill(tmp_path / "data"))
@@ -283,7 +285,7 @@ def test_a_server_may_start_before_a_restore_has_cleaned_up(
     run(lambda: _equal(tmp_path / "data", copy))
 
 
-def test_a_new_file_system_counts_as_empty(tmp_path: Path) -> None:
+def test_restore_treats_new_file_system_as_empty(tmp_path: Path) -> None:
     run(lambda: fill(tmp_path / "data"))
     place, copy = tmp_path / "backup", tmp_path / "copy"
     for mounted in (place, copy):
@@ -309,7 +311,7 @@ async def _equal(one: Path, other: Path) -> None:
     assert await contents(one) == await contents(other) == list(range(10))
 
 
-def test_an_interrupted_backup_leaves_the_one_before(
+def test_interrupted_backup_leaves_previous_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def more() -> None:
@@ -347,7 +349,7 @@ class Last(State, frozen=True, kw_only=True):
 
 @pytest.mark.parametrize("segment_records", [1, 1000])
 @pytest.mark.parametrize("at", range(1, 6))
-def test_what_consensus_has_beside_the_log_is_of_the_same_moment(
+def test_backup_of_consensus_and_log_is_of_one_moment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int, segment_records: int
 ) -> None:
     looks = 0
@@ -391,7 +393,7 @@ def test_what_consensus_has_beside_the_log_is_of_the_same_moment(
 
 
 @pytest.mark.parametrize(("log_changes", "expected"), [(False, 3), (True, 4)])
-def test_a_backup_ends_although_times_are_reserved_while_all_shards_are_read(
+def test_backup_ends_while_times_are_reserved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log_changes: bool, expected: int
 ) -> None:
     run(lambda: fill(tmp_path / "data"))
@@ -420,7 +422,7 @@ def test_a_backup_ends_although_times_are_reserved_while_all_shards_are_read(
 
 
 @pytest.mark.parametrize("step", ["read_log", "link"])
-def test_a_file_that_goes_while_it_is_copied_is_looked_for_anew(
+def test_backup_retries_when_file_is_removed_during_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     module = backup if step == "read_log" else os
@@ -466,7 +468,7 @@ def test_a_file_that_goes_while_it_is_copied_is_looked_for_anew(
     assert compacted
 
 
-def test_a_second_backup_takes_only_new_files(tmp_path: Path) -> None:
+def test_second_backup_copies_only_new_files(tmp_path: Path) -> None:
     run(lambda: fill(tmp_path / "data"))
     back_up(tmp_path / "data", tmp_path / "backup")
     batches = {path: path.stat() for path in (tmp_path / "backup" / "blob").rglob("*.parquet")}
@@ -480,7 +482,7 @@ def test_a_second_backup_takes_only_new_files(tmp_path: Path) -> None:
     assert all(path.stat().st_mtime == 1 for path in batches)
 
 
-def test_a_second_backup_takes_anew_what_is_damaged_in_its_place(tmp_path: Path) -> None:
+def test_second_backup_replaces_corrupt_files(tmp_path: Path) -> None:
     run(lambda: fill(tmp_path / "data"))
     place = tmp_path / "backup"
     back_up(tmp_path / "data", place)
@@ -495,7 +497,7 @@ def test_a_second_backup_takes_anew_what_is_damaged_in_its_place(tmp_path: Path)
     run(lambda: _equal(tmp_path / "data", tmp_path / "copy"))
 
 
-def test_a_file_of_a_backup_that_is_not_what_it_was_is_named(tmp_path: Path) -> None:
+def test_restore_names_corrupt_file_of_backup(tmp_path: Path) -> None:
     run(lambda: fill(tmp_path / "data"))
     place = tmp_path / "backup"
     for file in back_up(tmp_path / "data", place).files:
@@ -523,7 +525,7 @@ def test_a_file_of_a_backup_that_is_not_what_it_was_is_named(tmp_path: Path) -> 
     assert json.loads(whole)["backup"]["version"] == 1
 
 
-def test_a_backup_keeps_to_its_own_place(tmp_path: Path) -> None:
+def test_backup_to_foreign_place_is_refused(tmp_path: Path) -> None:
     run(lambda: fill(tmp_path / "data"))
     run(lambda: fill(tmp_path / "other"))
     back_up(tmp_path / "data", tmp_path / "backup")
@@ -545,9 +547,7 @@ def test_a_backup_keeps_to_its_own_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("compacted", [False, True])
-def test_another_history_of_a_database_leaves_the_backup_of_the_first(
-    tmp_path: Path, compacted: bool
-) -> None:
+def test_backup_of_other_history_is_refused(tmp_path: Path, compacted: bool) -> None:
     data, place = tmp_path / "data", tmp_path / "backup"
 
     async def grow(value: str) -> None:

@@ -73,9 +73,7 @@ def inspected(directory: Path, *options: str) -> subprocess.CompletedProcess[str
 
 
 @pytest.mark.parametrize("how", ["flipped", pytest.param("gone", marks=pytest.mark.slow)])
-def test_a_server_goes_on_without_a_file_and_is_whole_when_it_is_back(
-    tmp_path: Path, how: str
-) -> None:
+def test_server_goes_on_without_file_and_recovers_when_it_is_back(tmp_path: Path, how: str) -> None:
     server = Server(tmp_path / "data", program=(BUSY,))
     try:
         server.start()

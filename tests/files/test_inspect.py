@@ -49,7 +49,7 @@ def command(directory: Path, *options: str) -> Result:
     return CliRunner().invoke(main, ["inspect", str(directory), *options])
 
 
-def test_what_there_is_is_shown(filled: Path) -> None:
+def test_inspect_shows_contents(filled: Path) -> None:
     before = {p: p.read_bytes() for p in filled.rglob("*") if p.is_file()}
     result = command(filled, "--verify")
     assert result.exit_code == 0, result.output
@@ -68,7 +68,9 @@ def test_what_there_is_is_shown(filled: Path) -> None:
     assert {p: p.read_bytes() for p in filled.rglob("*") if p.is_file()} == before
 
 
-def test_leases_that_live_are_shown_and_what_only_they_keep(filled: Path, tmp_path: Path) -> None:
+def test_inspect_shows_live_leases_and_files_kept_by_them_alone(
+    filled: Path, tmp_path: Path
+) -> None:
     directory = tmp_path / "copy"
     shutil.copytree(filled, directory)
     (directory / "blob" / "u9").mkdir()
@@ -137,7 +139,7 @@ DAMAGES: dict[str, Callable[[Path], None]] = {"flip": flip, "cut": cut, "remove"
         *("mark of the log", "mark of the batches"),
     ],
 )
-def test_damage_is_named(filled: Path, tmp_path: Path, kind: str, how: str) -> None:
+def test_inspect_names_corrupt_file(filled: Path, tmp_path: Path, kind: str, how: str) -> None:
     directory = tmp_path / "data"
     shutil.copytree(filled, directory)
     path = kinds(directory)[kind]
@@ -165,7 +167,7 @@ def summary(found: Inspection) -> object:
 
 
 @pytest.mark.parametrize("kind", ["batch", "sealed", "open", "consensus"])
-def test_a_bit_that_flips_anywhere_is_noticed(filled: Path, tmp_path: Path, kind: str) -> None:
+def test_inspect_notices_any_flipped_bit(filled: Path, tmp_path: Path, kind: str) -> None:
     directory = tmp_path / "data"
     shutil.copytree(filled, directory)
     path = kinds(directory)[kind]
@@ -183,7 +185,7 @@ def test_a_bit_that_flips_anywhere_is_noticed(filled: Path, tmp_path: Path, kind
             assert summary(found) == right, offset
 
 
-def test_an_orphan_is_listed_and_is_no_damage(filled: Path, tmp_path: Path) -> None:
+def test_inspect_lists_orphan_without_calling_it_corrupt(filled: Path, tmp_path: Path) -> None:
     directory = tmp_path / "data"
     shutil.copytree(filled, directory)
     for orphan in ("blob/u9/000001-000001.parquet", "log/000000000099-000001.log"):
@@ -197,7 +199,7 @@ def test_an_orphan_is_listed_and_is_no_damage(filled: Path, tmp_path: Path) -> N
     ]
 
 
-def test_a_row_that_is_less_than_not_there_is_noticed(tmp_path: Path) -> None:
+def test_inspect_notices_negative_multiplicity(tmp_path: Path) -> None:
     async def main() -> None:
         controller = await open_at(tmp_path / "data")
         await controller.create(U1, ROWS)
@@ -211,7 +213,7 @@ def test_a_row_that_is_less_than_not_there_is_noticed(tmp_path: Path) -> None:
     assert corruption.message == "u1 has a row -1 times"
 
 
-def test_what_is_no_data_directory_is_said_to_be_none(tmp_path: Path) -> None:
+def test_inspect_of_no_data_directory_is_refused(tmp_path: Path) -> None:
     for place in (tmp_path, tmp_path / "nowhere"):
         result = command(place)
         assert result.exit_code == 1
@@ -219,7 +221,7 @@ def test_what_is_no_data_directory_is_said_to_be_none(tmp_path: Path) -> None:
         assert isinstance(result.exception, SystemExit)
 
 
-def test_a_directory_that_serves_is_whole_and_has_names(data_dir: Path) -> None:
+def test_inspect_of_live_directory_finds_no_corruption(data_dir: Path) -> None:
     with busy(data_dir) as server:
         with server.connect() as connection:
             create(connection)

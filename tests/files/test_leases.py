@@ -112,7 +112,7 @@ def reading(data_dir: Path, wait: Callable[[set[str]], None], *, lease: bool) ->
     return calls
 
 
-def test_a_lease_is_renewed_holds_less_when_told_and_is_gone_at_the_end(
+def test_lease_is_renewed_narrowed_and_removed(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(foreshore_files, "LEASE_MS", 30)
@@ -138,9 +138,7 @@ def test_a_lease_is_renewed_holds_less_when_told_and_is_gone_at_the_end(
 
 
 @pytest.mark.timeout(1200)
-def test_a_reader_with_a_lease_reads_once_however_long_it_takes(
-    data_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_reader_with_lease_reads_once(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(foreshore_files, "LEASE_MS", 3_600_000)  # however slow the machine is
     held: set[str] = set()
 
@@ -169,7 +167,7 @@ def test_a_reader_with_a_lease_reads_once_however_long_it_takes(
 
 
 @pytest.mark.timeout(1200)
-def test_a_reader_that_was_killed_holds_its_files_until_its_lease_ends(data_dir: Path) -> None:
+def test_killed_reader_keeps_files_until_lease_expires(data_dir: Path) -> None:
     with busy(data_dir) as server:
         started(server)
         reader = subprocess.Popen(
@@ -197,7 +195,7 @@ def test_a_reader_that_was_killed_holds_its_files_until_its_lease_ends(data_dir:
 
 
 @pytest.mark.timeout(1200)
-def test_a_reader_that_stood_still_for_longer_than_its_lease_begins_again(data_dir: Path) -> None:
+def test_reader_stopped_beyond_its_lease_starts_over(data_dir: Path) -> None:
     with busy(data_dir) as server:
         started(server)
         reader = subprocess.Popen(

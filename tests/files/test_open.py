@@ -153,7 +153,9 @@ def check(data_dir: Path, spark: Read, pairs: int, *, spark_every: int) -> None:
 
 
 @pytest.mark.parametrize("settled", [False, True])
-def test_zeros_of_either_sign_are_two_rows(tmp_path: Path, spark: Read, settled: bool) -> None:
+def test_positive_and_negative_zero_are_two_rows(
+    tmp_path: Path, spark: Read, settled: bool
+) -> None:
     schema = pa.schema([("d", pa.float64()), ("f", pa.float32()), ("l", pa.list_(pa.float64()))])
     zeros = {"d": [-0.0, 0.0], "f": [0.0, -0.0], "l": [[0.0, math.nan], [-0.0, math.nan]]}
 
@@ -181,7 +183,7 @@ def test_zeros_of_either_sign_are_two_rows(tmp_path: Path, spark: Read, settled:
             foreshore_files.reading(tmp_path / "data", "u1", 2, read)
 
 
-def test_nans_of_other_bits_are_one_value(tmp_path: Path, spark: Read) -> None:
+def test_nans_with_different_bits_are_one_value(tmp_path: Path, spark: Read) -> None:
     doubles = np.array([0x7FF8000000000000, 0xFFF8000000000001], np.uint64).view(np.float64)
     floats = np.array([0x7FC00000, 0xFFC00001], np.uint32).view(np.float32)
     lists = pa.ListArray.from_arrays([0, 1, 2], pa.array(doubles))
@@ -215,7 +217,7 @@ def test_nans_of_other_bits_are_one_value(tmp_path: Path, spark: Read) -> None:
     foreshore_files.reading(tmp_path / "data", "u1", None, check)
 
 
-def test_a_path_is_that_of_one_file(tmp_path: Path, spark: Read) -> None:
+def test_path_with_pattern_characters_names_one_file(tmp_path: Path, spark: Read) -> None:
     schema = pa.schema([("k", pa.int32())])
 
     async def fill(data_dir: Path, value: int) -> None:
@@ -235,7 +237,7 @@ def test_a_path_is_that_of_one_file(tmp_path: Path, spark: Read) -> None:
             assert found.to_pylist() == [{"k": value, "__diff": 1}]
 
 
-def test_a_view_in_error_is_refused(data_dir: Path, spark: Read) -> None:
+def test_open_reader_refuses_view_in_error(data_dir: Path, spark: Read) -> None:
     with serving(data_dir) as server, server.connect() as connection:
         connection.execute("CREATE TABLE t (x int)")
         connection.execute("CREATE MATERIALIZED VIEW v AS SELECT 1 / x AS q FROM t")
@@ -274,11 +276,11 @@ def now(connection: psycopg.Connection[Any], data_dir: Path) -> int:
 
 
 @pytest.mark.timeout(600)
-def test_the_files_say_what_the_server_says(data_dir: Path, spark: Read) -> None:
+def test_open_readers_agree_with_server(data_dir: Path, spark: Read) -> None:
     check(data_dir, spark, 20, spark_every=10)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_the_files_say_what_the_server_says_500_times(data_dir: Path, spark: Read) -> None:
+def test_open_readers_agree_with_server_500_times(data_dir: Path, spark: Read) -> None:
     check(data_dir, spark, 500, spark_every=1)

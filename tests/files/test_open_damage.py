@@ -30,7 +30,7 @@ def read(directory: Path) -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize("how", DAMAGES)
 @pytest.mark.parametrize("kind", ["batch", "sealed", "open", "consensus"])
-def test_damage_is_refused_by_name(filled: Path, tmp_path: Path, kind: str, how: str) -> None:
+def test_open_reader_names_corrupt_file(filled: Path, tmp_path: Path, kind: str, how: str) -> None:
     directory = tmp_path / "data"
     shutil.copytree(filled, directory)
     path = kinds(directory)[kind]
@@ -41,7 +41,7 @@ def test_damage_is_refused_by_name(filled: Path, tmp_path: Path, kind: str, how:
 
 
 @pytest.mark.parametrize("kind", ["batch", "sealed", "open", "consensus"])
-def test_a_bit_that_flips_anywhere_changes_no_row(
+def test_open_reader_with_flipped_bit_returns_no_wrong_row(
     filled: Path,
     tmp_path: Path,
     kind: str,

@@ -46,7 +46,7 @@ async def answer(env: TestEnvironment, name: str, as_of: int) -> str:
     return "\n".join(line for line in lines.split("\n") if not line.startswith("SELECT "))
 
 
-def test_what_is_made_of_a_view_in_error_is_refused(data_dir: Path) -> None:
+def test_open_reader_refuses_view_over_view_in_error(data_dir: Path) -> None:
     in_error, others = ("v", "w", "w2"), ("side", "t")
     answers: dict[int, dict[str, str]] = {}
 
@@ -83,7 +83,7 @@ def test_what_is_made_of_a_view_in_error_is_refused(data_dir: Path) -> None:
 
 @settings(max_examples=25)
 @given(st.lists(STEP, max_size=14), st.booleans())
-def test_since_is_where_the_capabilities_let_it_be(
+def test_open_reader_computes_same_since_as_inspect(
     steps: list[tuple[str, int, int]], cleanly: bool
 ) -> None:
     async def main(directory: Path) -> None:
@@ -107,7 +107,7 @@ def refused(data_dir: Path, name: str, as_of: int) -> str:
     return str(raised.value)
 
 
-def test_a_table_is_not_read_before_it_had_its_columns(data_dir: Path) -> None:
+def test_table_before_alter_is_refused(data_dir: Path) -> None:
     before = after = promised = 0
 
     async def main(env: TestEnvironment) -> None:
@@ -126,7 +126,7 @@ def test_a_table_is_not_read_before_it_had_its_columns(data_dir: Path) -> None:
     assert found(data_dir, "t", promised) == {"1|7": 1, "2|8": 1}
 
 
-def test_nothing_is_read_before_it_was(data_dir: Path) -> None:
+def test_collection_before_its_creation_is_refused(data_dir: Path) -> None:
     made = {
         "t": "CREATE TABLE t (x int); INSERT INTO t VALUES (2)",
         "a": "CREATE TABLE a AS SELECT count(*) AS n FROM base",
@@ -152,7 +152,7 @@ def test_nothing_is_read_before_it_was(data_dir: Path) -> None:
     in_environment(data_dir, again)
 
 
-def test_a_view_is_not_read_where_its_past_was_lost(data_dir: Path) -> None:
+def test_view_where_its_history_was_lost_is_refused(data_dir: Path) -> None:
     lost = after = 0
 
     async def main(env: TestEnvironment) -> None:
@@ -176,7 +176,7 @@ def test_a_view_is_not_read_where_its_past_was_lost(data_dir: Path) -> None:
     assert found(data_dir, "v", after) == {"3": 1}
 
 
-def test_a_view_is_not_read_where_its_errors_are_forgotten(data_dir: Path) -> None:
+def test_view_where_its_errors_are_unknown_is_refused(data_dir: Path) -> None:
     during = 0
 
     async def main(env: TestEnvironment) -> None:
@@ -195,7 +195,7 @@ def test_a_view_is_not_read_where_its_errors_are_forgotten(data_dir: Path) -> No
     assert "v is readable from" in refused(data_dir, "v", during)
 
 
-def test_a_first_start_that_is_under_way_has_nothing_to_read(
+def test_first_start_in_progress_has_nothing_to_read(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(foreshore_files, "TAKEOVER_S", 0.0)
@@ -215,7 +215,7 @@ def test_a_first_start_that_is_under_way_has_nothing_to_read(
     assert len(seen) > 3, seen
 
 
-def test_a_name_that_is_the_id_of_another_collection_is_refused(data_dir: Path) -> None:
+def test_name_equal_to_id_of_other_collection_is_refused(data_dir: Path) -> None:
     async def main(env: TestEnvironment) -> None:
         make = "CREATE TABLE {name} (x int); INSERT INTO {name} VALUES ({x})"
         for x, name in enumerate(("t", "u1", "u3")):

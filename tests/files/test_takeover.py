@@ -57,9 +57,7 @@ def late(older: StorageController, wakes: threading.Event) -> threading.Event:
 
 
 @pytest.mark.parametrize("read", [rows, restored])
-def test_what_an_owner_writes_behind_what_the_next_has_read_is_read_by_nobody(
-    tmp_path: Path, read: Any
-) -> None:
+def test_write_after_new_owner_read_the_log_is_never_read(tmp_path: Path, read: Any) -> None:
     data_dir, wakes = tmp_path / "data", threading.Event()
     data_dir.mkdir()
     reads: list[Future[Any]] = []
@@ -100,7 +98,7 @@ def test_what_an_owner_writes_behind_what_the_next_has_read_is_read_by_nobody(
 
 
 @pytest.mark.parametrize("read", [rows, restored])
-def test_an_owner_that_died_while_it_took_over_keeps_nobody_from_reading(
+def test_owner_that_died_during_take_over_does_not_block_readers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Any
 ) -> None:
     monkeypatch.setattr(foreshore_files, "TAKEOVER_S", 1.0)
@@ -133,7 +131,7 @@ def test_an_owner_that_died_while_it_took_over_keeps_nobody_from_reading(
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("read", [rows, restored])
-def test_an_owner_that_died_before_it_claimed_the_log_is_not_waited_for(
+def test_owner_that_died_before_claiming_the_log_delays_no_reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Any
 ) -> None:
     for module, name in ((foreshore_files, "TAKEOVER_S"), (backup, "TAKEOVER_SECONDS")):

@@ -95,7 +95,7 @@ class Client:
 
 
 @pytest.mark.timeout(300)
-def test_a_table_is_the_old_one_or_the_new_one_after_a_kill(data_dir: Path) -> None:
+def test_table_after_kill_during_alter_is_old_or_new(data_dir: Path) -> None:
     client = Client()
     server = Server(data_dir).start()
     try:
@@ -140,7 +140,7 @@ def test_a_table_is_the_old_one_or_the_new_one_after_a_kill(data_dir: Path) -> N
 
 
 @pytest.mark.timeout(300)
-def test_a_view_keeps_its_past_over_changes_and_kills(data_dir: Path) -> None:
+def test_view_history_survives_alter_and_kills(data_dir: Path) -> None:
     known: list[tuple[int, int]] = []  # times, and how many rows there were
     server = Server(data_dir).start()
 

@@ -150,7 +150,7 @@ TROUBLE: tuple[Callable[[Server], None], ...] = (
 )
 
 
-def test_what_goes_wrong_for_one_is_no_matter_to_the_others(server: Server) -> None:
+def test_failures_of_one_client_do_not_disturb_others(server: Server) -> None:
     with server.connect() as connection:
         connection.execute("CREATE TABLE victim (i int)")
         connection.execute("CREATE TABLE calm (who int)")

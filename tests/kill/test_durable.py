@@ -59,7 +59,7 @@ class Copy:
                     return
 
 
-def test_over_kills_a_consumer_loses_and_doubles_nothing(data_dir: Path) -> None:
+def test_consumer_over_kills_gets_each_change_once(data_dir: Path) -> None:
     server = Server(data_dir).start()
     copy = Copy()
 
@@ -162,7 +162,7 @@ class Workers:
 
 
 @pytest.mark.timeout(300)
-def test_what_is_made_of_the_changes_and_the_position_are_committed_together(
+def test_changes_and_position_are_committed_together(
     data_dir: Path,
 ) -> None:
     workers = Workers()

@@ -19,7 +19,7 @@ ONCE = {"epoch.taken", "log.claimed", "fence.raised", "segment.listed"}  # in a 
 LAYERS = ("foreshore", "storage", "adapter", "catalog", "compute", "server")
 
 
-def test_every_fail_point_is_somewhere() -> None:
+def test_every_fail_point_is_in_the_code() -> None:
     found = set()
     for layer in LAYERS:
         for path in (ROOT / layer).rglob("*.py"):
@@ -44,7 +44,7 @@ def run_on(server: Server, run: Callable[[str], None]) -> None:
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("many", [3, pytest.param(len(failpoint.POINTS), marks=pytest.mark.slow)])
-def test_ends_at_fail_points_lose_nothing_acknowledged(data_dir: Path, many: int) -> None:
+def test_end_at_fail_point_loses_no_acknowledged_write(data_dir: Path, many: int) -> None:
     choose = random.Random(20130102)
     # Small segments, so that batches are made and merged all the time.
     server = Server(data_dir, ("--segment-bytes", "4096")).start()

@@ -49,7 +49,7 @@ def check(bound: Bound) -> None:
     assert {id: names for id, names in bound.items() if len(names) > 1} == {}
 
 
-def test_ids_are_new_after_any_number_of_kills(data_dir: Path) -> None:
+def test_new_ids_after_kills_were_never_used(data_dir: Path) -> None:
     server = Server(data_dir).start()
     bound: Bound = {}
     try:
@@ -76,7 +76,7 @@ def restored(place: Path, data_dir: Path) -> Iterator[Server]:
         yield server
 
 
-def test_no_copy_of_a_database_gives_out_the_ids_of_another(tmp_path: Path) -> None:
+def test_restored_databases_give_out_distinct_ids(tmp_path: Path) -> None:
     source, place = tmp_path / "data", tmp_path / "backup"
     bound: Bound = {}
     with serving(source) as server:

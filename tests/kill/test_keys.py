@@ -14,7 +14,7 @@ WRITERS = 6
 KEYS = 400
 
 
-def test_acknowledged_keys_are_there_once_after_a_kill(data_dir: Path) -> None:
+def test_acknowledged_keys_exist_once_after_kill(data_dir: Path) -> None:
     server = Server(data_dir).start()
     acknowledged: list[tuple[int, int]] = []  # key, writer
 

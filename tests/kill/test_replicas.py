@@ -101,7 +101,7 @@ def prepare(server: Server, replicas: int) -> None:
             connection.execute(f"SELECT * FROM {name}".encode())
 
 
-def test_one_of_two_replicas_is_killed_and_nobody_notices(data_dir: Path) -> None:
+def test_kill_of_one_of_two_replicas_disturbs_no_client(data_dir: Path) -> None:
     with serving(data_dir) as server:
         others = server.children()  # the first cluster's
         prepare(server, 2)
@@ -123,7 +123,7 @@ def test_one_of_two_replicas_is_killed_and_nobody_notices(data_dir: Path) -> Non
     assert not server.processes()
 
 
-def test_the_only_replica_is_killed_and_reads_wait_for_the_next(data_dir: Path) -> None:
+def test_reads_after_kill_of_only_replica_wait_for_next(data_dir: Path) -> None:
     with serving(data_dir) as server:
         others = server.children()
         prepare(server, 1)
@@ -137,7 +137,7 @@ def test_the_only_replica_is_killed_and_reads_wait_for_the_next(data_dir: Path) 
 
 
 @pytest.mark.slow
-def test_the_jvm_of_a_replica_is_killed_and_its_views_go_on(data_dir: Path) -> None:
+def test_views_go_on_after_kill_of_jvm(data_dir: Path) -> None:
     java()
 
     def jvms() -> set[int]:

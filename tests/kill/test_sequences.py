@@ -10,7 +10,7 @@ from tests.kill.amid import kill_amid
 CLIENTS = 4
 
 
-def test_no_number_is_given_twice_over_kills(data_dir: Path) -> None:
+def test_sequence_gives_no_number_twice_after_kills(data_dir: Path) -> None:
     server = Server(data_dir).start()
     given: list[int] = []
     inserted: list[int] = []
@@ -47,7 +47,7 @@ def test_no_number_is_given_twice_over_kills(data_dir: Path) -> None:
         server.stop()
 
 
-def test_what_is_left_of_a_range_is_given_after_a_proper_end(data_dir: Path) -> None:
+def test_sequence_after_clean_stop_uses_rest_of_range(data_dir: Path) -> None:
     server = Server(data_dir).start()
     try:
         with server.connect() as connection:
@@ -71,7 +71,7 @@ IDENTITY = """
 """
 
 
-def test_identity_that_came_by_alter_table_is_there_after_a_kill(data_dir: Path) -> None:
+def test_identity_added_by_alter_table_survives_kill(data_dir: Path) -> None:
     server = Server(data_dir).start()
 
     def killed() -> tuple[object, ...]:

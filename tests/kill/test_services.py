@@ -70,9 +70,7 @@ def check(server: Server, more: int = 0) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_killed_and_started_again_it_has_everything(
-    data_dir: Path, services: tuple[str, ...]
-) -> None:
+def test_start_after_kill_has_everything(data_dir: Path, services: tuple[str, ...]) -> None:
     with started(data_dir, services) as server:
         fill(server)
         check(server)
@@ -98,7 +96,7 @@ def test_take_over_fences_the_first_server(data_dir: Path, services: tuple[str, 
 
 
 @pytest.mark.timeout(600)
-def test_writes_wait_while_consensus_has_lost_its_connections(
+def test_writes_wait_while_consensus_connections_are_lost(
     data_dir: Path, services: tuple[str, ...], postgres_url: str
 ) -> None:
     with started(data_dir, services) as server, server.connect() as connection:
@@ -114,7 +112,7 @@ def test_writes_wait_while_consensus_has_lost_its_connections(
         assert connection.execute("SELECT count(*) FROM kept").fetchall() == [(300,)]
 
 
-def test_a_service_that_does_not_answer_or_is_unknown_is_named(data_dir: Path) -> None:
+def test_unreachable_or_unknown_service_is_named(data_dir: Path) -> None:
     for option, url, said in (
         ("--consensus", "postgresql://u:secret@127.0.0.1:1/d", "could not connect to consensus"),
         ("--blob", "gs://bucket", 'unrecognized blob store "gs"'),

@@ -227,7 +227,7 @@ def killed_while_starting(server: Server) -> None:
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kills", [5, pytest.param(200, marks=pytest.mark.slow)])
-def test_kills_lose_nothing_acknowledged(data_dir: Path, kills: int) -> None:
+def test_kills_lose_no_acknowledged_write(data_dir: Path, kills: int) -> None:
     random.seed(20130101)
     server = Server(data_dir).start()
     ready: list[float] = []

@@ -11,7 +11,7 @@ from tests.kill.amid import kill_amid
 CLIENTS = 3
 
 
-def test_nothing_temporary_outlives_a_kill(data_dir: Path) -> None:
+def test_temporary_objects_are_gone_after_kill(data_dir: Path) -> None:
     server = Server(data_dir).start()
     made: list[int] = []
 

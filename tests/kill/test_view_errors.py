@@ -23,7 +23,7 @@ def told(connection: psycopg.Connection[tuple[object, ...]], sql: str) -> object
         return error.diag.message_primary
 
 
-def test_a_view_is_what_its_query_is_at_all_times(data_dir: Path) -> None:
+def test_view_equals_its_query_at_all_times(data_dir: Path) -> None:
     choose = random.Random(7)
     server = Server(data_dir).start()
     times: list[int] = []

@@ -138,7 +138,7 @@ def test_few_rows_and_many_are_encoded_alike(
 
 
 @given(PICKED)
-def test_what_is_sent_in_binary_is_read_as_the_same(picked: tuple[SqlType, list[Datum]]) -> None:
+def test_binary_format_round_trips(picked: tuple[SqlType, list[Datum]]) -> None:
     type, data = picked
     if type.name in ("int2vector", "oidvector"):
         return  # no client sends them
@@ -153,9 +153,7 @@ def _both_nan(left: pa.Array, right: pa.Array) -> bool:
 
 
 @given(PICKED, st.sampled_from(ZONES))
-def test_what_is_shown_is_read_as_the_same_by_columns(
-    picked: tuple[SqlType, list[Datum]], zone: str
-) -> None:
+def test_text_format_round_trips_by_column(picked: tuple[SqlType, list[Datum]], zone: str) -> None:
     type, data = picked
     column = to_array(data, type)
     read = parse_column(text_column(column, type, zone), type, zone)
@@ -201,7 +199,7 @@ _TIMES = (
         lambda one: st.lists(st.sampled_from([t for t in _TIMES if len(t) == len(one)]), max_size=4)
     ),
 )
-def test_columns_of_texts_are_read_as_single_texts_are(type: SqlType, given: list[str]) -> None:
+def test_texts_parsed_by_column_equal_texts_parsed_singly(type: SqlType, given: list[str]) -> None:
     def outcome(read: Any) -> object:
         try:
             return read()
@@ -222,14 +220,14 @@ def type_and_text(error: Exception) -> tuple[str, str]:
     return type(error).__name__, str(error)
 
 
-def test_a_row_without_columns_is_a_row() -> None:
+def test_row_without_columns_is_sent() -> None:
     encoder = RowEncoder(RelationDesc((), ()), ())
     empty = pa.RecordBatch.from_struct_array(pa.array([{}, {}], pa.struct([])))
     assert cells(encoder.few(empty, "UTC")) == [[], []]
     assert cells(encoder.chunk(empty, "UTC")) == [[], []]
 
 
-def test_formats() -> None:
+def test_result_formats_are_expanded_to_columns() -> None:
     assert result_formats((), 2) == (0, 0)
     assert result_formats((1,), 2) == (1, 1)
     assert result_formats((0, 1), 2) == (0, 1)
@@ -238,7 +236,7 @@ def test_formats() -> None:
             result_formats(codes, 2)
 
 
-def test_large_columns_are_chunked_by_the_caller_and_may_be_any_size() -> None:
+def test_columns_of_any_size_are_encoded() -> None:
     column = pa.array(np.arange(100_000))
     encoder = RowEncoder(RelationDesc(("x",), (ColumnType(INT8),)), (1,))
     batch = pa.RecordBatch.from_arrays([column], ["x"])

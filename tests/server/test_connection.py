@@ -12,7 +12,7 @@ from foreshore.server.connection import client_error
 
 
 @pytest.mark.parametrize("error", [InternalError("negative multiplicity"), KeyError("u7")])
-def test_a_fault_of_ours_is_xx000_and_in_the_log_with_its_story(
+def test_unforeseen_error_is_xx000_and_logged_with_traceback(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     try:
@@ -27,7 +27,7 @@ def test_a_fault_of_ours_is_xx000_and_in_the_log_with_its_story(
     assert record.exc_info[2] is not None
 
 
-def test_an_error_of_the_users_is_not_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_user_error_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     error = UndefinedTable('relation "t" does not exist')
     assert client_error(error) is error
     assert not caplog.records
@@ -36,7 +36,7 @@ def test_an_error_of_the_users_is_not_in_the_log(caplog: pytest.LogCaptureFixtur
 @pytest.mark.parametrize(
     ("code", "sqlstate"), [(errno.ENOSPC, "53100"), (errno.EDQUOT, "53100"), (errno.EIO, "58030")]
 )
-def test_a_fault_of_a_disk_is_none_of_ours_and_in_the_log(
+def test_disk_fault_is_sent_with_its_sqlstate_and_logged(
     code: int, sqlstate: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     error = OSError(code, os.strerror(code))

@@ -8,7 +8,7 @@ from foreshore.errors import Unavailable
 from foreshore.server.descriptors import connections_that_fit
 
 
-def test_connections_leave_descriptors_for_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_are_limited_by_file_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = (100, 300)
 
     def set_limits(what: int, to: tuple[int, int]) -> None:

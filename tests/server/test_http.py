@@ -25,7 +25,7 @@ def get(port: int, path: str) -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
-def test_health_tells_when_the_server_is_ready_and_metrics_are_there_before() -> None:
+def test_health_is_503_until_ready_and_metrics_work_before() -> None:
     ready = False
 
     async def go() -> list[tuple[int, str]]:
@@ -48,7 +48,7 @@ def test_health_tells_when_the_server_is_ready_and_metrics_are_there_before() ->
     assert nothing[0] == 404
 
 
-def test_check_tells_what_does_not_hold() -> None:
+def test_check_of_inconsistent_state_is_500_with_reason() -> None:
     ready, broken = False, False
 
     async def check() -> None:
@@ -73,7 +73,7 @@ def test_check_tells_what_does_not_hold() -> None:
     assert "nobody holds u7" in bad[1]
 
 
-def test_connections_beyond_the_bound_are_closed_and_idle_ones_end(
+def test_http_connections_beyond_limit_are_closed_and_idle_ones_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(app, "MAX_CONNECTIONS", 2)
@@ -104,7 +104,9 @@ async def ended(reader: asyncio.StreamReader) -> bool:
             return True
 
 
-def test_the_end_does_not_wait_for_who_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shutdown_does_not_wait_for_client_that_does_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(app, "ENDING_S", 1)
 
     async def go() -> None:

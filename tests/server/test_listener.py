@@ -18,7 +18,7 @@ from tests.adapter.harness import Gate, TestEnvironment, in_environment
 from tests.server.serving import serve, standing
 
 
-def test_whose_commit_is_on_its_way_at_the_end_is_told_of_it(
+def test_commit_in_progress_at_shutdown_is_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(env: TestEnvironment) -> None:
@@ -48,7 +48,7 @@ def test_whose_commit_is_on_its_way_at_the_end_is_told_of_it(
     in_environment(tmp_path, scenario)
 
 
-def test_what_comes_beyond_those_who_may_log_in_is_closed_at_once(
+def test_connections_beyond_login_limit_are_closed_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(listener, "LOGGING_IN", 1)

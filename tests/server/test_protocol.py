@@ -56,14 +56,14 @@ CONVERSATION = [
 
 
 @given(st.lists(st.sampled_from(CONVERSATION)), st.integers(1, 50))
-def test_messages_are_the_same_in_whatever_pieces_they_come(
+def test_input_split_anywhere_gives_same_messages(
     parts: list[tuple[bytes, Message]], step: int
 ) -> None:
     assert read_all(b"".join(data for data, _ in parts), step) == [m for _, m in parts]
 
 
 @pytest.mark.parametrize("step", [1_000, 65_536, 200_000, 1_000_000])
-def test_large_copy_data_comes_in_parts_as_it_arrives(step: int) -> None:
+def test_large_copy_data_is_returned_in_parts(step: int) -> None:
     bodies = [bytes([i]) * size for i, size in enumerate((3, 70_000, 200_000, 5, 65_536, 65_533))]
     reader = MessageReader()
     reader.open()
@@ -84,7 +84,7 @@ def test_large_copy_data_comes_in_parts_as_it_arrives(step: int) -> None:
 
 
 @given(st.binary(max_size=200), st.integers(1, 64))
-def test_any_bytes_are_messages_or_an_error(data: bytes, step: int) -> None:
+def test_random_bytes_give_messages_or_framing_error(data: bytes, step: int) -> None:
     reader = MessageReader()
     reader.open()
     try:
@@ -97,13 +97,13 @@ def test_any_bytes_are_messages_or_an_error(data: bytes, step: int) -> None:
 
 
 @given(st.sampled_from(b"QPBDECSHdcfFpX"), st.binary(max_size=60))
-def test_any_body_is_a_message_or_an_error(code: int, body: bytes) -> None:
+def test_random_body_gives_message_or_framing_error(code: int, body: bytes) -> None:
     with contextlib.suppress(FramingError):
         message.parse_message(code, body)
 
 
 @given(st.sampled_from([data for data, m in CONVERSATION if not isinstance(m, message.CopyData)]))
-def test_bytes_left_over_in_a_frame_are_an_error(data: bytes) -> None:
+def test_bytes_left_over_in_frame_raise_framing_error(data: bytes) -> None:
     body = data[5:] + b"\0"
     if data[:1] in b"Fp":  # whose bodies are not looked into
         return
@@ -122,13 +122,13 @@ def test_bytes_left_over_in_a_frame_are_an_error(data: bytes) -> None:
         b"",
     ],
 )
-def test_counts_and_lengths_stay_within_the_frame(body: bytes) -> None:
+def test_counts_and_lengths_beyond_frame_raise_framing_error(body: bytes) -> None:
     with pytest.raises(FramingError):
         message.parse_message(ord("B"), body)
 
 
 @pytest.mark.parametrize("length", [-1, 0, 3, 2**30])
-def test_a_length_out_of_bounds_is_refused_before_anything_is_kept(length: int) -> None:
+def test_length_out_of_bounds_is_refused_without_allocation(length: int) -> None:
     reader = MessageReader()
     reader.open()
     reader.feed(b"Q" + struct.pack("!i", length))
@@ -136,7 +136,7 @@ def test_a_length_out_of_bounds_is_refused_before_anything_is_kept(length: int) 
         reader.next()
 
 
-def test_messages_are_small_until_the_client_is_let_in() -> None:
+def test_large_message_before_login_is_refused() -> None:
     header = b"p" + struct.pack("!i", LIMIT_BEFORE_LOGIN + 1)
     reader = MessageReader()
     reader.feed(header)
@@ -149,7 +149,7 @@ def test_messages_are_small_until_the_client_is_let_in() -> None:
 
 
 @pytest.mark.parametrize("length", [-5, 0, 7, 10_001, 2**31 - 1])
-def test_a_startup_packet_has_a_sane_length(length: int) -> None:
+def test_startup_packet_with_wrong_length_is_refused(length: int) -> None:
     reader = MessageReader()
     reader.feed(struct.pack("!i", length))
     with pytest.raises(FramingError, match="invalid length of startup packet"):
@@ -162,7 +162,7 @@ def opening(body: bytes) -> object:
     return reader.opening()
 
 
-def test_openings() -> None:
+def test_first_frame_is_parsed_by_its_code() -> None:
     assert opening(struct.pack("!i", 80877103)) == message.SslRequest()
     assert opening(struct.pack("!i", 80877104)) == message.GssRequest()
     assert opening(struct.pack("!iiI", 80877102, 7, 0xDEADBEEF)) == message.CancelRequest(
@@ -177,7 +177,7 @@ def test_openings() -> None:
             opening(struct.pack("!i", 3 << 16) + body)
 
 
-def test_text_that_is_no_utf8_is_told_and_not_fatal() -> None:
+def test_text_not_utf8_gives_unreadable_message() -> None:
     got = message.parse_message(ord("Q"), b"select '\xff'\0")
     assert isinstance(got, message.Unreadable)
     assert got.simple
@@ -186,7 +186,7 @@ def test_text_that_is_no_utf8_is_told_and_not_fatal() -> None:
 
 
 @given(st.binary(max_size=300))
-def test_any_opening_is_one_or_an_error(body: bytes) -> None:
+def test_random_first_frame_gives_request_or_error(body: bytes) -> None:
     reader = MessageReader()
     reader.feed(struct.pack("!i", len(body) + 4) + body)
     with contextlib.suppress(DatabaseError):

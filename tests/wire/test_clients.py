@@ -99,7 +99,7 @@ def test_asyncpg_reads_every_type(values: Served) -> None:
     asyncio.run(go())
 
 
-def test_arguments_arrive_as_datums(served: Served) -> None:
+def test_arguments_are_decoded_to_datums(served: Served) -> None:
     seen: list[Any] = []
     types = tuple(column.type for column in ALL.columns)
 
@@ -134,7 +134,7 @@ def test_arguments_arrive_as_datums(served: Served) -> None:
     assert seen == [wanted[:13], (None,) * 13, wanted, wanted]
 
 
-def test_errors_carry_their_fields_and_leave_the_connection_usable(served: Served) -> None:
+def test_error_has_all_fields_and_connection_stays_usable(served: Served) -> None:
     def fail(session: FakeSession, args: Any) -> Any:
         raise DivisionByZero("division by zero", detail="d", hint="h", position=8)
 
@@ -159,7 +159,7 @@ def test_errors_carry_their_fields_and_leave_the_connection_usable(served: Serve
     assert served.client.startups[0].database == "foreshore"
 
 
-def test_a_bug_is_told_as_an_internal_error_without_its_story(served: Served) -> None:
+def test_unforeseen_error_reaches_client_without_details(served: Served) -> None:
     def fail(session: FakeSession, args: Any) -> Any:
         raise KeyError("secret")
 
@@ -171,7 +171,7 @@ def test_a_bug_is_told_as_an_internal_error_without_its_story(served: Served) ->
         assert caught.value.sqlstate == "XX000"
 
 
-def test_a_cursor_takes_rows_as_it_asks_for_them(served: Served) -> None:
+def test_cursor_fetches_rows_on_demand(served: Served) -> None:
     desc = desc_of(x=INT4)
     served.client.rows("numbers", desc, {"x": list(range(5))}, {"x": list(range(5, 12))})
 
@@ -188,7 +188,7 @@ def test_a_cursor_takes_rows_as_it_asks_for_them(served: Served) -> None:
     asyncio.run(go())
 
 
-def test_a_statement_is_cancelled_by_its_key_only(served: Served) -> None:
+def test_cancel_with_wrong_key_does_nothing(served: Served) -> None:
     served.client.does("hang", lambda session, _: session.hang())
 
     async def go() -> None:
@@ -203,7 +203,7 @@ def test_a_statement_is_cancelled_by_its_key_only(served: Served) -> None:
     asyncio.run(go())
 
 
-def test_pipelines_keep_their_order(served: Served) -> None:
+def test_pipeline_keeps_order(served: Served) -> None:
     served.client.rows("echo $1", desc_of(x=INT4), lambda x: {"x": [x]}, parameters=(INT4,))
     with psycopg.connect(served.dsn(), autocommit=True) as connection:
         with connection.pipeline():
@@ -211,7 +211,7 @@ def test_pipelines_keep_their_order(served: Served) -> None:
         assert [cursor.fetchone() for cursor in cursors] == [(i,) for i in range(500)]
 
 
-def test_results_of_several_statements_come_one_after_the_other(served: Served) -> None:
+def test_results_of_several_statements_come_in_order(served: Served) -> None:
     served.client.rows("one", desc_of(x=INT4), {"x": [1]})
     with psycopg.connect(served.dsn(), autocommit=True) as connection:
         cursor = connection.execute("one; ; one; begin; one")
@@ -225,5 +225,5 @@ def test_results_of_several_statements_come_one_after_the_other(served: Served) 
             assert result.status == psycopg.pq.ExecStatus.EMPTY_QUERY
 
 
-def test_the_arrow_types_are_those_of_the_descriptions() -> None:
+def test_arrow_types_match_row_description() -> None:
     assert [arrow_type(c.type) for c in ALL.columns] == ALL.arrow_schema().types

@@ -50,7 +50,7 @@ def copied(served: Served) -> list[tuple[Any, Any]]:
     return [row for b in served.client.copied for row in zip(*b.to_pydict().values(), strict=True)]
 
 
-def test_rows_go_in(copying: Served) -> None:
+def test_copy_in_receives_rows(copying: Served) -> None:
     with psycopg.connect(copying.dsn(), autocommit=True) as connection:
         cursor = connection.cursor()
         with cursor.copy("copy t from stdin") as copy:
@@ -61,7 +61,7 @@ def test_rows_go_in(copying: Served) -> None:
     assert copied(copying) == [(i, f"a\t{i}\n") for i in range(3)]
 
 
-def test_many_rows_go_in_by_pieces(copying: Served) -> None:
+def test_copy_in_of_many_rows_goes_in_pieces(copying: Served) -> None:
     line = b'7,"' + b"x" * 500 + b'"\n'
     with psycopg.connect(copying.dsn(), autocommit=True) as connection:
         cursor = connection.cursor()
@@ -73,7 +73,7 @@ def test_many_rows_go_in_by_pieces(copying: Served) -> None:
     assert copied(copying) == [(7, "x" * 500)] * 20_000
 
 
-def test_the_binary_format(copying: Served) -> None:
+def test_copy_binary_in_and_out(copying: Served) -> None:
     with psycopg.connect(copying.dsn(), autocommit=True) as connection:
         cursor = connection.cursor()
         with cursor.copy("copy t from stdin binary") as copy:
@@ -106,7 +106,7 @@ def test_asyncpg_copies_in_and_out(copying: Served) -> None:
     asyncio.run(go())
 
 
-def test_rows_come_out_one_to_a_message(copying: Served) -> None:
+def test_copy_out_sends_one_row_in_each_message(copying: Served) -> None:
     with psycopg.connect(copying.dsn(), autocommit=True) as connection:
         cursor = connection.cursor()
         with cursor.copy("copy t to stdout") as copy:
@@ -115,7 +115,7 @@ def test_rows_come_out_one_to_a_message(copying: Served) -> None:
         assert len(rows) == 20_002
 
 
-def test_bad_data_is_refused_with_its_place(copying: Served) -> None:
+def test_copy_in_of_invalid_data_names_line_and_column(copying: Served) -> None:
     with psycopg.connect(copying.dsn(), autocommit=True) as connection:
         cursor = connection.cursor()
         with (
@@ -129,7 +129,7 @@ def test_bad_data_is_refused_with_its_place(copying: Served) -> None:
     assert copying.client.aborted == 1
 
 
-def test_of_much_data_the_first_wrong_record_is_told(copying: Served) -> None:
+def test_copy_in_of_much_data_reports_first_invalid_record(copying: Served) -> None:
     """Though pieces are read at once, and later ones are wrong as well, or fine."""
     line = b'7,"' + b"x" * 300 + b'\n"\n'
     lines = [line] * 60_000
@@ -148,7 +148,7 @@ def test_of_much_data_the_first_wrong_record_is_told(copying: Served) -> None:
     assert copying.client.aborted == 1
 
 
-def test_much_data_keeps_its_order(copying: Served) -> None:
+def test_copy_in_of_much_data_keeps_order(copying: Served) -> None:
     rows = [(i, f"{i}\t" * 20) for i in range(100_000)]
     with psycopg.connect(copying.dsn(), autocommit=True) as connection:
         cursor = connection.cursor()
@@ -159,7 +159,7 @@ def test_much_data_keeps_its_order(copying: Served) -> None:
     assert copied(copying) == rows
 
 
-def test_a_client_that_fails_its_copy_changes_nothing(copying: Served) -> None:
+def test_copy_fail_changes_nothing(copying: Served) -> None:
     with psycopg.connect(copying.dsn(), autocommit=True) as connection:
         with (
             pytest.raises(ZeroDivisionError),
@@ -171,9 +171,7 @@ def test_a_client_that_fails_its_copy_changes_nothing(copying: Served) -> None:
 
 
 @pytest.mark.parametrize("politely", [True, False])
-def test_a_connection_cut_in_the_middle_of_a_copy_changes_nothing(
-    copying: Served, politely: bool
-) -> None:
+def test_disconnect_during_copy_changes_nothing(copying: Served, politely: bool) -> None:
     raw = Raw(copying.port)
     raw.send("Q", b"copy t from stdin\0")
     assert raw.receive()[0] == "G"
@@ -186,7 +184,7 @@ def test_a_connection_cut_in_the_middle_of_a_copy_changes_nothing(
     assert copying.client.aborted == 1
 
 
-def test_flush_and_sync_within_a_copy_are_ignored(copying: Served) -> None:
+def test_flush_and_sync_during_copy_are_ignored(copying: Served) -> None:
     raw = Raw(copying.port)
     raw.send("P", b"\0copy t from stdin\0\0\0")
     raw.send("B", b"\0\0" + b"\0" * 6)

@@ -50,7 +50,7 @@ def told(connection: psycopg.Connection, statement: str) -> dict[str, str | None
     return {name: getattr(diag, name) for name in names.split()}
 
 
-def test_fields_are_postgresqls(server: Server, postgres_url: str) -> None:
+def test_constraint_errors_have_postgresqls_fields(server: Server, postgres_url: str) -> None:
     with (
         psycopg.connect(postgres_url, autocommit=True) as theirs,
         psycopg.connect(server.url, autocommit=True) as ours,
