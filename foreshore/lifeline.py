@@ -1,8 +1,10 @@
-"""A lifeline: how a process learns that the one that started it is gone, however it went.
+"""The lifeline: a pipe by which a process notices that its parent has ended, however it ended.
 
-The parent holds the writing end of a pipe that is the child's standard input, and never writes.
-When the parent ends, be it by SIGKILL, the operating system closes that end and the child reads the
-end of the file. No signal has to arrive, no process id is compared, and it works on every Unix.
+The parent holds the writing end of a pipe that is the child's standard input, and writes nothing.
+When the parent ends, also by SIGKILL, the operating system closes that end, and the child reads the
+end of the file. This needs no signal and no process id, and works on every Unix.
+
+A program that does not read its standard input is tied to its parent by `tied_process.py`.
 """
 
 import asyncio
@@ -10,7 +12,7 @@ import sys
 
 
 async def standard_input_ends() -> None:
-    """Return when standard input, which has to be a pipe or a socket, has come to its end."""
+    """Return at the end of standard input, which must be a pipe or a socket."""
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
