@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from itertools import product
+from itertools import chain, product
 from typing import Any, assert_never
 
 from foreshore.errors import data_error
@@ -755,6 +755,8 @@ def aggregate(members: list[Row], a: Aggregate) -> Datum:
                 return f"{sum(map(Decimal, values)):.{a.type.scale or 0}f}"
         case "sum_float":
             return sum_float(values)
+        case "comoment_float":
+            return comoment_float(rows)
         case "min":
             return min(values, key=lambda value: ordinal(value, types[0]))  # type: ignore[no-any-return]
         case "max":
@@ -768,6 +770,19 @@ def aggregate(members: list[Row], a: Aggregate) -> Datum:
             )
         case _:
             assert_never(a.function)
+
+
+def comoment_float(pairs: list[Any]) -> float:
+    """Return the sum of the products of deviations from the means, rounded once."""
+    if not all(map(math.isfinite, chain.from_iterable(pairs))):
+        return NAN
+    xs, ys = ([Fraction(value) for value in values] for values in zip(*pairs, strict=True))
+    x_mean, y_mean = sum(xs) / len(xs), sum(ys) / len(ys)
+    exact = sum((x - x_mean) * (y - y_mean) for x, y in zip(xs, ys, strict=True))
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.copysign(math.inf, exact)
 
 
 def sum_float(values: list[float]) -> float:

@@ -282,7 +282,9 @@ def _aggregate(draw: st.DrawFn, context: Context, columns: tuple[ColumnType, ...
     distinct = draw(st.booleans())
     filter = of(BOOL) if draw(st.integers(0, 3)) == 0 else None
     match draw(
-        st.sampled_from(["rows", "count", "sum", "decimal", "float", "min", "max", "list", "text"])
+        st.sampled_from(
+            ["rows", "count", "sum", "decimal", "float", "moment", "min", "max", "list", "text"]
+        )
     ):
         case "rows":
             return Aggregate("count", (), INT8, filter=filter)
@@ -294,6 +296,9 @@ def _aggregate(draw: st.DrawFn, context: Context, columns: tuple[ColumnType, ...
             return Aggregate("sum", (of(NUMERIC),), numeric_of_scale(2), distinct, filter)
         case "float":
             return Aggregate("sum_float", (of(FLOAT8),), FLOAT8, distinct, filter)
+        case "moment":
+            pair = (of(FLOAT8), of(FLOAT8))
+            return Aggregate("comoment_float", pair, FLOAT8, distinct, filter)
         case "min":
             type = draw(st.sampled_from([INT4, FLOAT8, FLOATS]))
             return Aggregate("min", (of(type),), type, distinct, filter)

@@ -2,8 +2,8 @@
 
 An aggregate is over entries, each with a multiplicity. count and sum are sums of products, and take
 entries as they come; all others are given rows whose entries have been added up, and count only
-those with a positive multiplicity. Sums of floats are of the exact values, rounded once
-(`compute/bulk/exact.py`), so that neither order nor engine shows.
+those with a positive multiplicity. Sums and comoments of floats are of the exact values, rounded
+once (`compute/bulk/exact.py`), so that neither order nor engine shows.
 """
 
 from abc import ABC, abstractmethod
@@ -14,6 +14,7 @@ from foreshore.expr.ir import Aggregate
 from foreshore.types import SqlType
 
 SUM_FLOAT = "foreshore_sum_float"
+COMOMENT_FLOAT = "foreshore_comoment_float"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,13 @@ class Idioms(ABC):
             case "sum_float":
                 (arg,) = args
                 where = [*conditions, f"{arg.value} IS NOT NULL", f"{diff} > 0"]
-                return f"CAST({self.float_sum(arg.value, diff, where)} AS {result})"
+                total = self.of_floats(SUM_FLOAT, {"x": arg.value}, diff, where)
+                return f"CAST({total} AS {result})"
+            case "comoment_float":
+                x, y = (arg.value for arg in args)
+                where = [*conditions, f"{x} IS NOT NULL", f"{y} IS NOT NULL", f"{diff} > 0"]
+                moment = self.of_floats(COMOMENT_FLOAT, {"x": x, "y": y}, diff, where)
+                return f"CAST({moment} AS {result})"
             case "array_agg":
                 (arg,) = args
                 order = [*order, *map(Sort, arg.order)]
@@ -102,8 +109,10 @@ class Idioms(ABC):
         """Return the least or greatest value."""
 
     @abstractmethod
-    def float_sum(self, value: str, diff: str, where: Sequence[str]) -> str:
-        """Return the exact sum of floats, rounded."""
+    def of_floats(
+        self, function: str, values: Mapping[str, str], diff: str, where: Sequence[str]
+    ) -> str:
+        """Return our `function` over a list of structs of floats, with `diff` as `d`."""
 
     @abstractmethod
     def collect(self, value: str, diff: str, order: Sequence[Sort], where: Sequence[str]) -> str:
@@ -151,10 +160,13 @@ class DuckDbIdioms(Idioms):
             return f"{function}({arg.value}) {filter}"
         return f"({function}({{'k': {arg.key}, 'v': {arg.value}}}) {filter}).v"
 
-    def float_sum(self, value: str, diff: str, where: Sequence[str]) -> str:
-        """Return a call of our function over a list."""
-        entry = f"{{'x': CAST({value} AS DOUBLE), 'd': CAST({diff} AS BIGINT)}}"
-        return f"{SUM_FLOAT}(list({entry}) FILTER (WHERE {' AND '.join(where)}))"
+    def of_floats(
+        self, function: str, values: Mapping[str, str], diff: str, where: Sequence[str]
+    ) -> str:
+        """Return a call over a list of struct literals."""
+        floats = "".join(f"'{name}': CAST({sql} AS DOUBLE), " for name, sql in values.items())
+        entry = f"{{{floats}'d': CAST({diff} AS BIGINT)}}"
+        return f"{function}(list({entry}) FILTER (WHERE {' AND '.join(where)}))"
 
     def collect(self, value: str, diff: str, order: Sequence[Sort], where: Sequence[str]) -> str:
         """Return a flattened list of lists."""
@@ -204,10 +216,13 @@ class SparkIdioms(Idioms):
             return f"{function}({arg.value}) {filter}"
         return f"({function}(struct({arg.key} AS k, {arg.value} AS v)) {filter}).v"
 
-    def float_sum(self, value: str, diff: str, where: Sequence[str]) -> str:
-        """Return a call of our function over a list."""
-        entry = f"struct(CAST({value} AS DOUBLE) AS x, CAST({diff} AS BIGINT) AS d)"
-        return f"{SUM_FLOAT}(collect_list({entry}) FILTER (WHERE {' AND '.join(where)}))"
+    def of_floats(
+        self, function: str, values: Mapping[str, str], diff: str, where: Sequence[str]
+    ) -> str:
+        """Return a call over a list of structs."""
+        floats = "".join(f"CAST({sql} AS DOUBLE) AS {name}, " for name, sql in values.items())
+        entry = f"struct({floats}CAST({diff} AS BIGINT) AS d)"
+        return f"{function}(collect_list({entry}) FILTER (WHERE {' AND '.join(where)}))"
 
     def collect(self, value: str, diff: str, order: Sequence[Sort], where: Sequence[str]) -> str:
         """Return the list of structs sorted by a comparison written out, then expanded."""

@@ -17,11 +17,11 @@ from threading import Lock
 import duckdb
 import pyarrow as pa
 
-from foreshore.compute.bulk.aggregates import SUM_FLOAT, DuckDbIdioms
+from foreshore.compute.bulk.aggregates import COMOMENT_FLOAT, SUM_FLOAT, DuckDbIdioms
 from foreshore.compute.bulk.dialect import ArrowFunction
 from foreshore.compute.bulk.duckdb_dialect import DuckDbDialect, register_duckdb
 from foreshore.compute.bulk.engine import BulkEngine
-from foreshore.compute.bulk.exact import sum_float_lists
+from foreshore.compute.bulk.exact import comoment_float_lists, sum_float_lists
 from foreshore.compute.bulk.session import Columns, Session
 from foreshore.compute.delta.tables import Layout, by_position, consolidate_select
 from foreshore.compute.engine import Cancellation, check_size
@@ -79,14 +79,18 @@ class DuckDbEngine(BulkEngine):
                 "max_temp_directory_size": spill_limit,
             },
         )
-        self._connection.create_function(
-            SUM_FLOAT,
-            sum_float_lists,
-            ["STRUCT(x DOUBLE, d BIGINT)[]"],
-            "DOUBLE",
-            type="arrow",
-            null_handling="special",
-        )
+        for name, function, fields in (
+            (SUM_FLOAT, sum_float_lists, "x DOUBLE"),
+            (COMOMENT_FLOAT, comoment_float_lists, "x DOUBLE, y DOUBLE"),
+        ):
+            self._connection.create_function(
+                name,
+                function,
+                [f"STRUCT({fields}, d BIGINT)[]"],
+                "DOUBLE",
+                type="arrow",
+                null_handling="special",
+            )
         self._connection.execute("SET GLOBAL TimeZone = 'UTC'")
         reached = dict.fromkeys([*directories, *map(_literally, directories)])
         names = ", ".join(map(DuckDbDialect.quote, reached))

@@ -11,7 +11,7 @@ from the shards.
 import logging
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -21,10 +21,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from foreshore.compute.bulk.aggregates import SUM_FLOAT, SparkIdioms
+from foreshore.compute.bulk.aggregates import COMOMENT_FLOAT, SUM_FLOAT, SparkIdioms
 from foreshore.compute.bulk.dialect import ArrowFunction
 from foreshore.compute.bulk.engine import BulkEngine
-from foreshore.compute.bulk.exact import sum_float_lists
+from foreshore.compute.bulk.exact import comoment_float_lists, sum_float_lists
 from foreshore.compute.bulk.session import Columns, Session
 from foreshore.compute.bulk.spark_dialect import SparkDialect, configure_spark, register_spark
 from foreshore.compute.bulk.spark_session import SparkOptions, end_of, start_spark
@@ -108,7 +108,8 @@ class SparkSqlSession(Session):
         self._spark = spark
         self._views: set[str] = set()
         configure_spark(spark)
-        spark.udf.register(SUM_FLOAT, _sum_float_function())
+        spark.udf.register(SUM_FLOAT, _float_function(sum_float_lists))
+        spark.udf.register(COMOMENT_FLOAT, _float_function(comoment_float_lists))
 
     def show(self, name: str, table: pa.Table, columns: Columns) -> None:
         """Let `name` stand for an Arrow table."""
@@ -347,14 +348,15 @@ def _schema(columns: Columns) -> Any:
     return StructType.fromDDL(", ".join(fields))
 
 
-def _sum_float_function() -> Any:
+def _float_function(compute: Callable[[pa.Array], pa.Array]) -> Any:
+    """Return a function of lists that gives a float for each, as Spark takes it."""
     from pyspark.sql.functions import arrow_udf
     from pyspark.sql.types import DoubleType
 
-    def sum_float(lists: pa.Array) -> pa.Array:
-        return sum_float_lists(lists)
+    def function(lists: pa.Array) -> pa.Array:
+        return compute(lists)
 
-    return arrow_udf(sum_float, DoubleType())
+    return arrow_udf(function, DoubleType())
 
 
 @contextmanager

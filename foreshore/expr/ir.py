@@ -215,6 +215,8 @@ class Aggregate(Node, frozen=True, cache_hash=True):
       count      number of rows (no args), or of rows whose argument is not NULL: int8, never NULL
       sum        of an integer or numeric argument, exactly: numeric of the argument's scale
       sum_float  of a float4/float8, correctly rounded once, whatever the order: float8
+      comoment_float  of float8 pairs (x, y), the sum of (x - mean(x)) * (y - mean(y)), of the exact
+                 values and rounded once: float8, NaN if one is not finite, infinite if too large
       min, max   by the type's SQL order
       array_agg  all values, NULLs too, ordered by `order_by`, then the same way everywhere
       string_agg (value, delimiter), NULL values left out; order as array_agg
@@ -222,7 +224,9 @@ class Aggregate(Node, frozen=True, cache_hash=True):
     them and scalar functions. Rows for which `filter` is not TRUE do not count.
     """
 
-    function: OneOf["count", "sum", "sum_float", "min", "max", "array_agg", "string_agg"]
+    function: OneOf[
+        "count", "sum", "sum_float", "comoment_float", "min", "max", "array_agg", "string_agg"
+    ]
     args: tuple[Scalar, ...]
     type: SqlType
     distinct: bool = False

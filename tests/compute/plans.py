@@ -119,6 +119,11 @@ PLANS: dict[str, Relation] = {
     "sums of floats by key": Reduce(
         U3, (column(0, TEXT),), (_aggregate("sum_float", column(2, FLOAT8), FLOAT8),)
     ),
+    "comoments of floats by key": Reduce(
+        U3,
+        (column(0, TEXT),),
+        (Aggregate("comoment_float", (column(2, FLOAT8), column(2, FLOAT8)), FLOAT8),),
+    ),
     "floats as they are": Project(U3, (2, 3)),
     "floats as keys": Reduce(U3, (column(2, FLOAT8),), (count_all(),)),
     "lists of floats as keys": Reduce(U3, (column(3, FLOATS),), (count_all(),)),

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from foreshore.compute.bulk.exact import comoment_float
 from foreshore.expr.datum import from_array, to_array
 from foreshore.expr.evaluate import outcome
 from foreshore.expr.functions.casting import text_of
@@ -47,6 +48,8 @@ def core(aggregate: Aggregate, values: list[Datum]) -> Datum:
                 return None
             finite = all(map(math.isfinite, floats))
             return math.fsum(floats) if finite else float(sum(floats))
+        case "comoment_float":
+            return comoment_float([(float(v), float(v), 1) for v in known]) if known else None  # type: ignore[arg-type]
         case "min" | "max":
             assert type is not None
             choose = min if aggregate.function == "min" else max

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from foreshore.errors import UndefinedFunction
+from foreshore.expr.functions import regression
 from foreshore.expr.functions.function import Literals
 from foreshore.expr.functions.parts import needs_parts, unit_of
 from foreshore.expr.functions.resolve import implicitly_castable, spelled
@@ -205,7 +206,7 @@ def _jsonb_agg(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
 
 
 def _spread(name: str) -> Callable[[tuple[SqlType, ...]], ResolvedAggregate | None]:
-    """Variances: of exact numbers exactly, of floats from their sums."""
+    """Variances: of exact numbers from their sums, of floats from their squared deviations."""
 
     def resolve(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
         (type,) = types
@@ -224,15 +225,27 @@ def _spread(name: str) -> Callable[[tuple[SqlType, ...]], ResolvedAggregate | No
             operand = Column(0, type)
             if type.name == "float4":
                 operand = Call("cast(float4,float8)", (operand,), FLOAT8)
-            square = Call("multiply(float8,float8)", (operand, operand), FLOAT8)
-            cores = tuple(Aggregate("sum_float", (arg,), FLOAT8) for arg in (operand, square))
-            sums = (Column(0, FLOAT8), Column(1, FLOAT8))
-            key, result = f"{name}(float8,float8,int8)", FLOAT8
+            moment = Aggregate("comoment_float", (operand, operand), FLOAT8)
+            count = Column(1, INT8, False)
+            finish = Call(f"{name}(float8,int8)", (Column(0, FLOAT8), count), FLOAT8)
+            return ResolvedAggregate(types, FLOAT8, (moment, _count(type)), finish)
         else:
             return None
         count = Column(len(cores), INT8, False)
         finish = Call(key, (*sums, count), result)
         return ResolvedAggregate(types, result, (*cores, _count(type)), finish, distinct=False)
+
+    return resolve
+
+
+def _of_pairs(name: str) -> Callable[[tuple[SqlType, ...]], ResolvedAggregate | None]:
+    """Covariance, correlation and regression."""
+
+    def resolve(types: tuple[SqlType, ...]) -> ResolvedAggregate | None:
+        if not all(implicitly_castable(type, FLOAT8) for type in types):
+            return None
+        cores, finish = regression.composed(name)
+        return ResolvedAggregate(regression.PAIR, type_of(finish), cores, finish, distinct=False)
 
     return resolve
 
@@ -262,6 +275,7 @@ _AGGREGATES: dict[str, tuple[tuple[int, ...], Rule]] = {
     "stddev": ((1,), _spread("stddev_samp")),
     "stddev_samp": ((1,), _spread("stddev_samp")),
     "stddev_pop": ((1,), _spread("stddev_pop")),
+    **{name: ((2,), _of_pairs(name)) for name in regression.NAMES},
 }
 
 

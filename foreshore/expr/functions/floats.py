@@ -293,30 +293,4 @@ def _average(types: Signature, total: pa.Array, count: pa.Array) -> Outcome:
         return pa.array(floats(total) / n, pa.float64(), mask=n == 0)
 
 
-def _spread(sample: bool, root: bool) -> Callable[[float, float, int], float | None]:
-    def compute(total: float, squares: float, n: int) -> float | None:
-        if n < (2 if sample else 1):
-            return None
-        if not (math.isfinite(total) and math.isfinite(squares)):
-            return math.nan
-        mean = total / n
-        moment = max(math.fsum((squares, -mean * total)), 0.0)
-        value = moment / (n - 1 if sample else n)
-        return math.sqrt(value) if root else value
-
-    return compute
-
-
 hidden("average(float8,int8)", "float8 int8", "float8", _average)
-for _name, _sample, _root in (
-    ("var_samp", True, False),
-    ("var_pop", False, False),
-    ("stddev_samp", True, True),
-    ("stddev_pop", False, True),
-):
-    hidden(
-        f"{_name}(float8,float8,int8)",
-        "float8 float8 int8",
-        "float8",
-        mapped(_spread(_sample, _root)),
-    )

@@ -40,6 +40,7 @@ _FAMILIES = (
     "numeric",
     "parts",
     "floats",
+    "moments",
     "buckets",
     "casting",
     "text",

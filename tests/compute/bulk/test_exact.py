@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foreshore.compute.bulk.exact import sum_float, sum_float_lists
+from foreshore.compute.bulk.exact import comoment_float, sum_float, sum_float_lists
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -28,6 +28,31 @@ def test_the_sum_is_the_exact_one_rounded(entries: list[tuple[float, int]]) -> N
 
 def test_a_retraction_leaves_nothing_behind() -> None:
     assert sum_float([(1e100, 1), (1.0, 3), (1e100, -1)]) == 3.0
+
+
+@given(st.lists(st.tuples(FINITE, FINITE, st.integers(1, 5)), min_size=1, max_size=5))
+def test_comoment_is_the_exact_one_rounded(entries: list[tuple[float, float, int]]) -> None:
+    count = sum(d for _, _, d in entries)
+    first = sum((Fraction(x) * d for x, _, d in entries), Fraction())
+    second = sum((Fraction(y) * d for _, y, d in entries), Fraction())
+    product = sum((Fraction(x) * Fraction(y) * d for x, y, d in entries), Fraction())
+    assert comoment_float(entries) == rounded(product - first * second / count)
+
+
+def test_comoment_of_large_close_values_keeps_their_digits() -> None:
+    values = [1e15 + 1, 1e15 + 2, 1e15 + 3, 1e15 + 4]
+    assert comoment_float([(x, x, 1) for x in values]) == 5.0
+
+
+def test_comoment_after_retraction_is_that_of_what_is_left() -> None:
+    entries = [(1e300, 1e300, 1), (1.0, 1.0, 1), (3.0, 3.0, 1), (1e300, 1e300, -1)]
+    assert comoment_float(entries) == 2.0
+
+
+def test_comoment_of_values_that_are_not_finite_is_nan_and_of_huge_ones_infinite() -> None:
+    assert math.isnan(comoment_float([(math.inf, 1.0, 1)]))
+    assert comoment_float([(1e300, 1e300, 1), (-1e300, -1e300, 1)]) == math.inf
+    assert comoment_float([(1e300, -1e300, 1), (-1e300, 1e300, 1)]) == -math.inf
 
 
 def test_infinities_and_nan_are_as_in_postgresql() -> None:
