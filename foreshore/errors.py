@@ -304,6 +304,10 @@ class AmbiguousFunction(UserError):
     sqlstate = "42725"
 
 
+class AmbiguousParameter(UserError):
+    sqlstate = "42P08"
+
+
 class IndeterminateDatatype(UserError):
     sqlstate = "42P18"
 

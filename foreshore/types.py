@@ -146,6 +146,9 @@ VOID = SqlType("void")
 RECORD = SqlType("record")
 MZ_TIMESTAMP = SqlType("mz_timestamp")
 
+# The catalog's arrays by their elements. Their subscripts begin at 0.
+VECTORS = {"int2vector": INT2, "oidvector": OID}
+
 
 def numeric(precision: int, scale: int) -> SqlType:
     """Return numeric(precision, scale), both as declared; precision at most `NUMERIC_DIGITS`."""

@@ -5,7 +5,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from foreshore.errors import DatabaseError, IndeterminateDatatype, UndefinedParameter
+from foreshore.errors import (
+    AmbiguousParameter,
+    DatabaseError,
+    IndeterminateDatatype,
+    UndefinedParameter,
+)
 from foreshore.expr.ir import Parameter
 from foreshore.ids import GlobalId
 from foreshore.sql.bind.order import UNORDERED, RowOrder
@@ -40,9 +45,19 @@ class ParameterTypes:
             self._types.append(None)
         return Parameter(number, self._types[number - 1] or UNKNOWN)
 
-    def learn(self, number: int, type: SqlType) -> Parameter:
-        """Return `$number`, from now on of `type`, or of the type it already has."""
-        bare = self._types[number - 1] or without_modifiers(type)
+    def learn(self, number: int, type: SqlType, at: int) -> Parameter:
+        """Return `$number`, which stands where its type was unknown, as a `type`.
+
+        Raises AmbiguousParameter if another place has given it another type since.
+        """
+        bare = without_modifiers(type)
+        known = self._types[number - 1]
+        if known is not None and known != bare:
+            raise AmbiguousParameter(
+                f"inconsistent types deduced for parameter ${number}",
+                detail=f"{known} versus {bare}",
+                position=at + 1,
+            )
         self._types[number - 1] = bare
         return Parameter(number, bare)
 

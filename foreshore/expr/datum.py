@@ -83,6 +83,8 @@ def from_array(array: pa.Array, type: SqlType) -> list[Datum]:
                 None if v is None else (v["months"], v["days"], v["micros"])
                 for v in array.to_pylist()
             ]
+        case "int2vector" | "oidvector":
+            return [None if v is None else tuple(v) for v in array.to_pylist()]
         case _:
             return list(array.to_pylist())
 

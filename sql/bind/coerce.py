@@ -28,12 +28,12 @@ from foreshore.types import (
     TEXT,
     TIMESTAMPTZ,
     UNKNOWN,
+    VECTORS,
     SqlType,
     array_of,
     category_of,
 )
 
-_VECTORS = {"int2vector": "int2", "oidvector": "oid"}
 _MOMENTS = frozenset(("now", "today", "tomorrow", "yesterday"))
 _NUMERIC_OF_TEXT = "cast(text,numeric)"
 _DAYS = {"today": 0, "tomorrow": 1, "yesterday": -1}
@@ -55,6 +55,13 @@ def coerce(
     source = type_of(scalar)
     if source == target:
         return scalar
+    vector_element = VECTORS.get(source.name)
+    if vector_element is not None and target.element is not None:
+        # A vector has the physical form of the array that it casts to.
+        source = array_of(vector_element)
+        scalar = Call("relabel", (scalar,), source)
+        if source == target:
+            return scalar
     if isinstance(scalar, Literal) and scalar.value is None:
         if source != UNKNOWN and resolve_cast(source, target, context) is None:
             return None
@@ -63,16 +70,10 @@ def coerce(
         if isinstance(scalar, Literal):
             return literal_of(planning, scalar.value, target, context, at)
         if isinstance(scalar, Parameter):
-            scalar = planning.parameters.learn(scalar.number, target)
+            scalar = planning.parameters.learn(scalar.number, target, at)
             source = scalar.type
             if source == target:
                 return scalar
-    if source.name in _VECTORS and target.element is not None:
-        # A vector is an array whose subscripts start at 0, and lies there as one.
-        source = array_of(SqlType(_VECTORS[source.name]))
-        scalar = Call("relabel", (scalar,), source)
-        if source == target:
-            return scalar
     if source.name in REG_NAMES and category_of(target) == "S":
         from foreshore.sql.bind.sql_functions import reg_name
 

@@ -53,7 +53,7 @@ from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.parse.lexer import tokenize
 from foreshore.sql.planning import Planning, located
 from foreshore.text import parse_text
-from foreshore.types import BOOL, INT4, INTERVAL, TEXT, UNKNOWN, SqlType, array_of
+from foreshore.types import BOOL, INT4, INTERVAL, TEXT, UNKNOWN, VECTORS, SqlType, array_of
 
 if TYPE_CHECKING:
     from foreshore.expr.functions.registry import ResolvedTable
@@ -512,7 +512,7 @@ class ExpressionBinder:
     def _subscript(self, expr: ast.Subscript) -> Scalar:
         value = self.bind(expr.arg)
         type = type_of(value)
-        if type.element is None and type.name not in ("int2vector", "oidvector", "jsonb"):
+        if type.element is None and type.name not in (*VECTORS, "jsonb"):
             raise DatatypeMismatch(
                 f"cannot subscript type {type} because it does not support subscripting",
                 position=at_of(expr.arg) + 1,
@@ -526,7 +526,7 @@ class ExpressionBinder:
         if expr.slice:
             bounds = [self._index(bound) for bound in (expr.lower, expr.upper)]
             if bounds[0] is None:
-                bounds[0] = Literal(1, INT4)
+                bounds[0] = Literal(0 if type.name in VECTORS else 1, INT4)
             args = [value, *(bound for bound in bounds if bound is not None)]
             return self.call("array_slice", args, expr.at)
         index = self._index(expr.lower)

@@ -41,7 +41,7 @@ from foreshore.sql.bind.expression import (
 from foreshore.sql.lower.outer_columns import has_subquery
 from foreshore.sql.planning import located
 from foreshore.sql.rewrite.scalars import push_down
-from foreshore.types import BOOL, TEXT, SqlType, array_of
+from foreshore.types import BOOL, TEXT, VECTORS, array_of
 
 SubqueryExpression = ast.InQuery | ast.Quantified | ast.Subquery
 
@@ -209,11 +209,9 @@ def _array_operand(binder: ExpressionBinder, expr: ast.Expression, left: Scalar)
         if element.element is not None:
             return None
         return coerce(binder.planning, array, array_of(element), "implicit", at_of(expr))
-    if type_of(array).name in ("int2vector", "oidvector"):
-        element_type = {"int2vector": "int2", "oidvector": "oid"}[type_of(array).name]
-        return coerce(
-            binder.planning, array, array_of(SqlType(element_type)), "implicit", at_of(expr)
-        )
+    vector_element = VECTORS.get(type_of(array).name)
+    if vector_element is not None:
+        return coerce(binder.planning, array, array_of(vector_element), "implicit", at_of(expr))
     return array if type_of(array).element is not None else None
 
 

@@ -51,6 +51,7 @@ _FAMILIES = (
     "pattern",
     "jsonb",
     "arrays",
+    "vectors",
     "zones",
     "system",
 )

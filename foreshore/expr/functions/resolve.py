@@ -26,6 +26,7 @@ from foreshore.types import (
     NUMERIC,
     TEXT,
     TYPES,
+    VECTORS,
     SqlType,
     array_of,
     category_of,
@@ -99,7 +100,7 @@ def implicitly_castable(source: SqlType, target: SqlType) -> bool:
 def _castable(source: str, pattern: str) -> bool:
     if pattern in POLYMORPHIC:
         if pattern in _ARRAYS:
-            return source.endswith("[]") or source in ("unknown", "int2vector", "oidvector")
+            return source.endswith("[]") or (source == "unknown" or source in VECTORS)
         return pattern != "anynonarray" or not source.endswith("[]")
     if pattern == "mz_timestamp":
         return source in (pattern, "unknown")  # else an integer and a date would meet in it
@@ -206,7 +207,7 @@ def _consistent(inputs: tuple[str, ...], patterns: tuple[str, ...]) -> bool:
 def _element_name(source: str) -> str:
     if source.endswith("[]"):
         return source[:-2]
-    return {"int2vector": "int2", "oidvector": "oid"}[source]
+    return VECTORS[source].name
 
 
 def _select(inputs: tuple[str, ...], candidates: Sequence[Candidate]) -> list[Candidate]:
