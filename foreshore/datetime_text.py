@@ -65,6 +65,8 @@ ABBREVIATIONS = {  # hours east of UTC
     "acst": 9.5, "acdt": 10.5, "nzst": 12, "nzdt": 13, "brt": -3, "art": -3, "clt": -4,
 }  # fmt: skip
 
+MOST_CHARACTERS = 150  # white space not counted; PostgreSQL's buffer is as long
+
 _FIELD = re.compile(
     r"""
     (?P<time>\d+:[\d:]*(?:\.\d*)?)
@@ -89,6 +91,8 @@ def parse_datetime(text: str, kind: Kind, zone: tzinfo, now: int | None) -> int:
     `zone` is the session's, for local times; `now` the microseconds of the transaction, for words
     such as `today`. Raises InvalidDatetimeFormat, DatetimeFieldOverflow or InvalidParameterValue.
     """
+    if len(text) > MOST_CHARACTERS and sum(map(len, text.split())) > MOST_CHARACTERS:
+        _Reader(text, kind, zone, now).bad()
     return _Reader(text, kind, zone, now).read()
 
 

@@ -29,6 +29,8 @@ UNITS = {word: unit for unit, words in _UNIT_WORDS.items() for word in words.spl
 _MONTHS_OF = {"month": 1, "year": 12, "decade": 120, "century": 1200, "millennium": 12000}
 _MICROS_OF = {"micros": 1, "millis": 1000, "second": SECOND, "minute": MINUTE, "hour": HOUR}
 
+MOST_CHARACTERS = 250  # white space not counted; PostgreSQL's buffer is as long
+
 _INTERVAL_FIELD = re.compile(
     r"""
     \s*(?:
@@ -51,6 +53,8 @@ _ISO_ALTERNATIVE = re.compile(r"P(\d+)-(\d+)-(\d+)(?:T(\d+:\d+(?::\d+(?:\.\d*)?)
 def parse_interval(text: str) -> Interval:
     """Return the interval that `text` says, in PostgreSQL's, SQL's or ISO 8601's form."""
     stripped = text.strip()
+    if len(stripped) > MOST_CHARACTERS and sum(map(len, stripped.split())) > MOST_CHARACTERS:
+        _Total(text).bad()
     if stripped.startswith("P"):
         return _parse_iso_interval(text, stripped)
     total = _Total(text)

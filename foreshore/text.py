@@ -441,6 +441,8 @@ def split_array(text: str) -> list[str | None]:
         if len(bounds) > 1:
             raise FeatureNotSupported("arrays of more than one dimension are not supported")
         low, _, high = bounds[0].partition(":")
+        if max(len(low), len(high)) > 10:
+            raise _malformed(text, "Array bound is out of integer range.")
         if high and int(low) != 1:
             raise FeatureNotSupported("arrays whose lower bound is not 1 are not supported")
         body = text[match.end() :]

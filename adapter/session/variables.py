@@ -5,6 +5,7 @@ of its transaction: a rollback takes it back, and SET LOCAL lasts until the end.
 protocol reports are told to the client whenever they change.
 """
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -92,7 +93,8 @@ def milliseconds(value: str) -> int | None:
     match = _DURATION.match(value.lower())
     if match is None or (match[2] or "ms") not in _UNITS:
         return None
-    return round(float(match[1]) * _UNITS[match[2] or "ms"])
+    span = float(match[1]) * _UNITS[match[2] or "ms"]
+    return round(span) if math.isfinite(span) else None
 
 
 def isolation(name: str, value: str) -> str:

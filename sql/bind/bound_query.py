@@ -160,7 +160,7 @@ def output_index(
     """Return which output an ordinal or an alias in ORDER BY or GROUP BY means, if it is one."""
     match expr:
         case ast.Number(text=text, at=at):
-            if not text.lstrip("-").isdigit():
+            if not text.lstrip("-").isdigit() or len(text) > 10:
                 raise SyntaxError_(f"non-integer constant in {clause}", position=at + 1)
             if not 1 <= int(text) <= len(names):
                 raise InvalidColumnReference(

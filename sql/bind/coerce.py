@@ -34,6 +34,7 @@ from foreshore.types import (
     category_of,
 )
 
+_BIGINT_DIGITS = 19
 _MOMENTS = frozenset(("now", "today", "tomorrow", "yesterday"))
 _NUMERIC_OF_TEXT = "cast(text,numeric)"
 _DAYS = {"today": 0, "tomorrow": 1, "yesterday": -1}
@@ -252,7 +253,8 @@ def number(text: str) -> Literal | Call:
     One that no numeric of ours holds is a cast of its text, which fails where it stays numeric and
     becomes a float where one is wanted (`1e300`).
     """
-    if text.lstrip("-").isdigit():
+    digits = text.lstrip("-")
+    if digits.isdigit() and len(digits.lstrip("0")) <= _BIGINT_DIGITS:
         value = int(text)
         for name in ("int4", "int8"):
             low, high = INTEGERS[name]

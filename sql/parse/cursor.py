@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn, TypeVar
 
-from foreshore.errors import FeatureNotSupported, SyntaxError_
+from foreshore.errors import FeatureNotSupported, NumericValueOutOfRange, SyntaxError_
 from foreshore.sql.parse.grammar.base import MAX_DEPTH, too_deep
 from foreshore.sql.parse.keywords import NOT_COLUMN, RESERVED
 from foreshore.sql.parse.lexer import (
@@ -23,6 +23,9 @@ from foreshore.sql.parse.lexer import (
 )
 
 T = TypeVar("T")
+
+
+_BIGINT_DIGITS = 19
 
 
 class Cursor:
@@ -200,4 +203,7 @@ class Cursor:
         """Return a non-negative integer constant."""
         if self.token.kind != NUMBER or not self.token.value.isdigit():
             self.fail()
-        return int(self.advance().value)
+        digits = self.advance().value
+        if len(digits.lstrip("0")) > _BIGINT_DIGITS:
+            raise NumericValueOutOfRange(f'value "{digits}" is out of range for type bigint')
+        return int(digits)

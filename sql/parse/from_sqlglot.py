@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from sqlglot import exp
 
-from foreshore.errors import FeatureNotSupported, SyntaxError_
+from foreshore.errors import FeatureNotSupported, SyntaxError_, UndefinedParameter
 from foreshore.sql import ast
 from foreshore.sql.parse.grammar import nodes
 from foreshore.sql.parse.keywords import NOT_COLUMN
@@ -135,6 +135,10 @@ class Converter:
         number = node.this
         if not isinstance(number, exp.Literal) or not str(number.this).isdigit():
             return self.unexpected(node)
+        if len(number.this) > 9:
+            raise UndefinedParameter(
+                f"there is no parameter ${number.this}", position=self.at(node) + 1
+            )
         return ast.ParameterRef(int(number.this), self.at(node))
 
     def _var(self, node: exp.Var) -> ast.Expression:

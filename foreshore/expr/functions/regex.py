@@ -213,6 +213,8 @@ class _Translator:
                 raise invalid("invalid repetition count(s)")
             self.emit("\\{")
             return
+        if max(len(found[1]), len(found[3] or "")) > 9:
+            raise invalid("invalid repetition count(s)")
         low, high = int(found[1]), int(found[3]) if found[3] else None
         if low > 255 or (high is not None and (high > 255 or high < low)):
             raise invalid("invalid repetition count(s)")

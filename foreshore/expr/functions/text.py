@@ -194,6 +194,8 @@ def format_(pattern: str, *args: str | None) -> str:
                 if kind
                 else fail("22023", "unterminated format() type specifier")
             )
+        if max(len(position or ""), len(width)) > 10:
+            raise fail("22003", "number is out of range")
         if position is not None:
             if int(position[:-1]) == 0:
                 raise fail(

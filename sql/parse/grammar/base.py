@@ -146,7 +146,7 @@ class BaseParser(PostgresParser):
         while True:
             negative = self._match(TokenType.DASH)
             token = self._curr
-            if not (token and token.text.isdigit()):
+            if not (token and token.text.isdigit() and len(token.text) <= 10):
                 self.fail(token)
             if token.token_type in STRINGS and not quoted:
                 self.fail(token)
