@@ -1,4 +1,4 @@
-"""`foreshore` with a log of tiny segments and a short history, so that compaction is always at it."""
+"""`foreshore` with a log of tiny segments and a short history, so that it compacts constantly."""
 
 from foreshore.adapter.environment import Environment
 from foreshore.server.main import main

@@ -1,4 +1,4 @@
-"""Backups: one moment of everything, taken under writers; what is made of one goes on."""
+"""Backups: each is one moment of the database, also under writes, and its copy can be served."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from foreshore.errors import (
 )
 from foreshore.ids import GlobalId, number_of
 from foreshore.storage import backup, directory
-from foreshore.storage.backup import back_up, read_backup, restore
+from foreshore.storage.backup import LOCK_FILES, back_up, read_backup, restore
 from foreshore.storage.consensus import Versioned, checksum_of
 from foreshore.storage.controller import StorageController
 from foreshore.storage.directory import read_states
@@ -56,7 +56,7 @@ def foreshore(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def check_whole(connection: psycopg.Connection[Any]) -> None:
-    """Assert that no transfer is there by half, and that the view is what its query says."""
+    """Assert that no transfer is there in part, and that the view equals its query."""
     sums = connection.execute("SELECT count(*), sum(balance) FROM account").fetchone()
     assert sums == (ACCOUNTS, TOTAL)
     direct = "SELECT k, count(*) AS n FROM every GROUP BY k"
@@ -119,7 +119,7 @@ def test_backup_under_writes_is_one_moment(tmp_path: Path) -> None:
 
 
 async def fill(directory: Path) -> None:
-    """Make a database with batches, a log and a spent id."""
+    """Make a database with batches, a log and the id of a dropped shard."""
     controller = await open_at(directory, segment_records=3)
     await controller.create(U1, ROWS)
     await controller.create(U2, ROWS)
@@ -143,12 +143,12 @@ async def contents(directory: Path) -> list[int | None]:
 
 
 class Killed(BaseException):
-    """Stands for SIGKILL: nothing of the backup runs after it."""
+    """Simulates SIGKILL: no code of the backup runs after it."""
 
 
 @contextlib.contextmanager
 def killed_at(monkeypatch: pytest.MonkeyPatch, name: str, call: int) -> Iterator[None]:
-    """End whoever calls `backup.name` for the `call`-th time; passes if nobody does."""
+    """Raise Killed at the `call`-th call of `backup.name` in the block, if there is one."""
     calls = [0]
     real = getattr(backup, name)
 
@@ -170,7 +170,7 @@ def steps(
     source: Path,
     target: Path,
 ) -> list[tuple[str, int]]:
-    """Return all moments at which a backup, or a restore, can be interrupted."""
+    """Return all points at which a backup, or a restore, can be interrupted."""
     calls: list[tuple[str, int]] = []
 
     def counting(name: str, real: Callable[..., Any], *arguments: Any) -> Any:
@@ -290,6 +290,8 @@ def test_restore_treats_new_file_system_as_empty(tmp_path: Path) -> None:
     place, copy = tmp_path / "backup", tmp_path / "copy"
     for mounted in (place, copy):
         (mounted / "lost+found").mkdir(parents=True)
+    for name in LOCK_FILES:  # a server was refused here before it made a database
+        (copy / name).touch()
     back_up(tmp_path / "data", place)
     (copy / "lost+found" / "#12").write_text("found")
     with pytest.raises(DuplicateFile, match="not empty"):
@@ -342,7 +344,7 @@ async def _holds(directory: Path, rows: int) -> None:
 
 
 class Last(State, frozen=True, kw_only=True):
-    """How far numbers have been given out, which is written down before rows have them."""
+    """The end of the numbers given out, which is durable before a row has one of them."""
 
     last: int
 
@@ -401,7 +403,7 @@ def test_backup_ends_while_times_are_reserved(
     looks = 0
 
     def slow(data_dir: Path) -> dict[str, Versioned]:
-        """Stand for a look at very many shards: consensus goes on meanwhile."""
+        """Simulate reading very many shards, while consensus goes on."""
         nonlocal looks
         looks += 1
         assert looks <= expected, "the backup does not end"
@@ -442,7 +444,7 @@ def test_backup_retries_when_file_is_removed_during_copy(
         loop = asyncio.get_running_loop()
 
         def late(*arguments: Any) -> Any:
-            """Stand for another file system, and for a compaction at the worst moment."""
+            """Simulate another file system, and a compaction at the worst moment."""
             nonlocal compacted
             found = real(*arguments) if step == "read_log" else None
             if not compacted:

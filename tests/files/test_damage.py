@@ -1,4 +1,4 @@
-"""A server one of whose files is gone: it serves the rest, and all of it when the file is back."""
+"""A server with a missing file: it serves the rest, and everything when the file is back."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SAYS = r"table foreshore\.public\.orders is damaged: batch \"(u\d+/[0-9-]+\.parq
 
 
 def fill(server: Server) -> None:
-    """Make tables, an indexed view and materialized views; most of it is in batches then."""
+    """Make tables, an indexed view and materialized views, most of them in batches."""
     with server.connect() as connection:
         for name in ("orders", "other"):
             connection.execute(

@@ -1,4 +1,4 @@
-"""Inspection: it shows what there is, and names what is damaged, whichever file it is."""
+"""Inspection: it shows a data directory's contents, and names any corrupt file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.storage.harness import ROWS, U1, U2, abandon, open_at, put, run, writ
 
 
 async def fill(directory: Path) -> None:
-    """Make a database as a kill leaves it: batches, sealed segments, an open one, a spent id."""
+    """Make a database as after a kill: batches, sealed segments, an open one, a dropped shard."""
     controller = await open_at(directory, segment_records=3)
     await controller.create(U1, ROWS)
     await controller.create(U2, ROWS)
@@ -115,7 +115,7 @@ def kinds(directory: Path) -> dict[str, Path]:
 
 
 def flip(path: Path) -> None:
-    """Change a bit in the middle; in consensus within what its states say, wherever that is."""
+    """Change a bit in the middle of the file; in consensus, one in each state."""
     data = bytearray(path.read_bytes())
     states = [found.end() for found in re.finditer(rb'"upper":', data)]
     for offset in states or [len(data) // 2]:

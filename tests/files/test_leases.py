@@ -1,4 +1,4 @@
-"""Open readers with a lease: a server that compacts all the time takes no file away from them."""
+"""Open readers with a lease: a server that compacts constantly deletes no file they need."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def named(data_dir: Path) -> set[str]:
 
 
 def until_replaced(server: Server, files: set[str]) -> set[str]:
-    """Return which of the files were replaced, when the server has deleted others since."""
+    """Return the replaced ones of the files, once the server has deleted others."""
     with written(server):
         until(lambda: bool(files - named(server.data_dir)), "one is replaced", WITHIN_S)
         replaced = files - named(server.data_dir)
@@ -83,7 +83,7 @@ def check(rows: pa.Table) -> None:
 
 
 def started(server: Server) -> None:
-    """Have tables, and the accounts in a batch."""
+    """Make the tables, with the accounts in a batch."""
     with server.connect() as connection:
         create(connection)
 
@@ -98,7 +98,7 @@ def started(server: Server) -> None:
 
 
 def reading(data_dir: Path, wait: Callable[[set[str]], None], *, lease: bool) -> int:
-    """Read the accounts, waiting before the first time; return how often they were read."""
+    """Read the accounts, waiting before the first attempt; return the number of attempts."""
     calls = 0
 
     def read(files: list[str], as_of: int) -> Any:

@@ -1,4 +1,4 @@
-"""Open shards: what DuckDB, pandas and Spark read from the files is what SELECT ... AS OF says."""
+"""Open shards: DuckDB, pandas and Spark read from the files what SELECT ... AS OF returns."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ NAMES = {name: (name, f"public.{name}", f"foreshore.public.{name}") for name in 
 
 
 def rows_of(table: pa.Table, name: str) -> Rows:
-    """Return the rows of what a script has read, as the wire shows them."""
+    """Return the rows that a script has read, in the text format of the wire."""
     columns = [
         text_column(column.combine_chunks().cast(arrow_type(type)), type, "UTC").to_pylist()
         for column, type in zip(table.columns, TYPES[name], strict=False)
@@ -205,7 +205,7 @@ def test_nans_with_different_bits_are_one_value(tmp_path: Path, spark: Read) -> 
         await controller.close()
 
     def check(files: list[str], as_of: int) -> pa.Table:
-        """See that the log has the bits that batches have."""
+        """Assert that the log has the same bits as the batches."""
         written = pq.read_table(files)
         assert set(written["d"].to_numpy().view(np.uint64)) == {0x7FF8000000000000}
         assert set(written["f"].to_numpy().view(np.uint32)) == {0x7FC00000}
@@ -261,7 +261,7 @@ def test_open_reader_refuses_view_in_error(data_dir: Path, spark: Read) -> None:
 
 
 def now(connection: psycopg.Connection[Any], data_dir: Path) -> int:
-    """Return the present time, as soon as the files say what is in view `v` then."""
+    """Return the present time, once the files have the view `v` as of it."""
     row = connection.execute("SELECT mz_now() FROM t LIMIT 1").fetchone()
     assert row is not None
     time, shards = int(row[0]), {}

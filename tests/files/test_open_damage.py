@@ -1,4 +1,4 @@
-"""Open shards that are damaged: the readers of the files give the right rows, or refuse by name."""
+"""Corrupt open shards: the open readers return the correct rows, or name the corrupt file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FLIPS = 25
 
 
 def read(directory: Path) -> list[tuple[object, ...]]:
-    """Return all rows, at the last readable time."""
+    """Return all rows at the last readable time."""
     found = foreshore_files.reading(directory, U1, None, read_pandas.table)
     return sorted(zip(*(column.to_pylist() for column in found.columns), strict=True))
 

@@ -1,4 +1,4 @@
-"""What the readers of open files refuse: what the server would not answer either."""
+"""Open readers refuse the reads that the server refuses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ import read_pandas
 
 
 def found(data_dir: Path, name: str, as_of: int | None = None) -> Counter[str]:
-    """Return the rows that the files have."""
+    """Return the rows that an open reader reads."""
     rows = foreshore_files.reading(data_dir, name, as_of, read_pandas.table).to_pylist()
     times = [row.pop("__diff") for row in rows]
     lines = ("|".join(map(str, row.values())) for row in rows)
@@ -33,7 +33,7 @@ def found(data_dir: Path, name: str, as_of: int | None = None) -> Counter[str]:
 
 
 async def tell(env: TestEnvironment, *statements: str) -> int:
-    """Run statements that go well; return the time after them."""
+    """Run statements that succeed; return the time after them."""
     for statement in statements:
         answer = await env.query("s", statement)
         assert "ERROR" not in answer, answer
@@ -41,7 +41,7 @@ async def tell(env: TestEnvironment, *statements: str) -> int:
 
 
 async def answer(env: TestEnvironment, name: str, as_of: int) -> str:
-    """Return what the server says, rows without their tag."""
+    """Return the server's answer, without the tag of rows."""
     lines = await env.query("s", f"SELECT * FROM {name} AS OF {as_of}")
     return "\n".join(line for line in lines.split("\n") if not line.startswith("SELECT "))
 

@@ -1,4 +1,4 @@
-"""While a new owner takes the data over: what is read then is there afterwards."""
+"""A take-over: rows that a reader or a backup sees during it are there afterwards."""
 
 import asyncio
 import sys
@@ -25,7 +25,7 @@ BOUND_S = 60.0  # on what takes a moment
 
 
 def restored(data_dir: Path) -> list[dict[str, Any]]:
-    """Return the rows in a backup that is taken now."""
+    """Return the rows of a backup taken now."""
     place, copy = data_dir.parent / "backup", data_dir.parent / "copy"
     backup.back_up(data_dir, place)
     backup.restore(place, copy)
@@ -33,7 +33,7 @@ def restored(data_dir: Path) -> list[dict[str, Any]]:
 
 
 def rows(data_dir: Path) -> list[dict[str, Any]]:
-    """Return the rows that the open files have now."""
+    """Return the rows that an open reader reads now."""
     found: list[dict[str, Any]] = foreshore_files.reading(
         data_dir, U1, None, read_pandas.table
     ).to_pylist()
@@ -41,7 +41,7 @@ def rows(data_dir: Path) -> list[dict[str, Any]]:
 
 
 def late(older: StorageController, wakes: threading.Event) -> threading.Event:
-    """Let the older environment stand still before it next writes; return when it has written."""
+    """Delay the older environment's next write until `wakes`; return the event of its end."""
     wal, has_written = older._wal, threading.Event()
     plain = wal._write
 
@@ -107,7 +107,7 @@ def test_owner_that_died_during_take_over_does_not_block_readers(
     data_dir.mkdir()
 
     class Killed(BaseException):
-        """The process ends here."""
+        """Simulates the end of the process."""
 
     def kill(point: str) -> None:
         if point == "log.claimed":

@@ -1,4 +1,4 @@
-"""Tables of every type, and clients that write to them while their files are looked at."""
+"""Tables of every type, and clients that write to them while tests read their files."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def write_rows(url: str, seed: int, stop: threading.Event) -> None:
 
 
 def transfer(url: str, seed: int, stop: threading.Event) -> None:
-    """Move money between accounts until `stop`; together they always have the same."""
+    """Move money between accounts until `stop`; their sum never changes."""
     chosen = random.Random(seed)
     with psycopg.connect(url, autocommit=True) as connection:
         while not stop.is_set():
@@ -102,7 +102,7 @@ def transfer(url: str, seed: int, stop: threading.Event) -> None:
 
 @contextlib.contextmanager
 def busy(data_dir: Path) -> Iterator[Server]:
-    """Run a server that compacts all the time."""
+    """Run a server that compacts constantly."""
     server = Server(data_dir, program=(BUSY,))
     try:
         yield server.start()
@@ -112,7 +112,7 @@ def busy(data_dir: Path) -> Iterator[Server]:
 
 @contextlib.contextmanager
 def written(server: Server) -> Iterator[None]:
-    """Have clients write for the length of a block."""
+    """Let clients write for the length of a block."""
     stop = threading.Event()
     threads = [
         threading.Thread(target=write_rows, args=(server.url, 1, stop)),

@@ -1,4 +1,4 @@
-"""Columns come and go while others write, and the server is killed: the old table or the new, whole."""
+"""Columns are added and dropped under writes, and the server is killed: the table is old or new."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ POINTS = ("shard.filled", "catalog.committed")
 
 @dataclass
 class Client:
-    """What the clients of one server know: keys that were acknowledged, and the column's default."""
+    """The state that the clients of one server track: acknowledged keys, the column's default."""
 
     acknowledged: list[int] = field(default_factory=list)
     asked: int = 0
@@ -29,7 +29,7 @@ class Client:
     failures: list[Exception] = field(default_factory=list)
 
     def write(self, url: str, writer: int) -> None:
-        """Insert until the server is gone."""
+        """Insert until the server has ended."""
         try:
             with psycopg.connect(url, autocommit=True) as connection:
                 while True:
@@ -43,7 +43,7 @@ class Client:
             self.failures.append(error)
 
     def alter(self, url: str) -> None:
-        """Add and drop a column until the server is gone."""
+        """Add and drop a column until the server has ended."""
         try:
             with psycopg.connect(url, autocommit=True) as connection:
                 while True:
@@ -64,7 +64,7 @@ class Client:
             self.failures.append(error)
 
     def check(self, server: Server) -> None:
-        """Assert that all that was acknowledged is there, once, in one form."""
+        """Assert that every acknowledged row is there once, and that all have the same columns."""
         assert not self.failures, self.failures
         with server.connect() as connection:
             (columns,) = connection.execute(

@@ -1,4 +1,4 @@
-"""Clients that fail in every way, and clients beside them that notice nothing of it."""
+"""Clients that fail in every way do not disturb other clients."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENDLESS = "SELECT count(*) FROM generate_series(1, 1000000) a, generate_series(1
 
 
 class Bystander:
-    """A session that writes and reads all the time, and what it had to bear."""
+    """A session that writes and reads constantly, and the errors and delays that it saw."""
 
     def __init__(self, server: Server, number: int) -> None:
         self.number = number
@@ -38,7 +38,7 @@ class Bystander:
         self._thread.join()
 
     def goes_on(self, after: str) -> None:
-        """Wait for a round more."""
+        """Wait for one more round."""
         seen = self.rounds
         until(lambda: self.failure is not None or self.rounds > seen, f"others go on after {after}")
         assert self.failure is None, f"{after}: {self.failure}"
@@ -60,7 +60,7 @@ class Bystander:
 
 
 def cut(connection: Raw) -> None:
-    """End a connection as a broken network does: a reset, no goodbye."""
+    """End a connection as a broken network does: by a reset, without Terminate."""
     connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.socket.close()
 

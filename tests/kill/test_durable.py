@@ -22,7 +22,7 @@ CHANGES = 40  # that are confirmed before each kill
 
 
 class Copy:
-    """What a consumer keeps: rows, and the time before which they are all; changed together."""
+    """The state of a consumer: rows, and the time up to which they are complete."""
 
     def __init__(self) -> None:
         self.rows: Counter[tuple[int, ...]] = Counter()
@@ -30,7 +30,7 @@ class Copy:
         self.confirmed = 0
 
     def follow(self, server: Server, until: int | None = None) -> None:
-        """Go on from here, until `until`: the loop of docs/subscribe.md."""
+        """Consume changes up to `until`: the loop of docs/subscribe.md."""
         stream = "COPY (SUBSCRIBE TO SUBSCRIPTION feed WITH (PROGRESS)) TO STDOUT"
         with server.connect() as confirming, server.connect() as connection:
             if self.upto:
@@ -103,7 +103,7 @@ POINTS = ("log.written", "log.synced", "log.applied")
 
 
 class Workers:
-    """Clients that share one subscription: each change is written down by one of them, once."""
+    """Clients that share one subscription: one of them records each change, once."""
 
     def __init__(self) -> None:
         self.failures: list[Exception] = []
@@ -111,7 +111,7 @@ class Workers:
         self.numbers = count()
 
     def step(self, connection: psycopg.Connection) -> int:
-        """Take what there is, write it down and move on, in one transaction; return how many."""
+        """Fetch changes, record them and advance, in one transaction; return their number."""
         with connection.transaction():
             connection.execute(
                 "DECLARE c CURSOR FOR SUBSCRIBE TO SUBSCRIPTION feed WITH (PROGRESS)"
@@ -127,7 +127,7 @@ class Workers:
             return len(found)
 
     def work(self, url: str, worker: int) -> None:
-        """Do so, or write what is to be followed, until the server is gone."""
+        """Consume, or write to the table, until the server has ended."""
         try:
             with psycopg.connect(url, autocommit=True) as connection:
                 while True:
@@ -145,7 +145,7 @@ class Workers:
             self.failures.append(error)
 
     def check(self, server: Server) -> int:
-        """Assert that the position is the one that goes with what was written down."""
+        """Assert that the position agrees with the recorded changes."""
         assert not self.failures, self.failures
         with server.connect() as connection:
             row = connection.execute(

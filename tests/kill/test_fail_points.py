@@ -1,4 +1,4 @@
-"""The process ends at each place between two durable steps; what was acknowledged is there, whole."""
+"""The process ends at each fail point between two durable steps; acknowledged writes survive."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_every_fail_point_is_in_the_code() -> None:
 
 
 def run_on(server: Server, run: Callable[[str], None]) -> None:
-    """Let a client begin again until the server, which may not listen yet, has ended."""
+    """Restart a client until the server, which may not listen yet, has ended."""
     assert server.process is not None
     while server.process.poll() is None:
         run(server.url)

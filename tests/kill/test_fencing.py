@@ -194,7 +194,7 @@ def test_server_that_stood_still_answers_nobody_after_take_over(data_dir: Path) 
 
 
 def unread(port: int) -> int:
-    """Return how many connections to a port of the loopback have bytes that nobody has read."""
+    """Return how many connections to a port of the loopback have bytes that are not read."""
     lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
     found = (line.split() for line in lines)
     return sum(
@@ -206,7 +206,7 @@ def unread(port: int) -> int:
 
 
 def accepts(server: Server) -> bool:
-    """Return whether the server takes connections."""
+    """Return whether the server accepts connections."""
     assert server.process is not None
     assert server.process.poll() is None, server.log.read_text()[-4000:]
     try:

@@ -22,7 +22,7 @@ _NUMBERS = count()
 
 
 def define(server: Server, bound: Bound, rounds: Iterator[int]) -> None:
-    """Make and drop collections of all kinds, each under a name of its own, and note their ids."""
+    """Create and drop collections of all kinds, under distinct names, and record their ids."""
     with server.connect() as connection:
         for _ in rounds:
             number = next(_NUMBERS)
@@ -39,7 +39,7 @@ def define(server: Server, bound: Bound, rounds: Iterator[int]) -> None:
 
 
 def note(connection: psycopg.Connection[Any], bound: Bound) -> None:
-    """Add the ids that name something now."""
+    """Add the ids that are in use now."""
     found = connection.execute("SELECT id, name FROM mz_catalog.mz_objects WHERE id LIKE 'u%'")
     for id, name in found.fetchall():
         bound.setdefault(parse_global_id(id), set()).add(name)

@@ -1,4 +1,4 @@
-"""Keys hold over a kill: what was acknowledged is there once, and nothing is there twice."""
+"""Keys after a kill: each acknowledged row is there once, and no key is there twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SIGKILL of a cluster's replicas under load: who reads and writes hears nothing of it."""
+"""SIGKILL of a cluster's replicas under load does not disturb readers and writers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEFINITIONS = {
 
 
 class Load:
-    """Writers and readers that go on until told to end, and what went wrong for them."""
+    """Writers and readers that run until `over` is set, and their failures."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -46,7 +46,7 @@ class Load:
             thread.join()
 
     def goes_on(self, readings: int) -> None:
-        """Wait for so many readings more."""
+        """Wait for so many more reads."""
         seen = self.reads
         until(lambda: bool(self.failures) or self.reads >= seen + readings, "reads go on")
         assert not self.failures, self.failures
@@ -69,7 +69,7 @@ class Load:
         self.acknowledged += 10
 
     def _read(self, connection: psycopg.Connection[Any]) -> None:
-        """Read views, kept in memory and in a shard, and recompute, all as of one time."""
+        """Read views with an index and materialized ones, and recompute them, all as of one time."""
         before = self.acknowledged
         began = time.monotonic()
         with connection.transaction():
@@ -161,7 +161,7 @@ def test_views_go_on_after_kill_of_jvm(data_dir: Path) -> None:
 
 
 def settled(server: Server, load: Load) -> None:
-    """Wait until all replicas are there and have had the time to catch up, while reads go on."""
+    """Wait until all replicas are online, and two seconds more, while reads go on."""
     with server.connect() as connection:
         online = "SELECT bool_and(status = 'online') FROM mz_internal.mz_cluster_replica_statuses"
         until(lambda: connection.execute(online).fetchall() == [(True,)], "replicas are online")

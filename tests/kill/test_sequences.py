@@ -1,4 +1,4 @@
-"""A sequence's numbers are given out once, though the server is killed while it gives them."""
+"""A sequence gives each number once, also if the server is killed meanwhile."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_identity_added_by_alter_table_survives_kill(data_dir: Path) -> None:
     server = Server(data_dir).start()
 
     def killed() -> tuple[object, ...]:
-        """Kill the server and start it again; return how the table is then shown."""
+        """Kill the server and start it again; return the table's description then."""
         server.kill()
         server.start()
         with server.connect() as connection:

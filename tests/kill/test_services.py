@@ -1,4 +1,4 @@
-"""A server whose batches are in S3 and whose consensus is PostgreSQL: killed, taken over, cut off."""
+"""A server with batches in S3 and consensus in PostgreSQL: kills, take-over, lost connections."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _names = count(1)
 
 @pytest.fixture
 def services(objects: ObjectStore, postgres_url: str) -> tuple[str, ...]:
-    """The options of a database of its own in the services that tests share."""
+    """Return the options of a new database in the services that tests share."""
     name = f"server{next(_names)}"
     return "--blob", objects.url(name), "--consensus", f"{postgres_url}?schema={name}"
 
@@ -37,7 +37,7 @@ def started(data_dir: Path, services: tuple[str, ...]) -> Iterator[Server]:
 
 
 def fill(server: Server) -> None:
-    """Make a table and a view of it, of which most is in batches when this returns."""
+    """Make a table and a view of it, most of whose rows are in batches on return."""
     with server.connect() as connection:
         connection.execute("CREATE TABLE kept (i int, t text)")
         connection.execute(

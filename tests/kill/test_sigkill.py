@@ -1,4 +1,4 @@
-"""SIGKILL at random moments under concurrent writers: what was acknowledged is there, whole."""
+"""SIGKILL at random moments under concurrent writers: every acknowledged write survives in full."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ VIEWS = {
 
 @dataclass
 class Writer:
-    """A client that commits as fast as it can and remembers what it was told."""
+    """A client that commits as fast as it can and records what was acknowledged."""
 
     number: int
     acknowledged: set[int] = field(default_factory=set)
@@ -40,7 +40,7 @@ class Writer:
     bumps_in_doubt: int = 0
 
     def run(self, url: str) -> None:
-        """Write until the server is gone."""
+        """Write until the server has ended."""
         try:
             with psycopg.connect(url, autocommit=True) as connection:
                 while True:
@@ -68,7 +68,7 @@ class Writer:
 
 @dataclass
 class Definer:
-    """A client that defines and drops beside the writers."""
+    """A client that creates and drops objects beside the writers."""
 
     present: set[str] = field(default_factory=set)
     in_doubt: set[str] = field(default_factory=set)
@@ -77,7 +77,7 @@ class Definer:
     numbers: list[int] = field(default_factory=list)  # of a sequence, in the order they came in
 
     def run(self, url: str) -> None:
-        """Define and drop until the server is gone."""
+        """Create and drop objects until the server has ended."""
         try:
             with psycopg.connect(url, autocommit=True) as connection:
                 while True:
@@ -117,7 +117,7 @@ class Definer:
             self.in_doubt.discard(gone)
 
     def check(self, connection: psycopg.Connection[Any]) -> None:
-        """Assert that what was acknowledged is there, what is there works, and no more."""
+        """Assert that exactly the acknowledged objects are there, and that they work."""
         found = connection.execute(
             "SELECT name FROM mz_catalog.mz_objects WHERE type IN ('view', 'materialized-view')"
             " AND name ~ '^(view|materialized)_[0-9]+$' AND id LIKE 'u%'"
@@ -150,7 +150,7 @@ def prepare(server: Server) -> None:
 
 
 def check(server: Server, writers: list[Writer], definer: Definer, before: int) -> int:
-    """Assert what must hold after a restart; returns the time of the reads."""
+    """Assert the invariants after a restart; return the time of the reads."""
     with server.connect() as connection:
         connection.execute("BEGIN READ ONLY")
         found: dict[str, set[tuple[int, int]]] = {}
@@ -184,13 +184,13 @@ def check(server: Server, writers: list[Writer], definer: Definer, before: int) 
 
 @dataclass
 class Reader:
-    """A client that reads as the writers write; two readings of one time never differ."""
+    """A client that reads under writes; two reads as of one time never differ."""
 
     now: int = 0  # the latest time it saw
     failure: str | None = None
 
     def run(self, url: str) -> None:
-        """Read until the server is gone."""
+        """Read until the server has ended."""
         try:
             with psycopg.connect(url, autocommit=True) as connection:
                 while self.failure is None:
@@ -219,7 +219,7 @@ class Reader:
 
 
 def killed_while_starting(server: Server) -> None:
-    """Start, and kill before or just after it is ready."""
+    """Start the server, and kill it before or just after it is ready."""
     server.spawn()
     time.sleep(random.uniform(0, 2))
     server.kill()

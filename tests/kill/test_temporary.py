@@ -1,4 +1,4 @@
-"""A server that is killed among temporary tables leaves nothing of them to the next."""
+"""After a kill nothing is left of temporary tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process ends where a view's errors are durable and its shard is not: both are mended."""
+"""The process ends when a view's errors are durable and its shard is not: the next start recovers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ POINT = "view.errors"
 
 
 def told(connection: psycopg.Connection[tuple[object, ...]], sql: str) -> object:
-    """Return a query's rows in an order of their own, or its error."""
+    """Return a query's rows, sorted, or its error."""
     try:
         return sorted(connection.execute(sql.encode()).fetchall())
     except psycopg.errors.DivisionByZero as error:

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass
 class Served:
-    """A running server: its client, where it listens, and its loop."""
+    """A running server: its client, its port and its loop."""
 
     client: FakeClient
     listener: Listener
@@ -35,7 +35,7 @@ class Served:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(30)
 
     def eventually(self, holds: Callable[[], bool]) -> None:
-        """Wait until `holds()`, as seen on the loop."""
+        """Wait until `holds()` is true, evaluated on the loop."""
 
         async def wait() -> None:
             async with asyncio.timeout(20):
@@ -46,7 +46,7 @@ class Served:
 
 
 def standing() -> float:
-    """Stand still, as a clock under which a lease does not run out."""
+    """Return the time of a clock that stands still, so that a lease does not run out."""
     return 0.0
 
 

@@ -1,4 +1,4 @@
-"""The codec: both ways of encoding rows say the same, and what `foreshore.text` says."""
+"""The codec: both ways of encoding rows agree with each other and with `foreshore.text`."""
 
 import struct
 from typing import Any
@@ -99,7 +99,7 @@ PICKED = st.sampled_from(VALUES).flatmap(
 
 
 def cells(messages: bytes) -> list[list[bytes | None]]:
-    """Take DataRow messages apart."""
+    """Split DataRow messages into values."""
     rows = []
     while messages:
         code, size, width = struct.unpack_from("!cih", messages)

@@ -1,4 +1,4 @@
-"""What the client hears of an error, and what the log does."""
+"""Errors: the message to the client, and the entry in the log."""
 
 import errno
 import logging

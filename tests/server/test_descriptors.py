@@ -1,4 +1,4 @@
-"""File descriptors are set aside for what is not a connection."""
+"""File descriptors: some are set aside before connections are counted."""
 
 import resource
 

@@ -14,7 +14,7 @@ from foreshore.server.ports import bind
 
 
 async def consistent() -> None:
-    """Find nothing."""
+    """Find no violation."""
 
 
 def get(port: int, path: str) -> tuple[int, str]:
@@ -96,7 +96,7 @@ def test_http_connections_beyond_limit_are_closed_and_idle_ones_end(
 
 
 async def ended(reader: asyncio.StreamReader) -> bool:
-    """Whether the other side ends a connection, within 10 s, without a word."""
+    """Whether the server closes a connection, within 10 s, without sending anything."""
     async with asyncio.timeout(10):
         try:
             return await reader.read() == b""

@@ -1,4 +1,4 @@
-"""The lease: what is said is said soon after a look that found the data our own."""
+"""The lease: the server sends answers only soon after a check that it owns the data."""
 
 import asyncio
 import threading
@@ -15,33 +15,33 @@ from tests.adapter.harness import until
 
 
 class Data:
-    """Data that somebody may take over, and a clock that is moved by hand."""
+    """Data that another server may take over, and a clock that tests advance."""
 
     def __init__(self) -> None:
         self.now = 100.0
-        self.looks = 0
+        self.checks = 0
         self.fault: Exception | None = None
-        self.may_look = threading.Event()
-        self.may_look.set()
-        self.passes = 0.0  # during a look
+        self.may_check = threading.Event()
+        self.may_check.set()
+        self.check_seconds = 0.0
 
     def elapsed(self) -> float:
         return self.now
 
-    def look(self) -> None:
-        self.looks += 1
+    def check_owned(self) -> None:
+        self.checks += 1
         fault = self.fault
-        self.now += self.passes
-        assert self.may_look.wait(20)
+        self.now += self.check_seconds
+        assert self.may_check.wait(20)
         if fault is not None:
             raise fault
 
     def lease(self) -> Lease:
-        return Lease(self.look, self.elapsed)
+        return Lease(self.check_owned, self.elapsed)
 
 
 class Transport(asyncio.Transport):
-    """What a wire has sent."""
+    """A transport that records what was sent."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class Transport(asyncio.Transport):
 
 
 def wired(lease: Lease) -> tuple[Wire, Transport]:
-    """Return a wire whose conversation is the test."""
+    """Return a wire that the test uses as a conversation does."""
     wire, transport = Wire(lease, lambda _: asyncio.create_task(asyncio.sleep(0))), Transport()
     wire.connection_made(transport)
     return wire, transport
@@ -73,7 +73,7 @@ def with_data(scenario: Callable[[Data], Coroutine[Any, Any, None]]) -> None:
     try:
         asyncio.run(scenario(data))
     finally:
-        data.may_look.set()
+        data.may_check.set()
 
 
 def test_lease_counts_from_start_of_check() -> None:
@@ -82,13 +82,13 @@ def test_lease_counts_from_start_of_check() -> None:
     async def scenario(data: Data) -> None:
         lease = data.lease()
         assert not lease.is_valid()
-        data.passes = 1.0
+        data.check_seconds = 1.0
         await lease.renew()
         data.now = 100.0 + LEASE_SECONDS - 0.01
         assert lease.is_valid()
         data.now = 100.0 + LEASE_SECONDS
         assert not lease.is_valid()
-        data.passes = LEASE_SECONDS  # as when all stands still between the look and its outcome
+        data.check_seconds = LEASE_SECONDS  # the process stood still during the check
         await lease.renew()
         assert not lease.is_valid()
 
@@ -115,8 +115,8 @@ def test_lease_is_renewed_in_background(monkeypatch: pytest.MonkeyPatch) -> None
             for _ in range(3):
                 data.now += LEASE_SECONDS - 1
                 assert lease.is_valid()
-                seen = data.looks
-                await until(lambda: data.looks > seen + 1)  # noqa: B023 - before the next round
+                seen = data.checks
+                await until(lambda: data.checks > seen + 1)  # noqa: B023 - before the next round
 
     with_data(scenario)
 
@@ -128,17 +128,17 @@ def test_output_after_lease_ran_out_waits_for_renewal() -> None:
             wire.put(b"a")
             wire.flush()
             assert transport.sent == b"a"
-            data.may_look.clear()
+            data.may_check.clear()
             data.now += LEASE_SECONDS
             for part in (b"b", b"c"):
                 wire.put(part)
                 wire.flush()
             wire.put(bytes(SEND_AT))
             relieved = asyncio.create_task(wire.relieve())
-            await until(lambda: data.looks >= 2)
+            await until(lambda: data.checks >= 2)
             assert transport.sent == b"a"
             assert not relieved.done()
-            data.may_look.set()
+            data.may_check.set()
             await relieved
             assert transport.sent == b"abc" + bytes(SEND_AT)
 
@@ -146,7 +146,7 @@ def test_output_after_lease_ran_out_waits_for_renewal() -> None:
 
 
 @pytest.mark.parametrize(
-    "fault", [fenced(), OSError("the disk is gone")], ids=["fenced", "no look"]
+    "fault", [fenced(), OSError("the disk is gone")], ids=["fenced", "unknown owner"]
 )
 def test_wire_whose_lease_has_ended_sends_only_the_reason(fault: Exception) -> None:
     async def scenario(data: Data) -> None:

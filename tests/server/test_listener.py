@@ -1,4 +1,4 @@
-"""The end of a server while its clients are at work; and who comes when there are too many."""
+"""The listener: shutdown under load, and connections beyond the limits."""
 
 import asyncio
 import contextlib

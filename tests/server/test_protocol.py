@@ -1,4 +1,4 @@
-"""Frames: whatever bytes come, in whatever pieces, the reader gives messages or a FramingError."""
+"""Frames: for any bytes, split anywhere, the reader returns messages or raises FramingError."""
 
 import contextlib
 import struct

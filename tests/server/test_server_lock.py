@@ -150,7 +150,7 @@ def test_take_over_that_is_stopped_waits_no_longer(tmp_path: Path) -> None:
 
 
 class Shared:
-    """A lock that all machines see, and who has it."""
+    """A shared lock with a given holder."""
 
     def __init__(self, holder: str | None) -> None:
         self.holder = holder

@@ -1,11 +1,11 @@
-"""A client that sends and receives bytes as they are."""
+"""A client that sends and receives raw bytes."""
 
 import socket
 import struct
 
 
 class Raw:
-    """One connection, past its startup unless told otherwise."""
+    """A connection, by default after its startup."""
 
     def __init__(self, port: int, *, start: bool = True) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
@@ -44,7 +44,7 @@ class Raw:
         return got
 
     def closed(self) -> bool:
-        """Whether the server has closed the connection; reads what is left."""
+        """Whether the server has closed the connection; reads the rest of its output."""
         try:
             while data := self.socket.recv(65536):
                 self._buffer += data

@@ -1,4 +1,4 @@
-"""The protocol as a client with no library sees it."""
+"""The protocol, as seen by a client without a library."""
 
 import asyncio
 import struct
@@ -363,7 +363,7 @@ def test_client_that_does_not_log_in_is_disconnected(guarded: Served) -> None:
 
 @pytest.fixture
 def remote(guarded: Served, monkeypatch: pytest.MonkeyPatch) -> Served:
-    """The guarded server, to which all clients seem to come from elsewhere."""
+    """A server with a password, to which all clients seem to be remote."""
     from foreshore.server.wire import Wire
 
     original = Wire.connection_made

@@ -130,7 +130,7 @@ def test_copy_in_of_invalid_data_names_line_and_column(copying: Served) -> None:
 
 
 def test_copy_in_of_much_data_reports_first_invalid_record(copying: Served) -> None:
-    """Though pieces are read at once, and later ones are wrong as well, or fine."""
+    """Pieces are read concurrently, and later ones are invalid too, or valid."""
     line = b'7,"' + b"x" * 300 + b'\n"\n'
     lines = [line] * 60_000
     lines[40_000] = b"7,a,more\n"

@@ -1,4 +1,4 @@
-"""Every field of the errors of constraints is PostgreSQL's."""
+"""All fields of the errors of constraints equal PostgreSQL's."""
 
 import psycopg
 import pytest
@@ -39,7 +39,7 @@ STATEMENTS = [
 
 
 def told(connection: psycopg.Connection, statement: str) -> dict[str, str | None]:
-    """Return the fields of the error that `statement` gives."""
+    """Return the fields of the error that `statement` raises."""
     with pytest.raises(psycopg.Error) as raised:
         connection.execute(statement)
     diag = raised.value.diag
