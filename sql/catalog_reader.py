@@ -4,6 +4,7 @@ SHOW statements other than SHOW CREATE and SHOW variable are queries over the bu
 `mz_catalog` and `pg_catalog`, planned like any other.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal as OneOf
 from typing import Protocol
@@ -41,6 +42,9 @@ class ItemView:
     sequence: Sequence | None = None
     # Of a table that has other columns than a definition knows: what to select for those.
     select: str = ""
+    # Of a view whose rows depend on the reader's time zone: its relation in that. The definition is
+    # in UTC, and what is maintained follows that.
+    in_zone: Callable[[str], Relation] | None = None
 
 
 class CatalogReader(Protocol):

@@ -113,13 +113,14 @@ def plan_statement(
     `parameters` are the types declared for `$1`, `$2`, ..., None or unknown for those to be
     inferred; given as `ParameterTypes`, it has all of them afterwards (`resolved`). `zone` is the
     session's time zone; given as a `SessionZone`, it says afterwards whether the plan depends on
-    it. What the catalog keeps does not: it is bound in UTC. `defined` says that the statement is
-    one that the catalog has kept: the sequences of its columns are there already.
+    it. What the catalog keeps is bound in UTC, but for a view that is bound anew for a reader in
+    another `SessionZone`. `defined` says that the statement is one that the catalog has kept: the
+    sequences of its columns are there already.
     """
     if not isinstance(parameters, ParameterTypes):
         parameters = ParameterTypes(parameters)
-    if isinstance(statement.ast, _KEPT):
-        zone = "UTC"
+    if isinstance(statement.ast, _KEPT) and not (defined and isinstance(zone, SessionZone)):
+        zone = SessionZone(of_constants="UTC")
     if not isinstance(zone, SessionZone):
         zone = SessionZone(zone)
     planning = Planning(catalog, statement.whole, parameters, zone, defined=defined)

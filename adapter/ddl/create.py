@@ -169,7 +169,9 @@ def create_view(session: "Session", plan: CreateView) -> Completed:
     )
     if old is not None:
         _keep_comments(session, old, item, plan.query.desc.names)
-    session.begin().planned[id] = Planned(plan.query.desc, plan.query.relation)
+    session.begin().planned[id] = Planned(
+        plan.query.desc, plan.query.relation, zone_matters=plan.zone_matters
+    )
     return Completed("CREATE VIEW")
 
 

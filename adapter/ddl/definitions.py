@@ -60,11 +60,9 @@ def plan_item(
     match plan:
         case CreateTable():
             return planned_table(plan, item.stored_names or ())
-        case (
-            CreateView(query=query)
-            | CreateMaterializedView(query=query)
-            | CreateSubscription(query=query)
-        ):
+        case CreateView(query=query, zone_matters=zone_matters):
+            return Planned(query.desc, query.relation, zone_matters=zone_matters)
+        case CreateMaterializedView(query=query) | CreateSubscription(query=query):
             return Planned(query.desc, query.relation)
         case CreateSequence(sequence=sequence):
             return Planned(SEQUENCE_DESC, sequence=sequence)

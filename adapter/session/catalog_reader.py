@@ -14,6 +14,7 @@ to tables.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from foreshore.adapter.session.variables import split_list
 from foreshore.adapter.transaction.name_reads import Lookups, NameKey
@@ -37,9 +38,12 @@ from foreshore.ids import GlobalId, is_temporary
 from foreshore.sql.catalog_reader import ItemView
 from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.parse.lexer import cut
-from foreshore.sql.plan import Name
+from foreshore.sql.parse.parse import parse
+from foreshore.sql.plan import CreateView, Name
+from foreshore.sql.planner import plan_statement
 from foreshore.sql.rewrite.column_names import definition_without_qualifiers
 from foreshore.sql.rewrite.full_names import FullName, renamed
+from foreshore.sql.rewrite.session_zone import SessionZone
 from foreshore.types import ColumnType, RelationDesc, written_type
 
 IMPLICIT_SCHEMAS = ("mz_catalog", "pg_catalog")
@@ -200,16 +204,34 @@ class SessionCatalog:
                     found.id, "subscription", name, planned.desc, planned.definition, oid=found.oid
                 )
             case "view":
+                definition = None
                 if found.id in self.arranged:
                     self.left_out.add(found.id)
-                    return ItemView(found.id, "view", name, planned.desc, oid=found.oid)
-                definition = self._own_definition(found.id) or planned.definition
-                return ItemView(found.id, "view", name, planned.desc, definition, oid=found.oid)
+                else:
+                    definition = self._own_definition(found.id) or planned.definition
+                return ItemView(
+                    found.id,
+                    "view",
+                    name,
+                    planned.desc,
+                    definition,
+                    oid=found.oid,
+                    in_zone=partial(self._definition_in, found) if planned.zone_matters else None,
+                )
             case "materialized view":
                 definition = self._own_definition(found.id)
                 return ItemView(
                     found.id, "materialized view", name, planned.desc, definition, oid=found.oid
                 )
+
+    def _definition_in(self, view: Item, zone: str) -> Relation:
+        """Return what a view is made of for readers in the time zone `zone`."""
+        (syntax,) = parse(view.create_sql)
+        reader = DefinitionCatalog(self.state, self.planned, view, own=self.own)
+        in_zone = SessionZone(zone, of_constants="UTC")
+        plan = plan_statement(syntax, reader, zone=in_zone, defined=True)
+        assert isinstance(plan, CreateView), view
+        return plan.query.relation
 
     def _own_definition(self, id: GlobalId) -> Relation | None:
         """Return what `id` is made of, if the transaction sees it otherwise than others do.

@@ -161,6 +161,10 @@ def relation_of_item(planning: Planning, view: ItemView) -> Relation:
         from foreshore.sql.bind.definitions.sequence import sequence_relation
 
         return sequence_relation(planning, view)
+    if view.in_zone is not None:
+        planning.zone.matters = True
+        if not planning.zone.is_utc:
+            return _renumbered(planning, view.in_zone(planning.zone.name))
     if view.definition is None:
         return Get(view.id, view.desc.columns, view.desc.keys)
     return _renumbered(planning, view.definition)

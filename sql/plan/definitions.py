@@ -129,6 +129,7 @@ class CreateView(Changing):
     depends_on: frozenset[GlobalId]
     sql: str
     notices: tuple[str, ...] = ()
+    zone_matters: bool = False  # whether its rows depend on the reader's time zone
 
 
 @dataclass(frozen=True, slots=True)

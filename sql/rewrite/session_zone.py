@@ -32,10 +32,15 @@ _ANOTHER = "<+01>-01"
 
 @dataclass
 class SessionZone:
-    """The zone a statement is planned in, and whether the plan depends on it."""
+    """The zone a statement is planned in, and whether the plan depends on it.
+
+    Constants of a definition that the catalog keeps are read in the zone `of_constants`, whoever
+    reads the view.
+    """
 
     name: str = "UTC"
     matters: bool = False
+    of_constants: str | None = None
 
     def applied(self, call: Call) -> Scalar:
         """Return what `call`, which takes the zone to be UTC, is in this one."""
@@ -72,6 +77,8 @@ class SessionZone:
 
     def read(self, text: str, type: SqlType) -> Datum:
         """Return the datum that a constant is as a `type`; raises DataError."""
+        if self.of_constants is not None:
+            return parse_text(text, type, zone=self.of_constants)
         value = parse_text(text, type, zone=self.name)
         if has_moments(type) and not self.matters:
             # The text may say its own zone; if not, what it means differs between any two.

@@ -131,7 +131,14 @@ def bind_create_view(
             as_of,
         )
     return CreateView(
-        name, query, statement.or_replace, statement.if_not_exists, depends_on, sql, notices
+        name,
+        query,
+        statement.or_replace,
+        statement.if_not_exists,
+        depends_on,
+        sql,
+        notices,
+        planning.zone.matters,
     )
 
 
