@@ -56,10 +56,11 @@ class Holder(msgspec.Struct, frozen=True):
 class SharedLock(Protocol):
     """A lock that servers on several machines see."""
 
-    async def acquire(self, *, patient: bool) -> str | None:
+    async def acquire(self, stop: asyncio.Event, *, patient: bool) -> str | None:
         """Acquire the lock and return None, or return a description of the server that has it.
 
-        With `patient` wait for a server that may have ended until it can no longer have the lock.
+        With `patient` wait for a server that may have ended until it can no longer have the lock,
+        or until `stop` is set.
         """
         ...
 
@@ -100,7 +101,7 @@ class ServerLock:
         holder = None if free else self._holder()
         if free and self._shared is not None:
             what = f"the database of {what}"
-            holder = await self._shared.acquire(patient=not take_over)
+            holder = await self._shared.acquire(stop, patient=not take_over)
             free = holder is None
         if free:
             await self._share()

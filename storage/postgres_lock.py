@@ -60,11 +60,11 @@ class PostgresLock:
         self._held = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    async def acquire(self, *, patient: bool) -> str | None:
+    async def acquire(self, stop: asyncio.Event, *, patient: bool) -> str | None:
         """Acquire the lock and return None, or return a description of the server that has it.
 
-        If `patient`, wait until a machine that has vanished can no longer have it. Raises
-        Determinate if PostgreSQL cannot be reached.
+        If `patient`, wait until a machine that has vanished can no longer have it, or until `stop`
+        is set. Raises Determinate if PostgreSQL cannot be reached.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (VANISHED_SECONDS if patient else 0.0)
@@ -73,7 +73,7 @@ class PostgresLock:
             while not await connection.fetchval(
                 f"SELECT pg_try_advisory_lock({_KEY})", self._schema
             ):
-                if loop.time() >= deadline:
+                if stop.is_set() or loop.time() >= deadline:
                     return await self._holder(connection)
                 await asyncio.sleep(POLL_SECONDS)
         except FAILURES as error:

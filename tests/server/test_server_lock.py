@@ -156,7 +156,7 @@ class Shared:
         self.holder = holder
         self.free = asyncio.Event()
 
-    async def acquire(self, *, patient: bool) -> str | None:
+    async def acquire(self, stop: asyncio.Event, *, patient: bool) -> str | None:
         return self.holder
 
     async def wait(self) -> None:

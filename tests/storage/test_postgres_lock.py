@@ -35,12 +35,12 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 def test_second_acquire_names_the_holder(url: str, postgres_url: str) -> None:
     async def main() -> None:
         first, second, other = PostgresLock(url), PostgresLock(url), PostgresLock(f"{url}x")
-        assert await first.acquire(patient=True) is None
-        holder = await second.acquire(patient=True)
+        assert await first.acquire(asyncio.Event(), patient=True) is None
+        holder = await second.acquire(asyncio.Event(), patient=True)
         assert holder is not None
         assert holder.startswith(f"process {os.getpid()} on host ")
         assert " (127.0.0.1) since 20" in holder
-        assert await other.acquire(patient=False) is None
+        assert await other.acquire(asyncio.Event(), patient=False) is None
         for lock in (first, second, other):
             await lock.close()
 
@@ -50,10 +50,10 @@ def test_second_acquire_names_the_holder(url: str, postgres_url: str) -> None:
 def test_acquire_after_holder_has_ended_waits_for_nothing(url: str) -> None:
     async def main() -> None:
         first, second = PostgresLock(url), PostgresLock(url)
-        assert await first.acquire(patient=True) is None
+        assert await first.acquire(asyncio.Event(), patient=True) is None
         first._connection.terminate()  # as SIGKILL of its process does
         first._task.cancel()  # type: ignore[union-attr]
-        assert await second.acquire(patient=True) is None
+        assert await second.acquire(asyncio.Event(), patient=True) is None
         await second.close()
 
     run(main())
@@ -62,12 +62,12 @@ def test_acquire_after_holder_has_ended_waits_for_nothing(url: str) -> None:
 def test_waiting_server_gets_the_lock_before_one_that_starts(url: str) -> None:
     async def main() -> None:
         first, second, third = (PostgresLock(url) for _ in range(3))
-        assert await first.acquire(patient=True) is None
-        assert await second.acquire(patient=False) is not None
+        assert await first.acquire(asyncio.Event(), patient=True) is None
+        assert await second.acquire(asyncio.Event(), patient=False) is not None
         waiting = asyncio.create_task(second.wait())
         await asyncio.wait([waiting], timeout=0.2)
         assert not waiting.done()
-        starting = asyncio.create_task(third.acquire(patient=True))
+        starting = asyncio.create_task(third.acquire(asyncio.Event(), patient=True))
         await first.close()
         await waiting
         assert await starting is not None
@@ -80,7 +80,7 @@ def test_waiting_server_gets_the_lock_before_one_that_starts(url: str) -> None:
 def test_lock_lost_with_its_connection_is_acquired_again(url: str, postgres_url: str) -> None:
     async def main() -> None:
         first, second = PostgresLock(url), PostgresLock(url)
-        assert await first.acquire(patient=True) is None
+        assert await first.acquire(asyncio.Event(), patient=True) is None
         operator = await asyncpg.connect(postgres_url)
         await operator.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'"
@@ -89,7 +89,24 @@ def test_lock_lost_with_its_connection_is_acquired_again(url: str, postgres_url:
         before = first._connection
         while first._connection is before or not first._held.is_set():  # noqa: ASYNC110
             await asyncio.sleep(0.02)
-        assert await second.acquire(patient=False) is not None
+        assert await second.acquire(asyncio.Event(), patient=False) is not None
+        for lock in (first, second):
+            await lock.close()
+
+    run(main())
+
+
+def test_acquire_that_is_stopped_waits_no_longer(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres_lock, "VANISHED_SECONDS", 600.0)
+
+    async def main() -> None:
+        first, second, stop = PostgresLock(url), PostgresLock(url), asyncio.Event()
+        assert await first.acquire(stop, patient=True) is None
+        acquiring = asyncio.create_task(second.acquire(stop, patient=True))
+        await asyncio.wait([acquiring], timeout=0.2)
+        assert not acquiring.done()
+        stop.set()
+        assert await acquiring is not None
         for lock in (first, second):
             await lock.close()
 
@@ -102,7 +119,7 @@ def test_server_that_cannot_be_reached_is_named(monkeypatch: pytest.MonkeyPatch)
     async def main() -> None:
         lock = PostgresLock("postgresql://u:secret@127.0.0.1:1/d")
         with pytest.raises(Determinate, match="could not connect to consensus"):
-            await lock.acquire(patient=True)
+            await lock.acquire(asyncio.Event(), patient=True)
         await lock.close()
 
     run(main())
