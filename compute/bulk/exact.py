@@ -13,7 +13,17 @@ from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+DIGITS = 53  # of a float, in bits
+LIMB = 18  # bits of a number's part: products of three have room for
+MOST = 1 << 26  # entries
+MANY = 64  # entries from which on arrays are faster
 
 
 def sum_float(entries: Iterable[tuple[float, int]]) -> float:
@@ -52,6 +62,9 @@ def _multiple(x: float, d: int) -> Iterable[float]:
         shift += 1
 
 
+# --- comoments ---------------------------------------------------------------------------------
+
+
 def comoment_float(entries: Iterable[tuple[float, float, int]]) -> float:
     """Return the sum of (x - mean(x)) * (y - mean(y)) * d over (x, y, d), rounded once.
 
@@ -67,22 +80,7 @@ def comoment_float(entries: Iterable[tuple[float, float, int]]) -> float:
         first.add(a * d, i)
         second.add(b * d, j)
         product.add(a * b * d, i + j)
-    (a, i), (b, j), (c, k) = first.total(), second.total(), product.total()
-    # count * sum(xy) - sum(x) * sum(y), both over the smaller power of two, divided by count
-    unit = min(k, i + j)
-    moment = (count * c << (k - unit)) - (a * b << (i + j - unit))
-    if not moment:
-        return 0.0
-    try:
-        return (moment << unit) / count if unit >= 0 else moment / (count << -unit)
-    except OverflowError:
-        return math.inf if (moment > 0) == (count > 0) else -math.inf
-
-
-def _parts(x: float) -> tuple[int, int]:
-    """Return the integer m and the power p with x = m * 2**p."""
-    fraction, power = math.frexp(x)
-    return int(fraction * 9007199254740992.0), power - 53
+    return _moment(count, first, second, product)
 
 
 class _Scaled:
@@ -101,24 +99,95 @@ class _Scaled:
         return sum(value << (power - least) for power, value in self.sums.items()), least
 
 
+def _parts(x: float) -> tuple[int, int]:
+    """Return the integer m and the power p with x = m * 2**p."""
+    fraction, power = math.frexp(x)
+    return int(fraction * 2.0**DIGITS), power - DIGITS
+
+
+def _moment(count: int, first: _Scaled, second: _Scaled, product: _Scaled) -> float:
+    """Return sum(xy) - sum(x) * sum(y) / count, rounded."""
+    (a, i), (b, j), (c, k) = first.total(), second.total(), product.total()
+    unit = min(k, i + j)
+    moment = (count * c << (k - unit)) - (a * b << (i + j - unit))
+    if not moment:
+        return 0.0
+    try:
+        return (moment << unit) / count if unit >= 0 else moment / (count << -unit)
+    except OverflowError:
+        return math.inf if (moment > 0) == (count > 0) else -math.inf
+
+
+def _comoment_of_many(x: Floats, y: Floats, d: Integers) -> float:
+    """Return what `comoment_float` does, of arrays in which no product of limbs overflows."""
+    if not (np.isfinite(x).all() and np.isfinite(y).all()):
+        return math.nan
+    (xs, i), (ys, j) = _limbs(x), _limbs(y)
+    ones = [np.ones(len(d), np.int64)]
+    return _moment(
+        int(d.sum()),
+        _sums(xs, ones, d, i),
+        _sums(ones, ys, d, j),
+        _sums(xs, ys, d, i + j),
+    )
+
+
+def _limbs(x: Floats) -> tuple[list[Integers], Integers]:
+    """Return integers of few bits, the highest first, that make up `_parts` of each, and powers."""
+    fractions, powers = np.frexp(x)
+    whole = (fractions * 2.0**DIGITS).astype(np.int64)
+    mask = (1 << LIMB) - 1
+    limbs = [whole >> (2 * LIMB), (whole >> LIMB) & mask, whole & mask]
+    return limbs, powers.astype(np.int64) - DIGITS
+
+
+def _sums(xs: list[Integers], ys: list[Integers], d: Integers, powers: Integers) -> _Scaled:
+    """Return the sum of x * y * d * 2**power, of numbers given as their limbs."""
+    order = np.argsort(powers, kind="stable")
+    starts = np.flatnonzero(np.diff(powers[order], prepend=powers[order[0]] - 1))
+    scaled = _Scaled()
+    weighted = [(x * d)[order] for x in xs]
+    others = [y[order] for y in ys]
+    for n, x in enumerate(reversed(weighted)):
+        for m, y in enumerate(reversed(others)):
+            totals = np.add.reduceat(x * y, starts)
+            for start, total in zip(starts.tolist(), totals.tolist(), strict=True):
+                scaled.add(total, int(powers[order[start]]) + LIMB * (n + m))
+    return scaled
+
+
+# --- of lists ----------------------------------------------------------------------------------
+
+
 def sum_float_lists(lists: Any) -> pa.Array:
     """Return the sums of an Arrow array of lists of struct<x: double, d: int64>, NULL for none."""
-    return _of_each(lists, ("x", "d"), sum_float)
+    return _of_each(lists, ("x", "d"), _sum)
+
+
+def _sum(x: Floats, d: Integers) -> float:
+    return sum_float(zip(x.tolist(), d.tolist(), strict=True))
 
 
 def comoment_float_lists(lists: Any) -> pa.Array:
     """Return the comoments of lists of struct<x: double, y: double, d: int64>, NULL for none."""
-    return _of_each(lists, ("x", "y", "d"), comoment_float)
+    return _of_each(lists, ("x", "y", "d"), _comoment)
 
 
-def _of_each(lists: Any, fields: Sequence[str], compute: Callable[[Any], float]) -> pa.Array:
-    """Return `compute` of each list of structs, given as tuples; NULL where there are none."""
+def _comoment(x: Floats, y: Floats, d: Integers) -> float:
+    if len(d) >= MANY and len(d) * int(np.abs(d).max()) < MOST:
+        return _comoment_of_many(x, y, d)
+    return comoment_float(zip(x.tolist(), y.tolist(), d.tolist(), strict=True))
+
+
+def _of_each(lists: Any, fields: Sequence[str], compute: Callable[..., float]) -> pa.Array:
+    """Return `compute` of the fields of each list of structs, as arrays; NULL where it is empty."""
     lists = lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists
     entries = lists.flatten()
-    rows = list(zip(*(entries.field(name).to_pylist() for name in fields), strict=True))
+    columns = [entries.field(name).to_numpy(zero_copy_only=False) for name in fields]
     values: list[float | None] = []
     at = 0
     for length in lists.value_lengths().to_pylist():
-        values.append(compute(rows[at : at + length]) if length else None)
-        at += length or 0
+        end = at + (length or 0)
+        values.append(compute(*(column[at:end] for column in columns)) if length else None)
+        at = end
     return pa.array(values, pa.float64())

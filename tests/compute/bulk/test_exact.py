@@ -7,7 +7,12 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foreshore.compute.bulk.exact import comoment_float, sum_float, sum_float_lists
+from foreshore.compute.bulk.exact import (
+    comoment_float,
+    comoment_float_lists,
+    sum_float,
+    sum_float_lists,
+)
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -37,6 +42,15 @@ def test_comoment_is_the_exact_one_rounded(entries: list[tuple[float, float, int
     second = sum((Fraction(y) * d for _, y, d in entries), Fraction())
     product = sum((Fraction(x) * Fraction(y) * d for x, y, d in entries), Fraction())
     assert comoment_float(entries) == rounded(product - first * second / count)
+
+
+@given(st.lists(st.tuples(FINITE, FINITE, st.integers(1, 5)), min_size=64, max_size=80))
+def test_comoment_of_many_entries_is_that_of_each(entries: list[tuple[float, float, int]]) -> None:
+    rows = [{"x": x, "y": y, "d": d} for x, y, d in entries]
+    type = pa.list_(pa.struct([("x", pa.float64()), ("y", pa.float64()), ("d", pa.int64())]))
+    lists = pa.array([rows[:1], rows, [], None], type)
+    want = [comoment_float(entries[:1]), comoment_float(entries), None, None]
+    assert comoment_float_lists(lists).to_pylist() == want
 
 
 def test_comoment_of_large_close_values_keeps_their_digits() -> None:
