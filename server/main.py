@@ -320,7 +320,7 @@ def inspect_command(data_dir: Path, verify: bool, json_: bool) -> None:
         for line in as_text(found, names):
             click.echo(line)
         if not found.corruptions:
-            click.echo("\nverified, all of it is whole" if verify else "\nno damage seen")
+            click.echo("\nverified: all data is intact" if verify else "\nno corruption found")
     if found.corruptions:
         sys.exit(1)
 

@@ -53,7 +53,7 @@ def test_inspect_shows_contents(filled: Path) -> None:
     before = {p: p.read_bytes() for p in filled.rglob("*") if p.is_file()}
     result = command(filled, "--verify")
     assert result.exit_code == 0, result.output
-    assert "verified, all of it is whole" in result.output
+    assert "verified: all data is intact" in result.output
     shown = json.loads(command(filled, "--verify", "--json").output)
     (shard,) = shown["collections"]
     assert (shard["id"], shard["since"], shard["upper"]) == (U1, 0, 35)
