@@ -1,18 +1,18 @@
-"""Arrangements: a changing collection, by key, readable at each time from `since` to `upper`.
+"""Arrangements: a changing collection indexed by key, readable from `since` to `upper`.
 
     insert     the updates of the next window; small ones gather in an unsorted tail
     look_up    the rows of some keys at a time
     scan       all rows at a time
-    compact    give up the times before a new since
+    compact    forget the times before a new since
 
-It is a list of runs, newest first, that grow geometrically (`foreshore.compute.arrange.run`), and
-a tail. One thread inserts and maintains; any number read at the same time: they work on the state
-as it was when they began, which never changes. The hashing and sorting of rows whose time is not
-known yet (`prepare`), and the work of a merge between `next_merge` and `install`, may be done by
-other threads.
+An arrangement is a list of runs, newest first, whose sizes grow geometrically
+(`foreshore.compute.arrange.run`), and a tail. One thread inserts and maintains; any number of
+threads read. Readers work on the state at the time they began, which is immutable. Hashing and
+sorting rows whose time is not known yet (`prepare`), and the work of a merge between `next_merge`
+and `install`, may be done by other threads.
 
-A row's net multiplicity at a time is never negative; where it is, some maintained plan is wrong,
-and the read raises InternalError with the collection's name instead of showing it.
+A row's multiplicity at a time is never negative. If it is, a maintained plan is wrong, and the read
+raises InternalError with the collection's name.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -46,23 +46,22 @@ KeyColumns = Callable[[pa.RecordBatch], list[pa.Array]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class State:
-    """All that a reader needs, never changed."""
+    """An immutable state, which is all that a reader needs."""
 
     runs: tuple[Run, ...]  # newest first
     tail: tuple[Updates, ...]  # oldest first, later than all runs
-    tail_hashes: Any  # the key hashes of all of the tail
+    tail_hashes: Any  # the key hashes of the whole tail
     upper: Timestamp
 
 
 class TooManyRows(Exception):
-    """A read would go through more rows than it may."""
+    """A read would examine more rows than allowed."""
 
 
 class Arrangement:
     """The arrangement of collection `name` by a key.
 
-    `key_columns` computes the key's columns, of `key_types`, of some rows; `schema` is that of
-    rows.
+    `key_columns` computes the key columns of rows, of types `key_types`. `schema` is that of rows.
     """
 
     def __init__(
@@ -86,11 +85,11 @@ class Arrangement:
 
     @property
     def upper(self) -> Timestamp:
-        """All updates before it are in."""
+        """Return the time before which all updates are inserted."""
         return self._state.upper
 
     def insert(self, updates: pa.Table, upper: Timestamp) -> None:
-        """Take all updates with self.upper <= time < upper: rows' columns, times, diffs."""
+        """Insert all updates with self.upper <= time < upper: rows' columns, times, diffs."""
         state = self._state
         assert upper >= state.upper, (self.name, upper, state.upper)
         if not len(updates):
@@ -99,7 +98,7 @@ class Arrangement:
         self.insert_updates(self._updates_of(updates), upper)
 
     def insert_updates(self, part: Updates, upper: Timestamp) -> None:
-        """Take all updates with self.upper <= time < upper, few of them and hashed already."""
+        """Insert all updates with self.upper <= time < upper, which are few and hashed already."""
         state = self._state
         tail = (*state.tail, part)
         hashes = np.concatenate([state.tail_hashes, part.key_hashes])
@@ -108,16 +107,16 @@ class Arrangement:
             self._spill()
 
     def advance(self, upper: Timestamp) -> None:
-        """Take note that there are no updates up to `upper`."""
+        """Record that there are no updates up to `upper`."""
         state = self._state
         self._state = State(state.runs, state.tail, state.tail_hashes, upper)
 
     def compact(self, since: Timestamp) -> None:
-        """Give up the times before `since`."""
+        """Forget the times before `since`."""
         self.since = max(self.since, since)
 
     def maintain(self, budget: int = MERGE_BUDGET) -> bool:
-        """Do some of the merging that is due; return whether more is."""
+        """Do some of the due merging; return whether there is more."""
         if self._merge is None:
             self._merge = self.next_merge()
             if self._merge is None:
@@ -129,7 +128,7 @@ class Arrangement:
         return True
 
     def next_merge(self) -> Merge | None:
-        """Return a merge that is due, not begun; whoever takes it works on it and installs it."""
+        """Return a due merge that is not begun; the caller works on it and installs it."""
         runs = self._state.runs
         for newer, older in pairwise(runs):
             if len(older) < 2 * len(newer):
@@ -137,7 +136,7 @@ class Arrangement:
         return None
 
     def install(self, merge: Merge, merged: Run) -> None:
-        """Let the result of a merge take the place of what it merged."""
+        """Replace the merged runs by the result."""
         state = self._state
         at = next(i for i, run in enumerate(state.runs) if run is merge.newer)
         runs = (*state.runs[:at], merged, *state.runs[at + 2 :])
@@ -149,7 +148,7 @@ class Arrangement:
         return sort_and_consolidate(updates, 0) if len(updates) > TAIL_ROWS else updates
 
     def insert_prepared(self, parts: Iterable[Updates], time: Timestamp, upper: Timestamp) -> None:
-        """Take `parts`, which `prepare` made, at `time`: all updates up to `upper`."""
+        """Insert `parts` made by `prepare` at `time`: all updates up to `upper`."""
         state = self._state
         assert upper >= state.upper, (self.name, upper, state.upper)
         tail, hashes = list(state.tail), [state.tail_hashes]
@@ -187,7 +186,7 @@ class Arrangement:
         )
 
     def _spill(self) -> None:
-        """Make a run of the tail."""
+        """Turn the tail into a run."""
         state = self._state
         updates = sort_and_consolidate(concat(list(state.tail)), self.since)
         lower = state.runs[0].upper if state.runs else 0
@@ -199,10 +198,10 @@ class Arrangement:
     def look_up(
         self, keys: Sequence[Key], time: Timestamp, most: int | None = None
     ) -> pa.RecordBatch:
-        """Return the rows at `time` whose key is one of `keys`, each as often as it is there.
+        """Return the rows at `time` whose key is in `keys`, each as often as its multiplicity.
 
-        Raises TooManyRows if that goes through more than `most` rows, each counted as often as it
-        came and as it went; rows of other keys with the same hash count.
+        Raises TooManyRows if more than `most` updates are examined, counting retractions, and rows
+        of other keys with the same hash.
         """
         state = self._readable(time)
         parts: list[Updates] = []
@@ -220,7 +219,7 @@ class Arrangement:
         return self._contents(parts, time)
 
     def scan(self, time: Timestamp, most: int | None = None) -> pa.RecordBatch:
-        """Return all rows at `time`, each as often as it is there.
+        """Return all rows at `time`, each as often as its multiplicity.
 
         Raises TooManyRows as `look_up` does.
         """
@@ -246,7 +245,7 @@ class Arrangement:
         return pa.Table.from_arrays(arrays, schema=schema)
 
     def find(self, hashes: Words) -> list[tuple[Ints, Updates]]:
-        """Return the updates at all times whose keys have one of `hashes`: places in it, updates.
+        """Return the updates at all times whose keys have one of `hashes`, with positions in it.
 
         The keys themselves may differ.
         """
@@ -262,9 +261,9 @@ class Arrangement:
         return sums
 
     def latest(self, hashes: Words) -> Timestamp:
-        """Return the last time at which a key with one of `hashes` was changed; 0 if none was.
+        """Return the last time at which a key with one of `hashes` changed; 0 if none did.
 
-        Times before `since` may have become that.
+        Times before `since` may be reported as `since`.
         """
         found = self._matching(self._state, hashes)
         return max((int(source.times[at].max()) for source, _, at in found), default=0)
@@ -278,7 +277,7 @@ class Arrangement:
 
     @staticmethod
     def _matching(state: State, hashes: Words) -> Iterator[tuple[Updates, Ints, Ints]]:
-        """Yield updates, and pairs of a place in `hashes` and one in these updates, if equal."""
+        """Yield updates with pairs of equal hashes: positions in `hashes` and in the updates."""
         for run in state.runs:
             places, at = _equal_pairs(run.updates.key_hashes, hashes)
             if len(at):
@@ -317,7 +316,7 @@ class Arrangement:
         return found
 
     def _with_key(self, updates: Updates, key: Key) -> Updates:
-        """Return those whose key really is `key`, and not only hashes as it does."""
+        """Return the updates whose key equals `key`, beyond having its hash."""
         if not key:
             return updates
         columns = self._key_columns(updates.rows)
@@ -335,7 +334,7 @@ class Arrangement:
         return updates if equal.all() else updates.take(np.flatnonzero(equal))
 
     def _contents(self, parts: list[Updates], time: Timestamp) -> pa.RecordBatch:
-        """Return the rows that the updates of `parts` at times up to `time` add up to."""
+        """Return the rows that the updates of `parts` up to `time` add up to."""
         seen = []
         for part in parts:
             past = part.times <= time
@@ -354,7 +353,7 @@ class Arrangement:
         return updates.rows if diffs.max() == 1 else _repeated(updates.rows, diffs)
 
     def _consolidated(self, updates: Updates) -> pa.RecordBatch:
-        """Return the rows that the updates, some of which retract others, add up to."""
+        """Return the rows that updates with retractions add up to."""
         hashes, diffs = updates.row_hashes, updates.diffs
         retracted = np.unique(hashes[diffs < 0])
         place = np.minimum(np.searchsorted(retracted, hashes), len(retracted) - 1)
@@ -379,13 +378,13 @@ class Arrangement:
 
     @property
     def size(self) -> tuple[int, int, int]:
-        """The numbers of updates, of runs, and of bytes."""
+        """Return the numbers of updates, runs and bytes."""
         state = self._state
         parts = [*(run.updates for run in state.runs), *state.tail]
         return sum(map(len, parts)), len(state.runs), sum(part.nbytes for part in parts)
 
     def check(self) -> None:
-        """Assert what holds of the runs."""
+        """Assert the invariants of the runs."""
         state = self._state
         for run in state.runs:
             run.check()
@@ -394,14 +393,14 @@ class Arrangement:
         assert len(state.tail_hashes) == sum(map(len, state.tail))
 
 
-# Types of which a value's Python form is the datum that it is looked up by.
+# Types whose Python values are the datums by which they are looked up.
 _DIRECT = frozenset(
     ["int2", "int4", "int8", "oid", "text", "varchar", "bpchar", "name", "mz_timestamp"]
 )
 
 
 def _cost(parts: Sequence[Updates], most: int) -> int:
-    """Return how many rows come and go in `parts`; raises TooManyRows if more than `most`."""
+    """Return how many rows `parts` insert and delete; raises TooManyRows if more than `most`."""
     total = 0
     for part in parts:
         rows = len(part)
@@ -412,7 +411,7 @@ def _cost(parts: Sequence[Updates], most: int) -> int:
 
 
 def _pick(parts: Sequence[Updates], hits: Any) -> list[Updates]:
-    """Return the updates at `hits`, places in all `parts` one after another."""
+    """Return the updates at `hits`, positions in the concatenation of `parts`."""
     return [part.take(hits[lo:hi] - start) for part, lo, hi, start in _spread(parts, hits)]
 
 
@@ -428,7 +427,7 @@ def _spread(parts: Sequence[Updates], hits: Any) -> Iterator[tuple[Updates, int,
 
 
 def _equal_pairs(sorted_hashes: Words, hashes: Words) -> tuple[Ints, Ints]:
-    """Return all pairs of places in `hashes` and in `sorted_hashes` with equal values."""
+    """Return all pairs of positions in `hashes` and `sorted_hashes` with equal values."""
     starts = sorted_hashes.searchsorted(hashes)
     counts = sorted_hashes.searchsorted(hashes, "right") - starts
     total = int(counts.sum())
@@ -444,7 +443,7 @@ def _repeated(rows: pa.RecordBatch, counts: Any) -> pa.RecordBatch:
 
 
 def consolidate(updates: pa.Table, schema: pa.Schema, since: Timestamp) -> pa.Table:
-    """Return the updates with times moved to `since` and equal ones added up; `schema` of rows."""
+    """Return the consolidated updates with times moved to `since`; `schema` is that of rows."""
     arrangement = Arrangement("", schema, (), lambda _: [], since)
     part = sort_and_consolidate(arrangement._updates_of(updates), since)
     arrays = [*part.rows.columns, pa.array(part.times), pa.array(part.diffs)]

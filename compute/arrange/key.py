@@ -1,13 +1,12 @@
-"""Hashes of rows and keys: equal for what counts as equal, and fast over whole columns.
+"""Hashes of rows and keys, vectorized over columns and equal for equal values.
 
-Two kinds of equality are meant. A *key* is hashed so that what SQL calls equal hashes equal: -0.0
-and 0.0, NaN and NaN, '1 month' and '30 days', 1.0 and 1.00 in jsonb. A *row* is hashed by what it
-physically is, as two rows that differ in what is shown are two rows; only NaNs count as one there
-too.
+There are two kinds of equality. A *key* is hashed so that SQL-equal values have equal hashes: -0.0
+and 0.0, NaN and NaN, '1 month' and '30 days', 1.0 and 1.00 in jsonb. A *row* is hashed by its
+physical values, because rows that are displayed differently are different; only NaNs count as one.
 
-A column becomes 64-bit words, one or more to a value; the words of a row are folded into one with a
-seed that is secret and each process's own, so nobody can choose values that collide. Where a key is
-looked up its values are compared as well. Rows are told apart by their 64-bit hash.
+Each value becomes one or more 64-bit words. The words of a row are folded into one with a secret
+seed of the process, so clients cannot choose colliding values. Index lookups also compare the
+values of keys. Rows are distinguished by their 64-bit hash alone.
 """
 
 import json
@@ -33,7 +32,7 @@ _B = 0xBF58476D1CE4E5B9
 _C = 0x94D049BB133111EB
 _NULL = 0x5851F42D4C957F2D
 _DAY = 86_400_000_000
-SHORT = 64  # bytes of one value, up to which Python's own arithmetic is as fast as NumPy's
+SHORT = 64  # bytes of a value up to which Python is as fast as NumPy
 
 
 def _mix(words: Words) -> Words:
@@ -71,7 +70,7 @@ def hash_columns(columns: Sequence[pa.Array], types: Sequence[SqlType] | None, r
 
 
 def key_words(key: Sequence[Datum], types: Sequence[SqlType]) -> tuple[int, ...] | None:
-    """Return the words of a key; None if nothing equals it: NULL, or no value of the type."""
+    """Return the words of a key; None if nothing equals it (NULL, or a value not of the type)."""
     words: tuple[int, ...] = ()
     for datum, type in zip(key, types, strict=True):
         if datum is None:
@@ -84,7 +83,7 @@ def key_words(key: Sequence[Datum], types: Sequence[SqlType]) -> tuple[int, ...]
 
 
 def hash_words(words: Iterable[int]) -> int:
-    """Return what `hash_columns` gives for a key of these words."""
+    """Return the result of `hash_columns` for a key with these words."""
     hash = _SEED
     for word in words:
         hash = _fold_one(hash, word)
@@ -106,7 +105,7 @@ def datum_words(datum: Datum, type: SqlType) -> tuple[int, ...]:
 
 
 def _string_word(data: bytes) -> int:
-    """Return what `_bytes_word` gives for one value."""
+    """Return the result of `_bytes_word` for one value."""
     total = 0
     for start in range(0, len(data), 8):
         part = data[start : start + 8]
@@ -116,7 +115,7 @@ def _string_word(data: bytes) -> int:
 
 
 def column_words(column: pa.Array, type: SqlType | None) -> list[Words]:
-    """Return 64-bit words for each value of the column; `type` says to take it as a key."""
+    """Return 64-bit words for each value of the column; with `type`, as a key."""
     kind = column.type
     if pa.types.is_list(kind):
         words = [_list_word(column, type)]
@@ -153,14 +152,14 @@ def _float_word(column: pa.Array, type: SqlType | None) -> Words:
     values = _values(column, np.float32 if column.type.bit_width == 32 else np.float64)
     floats = values.astype(np.float64)
     if type is not None:
-        floats += 0.0  # as a key -0.0 is 0.0
+        floats += 0.0  # as a key, -0.0 is 0.0
     floats[np.isnan(floats)] = np.nan
     words: Words = floats.view(np.uint64)
     return words
 
 
 def _values(column: pa.Array, dtype: Any) -> Any:
-    """Return the values as they lie in memory, whatever where they are NULL."""
+    """Return the values in memory; those of NULLs are arbitrary."""
     if not len(column):
         return np.empty(0, dtype)
     values = np.frombuffer(column.buffers()[1], dtype)
@@ -183,7 +182,7 @@ def _canonical_json(column: pa.Array) -> pa.Array:
 
 
 def canonical_json(text: str) -> str:
-    """Return jsonb text in the one form of all that equal it: numbers without needless zeros."""
+    """Return jsonb text in a form common to all equal texts, with minimal numbers."""
     if "." not in text and "e" not in text.lower():
         return text
     return _dump(json.loads(text, parse_float=Decimal, parse_int=Decimal))
@@ -239,7 +238,7 @@ def _bytes_word(column: pa.Array) -> Words:
 def _list_word(column: pa.Array, type: SqlType | None) -> Words:
     element = type.element if type is not None else None
     rows = len(column)
-    filled = column.flatten()  # without what lies under NULLs
+    filled = column.flatten()  # without values under NULLs
     counts = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)
     counts = counts.astype(np.int64)
     words = np.zeros(len(filled), np.uint64)
@@ -251,7 +250,7 @@ def _list_word(column: pa.Array, type: SqlType | None) -> Words:
 
 
 def _combine(words: Words, position: Any, counts: Any, begins: Any, lengths: Any) -> Words:
-    """Return for each row one word of its `counts` many consecutive ones, and its length."""
+    """Return for each row one word of its `counts` consecutive ones, and its length."""
     with np.errstate(over="ignore"):
         mixed = _fold(position.astype(np.uint64) * np.uint64(_C), words)
         sums = np.zeros(len(counts), np.uint64)

@@ -1,8 +1,8 @@
-"""Merging runs: two neighbours become one, a slice at a time, so that no tick pays for all of it.
+"""Merging runs: two neighbours become one, a slice at a time, to spread the work over ticks.
 
-A merge works through its runs from the least key hash to the greatest. Each slice takes what both
-have of the next interval of hashes, moves times to `since`, and adds up what has become equal. The
-runs stay as they are, and are read, until the merge is done and its result takes their place.
+A merge works through both runs from the least key hash to the greatest. Each slice takes the
+updates of both in the next interval of hashes, moves times to `since`, and adds up equal ones. The
+runs stay unchanged and readable until the merge is complete and its result replaces them.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from foreshore.update import Timestamp
 
 
 class Merge:
-    """The merge of `newer` and `older`, neighbours in time, on its way."""
+    """An unfinished merge of `newer` and `older`, neighbours in time."""
 
     def __init__(self, newer: Run, older: Run, since: Timestamp) -> None:
         assert older.upper == newer.lower, (older.upper, newer.lower)
@@ -23,13 +23,13 @@ class Merge:
         self._done: list[Updates] = []
 
     def work(self, budget: int) -> Run | None:
-        """Merge about `budget` more updates; return the result when all is merged."""
+        """Merge about `budget` more updates; return the result when all are merged."""
         runs = (self.newer, self.older)
         ends = tuple(
             self._slice_end(run, start, budget)
             for run, start in zip(runs, self._positions, strict=True)
         )
-        # up to the lesser of the hashes that the budget reaches, all of both up to it
+        # the lesser of the hashes that the budget reaches; both runs are merged up to it
         bounds = [
             run.updates.key_hashes[end]
             for run, end in zip(runs, ends, strict=True)

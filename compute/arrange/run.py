@@ -1,9 +1,9 @@
-"""Runs: immutable sorted sets of updates, of which an arrangement is made.
+"""Runs: the immutable sorted sets of updates that make up an arrangement.
 
 A run [lower, upper) holds updates sorted by (key hash, row hash, time): the rows as one Arrow
-record batch, whose columns are single chunks, and beside it the hashes, times and diffs as NumPy
-arrays. Equal updates are one. Times before `since` have been moved to it. Nothing in a run ever
-changes, so that readers need no lock.
+record batch with single-chunk columns, and the hashes, times and diffs as NumPy arrays. Equal
+updates are combined. Times before `since` are moved to it. Runs never change, so readers need no
+lock.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Updates:
-    """Updates in columns, in any order: a row's place is the same in all of them."""
+    """Updates in columns, in any order, with equal positions in all columns."""
 
     rows: pa.RecordBatch
     key_hashes: Words
@@ -34,7 +34,7 @@ class Updates:
         return len(self.times)
 
     def slice(self, start: int, stop: int) -> "Updates":
-        """Return those from `start` to before `stop`, sharing the memory."""
+        """Return the updates from `start` to before `stop`, sharing memory."""
         return Updates(
             self.rows.slice(start, stop - start),
             self.key_hashes[start:stop],
@@ -44,7 +44,7 @@ class Updates:
         )
 
     def take(self, indices: Any, diffs: Ints | None = None) -> "Updates":
-        """Return those at `indices`, perhaps with other `diffs`."""
+        """Return the updates at `indices`, with new `diffs` if given."""
         return Updates(
             self.rows.take(pa.array(indices)),
             self.key_hashes[indices],
@@ -54,13 +54,13 @@ class Updates:
         )
 
     def at(self, time: Timestamp) -> "Updates":
-        """Return the same, all of them at `time`."""
+        """Return the updates with all times set to `time`."""
         times = np.full(len(self), time, np.int64)
         return Updates(self.rows, self.key_hashes, self.row_hashes, times, self.diffs)
 
     @property
     def nbytes(self) -> int:
-        """The memory that the updates take."""
+        """Return the size of the updates in memory."""
         return int(self.rows.nbytes) + 32 * len(self)
 
 
@@ -78,7 +78,7 @@ def concat(parts: list[Updates]) -> Updates:
 
 
 def sort_and_consolidate(updates: Updates, since: Timestamp) -> Updates:
-    """Return the updates in a run's order, times moved to `since`, equal ones added up."""
+    """Return consolidated updates in a run's order, with times moved to `since`."""
     times = np.maximum(updates.times, since)
     order = np.lexsort((times, updates.row_hashes, updates.key_hashes))
     keys, rows, times = updates.key_hashes[order], updates.row_hashes[order], times[order]
@@ -96,7 +96,7 @@ def sort_and_consolidate(updates: Updates, since: Timestamp) -> Updates:
         starts, diffs = starts[left], diffs[left]
     picked = order[starts]
     if len(picked) == len(updates) and bool(np.all(picked[1:] > picked[:-1])):
-        batch = updates.rows  # in order already
+        batch = updates.rows  # already sorted
     else:
         batch = updates.rows.take(pa.array(picked))
     return Updates(batch, keys[starts], rows[starts], times[starts], diffs)
@@ -104,7 +104,7 @@ def sort_and_consolidate(updates: Updates, since: Timestamp) -> Updates:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """Sorted, consolidated updates with lower <= time < upper, but for those moved to since."""
+    """Sorted, consolidated updates with lower <= time < upper, except those moved to since."""
 
     updates: Updates
     lower: Timestamp
@@ -115,7 +115,7 @@ class Run:
 
     @classmethod
     def of(cls, updates: Updates, lower: Timestamp, upper: Timestamp, since: Timestamp) -> "Run":
-        """Return the run of sorted and consolidated `updates`."""
+        """Return a run of sorted and consolidated `updates`."""
         some = bool(len(updates))
         return cls(
             updates,
@@ -141,7 +141,7 @@ class Run:
         return start, int(hashes.searchsorted(key_hash, "right"))
 
     def check(self) -> None:
-        """Assert what is said above."""
+        """Assert the run's invariants."""
         u = self.updates
         assert len(u.rows) == len(u.key_hashes) == len(u.row_hashes) == len(u.times) == len(u.diffs)
         keys = list(

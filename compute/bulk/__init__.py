@@ -1,1 +1,1 @@
-"""A plan as one statement of a bulk engine: hydration and one-off queries."""
+"""Plans as single statements of a bulk engine, for hydration and one-off queries."""

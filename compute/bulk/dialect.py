@@ -1,15 +1,14 @@
-"""Dialects: scalars of the IR as SQL of a bulk engine, exact and total.
+"""Dialects: render scalars of the IR as SQL of a bulk engine, exact and without errors.
 
     dialect.scalar(expr, columns)  SQL for the value of `expr`, NULL where it fails
-    dialect.error(expr, columns)   SQL for its error's text, NULL where it does not; ErrorOf as SQL
+    dialect.error(expr, columns)   SQL for the text of its error, NULL where it succeeds
     dialect.key(sql, type)         the form in which the engine's equality and order are SQL's
-    dialect.used                   the Arrow functions that the SQL so far calls, to be registered
+    dialect.used                   the Arrow functions called by the SQL, to be registered
 
-What an engine says in its own way is abstract here: the names of types, literals of lists,
-intervals and instants, the quoting of text and of names. A function is rendered by its own
-rendering for the engine where it has one for these types, else as a call of an Arrow function over
-its kernel. Nothing here raises in the engine: failing values are NULL, so an engine may evaluate
-branches that are not taken.
+Engine-specific parts are abstract: type names, literals of lists, intervals and instants, quoting
+of text and names. A function with a rendering for the engine and these types uses it; others become
+a call of an Arrow function over the kernel. The SQL never raises in the engine: failing values are
+NULL, so an engine may evaluate branches that are not taken.
 """
 
 import hashlib
@@ -66,7 +65,7 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class ArrowFunction:
-    """A kernel as an engine calls it: by name, for one signature; its values or its errors."""
+    """A kernel as an engine function for one signature; it returns values or errors."""
 
     name: str
     key: str
@@ -75,7 +74,7 @@ class ArrowFunction:
 
     @property
     def result(self) -> SqlType:
-        """The type of what it returns."""
+        """Return the type of the result."""
         return TEXT if self.errors else self.types.result
 
     def __call__(self, *arrays: pa.Array) -> pa.Array:
@@ -96,11 +95,11 @@ def _contiguous(array: pa.Array | pa.ChunkedArray, type: pa.DataType) -> pa.Arra
 
 
 class Dialect(ABC):
-    """Renders scalars; one is made for each statement, so that `used` is what that one calls."""
+    """Renders scalars. One instance per statement, so `used` is what that statement calls."""
 
     name: str
-    types: ClassVar[Mapping[str, str]]  # the names of types that engines call by their own
-    text: ClassVar[str]  # the name of the type of all others: every kind of text, jsonb
+    types: ClassVar[Mapping[str, str]]  # types with engine-specific names
+    text: ClassVar[str]  # the type of all others: text types and jsonb
 
     def __init__(self) -> None:
         self.used: dict[str, ArrowFunction] = {}
@@ -133,7 +132,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def integral(self, datum: int, type: SqlType) -> str:
-        """Return SQL for a constant that is an integer in its physical form."""
+        """Return SQL for a constant with an integer as its physical form."""
 
     @staticmethod
     @abstractmethod
@@ -143,7 +142,7 @@ class Dialect(ABC):
     @staticmethod
     @abstractmethod
     def identifier(name: str) -> str:
-        """Return a name as SQL has it quoted."""
+        """Return a name as a quoted identifier."""
 
     # --- types, constants, keys ------------------------------------------------------------
 
@@ -192,7 +191,7 @@ class Dialect(ABC):
                 raise AssertionError(f"no datum of {type}: {datum!r}")
 
     def key(self, sql: str, type: SqlType) -> str:
-        """Return the form of a value in which the engine groups, joins and orders as SQL does.
+        """Return the form of a value that the engine groups, joins and orders as SQL does.
 
         It may be of another type. Numerics of one scale compare; for several see `common_keys`.
         """
@@ -205,10 +204,10 @@ class Dialect(ABC):
         return self.order_bytes(sql, type)
 
     def identity(self, sql: str, type: SqlType) -> tuple[str, ...]:
-        """Return the forms by which an engine tells apart all values that are shown differently.
+        """Return the forms that distinguish all values that are displayed differently.
 
-        Grouped by a float alone, -0.0 and 0.0 are one, as SQL has it; but rows are the same only if
-        they are so bit for bit, NaNs aside.
+        In a GROUP BY of a float, -0.0 equals 0.0, as in SQL. But rows are the same only if they are
+        equal bit for bit, except NaNs.
         """
         if is_float(type):
             return sql, self.is_negative_zero(sql)
@@ -218,14 +217,14 @@ class Dialect(ABC):
 
     @abstractmethod
     def of_group(self, column: str, identity: tuple[str, ...]) -> str:
-        """Return the value, to the bit, of a column in a group by its `identity`."""
+        """Return the exact value of a column in a group by its `identity`."""
 
     def total_order(self, sql: str, type: SqlType) -> list[str]:
-        """Return what to order by so that only values tie that nothing tells apart."""
+        """Return sort terms under which only indistinguishable values tie."""
         return list(dict.fromkeys((self.key(sql, type), *self.identity(sql, type))))
 
     def representative(self, sql: str, type: SqlType) -> str:
-        """Return, of a float or floats, the one value that stands for all that are equal to it."""
+        """Return the value that represents all values equal to a float, or a list of floats."""
         if is_float(type):
             zero = f"CAST(0 AS {self.type_name(type)})"
             return f"(CASE WHEN {sql} = 0 THEN {zero} ELSE {sql} END)"
@@ -242,9 +241,9 @@ class Dialect(ABC):
         """Return the list of the values of `item` for the elements `name` of a list."""
 
     def common_keys(self, sqls: Sequence[str], types: Sequence[SqlType]) -> list[str]:
-        """Return keys that are equal exactly where the values are; for joins on unlike scales.
+        """Return keys that are equal exactly where the values are, for joins on different scales.
 
-        A numeric that the largest scale cannot hold equals none of the others: it becomes NULL.
+        A numeric that the largest scale cannot hold equals no value of the others and becomes NULL.
         """
         scales = {t.scale for t in types if t.name == "numeric"}
         if len(scales) < 2:
@@ -253,7 +252,7 @@ class Dialect(ABC):
         return [f"TRY_CAST({sql} AS DECIMAL(38,{scale}))" for sql in sqls]
 
     def order_by(self, keys: Sequence[OrderKey], columns: Sequence[str]) -> str:
-        """Return the list of an ORDER BY over infallible keys."""
+        """Return the terms of an ORDER BY over infallible keys."""
         return ", ".join(
             self.order_term(
                 self.key(self.scalar(key.expr, columns), type_of(key.expr)),
@@ -265,7 +264,7 @@ class Dialect(ABC):
 
     @staticmethod
     def order_term(sql: str, *, descending: bool, nulls_first: bool) -> str:
-        """Return one term of an ORDER BY, everything said outright."""
+        """Return one explicit term of an ORDER BY."""
         return f"{sql} {'DESC' if descending else 'ASC'} NULLS {'FIRST' if nulls_first else 'LAST'}"
 
     # --- values ----------------------------------------------------------------------------
@@ -335,7 +334,7 @@ class Dialect(ABC):
     def arrow_call(
         self, key: str, types: Signature, args: Sequence[str], *, errors: bool = False
     ) -> str:
-        """Return a call of the Arrow function over a kernel, which `used` then holds."""
+        """Return a call of the Arrow function over a kernel, and add that to `used`."""
         digest = hashlib.blake2b(repr((key, types)).encode(), digest_size=6).hexdigest()
         stem = re.sub(r"[^a-z0-9]+", "_", key.split("(")[0].lower()).strip("_") or "op"
         name = f"fs_{stem}_{digest}{'_error' if errors else ''}"
@@ -343,12 +342,12 @@ class Dialect(ABC):
         return f"{name}({', '.join(args)})"
 
     def raw(self, datum: int, type: SqlType) -> str:
-        """Return a call that gives a constant of which an engine's own would be something else."""
+        """Return a call that yields a constant which the engine's literals cannot express."""
         types = Signature((INT8,), type)
         return self.arrow_call("of_integer(int8)", types, [f"CAST({datum} AS BIGINT)"])
 
     def order_bytes(self, sql: str, type: SqlType) -> str:
-        """Return the call that gives a value's key as bytes, for types the engine cannot order."""
+        """Return the call that yields a value's key as bytes, for types the engine cannot order."""
         return self.arrow_call("order_bytes", Signature((type,), BYTEA), [sql])
 
     # --- errors ----------------------------------------------------------------------------
@@ -419,21 +418,21 @@ class Dialect(ABC):
 
 
 def is_infinity(datum: int, type: SqlType) -> bool:
-    """Whether a day or an instant is one of PostgreSQL's infinities: an extreme of its integer."""
+    """Whether a date or timestamp is infinite, that is, an extreme of its integer."""
     if type.name == "date":
         return datum in (DATE_LOWEST, DATE_HIGHEST)
     return type.name in ("timestamp", "timestamptz") and datum in (LOWEST, HIGHEST)
 
 
 def _as_case(call: Call) -> Case:
-    """Return coalesce as the guards that it is."""
+    """Return coalesce as a CASE."""
     branches = tuple((Call("is_not_null", (arg,), BOOL), arg) for arg in call.args[:-1])
     return Case(branches, call.args[-1], call.type)
 
 
 def of_arity(function: Callable[..., pa.Array], count: int) -> Callable[..., pa.Array]:
-    """Return `function` with just `count` parameters, as engines count those of a function."""
+    """Return `function` with exactly `count` parameters, since engines count them."""
     names = ", ".join(f"a{i}" for i in range(count))
     scope: dict[str, Any] = {"function": function}
     made: Callable[..., pa.Array] = eval(f"lambda {names}: function({names})", scope)
-    return made  # of names only, none of a user's
+    return made  # generated names only

@@ -1,9 +1,9 @@
-"""DuckDB as an engine: everything on one machine, in memory.
+"""DuckDB as an engine: single-machine and in memory.
 
-An engine is one in-memory database. It may read files below the directories it is given and nothing
-else: external access is off and the configuration locked before any plan of a user's is run. Each
-dataflow has a schema and a cursor of its own in it; each evaluation a cursor. Functions that DuckDB
-does not have as PostgreSQL means them are registered once, as Arrow functions over our kernels.
+An engine is one in-memory database. It can read files below the given directories and nothing else:
+external access is off and the configuration is locked before any user's plan runs. Each dataflow
+has a schema and a cursor; each evaluation has a cursor. Functions whose DuckDB version differs from
+PostgreSQL's are registered once, as Arrow functions over the kernels.
 """
 
 import logging
@@ -39,19 +39,19 @@ logger = logging.getLogger(__name__)
 
 warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
 
-PATIENCE_SECONDS = 5.0  # with what runs when the engine is closed
-# Rows of a bounded result that are fetched at once.
+PATIENCE_SECONDS = 5.0  # to wait for running work when the engine is closed
+# Rows fetched at once from a bounded result.
 BATCH_ROWS = 100_000
-# Contents are added up when this many entries have come to them, and as many as they had. Before
-# that entries are in a tail, which is added up each time that so many have come.
+# Contents are consolidated when this many entries were added, and as many as there were. Until then
+# entries are in a tail, which is consolidated whenever this many were added.
 CONSOLIDATE_AFTER = 4096
 CONSOLIDATE_TAIL_AFTER = 64
 
 
 class DuckDbEngine(BulkEngine):
-    """An engine over one in-memory DuckDB, which spills what exceeds its memory to `scratch`.
+    """An engine over one in-memory DuckDB, which spills to `scratch`.
 
-    What exceeds `spill_limit` there too fails: the disk is also the log's.
+    Spilling more than `spill_limit` fails, because the log uses the same disk.
     """
 
     name = "duckdb"
@@ -100,14 +100,14 @@ class DuckDbEngine(BulkEngine):
         self._functions = Functions(self._connection)
 
     def close(self) -> None:
-        """Stop what still runs, and free the database; if it cannot be stopped, the end does."""
+        """Stop running work and free the database, at the latest when the process ends."""
         self.cancel()
         give_up = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
                 self._connection.close()
                 return
-            except duckdb.ResourceInUseException:  # some thread is at it
+            except duckdb.ResourceInUseException:  # a thread is still using it
                 if time.monotonic() > give_up:
                     logger.warning("DuckDB is busy and is left to the end of the process")
                     return
@@ -115,7 +115,7 @@ class DuckDbEngine(BulkEngine):
 
     @contextmanager
     def _session(self, number: int, cancellation: Cancellation) -> Iterator[Session]:
-        """Give a session on a cursor that `cancellation` interrupts."""
+        """Yield a session on a cursor that `cancellation` interrupts."""
         cursor = self._connection.cursor()
         try:
             with self._cancellable(cancellation, cursor.interrupt), _faults():
@@ -135,13 +135,13 @@ class Functions:
         self._lock = Lock()
 
     def register(self, functions: Sequence[ArrowFunction]) -> None:
-        """Make callable those of `functions` that are not yet."""
+        """Register those of `functions` that are not registered yet."""
         with self._lock:
             register_duckdb(self._connection, functions)
 
 
 class DuckDbSession(Session):
-    """Statements through a cursor, in which tables from outside have names of their own."""
+    """Statements through a cursor. External tables have names local to the cursor."""
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection, functions: Functions) -> None:
         super().__init__(DuckDbDialect(), DuckDbIdioms())
@@ -150,61 +150,61 @@ class DuckDbSession(Session):
         self._inputs: set[str] = set()
 
     def show(self, name: str, table: pa.Table, columns: Columns) -> None:
-        """Let `name` stand for an Arrow table, which is read as it is."""
+        """Register an Arrow table under `name`; it is read in place."""
         self._cursor.register(name, table)
         self._inputs.add(name)
 
     def files(self, name: str, paths: Sequence[str], columns: Columns) -> str:
-        """Return a FROM item for Parquet files, which say themselves what columns they have.
+        """Return a FROM item for Parquet files, which describe their own columns.
 
-        A column's statistics leave NaNs out, which are greater than the greatest that they name.
-        A directory called `k=7` is no column.
+        Statistics of a column omit NaNs, which are greater than their maximum. A directory called
+        `k=7` is not a partition column.
         """
         names = ", ".join(self.dialect.quote(_literally(path)) for path in paths)
         return f"read_parquet([{names}], can_have_nan => true, hive_partitioning => false)"
 
     def release(self) -> None:
-        """Let go of inputs and constants."""
+        """Drop inputs and constants."""
         for name in self._inputs:
             self._cursor.unregister(name)
         self._inputs.clear()
 
     def register(self, functions: Sequence[ArrowFunction]) -> None:
-        """Make `functions` callable."""
+        """Register `functions`."""
         self._functions.register(functions)
 
     def fetch(self, select: str, max_bytes: int | None = None) -> pa.Table:
-        """Return what `select` gives."""
+        """Return the result of `select`."""
         if max_bytes is None:
             return self.execute(select).to_arrow_table()
         self.register_used()
         return _bounded(self._cursor, select, max_bytes)
 
     def execute(self, sql: str) -> duckdb.DuckDBPyConnection:
-        """Run a rendered statement, with the functions registered that it may call."""
+        """Run a rendered statement after registering the functions that it may call."""
         self.register_used()
         return self._cursor.execute(sql)
 
 
 class DuckDbStore(DuckDbSession):
-    """The tables of one dataflow: a schema of their own, used through a cursor of their own."""
+    """The tables of one dataflow, in a schema and with a cursor of their own."""
 
     def __init__(
         self, cursor: duckdb.DuckDBPyConnection, functions: Functions, schema: str
     ) -> None:
         super().__init__(cursor, functions)
-        self._sizes: dict[str, tuple[int, int]] = {}  # entries when added up, and come since
+        self._sizes: dict[str, tuple[int, int]] = {}  # consolidated entries, and added since
         self._schema = schema
         self._layouts: dict[str, Layout] = {}
         cursor.execute(f"CREATE SCHEMA {schema}")
         cursor.execute(f"USE {schema}")
 
     def batch_sizing(self) -> BatchSizing:
-        """Return the pace of a dataflow."""
+        """Return the batch sizing of a dataflow."""
         return BatchSizing(16, seconds=0.25)
 
     def hold(self, name: str, layout: Layout, select: str) -> None:
-        """Make the contents `name` what `select` gives."""
+        """Create the contents `name` from `select`."""
         self._layouts[name] = layout
         main, tail = _main(name), _tail(name)
         self._create(main, layout)
@@ -220,7 +220,7 @@ class DuckDbStore(DuckDbSession):
             self._cursor.execute(f"DROP TABLE {table}")
 
     def prepare(self, name: str, layout: Layout) -> None:
-        """Make the table of changes `name`."""
+        """Create the table of changes `name`."""
         self._layouts[name] = layout
         self._create(name, layout)
 
@@ -229,26 +229,26 @@ class DuckDbStore(DuckDbSession):
         self._cursor.execute("BEGIN TRANSACTION")
 
     def load(self, name: str, updates: pa.Table) -> None:
-        """Make the changes `name` those `updates`."""
+        """Set the changes `name` to `updates`."""
         self._cursor.register("loaded", by_position(updates))
         self._change(f"INSERT INTO {name} SELECT * FROM loaded")
         self._cursor.unregister("loaded")
 
     def fill(self, name: str, select: str) -> bool:
-        """Make the changes `name` what `select` gives."""
+        """Set the changes `name` to the result of `select`."""
         return self._change(f"INSERT INTO {name} {select}") > 0
 
     def fetch(self, select: str, max_bytes: int | None = None) -> pa.Table:
-        """Return what `select` gives."""
+        """Return the result of `select`."""
         with _faults():
             return super().fetch(select, max_bytes)
 
     def absorb(self, contents: str, changes: str) -> None:
-        """Add changes to contents, and now and then add up the entries.
+        """Add changes to contents, and consolidate the entries now and then.
 
-        A row that changes again and again leaves entries that cancel out, and a join meets them
-        all, a join of such rows with each other their product. So what has come lately is added up
-        often, and only what is left of it comes to the rest, which may be large.
+        A row that changes repeatedly leaves entries that cancel out. A join processes them all, and
+        a join of such rows with each other processes their product. So recent entries are
+        consolidated often, and only their result is added to the rest, which may be large.
         """
         main, tail, layout = _main(contents), _tail(contents), self._layouts[contents]
         self._append(tail, changes, layout)
@@ -271,7 +271,7 @@ class DuckDbStore(DuckDbSession):
         self._sizes[table] = (size, since + count)
 
     def _consolidate(self, table: str, layout: Layout) -> None:
-        """Add up the entries of a table."""
+        """Consolidate the entries of a table."""
         select = consolidate_select(table, layout, self.dialect)
         self._create("consolidated", layout)
         count = self._change(f"INSERT INTO consolidated {select}")
@@ -311,25 +311,25 @@ class DuckDbStore(DuckDbSession):
 
 
 def _literally(path: str) -> str:
-    """Return the pattern that stands for this path alone: DuckDB takes all for patterns."""
+    """Return the pattern that matches this path only, because DuckDB treats paths as patterns."""
     return re.sub(r"[*?[]", r"[\g<0>]", path)
 
 
 def _main(contents: str) -> str:
-    """Return the name of the table of most of some contents, which are a view of it and a tail."""
+    """Return the table with most of the contents, which are a view of it and a tail."""
     return f"{contents}_main"
 
 
 def _tail(contents: str) -> str:
-    """Return the name of the table of what has come to some contents lately."""
+    """Return the table of the entries recently added to the contents."""
     return f"{contents}_tail"
 
 
 def _bounded(cursor: duckdb.DuckDBPyConnection, select: str, max_bytes: int) -> pa.Table:
-    """Return what `select` gives; raises OutOfMemory as soon as that is more than `max_bytes`.
+    """Return the result of `select`; raises OutOfMemory once it exceeds `max_bytes`.
 
-    A result as a stream is computed while it is read; as a table it is there twice before anybody
-    can look at its size, and no memory limit of DuckDB's counts it.
+    A streamed result is computed while it is read. A table would exist twice before its size is
+    known, and DuckDB's memory limit does not count it.
     """
     batches = []
     size = 0
@@ -339,7 +339,7 @@ def _bounded(cursor: duckdb.DuckDBPyConnection, select: str, max_bytes: int) -> 
                 batches.append(batch)
                 size += batch.nbytes
                 check_size(size, max_bytes)
-        except OSError as error:  # so Arrow's stream tells of an error after the first rows
+        except OSError as error:  # Arrow's streams report errors after the first rows this way
             kind = _STREAMED.get(str(error).partition(":")[0])
             if kind is None:
                 raise
@@ -358,7 +358,7 @@ _STREAMED = {
 
 @contextmanager
 def _faults() -> Iterator[None]:
-    """Make DuckDB's exceptions ours."""
+    """Translate DuckDB's exceptions."""
     try:
         yield
     except duckdb.InterruptException as error:

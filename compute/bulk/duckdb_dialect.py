@@ -1,7 +1,7 @@
-"""Scalars as SQL of DuckDB.
+"""DuckDB's dialect: scalars as DuckDB SQL.
 
 The connection must have TimeZone UTC. Values have the physical form of `foreshore.types`, which
-DuckDB reads from Arrow and Parquet as it is.
+DuckDB reads from Arrow and Parquet directly.
 """
 
 import weakref
@@ -17,7 +17,7 @@ from foreshore.types import SqlType
 
 
 class DuckDbDialect(Dialect):
-    """DuckDB's SQL."""
+    """DuckDB's dialect."""
 
     name = "duckdb"
     text = "VARCHAR"
@@ -57,10 +57,10 @@ class DuckDbDialect(Dialect):
         return f"CAST({{{parts}}} AS {cls.types['interval']})"
 
     def integral(self, datum: int, type: SqlType) -> str:
-        """Return SQL for an integer, a day or an instant."""
-        if is_infinity(datum, type):  # DuckDB's own are not the extremes of the integer
+        """Return SQL for an integer, date or timestamp."""
+        if is_infinity(datum, type):  # DuckDB's infinities are not the extremes of the integer
             return self.raw(datum, type)
-        if type.name == "time" and datum == DAY:  # of no instant the time is 24:00:00
+        if type.name == "time" and datum == DAY:  # no timestamp has the time of day 24:00:00
             return self.raw(datum, type)
         match type.name:
             case "date":
@@ -82,19 +82,19 @@ class DuckDbDialect(Dialect):
 
     @staticmethod
     def identifier(name: str) -> str:
-        """Return a name as SQL has it quoted."""
+        """Return a name as a quoted identifier."""
         return '"' + name.replace('"', '""') + '"'
 
     def key(self, sql: str, type: SqlType) -> str:
-        """Return the form in which DuckDB's equality and order are SQL's; lists have them too."""
+        """Return the form in which DuckDB's equality and order are SQL's; also for lists."""
         if type.element is not None and type.element.name in PLAIN:
             return sql
         return super().key(sql, type)
 
     def of_group(self, column: str, identity: tuple[str, ...]) -> str:
-        """Return the column: what DuckDB shows of a group is the value that it met first.
+        """Return the column: DuckDB returns the first value of each group.
 
-        Its any_value, as its min and max, lose the signs of zeros within lists.
+        Its any_value, min and max lose the signs of zeros within lists.
         """
         return column
 
@@ -111,10 +111,9 @@ _registered: "weakref.WeakKeyDictionary[Any, set[str]]" = weakref.WeakKeyDiction
 
 
 def register_duckdb(connection: Any, functions: Sequence[ArrowFunction]) -> None:
-    """Make `functions` callable in the database of `connection`, those that are not yet.
+    """Register those of `functions` that the database of `connection` lacks.
 
-    Functions belong to the database, so that cursors of one connection share them; to be told of a
-    cursor what its parent has, the catalog is asked.
+    Functions belong to the database, and cursors share them. The catalog tells which ones exist.
     """
     wanted = [f for f in functions if f.name not in _known(connection)]
     for function in wanted:
@@ -128,7 +127,7 @@ def register_duckdb(connection: Any, functions: Sequence[ArrowFunction]) -> None
                 type="arrow",
                 null_handling="special",
             )
-        except duckdb.NotImplementedException as error:  # another cursor was first
+        except duckdb.NotImplementedException as error:  # another cursor was faster
             if "already created" not in str(error):
                 raise
         _known(connection).add(function.name)

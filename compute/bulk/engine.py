@@ -1,7 +1,7 @@
 """Bulk engines: evaluations as SQL statements, dataflows as tables that ticks change.
 
-What they have in common is here. An engine's own is how a session is opened in which an evaluation
-can be stopped, and what store it gives a dataflow.
+This is the part that engines share. Each engine provides cancellable sessions, and stores for
+dataflows.
 """
 
 from abc import ABC, abstractmethod
@@ -37,11 +37,11 @@ class BulkEngine(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Free what the engine holds."""
+        """Free the engine's resources."""
 
     @abstractmethod
     def _session(self, number: int, cancellation: Cancellation) -> AbstractContextManager[Session]:
-        """Give a session whose statements run within `_cancellable`; faults in it are ours."""
+        """Yield a session that runs statements within `_cancellable` and translates exceptions."""
 
     @abstractmethod
     def _store(self, number: int) -> Store:
@@ -50,7 +50,7 @@ class BulkEngine(ABC):
     def create(
         self, description: DataflowDescription, schemas: Mapping[GlobalId, pa.Schema]
     ) -> Dataflow:
-        """Return a dataflow, not yet hydrated."""
+        """Return a dataflow that is not hydrated yet."""
         plan = differentiate(plans_of(description.relation).all)
         missing = set(plan.inputs) - set(schemas)
         assert not missing, f"no schema of {missing}"
@@ -70,9 +70,9 @@ class BulkEngine(ABC):
 
     @contextmanager
     def evaluations(self, cancellation: Cancellation) -> Iterator[Evaluate]:
-        """Give a function that evaluates as `evaluate` does, many times at little cost each.
+        """Yield a function that evaluates as `evaluate` does, cheaply for repeated calls.
 
-        It belongs to one thread at a time. What has been evaluated is kept prepared.
+        It must not be used by two threads at once. Prepared statements are kept.
         """
         prepared: dict[Relation, Plans] = {}
         with self._session(next(self._numbers), cancellation) as session:
@@ -94,14 +94,14 @@ class BulkEngine(ABC):
             yield evaluate
 
     def cancel(self) -> None:
-        """Stop all evaluations that run now."""
+        """Stop all running evaluations."""
         with self._lock:
             running = list(self._running)
         for cancellation in running:
             cancellation.cancel()
 
     def check(self) -> None:  # noqa: B027 - an engine within this process loses nothing
-        """Raise Unavailable if the engine has lost what it works with."""
+        """Raise Unavailable if the engine has lost its backend."""
 
     def describe(self, relation: Relation, name_of: NameOf) -> str:
         """Return how the engine maintains `relation`."""
@@ -109,7 +109,7 @@ class BulkEngine(ABC):
 
     @contextmanager
     def _cancellable(self, cancellation: Cancellation, stop: Callable[[], None]) -> Iterator[None]:
-        """Let `stop` be called when what runs in the context is cancelled; then that raises."""
+        """Call `stop` when work in the context is cancelled; the context then raises."""
         with self._lock:
             self._running.add(cancellation)
         try:

@@ -1,4 +1,4 @@
-"""What evaluations have in common: the two plans of a relation, and a result's checks."""
+"""Common parts of evaluations: the two plans of a relation, and checks of results."""
 
 from dataclasses import dataclass
 
@@ -13,14 +13,14 @@ from foreshore.update import DIFF
 
 @dataclass(frozen=True, slots=True)
 class Plans:
-    """A relation as two that cannot fail: its rows, and its errors where there can be any."""
+    """A relation as two plans that cannot fail: its rows, and its errors if there can be any."""
 
     rows: Relation
     errors: Relation | None
 
     @property
     def all(self) -> tuple[Relation, ...]:
-        """Both, the rows first."""
+        """Return both, the rows first."""
         return (self.rows,) if self.errors is None else (self.rows, self.errors)
 
 
@@ -31,7 +31,7 @@ def plans_of(relation: Relation) -> Plans:
 
 
 def check_result(relation: Relation, rows: pa.Table) -> pa.Table:
-    """Return `rows`, none of which may occur less than no times."""
+    """Return `rows` after checking that no multiplicity is negative."""
     if rows.num_rows and pc.min(rows[DIFF]).as_py() < 0:
         sources = ", ".join(sorted(sources_of(relation))) or "constants"
         raise InternalError(f"negative multiplicity in a result over {sources}")
@@ -39,6 +39,6 @@ def check_result(relation: Relation, rows: pa.Table) -> pa.Table:
 
 
 def raise_least(errors: pa.Table) -> None:
-    """Raise the least of the errors in the data, if there are any."""
+    """Raise the least error in the data, if there is any."""
     if errors.num_rows:
         raise DataError.parse(pc.min(errors.column(0)).as_py())

@@ -1,14 +1,13 @@
 """Rendering: a lowered relation as one SQL statement of a bulk engine.
 
-A collection is a table with columns `c0`, `c1`, ... and `d`, the multiplicity; a row may stand in
-several entries, whose multiplicities add up. Joins multiply them; whoever looks at rows rather than
-at sums (min and max, TopK, Threshold) adds them up first.
+A collection is a table with columns `c0`, `c1`, ... and `d`, the multiplicity. A row may have
+several entries, whose multiplicities add up. Joins multiply multiplicities. Operators that need
+whole rows rather than sums (min and max, TopK, Threshold) consolidate first.
 
-What is being rendered is a `Frame`, a SELECT whose clauses are still apart, so that runs of linear
-operators become one SELECT and a join of them one FROM. Besides its columns a frame may carry
-others, by name, that go along with each row and separate groups: the renderer of changes
-(`compute/delta/changes.py`) carries times through linear operators and points through grouping
-ones.
+An intermediate result is a `Frame`, a SELECT with separate clauses, so that linear operators become
+one SELECT and a join of them one FROM. Besides its columns a frame may *carry* named columns that
+accompany each row and separate groups: the renderer of changes (`compute/delta/changes.py`) carries
+times through linear operators and points through grouping ones.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -48,16 +47,16 @@ from foreshore.expr.ir import (
 from foreshore.ids import GlobalId
 from foreshore.types import ColumnType, SqlType, array_of, has_one_form, is_float
 
-# Constants of more rows are not written into statements.
+# Larger constants are not written into statements.
 SHORT_CONSTANT = 4
-MAX_ROWS = 2**62  # more than there can be; twice as many is still a BIGINT
+MAX_ROWS = 2**62  # more than possible; its double is still a BIGINT
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A SELECT in the making."""
+    """A SELECT under construction."""
 
-    source: str  # the FROM items; empty for one row out of nothing
+    source: str  # the FROM items; empty for a single row without a table
     columns: tuple[str, ...]
     diff: str
     carry: tuple[str, ...] = ()
@@ -68,8 +67,8 @@ class Frame:
 class Renderer:
     """Renders relations over named tables into one statement.
 
-    `sources` are FROM items for collections, `tables` for what `LocalGet` names, `constant` gives
-    them for constants of many rows, which would be slow as text; all have the columns `c0`, ...,
+    `sources` are FROM items for collections, `tables` those for the names of `LocalGet`. `constant`
+    returns one for a large constant, which would be slow as text. All have the columns `c0`, ...,
     those of `carry`, and `d`.
     """
 
@@ -94,23 +93,23 @@ class Renderer:
     # --- statements ----------------------------------------------------------------------
 
     def statement(self, relation: Relation) -> str:
-        """Return the statement for the entries of `relation`, as they come."""
+        """Return the statement for the unconsolidated entries of `relation`."""
         return self.with_ctes(self.select(self.frame(relation)))
 
     def consolidated(self, relation: Relation) -> str:
-        """Return the statement for the rows of `relation`, each in one entry that is not zero."""
+        """Return the statement for the consolidated rows of `relation`."""
         frame = self.frame(relation)
         return self.with_ctes(self.consolidate(frame, types_of(relation)))
 
     def with_ctes(self, select: str) -> str:
-        """Return the statement `select` with all that it refers to before it."""
+        """Return the statement `select` preceded by its CTEs."""
         if not self._ctes:
             return select
         ctes = ", ".join(f"{name} AS ({text})" for name, text in self._ctes)
         return f"WITH {ctes} {select}"
 
     def bind(self, select: str) -> str:
-        """Return the name that from now on stands for the result of `select`."""
+        """Return a new name for the result of `select`."""
         self._names += 1
         name = f"w{self._names}"
         self._ctes.append((name, select))
@@ -119,7 +118,7 @@ class Renderer:
     # --- frames --------------------------------------------------------------------------
 
     def table(self, item: str, width: int, carry: tuple[str, ...] | None = None) -> Frame:
-        """Return the frame of all of a FROM item: a table's name or a SELECT in parentheses."""
+        """Return the frame of a FROM item: a table's name or a SELECT in parentheses."""
         self._names += 1
         alias = f"x{self._names}"
         return Frame(
@@ -146,13 +145,13 @@ class Renderer:
         return source + (f" WHERE {' AND '.join(frame.where)}" if frame.where else "")
 
     def simple(self, frame: Frame) -> Frame:
-        """Return the frame with columns that may be referred to more than once."""
+        """Return the frame with columns that can be referenced more than once."""
         return self.nest(self.select(frame), len(frame.columns)) if frame.computed else frame
 
     def consolidate(self, frame: Frame, types: Sequence[SqlType], keep: str = "<>") -> str:
-        """Return a SELECT that adds up the entries of each row, and keeps what is `keep` zero.
+        """Return a SELECT that consolidates rows, keeping multiplicities that are `keep` zero.
 
-        `types` are those of the frame's columns. Rows are told apart as `Dialect.identity` does.
+        `types` are those of the frame's columns. Rows are distinguished as by `Dialect.identity`.
         """
         if not all(map(has_one_form, types)):
             frame = self.simple(frame)
@@ -216,7 +215,7 @@ class Renderer:
         return self.nest(self.nothing(constant.columns), width)
 
     def nothing(self, columns: Sequence[ColumnType]) -> str:
-        """Return a SELECT of such `columns` without rows."""
+        """Return a SELECT of these `columns` without rows."""
         items = [
             f"CAST(NULL AS {self.dialect.type_name(column.type)}) AS c{i}"
             for i, column in enumerate(columns)
@@ -225,7 +224,7 @@ class Renderer:
         return f"SELECT {', '.join([*items, 'CAST(0 AS BIGINT) AS d'])} WHERE false"
 
     def linear(self, relation: Map | Filter | Project | FlatMap | Negate, frame: Frame) -> Frame:
-        """Return what a linear operator makes of its input."""
+        """Return a linear operator applied to its input."""
         match relation:
             case Map(scalars=scalars):
                 for scalar in scalars:
@@ -249,7 +248,7 @@ class Renderer:
                 return self._flat_map(relation, self.simple(frame))
 
     def _flat_map(self, relation: FlatMap, frame: Frame) -> Frame:
-        """Return each row beside the elements of an array, numbered where that is asked for."""
+        """Return each row with the elements of an array, numbered if requested."""
         element, *number = relation.columns
         call = Call(relation.function, relation.args, array_of(element.type))
         rows = self.dialect.scalar(call, frame.columns)
@@ -274,7 +273,7 @@ class Renderer:
     # --- joins ---------------------------------------------------------------------------
 
     def join(self, join: Join, frames: Sequence[Frame]) -> Frame:
-        """Return the join of frames, of which at most one carries something (a time)."""
+        """Return the join of frames, of which at most one carries a time."""
         frames = [self.simple(frame) for frame in frames]
         columns = tuple(column for frame in frames for column in frame.columns)
         where = [predicate for frame in frames for predicate in frame.where]
@@ -298,8 +297,8 @@ class Renderer:
     def reduce(self, reduce: Reduce, frame: Frame, groups: str | None = None) -> Frame:
         """Return one row for each group.
 
-        Where a reduction without a key carries something, `groups` is the FROM item that lists what
-        there is of it: a group exists for each.
+        If a reduction without a key carries columns, `groups` is the FROM item with their values:
+        there is a group for each.
         """
         width = len(reduce.group_key) + len(reduce.aggregates)
         if not is_accumulable(reduce) or (groups is not None and self.carry):
@@ -323,7 +322,7 @@ class Renderer:
         return self.nest(f"SELECT {', '.join(items)}{self.clauses(frame)}{by}{having}", width)
 
     def threshold(self, threshold: Threshold, frame: Frame) -> Frame:
-        """Return the rows of positive multiplicity, equal ones taken together."""
+        """Return the rows with positive multiplicity, after consolidation."""
         types = types_of(threshold)
         if all(map(has_one_form, types)):
             return self.nest(self.consolidate(frame, types, ">"), len(types))
@@ -374,7 +373,7 @@ class Renderer:
         return Argument(value, key, order, type)
 
     def _reduce_rows(self, reduce: Reduce, frame: Frame, groups: str | None) -> Frame:
-        """Return one row for each group, from rows whose entries have been added up."""
+        """Return one row for each group of consolidated rows."""
         width = len(reduce.group_key) + len(reduce.aggregates)
         frame = self.simple(frame)
         keys = len(reduce.group_key)
@@ -428,7 +427,7 @@ class Renderer:
         return self.nest(f"SELECT {', '.join(items)} FROM {source}{by}", width)
 
     def _representative(self, value: str, type: SqlType) -> str:
-        """Return the aggregate that picks one of the equal values of a key, the same everywhere."""
+        """Return the aggregate that deterministically picks one of the equal values of a key."""
         if self.dialect.key(value, type) == value:
             return value
         return f"min({self.dialect.representative(value, type)})"
@@ -436,7 +435,7 @@ class Renderer:
     def _firsts(
         self, reduce: Reduce, rows: Frame, parts: Mapping[Scalar, int], key_forms: Sequence[str]
     ) -> tuple[Frame, dict[int, str]]:
-        """Return the rows, marked for each DISTINCT aggregate at the first of equal arguments."""
+        """Return rows marked, for each DISTINCT aggregate, at the first of equal arguments."""
         marks = []
         for aggregate in reduce.aggregates:
             if not aggregate.distinct:
@@ -460,7 +459,7 @@ class Renderer:
         return marked, {i: marked.columns[width + n] for n, i in enumerate(distinct)}
 
     def top_k(self, top_k: TopK, frame: Frame) -> Frame:
-        """Return of each group the rows between two positions."""
+        """Return the rows of each group between two positions."""
         first, beyond = self._bounds(top_k)
         types = types_of(top_k)
         width = len(types)
@@ -498,11 +497,11 @@ class Renderer:
         )
 
     def _order(self, keys: Iterable[OrderKey], types: Sequence[SqlType]) -> list[OrderKey]:
-        """Return `keys`, and all columns after them."""
+        """Return `keys`, followed by all columns."""
         return [*keys, *(OrderKey(Column(i, type)) for i, type in enumerate(types))]
 
     def _bounds(self, top_k: TopK) -> tuple[str, str | None]:
-        """Return the positions, from 0, at which the rows wanted begin and end."""
+        """Return the positions, from 0, at which the wanted rows begin and end."""
         start = _literal_bound(top_k.offset, 0)
         length = _literal_bound(top_k.limit, None)
         if start is not NotImplemented and length is not NotImplemented:
@@ -530,20 +529,20 @@ def _literal_bound(bound: Scalar | None, default: Any) -> Any:
 
 
 class Render(Protocol):
-    """What gives the SQL of a scalar."""
+    """Renders a scalar as SQL."""
 
     def __call__(self, scalar: Scalar, /) -> str:
-        """Return SQL over the row at hand."""
+        """Return SQL over the current row."""
         ...
 
 
 def partition_by(by: Sequence[str]) -> str:
-    """Return the PARTITION BY of a window, nothing if it is of all rows."""
+    """Return the PARTITION BY of a window, empty for a window over all rows."""
     return f"PARTITION BY {', '.join(by)} " if by else ""
 
 
 def group_by(forms: Sequence[str]) -> str:
-    """Return the GROUP BY of `forms`, nothing if there are none."""
+    """Return the GROUP BY of `forms`, empty if there are none."""
     return f" GROUP BY {', '.join(forms)}" if forms else ""
 
 
@@ -561,12 +560,12 @@ def _scalars(aggregates: Sequence[Aggregate]) -> Iterable[Scalar]:
 
 
 def uses_columns(scalars: Iterable[Scalar]) -> bool:
-    """Whether any of `scalars` looks at the row."""
+    """Whether any of `scalars` depends on the row."""
     return any(isinstance(s, Column) for scalar in scalars for s in walk_scalars(scalar))
 
 
 def is_accumulable(reduce: Reduce) -> bool:
-    """Whether sums over a group's entries, kept and added to, are enough to know its row."""
+    """Whether maintained sums over a group's entries determine its row."""
     return all(
         aggregate.function in ("count", "sum") and not aggregate.distinct
         for aggregate in reduce.aggregates

@@ -1,8 +1,8 @@
-"""Sessions: statements on a bulk engine, and the tables from outside that they read.
+"""Sessions: statements on a bulk engine, and the external tables that they read.
 
-One is made for each evaluation and for each dataflow. It turns inputs and constants into FROM
-items, and registers the Arrow functions that statements call before these run. How an engine is
-shown a table, reads Parquet files, registers a function and runs a statement is its own.
+Each evaluation and each dataflow has one. It turns inputs and constants into FROM items, and
+registers the Arrow functions that statements call. Subclasses implement how an engine registers a
+table, reads Parquet files, registers a function and runs a statement.
 """
 
 from abc import ABC, abstractmethod
@@ -28,23 +28,23 @@ from foreshore.ids import GlobalId
 from foreshore.types import ColumnType
 from foreshore.update import DIFF, TIME, update_schema
 
-Columns = Sequence[tuple[str, str]]  # names, and types as the engine names them
+Columns = Sequence[tuple[str, str]]  # names, and the engine's type names
 
 
 class Session(ABC):
-    """Statements of one evaluation or dataflow; used by one thread at a time."""
+    """The statements of one evaluation or dataflow; used by one thread at a time."""
 
     def __init__(self, dialect: Dialect, idioms: Idioms) -> None:
         self.dialect = dialect
         self.idioms = idioms
         self._constants = count()
         self._registered = 0
-        self._items: dict[GlobalId, tuple[Input, int, str]] = {}  # the last of each input
+        self._items: dict[GlobalId, tuple[Input, int, str]] = {}  # the last one of each input
         self._selects: dict[tuple[Relation, tuple[str, ...]], str] = {}  # by the items they read
 
     @abstractmethod
     def show(self, name: str, table: pa.Table, columns: Columns) -> None:
-        """Let `name` stand for an Arrow table, whose columns are `columns`."""
+        """Register an Arrow table with these `columns` under `name`."""
 
     @abstractmethod
     def files(self, name: str, paths: Sequence[str], columns: Columns) -> str:
@@ -52,27 +52,27 @@ class Session(ABC):
 
     @abstractmethod
     def release(self) -> None:
-        """Let go of what `sources` and `constant` have shown."""
+        """Drop the tables registered by `sources` and `constant`."""
 
     @abstractmethod
     def register(self, functions: Sequence[ArrowFunction]) -> None:
-        """Make `functions` callable, those that are not yet."""
+        """Register those of `functions` that are not registered yet."""
 
     @abstractmethod
     def fetch(self, select: str, max_bytes: int | None = None) -> pa.Table:
-        """Return what `select` gives, with the functions registered that it may call.
+        """Return the result of `select`, after registering the functions that it may call.
 
-        Raises OutOfMemory if that is of more than `max_bytes`.
+        Raises OutOfMemory if it exceeds `max_bytes`.
         """
 
     def register_used(self) -> None:
-        """Register the functions that statements rendered since the last time may call."""
+        """Register the functions called by statements rendered since the last time."""
         if len(self.dialect.used) > self._registered:
             self.register(list(self.dialect.used.values()))
             self._registered = len(self.dialect.used)
 
     def read(self, select: str, schema: pa.Schema, max_bytes: int | None = None) -> pa.Table:
-        """Return what `select` gives as a table of `schema`, column by column."""
+        """Return the result of `select` as a table of `schema`, column by column."""
         return conform(self.fetch(select, max_bytes), schema)
 
     def evaluate(
@@ -95,7 +95,7 @@ class Session(ABC):
     def _kept_source(
         self, id: GlobalId, input: Input, columns: Sequence[ColumnType], as_of: int
     ) -> str:
-        """Return the FROM item of an input, which is shown anew only if it is another one."""
+        """Return the FROM item of an input, which is registered again only if it changed."""
         kept = self._items.get(id)
         if kept is not None and kept[0] is input and kept[1] == as_of:
             return kept[2]
@@ -109,7 +109,7 @@ class Session(ABC):
         columns: Mapping[GlobalId, Sequence[ColumnType]],
         as_of: int,
     ) -> Mapping[GlobalId, str]:
-        """Return FROM items for the contents, as of a time, of those inputs that `columns` has.
+        """Return FROM items for those inputs that `columns` has, with their contents as of a time.
 
         Their columns are c0, ..., d.
         """
@@ -135,7 +135,7 @@ class Session(ABC):
             items = [*(column for column, _ in placed), "d"]
             select = f"SELECT {', '.join(items)} FROM {name} WHERE t <= {as_of}"
             if pc.any(pc.less(table["d"], 0)).as_py():
-                # A row that has changed often is there often, and a join would meet all of that.
+                # A row that changed often has many entries, all of which a join would process.
                 layout = row_layout(columns, self.dialect, timed=False)
                 select = consolidate_select(f"({select}) AS y", layout, self.dialect)
             selects.append(select)

@@ -1,11 +1,10 @@
-"""Spark as an engine: state in Parquet, a job per step of the program.
+"""Spark as an engine: state in Parquet files, and a Spark job for each statement of a step.
 
-Contents of a trace are Parquet files in the dataflow's scratch directory, written by the hydration
-job, and a tail of Arrow tables on the driver that the ticks have added; when the tail has grown it
-becomes a file, and when files have grown as much as what was there, a job adds them all up. Files
-are named and their schema given, so that Spark neither lists nor infers. Changes are small and
-travel as Arrow, both ways. Nothing here has to be durable: a replica that is lost hydrates anew
-from the shards.
+The contents of a trace are Parquet files in the dataflow's scratch directory, written at hydration,
+and a tail of Arrow tables on the driver, added by ticks. A large tail is written to a file. When
+the added files are as large as the rest, a job consolidates all of them. Statements name the files
+and their schema, so Spark neither lists directories nor infers schemas. Changes are small and are
+exchanged as Arrow. Nothing has to be durable: a lost replica hydrates again from the shards.
 """
 
 import logging
@@ -35,12 +34,12 @@ from foreshore.errors import NumericValueOutOfRange, OutOfMemory, QueryCanceled,
 
 logger = logging.getLogger(__name__)
 
-# A tail of more entries than this becomes a file.
+# A tail of more entries than this is written to a file.
 TAIL_ENTRIES = 20_000
-# Files that ticks have added are merged with the others when there are this many.
+# Files added by ticks are merged with the others when there are this many.
 TAIL_FILES = 8
 
-# PySpark logs every analysis error with the whole statement; what matters is raised.
+# PySpark logs every analysis error with the whole statement; relevant errors are raised.
 logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
 
 
@@ -55,16 +54,16 @@ class SparkEngine(BulkEngine):
         self._spark = start_spark(options)
 
     def check(self) -> None:
-        """Raise Unavailable if the JVM has ended, or Spark has stopped in it."""
+        """Raise Unavailable if the JVM has ended, or Spark in it has stopped."""
         if (how := end_of(self._spark.sparkContext)) is not None:
             raise Unavailable(how)
 
     def close(self) -> None:
-        """Leave the session to others of the process; `stop_spark` ends it."""
+        """Leave the session to other users in the process; `stop_spark` ends it."""
 
     @contextmanager
     def _session(self, number: int, cancellation: Cancellation) -> Iterator[Session]:
-        """Give a session whose jobs `cancellation` stops."""
+        """Yield a session whose jobs `cancellation` stops."""
         with _faults(cancellation):
             session = SparkSqlSession(_new_session(self._spark))
         context = self._spark.sparkContext
@@ -94,14 +93,14 @@ def _new_session(spark: Any) -> Any:
 
 
 def _tune(session: Any, *, bulk: bool) -> None:
-    """Set the session up for large jobs, or for many small ones."""
+    """Configure the session for large jobs, or for many small ones."""
     parallelism = session.sparkContext.defaultParallelism
     session.conf.set("spark.sql.shuffle.partitions", str(2 * parallelism if bulk else 1))
     session.conf.set("spark.sql.adaptive.enabled", "true" if bulk else "false")
 
 
 class SparkSqlSession(Session):
-    """Statements on a Spark session of their own, in which tables from outside are views."""
+    """Statements on a separate Spark session, in which external tables are views."""
 
     def __init__(self, spark: Any) -> None:
         super().__init__(SparkDialect(), SparkIdioms())
@@ -112,7 +111,7 @@ class SparkSqlSession(Session):
         spark.udf.register(COMOMENT_FLOAT, _float_function(comoment_float_lists))
 
     def show(self, name: str, table: pa.Table, columns: Columns) -> None:
-        """Let `name` stand for an Arrow table."""
+        """Register an Arrow table under `name`."""
         self.show_frame(name, self.frame(table, columns))
 
     def files(self, name: str, paths: Sequence[str], columns: Columns) -> str:
@@ -121,22 +120,22 @@ class SparkSqlSession(Session):
         return name
 
     def release(self) -> None:
-        """Let go of inputs and constants."""
+        """Drop inputs and constants."""
         self._hide(("files_", "tail_", "constant"))
 
     def register(self, functions: Sequence[ArrowFunction]) -> None:
-        """Make `functions` callable."""
+        """Register `functions`."""
         register_spark(self._spark, functions)
 
     def fetch(self, select: str, max_bytes: int | None = None) -> pa.Table:
-        """Return what `select` gives; the driver itself takes no more than a gigabyte."""
+        """Return the result of `select`; the driver accepts at most a gigabyte."""
         rows = self.query(select).toArrow()
         if max_bytes is not None:
             check_size(rows.nbytes, max_bytes)
         return rows
 
     def query(self, select: str) -> Any:
-        """Return what `select` gives as a data frame, with the functions registered it may call."""
+        """Return the result of `select` as a data frame, after registering functions."""
         self.register_used()
         return self._spark.sql(select)
 
@@ -147,8 +146,8 @@ class SparkSqlSession(Session):
     def parquet(self, paths: Sequence[str], columns: Columns) -> Any:
         """Return Parquet files of one schema as a data frame.
 
-        Statistics leave NaNs out, which are greater than the greatest that they name. So floats are
-        not compared where they lie, but as values of an expression. Paths are patterns to Spark.
+        Statistics omit NaNs, which are greater than their maximum. So comparisons of floats are not
+        pushed down but evaluated as expressions. Spark treats paths as patterns.
         """
         literally = [re.sub(r"[][{}*?\\]", r"\\\g<0>", path) for path in paths]
         frame = self._spark.read.schema(_schema(columns)).parquet(*literally)
@@ -160,7 +159,7 @@ class SparkSqlSession(Session):
         return frame.selectExpr(*items)
 
     def show_frame(self, name: str, frame: Any) -> None:
-        """Let `name` stand for a data frame in statements."""
+        """Register a data frame under `name`."""
         frame.createOrReplaceTempView(name)
         self._views.add(name)
 
@@ -177,7 +176,7 @@ class SparkSqlSession(Session):
 
 @dataclass(slots=True)
 class Contents:
-    """What a trace holds: files, how many of them ticks have added, and the tail after them."""
+    """The contents of a trace: files, how many of them ticks have added, and the tail."""
 
     layout: Layout
     directory: Path
@@ -188,12 +187,12 @@ class Contents:
 
     @property
     def columns(self) -> list[tuple[str, str]]:
-        """All columns with their types."""
+        """Return all columns with their types."""
         return [*self.layout.rows, *self.layout.sums]
 
 
 class SparkStore(SparkSqlSession):
-    """The tables of one dataflow: views of a session of their own."""
+    """The tables of one dataflow, as views of a separate session."""
 
     def __init__(self, spark: Any, scratch: Path) -> None:
         super().__init__(spark)
@@ -201,17 +200,17 @@ class SparkStore(SparkSqlSession):
         self._contents: dict[str, Contents] = {}
         self._layouts: dict[str, Layout] = {}
         self._changes: dict[str, pa.Table] = {}
-        self._saved: dict[str, list[pa.Table]] = {}  # tails as they were when the step began
+        self._saved: dict[str, list[pa.Table]] = {}  # tails at the beginning of the step
         self._generations = count()
         self._bulk = True
         scratch.mkdir(parents=True)
 
     def batch_sizing(self) -> BatchSizing:
-        """Return the pace of a dataflow."""
+        """Return the batch sizing of a dataflow."""
         return BatchSizing(128, seconds=4.0)
 
     def hold(self, name: str, layout: Layout, select: str) -> None:
-        """Make the contents `name` what `select` gives, written by a job."""
+        """Create the contents `name` from `select`, written by a job."""
         self._contents[name] = self._write(layout, select)
 
     def forget(self, name: str) -> None:
@@ -219,34 +218,34 @@ class SparkStore(SparkSqlSession):
         shutil.rmtree(self._contents.pop(name).directory)
 
     def prepare(self, name: str, layout: Layout) -> None:
-        """Take note of the layout of the changes `name`."""
+        """Record the layout of the changes `name`."""
         self._layouts[name] = layout
 
     def begin(self) -> None:
-        """Begin a step; the first one ends the time of large jobs."""
+        """Begin a step; the first one ends the phase of large jobs."""
         if self._bulk:
             _tune(self._spark, bulk=False)
             self._bulk = False
 
     def load(self, name: str, updates: pa.Table) -> None:
-        """Make the changes `name` those `updates`."""
+        """Set the changes `name` to `updates`."""
         self._show_changes(name, by_position(updates))
 
     def fill(self, name: str, select: str) -> bool:
-        """Make the changes `name` what `select` gives."""
+        """Set the changes `name` to the result of `select`."""
         table = self.fetch(select)
         if table.num_rows:
             self._show_changes(name, table)
         return bool(table.num_rows)
 
     def fetch(self, select: str, max_bytes: int | None = None) -> pa.Table:
-        """Return what `select` gives, over what is there now."""
+        """Return the result of `select` over the current tables."""
         self._show_used(select)
         with _faults(None):
             return super().fetch(select, max_bytes)
 
     def absorb(self, contents: str, changes: str) -> None:
-        """Add changes to contents, for good when the step ends."""
+        """Add changes to contents; the end of the step makes this permanent."""
         into = self._contents[contents]
         self._saved.setdefault(contents, list(into.tail))
         into.tail.append(self._changes[changes].select(into.layout.names))
@@ -258,14 +257,14 @@ class SparkStore(SparkSqlSession):
             del self._changes[name]
 
     def commit(self) -> None:
-        """End the step, and write what has become long."""
+        """End the step, and write large tails to files."""
         absorbed, self._saved = self._saved, {}
         for name in absorbed:
             try:
                 self._shorten(name)
             except Exception:
-                # The step is done whatever becomes of this: to try it again would add its changes
-                # twice. What is long stays so until the next step.
+                # The step is done in any case: repeating it would add its changes twice. The tail
+                # is written after the next step.
                 logger.exception("contents could not be put together", extra={"contents": name})
 
     def rollback(self) -> None:
@@ -288,7 +287,7 @@ class SparkStore(SparkSqlSession):
         self._changes[name] = table
 
     def _show_used(self, select: str) -> None:
-        """Show those contents that the statement names, where they have changed."""
+        """Register the contents that the statement names, if they have changed."""
         for name in set(re.findall(r"\bs\d+\b", select)):
             contents = self._contents.get(name)
             if contents is None or contents.shown:
@@ -333,7 +332,7 @@ class SparkStore(SparkSqlSession):
         contents.tail = []
 
     def _consolidate(self, name: str) -> None:
-        """Let a job add up the entries of contents."""
+        """Consolidate the entries of contents with a job."""
         old = self._contents[name]
         new = self._write(old.layout, consolidate_select(name, old.layout, self.dialect))
         self._contents[name] = new
@@ -361,7 +360,7 @@ def _float_function(compute: Callable[[pa.Array], pa.Array]) -> Any:
 
 @contextmanager
 def _faults(cancellation: Cancellation | None) -> Iterator[None]:
-    """Make Spark's exceptions ours."""
+    """Translate Spark's exceptions."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import ArithmeticException, PySparkException
 
@@ -372,6 +371,6 @@ def _faults(cancellation: Cancellation | None) -> Iterator[None]:
     except (PySparkException, Py4JJavaError) as error:
         if cancellation is not None and cancellation.cancelled:
             raise QueryCanceled from error
-        if "spark.driver.maxResultSize" in str(error):  # which is 1 GB, of what has not come yet
+        if "spark.driver.maxResultSize" in str(error):  # 1 GB of results not received yet
             raise OutOfMemory("The result is larger than spark.driver.maxResultSize.") from error
         raise

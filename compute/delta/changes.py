@@ -1,22 +1,22 @@
-"""The changes of a relation in a window, as one SELECT over what has changed and what was before.
+"""Renders the changes of a relation in a window as one SELECT over changes and old contents.
 
-Of each trace there are two tables: `s3`, its contents as of just before the window, and `d3`, its
-updates in the window, with times `t` within it. Only some traces have changed; a relation none of
-whose inputs has changed does not change, and is not rendered at all.
+Each trace has two tables: `s3`, its contents just before the window, and `d3`, its updates in the
+window, with times `t`. Usually only some traces have changed. A relation whose inputs are unchanged
+is unchanged, and is not rendered at all.
 
-- *Linear* operators apply to the updates as they are.
-- *Joins*: for each input that has changed, its updates, joined with what the inputs before it are
-  at the update's time and what those behind it were just before.
+- *Linear* operators apply to the updates directly.
+- *Joins*: for each changed input, its updates are joined with the inputs before it as of the
+  update's time, and with the inputs after it as of just before that time.
 - *Groups*: the points (key, time) at which a group changes are those of the updates. The group is
-  evaluated at each and as of before the window; at each point what it is now comes in and what it
-  was at the point before it goes out. Rows are looked up by key and time; where sums are enough
-  they are running sums over the points.
+  evaluated at each point and before the window. At each point its new result is inserted and its
+  previous one retracted. Rows are looked up by key and time; if sums suffice, they are running
+  sums over the points.
 
-What a trace is at a time is read off *spans*: its contents before the window, and for each row with
-updates in it how many more there are from one update to the next. So a row that changes n times in
-a window meets each of n others once, not n times, of which n - 1 cancel out.
+The contents of a trace at a time are read from *spans*: its contents before the window, and for
+each row with updates in the window its multiplicity from one update to the next. So a row that
+changes n times in a window joins each of n others once, not n times, n - 1 of which would cancel.
 
-The time "before" is written as -1: it is before every other.
+The time "before the window" is written as -1.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -72,7 +72,7 @@ def change_table(trace: Trace) -> str:
 
 
 def accumulators(sums: Reduce, idioms: Idioms) -> list[str]:
-    """Return the types of the sums that are kept for `sums`; the first is the number of rows."""
+    """Return the types of the sums kept for `sums`; the first is the number of rows."""
     types = ["BIGINT"]
     for aggregate in sums.aggregates:
         types.append("BIGINT")
@@ -98,7 +98,7 @@ class TraceRenderer(Renderer):
         self.traces = traces
 
     def frame(self, relation: Relation) -> Frame:
-        """Return `relation` as a frame; a reduction over accumulators reads them off."""
+        """Return `relation` as a frame; a reduction over accumulators reads their sums."""
         match relation:
             case Reduce(input=LocalGet(number=number)) if self.traces[number].sums is not None:
                 trace = self.traces[number]
@@ -115,7 +115,7 @@ class TraceRenderer(Renderer):
         return self.with_ctes(self.consolidate(frame, types_of(trace.body)))
 
     def accumulate(self, sums: Reduce, frame: Frame) -> str:
-        """Return the SELECT of the sums over a frame by the key, and by what is carried."""
+        """Return the SELECT of the sums over a frame, by the key and the carried columns."""
         frame = self.simple(frame)
 
         def sql(scalar: object) -> str:
@@ -182,21 +182,21 @@ class TraceRenderer(Renderer):
 
 
 class ChangeRenderer(TraceRenderer):
-    """Renders changes, for the case that of all tables of changes those `changed` are not empty."""
+    """Renders changes, given that only the tables of changes `changed` are not empty."""
 
     def __init__(
         self, dialect: Dialect, idioms: Idioms, traces: Sequence[Trace], changed: frozenset[str]
     ) -> None:
         super().__init__(dialect, idioms, {}, traces, ("t",))
         self.changed = changed
-        self._spanned: dict[int, str] = {}  # by the trace's number, where its updates' spans are
+        self._spanned: dict[int, str] = {}  # the table of a trace's spans, by the trace's number
 
     def changes(self, relation: Relation) -> str | None:
         """Return the statement for the updates of an output, None if there are none."""
         frame = self.change(relation)
         if frame is None:
             return None
-        if isinstance(relation, Reduce | TopK | Threshold):  # its changes have been added up
+        if isinstance(relation, Reduce | TopK | Threshold):  # its changes are consolidated
             return self.with_ctes(self.select(frame))
         return self.with_ctes(self.consolidate(frame, types_of(relation)))
 
@@ -212,15 +212,14 @@ class ChangeRenderer(TraceRenderer):
         return self.with_ctes(self.select(frame))
 
     def _cancels(self, relation: Relation) -> bool:
-        """Whether many of the updates of `relation` may add up to nothing.
+        """Whether many of the updates of `relation` may cancel each other.
 
-        They are not to reach another join, each of which would make a multiple of them.
+        They must not reach another join, which would multiply them. There are two cases:
 
-        - Where several inputs of a join changed, a row that was there before the window and is gone
-          is in the spans of its input as two entries.
-        - What is taken away again. An outer join is its inner join, all rows with NULLs, and less
-          the inner join's with NULLs: n updates become three times as many, and 3^k in k such
-          joins of each other.
+        - If several inputs of a join changed, a row that was removed in the window has two entries
+          in the spans of its input.
+        - An outer join is its inner join, plus all rows with NULLs, minus the inner join's with
+          NULLs. n updates become three times as many, and 3^k in k nested joins of this kind.
         """
         return any(
             isinstance(node, Negate)
@@ -287,11 +286,10 @@ class ChangeRenderer(TraceRenderer):
         return self.union(terms) if terms else None
 
     def _as_of(self, trace: Trace, time: str, met: list[tuple[str, str]], *, after: bool) -> Frame:
-        """Return what a trace is at `time`, an expression over what it is joined with, or before.
+        """Return a trace as of `time`, an expression over its join partner, or just before.
 
-        `after` says whether its updates at that time are in it. `met` are the spans of the other
-        inputs so far: what is joined with each other before it is with what has the time is to
-        overlap.
+        `after` includes the trace's updates at that time. `met` are the spans of the other inputs
+        so far: all inputs joined before the one that has the time must overlap.
         """
         width = len(trace.columns)
         if change_table(trace) not in self.changed:
@@ -305,15 +303,16 @@ class ChangeRenderer(TraceRenderer):
             *(f"{begin} <= {other_end} AND {other} <= {end}" for other, other_end in met),
         ]
         met.append((begin, end))
-        # To an optimizer nothing to join by: of all pairs most meet this, of equal keys few are.
+        # Hides the condition from the optimizer as a join key: most pairs satisfy it, few have
+        # equal keys.
         where = tuple(f"CASE WHEN {each} THEN true ELSE false END" for each in during)
         return replace(frame, carry=(), where=where)
 
     def _spans(self, trace: Trace) -> str:
-        """Return the SELECT of a trace's entries, each with the times t up to e at which it counts.
+        """Return the SELECT of a trace's entries, each valid from time t to e.
 
-        Of what comes and goes in the window, so often as it may, there are at any time only those
-        entries that make a difference: what there was before and what has become of it since.
+        Whatever happens in the window, the entries at any time are only the net difference from the
+        contents before the window, and these contents.
         """
         columns = "".join(f"c{i}, " for i in range(len(trace.columns)))
         if trace.number not in self._spanned:
@@ -322,7 +321,8 @@ class ChangeRenderer(TraceRenderer):
                 for i, column in enumerate(trace.columns)
                 for form in self.dialect.identity(f"c{i}", column.type)
             ]
-            # Of several updates of a row at a time all have the sum, and but one counts at no time.
+            # Of several updates of a row at one time, all have the same sum, and all but one have
+            # an empty span.
             window = f"({partition_by(forms)}ORDER BY t)"
             spans = (
                 f"SELECT {columns}t, coalesce(lead(t) OVER {window}, {NEVER}) AS e,"
@@ -339,7 +339,7 @@ class ChangeRenderer(TraceRenderer):
     # --- groups --------------------------------------------------------------------------
 
     def _rows_at_points(self, relation: Reduce | TopK | Threshold, trace: Trace) -> Frame:
-        """Return `relation` at each point, which it carries as `p`, and the next one as `q`."""
+        """Return `relation` at each point, carrying the point as `p` and the next one as `q`."""
         columns = trace.columns
         changes = self.table(change_table(trace), len(columns))
         keys = _key_columns(relation, columns)
@@ -374,11 +374,11 @@ class ChangeRenderer(TraceRenderer):
                 return self.threshold(relation, at_points)
 
     def key_form(self, sql: str, column: ColumnType) -> str:
-        """Return what two equal values have in common."""
+        """Return an expression with the same value for equal keys."""
         return self.dialect.key(self.dialect.representative(sql, column.type), column.type)
 
     def _points(self, named: Sequence[str], changes: Frame) -> str:
-        """Return the table of the points with what follows them; the first of a key is before."""
+        """Return the table of the points with their successors; the first of a key is -1."""
         (time,) = changes.carry
         keys = [f"k{i}" for i in range(len(named))]
         points = (

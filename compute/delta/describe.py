@@ -1,7 +1,7 @@
 """The plan of a dataflow's changes as text, for EXPLAIN PHYSICAL PLAN.
 
-One paragraph for each trace, in the order in which a tick works through them: what it is used for,
-its columns, and the operators that lead to it; then the outputs. `Get trace 3` reads `Trace 3`.
+There is one paragraph for each trace, in the order of a tick: its use, its columns, and its
+operators. The outputs follow. `Get trace 3` reads `Trace 3`.
 """
 
 from foreshore.compute.delta.differentiate import TickPlan, Trace
@@ -11,7 +11,7 @@ from foreshore.types import format_type
 
 
 def describe_plan(engine: str, plan: TickPlan, name_of: NameOf = str) -> str:
-    """Return the text of `plan` as `engine` runs it; `name_of` says what collections are called."""
+    """Return the text of `plan` for `engine`; `name_of` returns the names of collections."""
     lines = [f"Engine: {engine}"]
     for trace in plan.traces:
         lines.append(f"Trace {trace.number}: {_use(trace)}")
@@ -31,7 +31,7 @@ def _use(trace: Trace) -> str:
 
 
 def _title(relation: Relation) -> str | None:
-    """Return what an operator over changes is called where a relation's has another name."""
+    """Return the name of an operator over changes, if it differs from the relation's."""
     match relation:
         case LocalGet(number=number):
             return f"Get trace {number}"

@@ -1,19 +1,18 @@
 """Differentiation: from the plan of a view to the plan of its changes.
 
-What the changes of a view depend on is, besides the changes of its inputs, the contents of some
-collections on the way: the inputs of joins and of grouping operators. Each of these becomes a
-*trace*, a collection that is kept. A dataflow's plan is the list of its traces, inputs before those
-that use them, and of its outputs; in all of them joins and grouping operators stand directly on
-traces (`LocalGet` of their numbers), and everything else is linear. How changes are had from that
-is `compute/delta/changes.py`'s; the contents at a time are had by rendering the same relations in
-bulk.
+The changes of a view depend on the changes of its inputs and on the contents of some intermediate
+collections: the inputs of joins and of grouping operators. Each of these becomes a *trace*, a
+maintained collection. A dataflow's plan is the list of its traces, in dependency order, and of its
+outputs. In all of them, joins and grouping operators are directly over traces (`LocalGet` of their
+numbers), and everything else is linear. `compute/delta/changes.py` renders the changes; rendering
+the same relations in bulk gives the contents at a time.
 
-Traces are of four uses, and one trace may serve several:
+A trace may have several uses:
 
-- the input of a join, or of a grouping operator that looks at rows (*rows*);
-- the sums that an accumulable reduction needs, by group (*accumulators*): instead of its input's
-  rows;
-- what several others build on: computed once in each window, kept only if a join wants it.
+- the input of a join, or of a grouping operator that needs rows (*rows*);
+- the sums that an accumulable reduction needs, by group, in place of its input's rows
+  (*accumulators*);
+- a shared intermediate result: computed once in each window, kept only if a join needs it.
 
 Equal relations become one trace, so two joins on the same input share it.
 """
@@ -57,33 +56,33 @@ from foreshore.types import ColumnType
 
 @dataclass(slots=True)
 class Trace:
-    """A collection that others are computed from.
+    """A collection from which others are computed.
 
-    `body` gives its contents. For accumulators it is the input of the reduction `sums`, whose keys
-    and arguments are columns of it, and the contents are the keys with the sums.
+    `body` defines its contents. For accumulators it is the input of the reduction `sums`, whose
+    keys and arguments are columns of it; the contents are the keys with the sums.
     """
 
     number: int
     body: Relation
     sums: Reduce | None = None
-    kept: bool = False  # its contents from before a window are wanted in the window
+    kept: bool = False  # its contents from before a window are needed in the window
 
     @property
     def columns(self) -> tuple[ColumnType, ...]:
-        """The columns of its rows; of accumulators only those of the key."""
+        """Return the columns of its rows; of accumulators only those of the key."""
         if self.sums is None:
             return columns_of(self.body)
         return columns_of(self.sums)[: len(self.sums.group_key)]
 
     @property
     def leaf(self) -> GlobalId | None:
-        """The input of which this is all, if it is."""
+        """Return the input whose complete contents it is, None if it is not one."""
         return self.body.id if isinstance(self.body, Get) and self.sums is None else None
 
 
 @dataclass(frozen=True, slots=True)
 class TickPlan:
-    """Traces, in an order in which each needs only those before it, and the outputs over them."""
+    """Traces in dependency order, and the outputs over them."""
 
     inputs: Mapping[GlobalId, tuple[ColumnType, ...]]
     traces: tuple[Trace, ...]
@@ -91,7 +90,7 @@ class TickPlan:
 
 
 def differentiate(relations: Sequence[Relation]) -> TickPlan:
-    """Return the plan of the changes of several relations, which share what they can."""
+    """Return the plan of the changes of several relations, sharing common traces."""
     builder = _Builder()
     outputs = tuple(builder.flat(relation, {}) for relation in relations)
     sharing = _Sharing(builder.traces, outputs)
@@ -105,7 +104,7 @@ class _Builder:
     _numbers: dict[tuple[Relation, Reduce | None], int] = field(default_factory=dict)
 
     def flat(self, relation: Relation, bound: Mapping[int, Relation]) -> Relation:
-        """Return `relation` over traces; `bound` is what its LocalGets have become."""
+        """Return `relation` over traces; `bound` maps its LocalGets."""
         match relation:
             case Constant():
                 return relation
@@ -135,7 +134,7 @@ class _Builder:
                 assert_never(relation)
 
     def _trace(self, body: Relation, sums: Reduce | None = None) -> Trace:
-        """Return the trace of `body`, a new one if there is none yet."""
+        """Return the trace of `body`, creating it if necessary."""
         if isinstance(body, LocalGet) and sums is None:
             return self.traces[body.number]
         number = self._numbers.setdefault((body, sums), len(self.traces))
@@ -152,7 +151,7 @@ class _Builder:
         return self._get(trace)
 
     def _reduce(self, reduce: Reduce, input: Relation) -> Reduce:
-        """Return the reduction over a trace of just the scalars that it uses."""
+        """Return the reduction over a trace of only the scalars that it uses."""
         parts: dict[Scalar, int] = {}
 
         def part(scalar: Scalar) -> Column:
@@ -188,7 +187,7 @@ class _Builder:
 
 
 class _Sharing:
-    """Makes traces of the joins and groups that stand in several places, to compute them once."""
+    """Makes traces of joins and groups that occur several times, to compute them once."""
 
     def __init__(self, traces: Sequence[Trace], outputs: Sequence[Relation]) -> None:
         found = Counter(
@@ -215,7 +214,7 @@ class _Sharing:
         return len(self.traces) - 1
 
     def _rewrite(self, body: Relation) -> Relation:
-        """Return `body` over the traces as they are numbered now."""
+        """Return `body` with the current numbers of the traces."""
         if isinstance(body, LocalGet):
             return LocalGet(self._numbers[body.number], body.columns)
         inputs = tuple(map(self._rewrite, inputs_of(body)))
@@ -228,7 +227,7 @@ class _Sharing:
 
 
 def _hole(body: Relation) -> LocalGet:
-    """Return the stand-in for a reduction's input, which the trace's body is."""
+    """Return the placeholder for a reduction's input, which is the trace's body."""
     return LocalGet(-1, columns_of(body))
 
 

@@ -1,4 +1,4 @@
-"""Tables by position: the forms in which updates and contents are handed to engines and back."""
+"""Tables by position: the layouts in which updates and contents are exchanged with engines."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from foreshore.update import DIFF, TIME
 class Layout:
     """The columns of a table: those of the row, then the sums of each entry, with their types.
 
-    `forms` are, for each column of the row, those by which it is told apart (`Dialect.identity`).
+    `forms` are, for each column of the row, the forms that distinguish it (`Dialect.identity`).
     """
 
     rows: tuple[tuple[str, str], ...]
@@ -26,12 +26,12 @@ class Layout:
 
     @property
     def names(self) -> list[str]:
-        """The names of all columns."""
+        """Return the names of all columns."""
         return [name for name, _ in (*self.rows, *self.sums)]
 
 
 def row_layout(columns: Sequence[ColumnType], dialect: Dialect, *, timed: bool) -> Layout:
-    """Return the layout of rows c0, ..., d; those that are `timed` have t before d."""
+    """Return the layout of rows c0, ..., d; `timed` ones have t before d."""
     rows = [(f"c{i}", dialect.type_name(column.type)) for i, column in enumerate(columns)]
     forms = [dialect.identity(f"c{i}", column.type) for i, column in enumerate(columns)]
     if timed:
@@ -41,7 +41,7 @@ def row_layout(columns: Sequence[ColumnType], dialect: Dialect, *, timed: bool) 
 
 
 def consolidate_select(name: str, layout: Layout, dialect: Dialect) -> str:
-    """Return the SELECT of a table with one entry for each row, where it is not zero."""
+    """Return the SELECT of a table with one entry for each row, omitting zeros."""
     rows = [
         f"{dialect.of_group(column, forms)} AS {column}"
         for (column, _), forms in zip(layout.rows, layout.forms, strict=True)

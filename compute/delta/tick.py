@@ -1,14 +1,14 @@
-"""Ticks: a plan of changes, run window by window over the tables of an engine.
+"""Ticks: run a plan of changes window by window over the tables of an engine.
 
-`TickDataflow` is the dataflow of every engine that can hold tables and run a SELECT over them,
-which is what a `Store` is. Hydration makes the table of each trace, inputs first, and reads the
+`TickDataflow` is the dataflow of every engine that can hold tables and run SELECTs over them, that
+is, implements `Store`. Hydration creates the table of each trace, inputs first, and reads the
 outputs. A step loads the updates of the inputs, fills the tables of changes in the plan's order,
-reads the outputs' changes, and only then adds the changes to the contents: all of it or nothing.
+reads the outputs' changes, and then adds the changes to the contents. It does all of this or
+nothing.
 
-The program of a step depends on which inputs have changed, and then on which traces have: what has
-not changed costs nothing. Statements are rendered once for each such case. Contents are tables to
-which changes are only ever added; now and then, when as much has been added as there was, they are
-added up.
+The statements of a step depend on which inputs and traces have changed: unchanged ones cost
+nothing. Statements are rendered once for each such case. Changes are only added to contents. When
+as many entries have been added as there were, they are consolidated.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,14 +52,14 @@ from foreshore.update import DIFF, TIME, TIME_FIELD
 class Store(Protocol):
     """Named tables on an engine, and SELECTs over them.
 
-    Contents (`s` tables) stay; changes (`u` and `d` tables) are for one step.
+    Contents (`s` tables) are permanent; changes (`u` and `d` tables) are for one step.
     """
 
     dialect: Dialect
     idioms: Idioms
 
     def batch_sizing(self) -> BatchSizing:
-        """Return how many times a step has to begin with, and how long one should take."""
+        """Return the initial number of times in a step, and its target duration."""
         ...
 
     def sources(
@@ -68,19 +68,19 @@ class Store(Protocol):
         columns: Mapping[GlobalId, Sequence[ColumnType]],
         as_of: int,
     ) -> Mapping[GlobalId, str]:
-        """Return a FROM item for each input, its columns c0, ... and d, as of a time."""
+        """Return a FROM item for each input as of a time, with columns c0, ... and d."""
         ...
 
     def constant(self, constant: Constant) -> str:
-        """Return a FROM item for a constant, its columns c0, ... and d."""
+        """Return a FROM item for a constant, with columns c0, ... and d."""
         ...
 
     def hold(self, name: str, layout: Layout, select: str) -> None:
-        """Make the contents `name` what `select` gives."""
+        """Create the contents `name` from `select`."""
         ...
 
     def release(self) -> None:
-        """Let go of inputs and constants; what was made of them is held."""
+        """Drop inputs and constants; contents made from them stay."""
         ...
 
     def forget(self, name: str) -> None:
@@ -88,7 +88,7 @@ class Store(Protocol):
         ...
 
     def prepare(self, name: str, layout: Layout) -> None:
-        """Make the table of changes `name`, empty; the layout's rows end with t."""
+        """Create the empty table of changes `name`; the layout's rows end with t."""
         ...
 
     def begin(self) -> None:
@@ -96,19 +96,19 @@ class Store(Protocol):
         ...
 
     def load(self, name: str, updates: pa.Table) -> None:
-        """Make the changes `name` those `updates`."""
+        """Set the changes `name` to `updates`."""
         ...
 
     def fill(self, name: str, select: str) -> bool:
-        """Make the changes `name` what `select` gives; returns whether that is anything."""
+        """Set the changes `name` to the result of `select`; return whether there are any."""
         ...
 
     def read(self, select: str, schema: pa.Schema) -> pa.Table:
-        """Return what `select` gives as a table of `schema`, column by column."""
+        """Return the result of `select` as a table of `schema`, column by column."""
         ...
 
     def absorb(self, contents: str, changes: str) -> None:
-        """Add changes to contents, and now and then add up their entries."""
+        """Add changes to contents, and consolidate the entries now and then."""
         ...
 
     def clear(self, changed: Sequence[str]) -> None:
@@ -116,7 +116,7 @@ class Store(Protocol):
         ...
 
     def commit(self) -> None:
-        """End the step: what was done stays."""
+        """End the step and keep its result."""
         ...
 
     def rollback(self) -> None:
@@ -143,7 +143,7 @@ class TickDataflow:
         self._empty = Output(_no_updates(plan.outputs[0]), _no_errors())
 
     def hydrate(self, inputs: Mapping[GlobalId, Input]) -> Output:
-        """Compute everything as of the dataflow's beginning."""
+        """Compute the output as of the dataflow's as_of."""
         plan, store = self._plan, self._store
         sources = store.sources(inputs, plan.inputs, self._as_of)
         for trace in plan.traces:
@@ -167,7 +167,7 @@ class TickDataflow:
         return Output(outputs[0], outputs[1] if len(outputs) > 1 else _no_errors())
 
     def step(self, lower: int, upper: int, deltas: Mapping[GlobalId, pa.Table]) -> Output:
-        """Return the changes in [lower, upper) and move on."""
+        """Return the changes in [lower, upper) and advance to `upper`."""
         loaded = {
             id: delta
             for id, delta in deltas.items()
@@ -188,10 +188,10 @@ class TickDataflow:
         return output
 
     def allow_compaction(self, since: int) -> None:
-        """Nothing to do: contents have no times, and changes do not outlive their window."""
+        """Do nothing: contents have no times, and changes do not outlive their window."""
 
     def close(self) -> None:
-        """Free what the dataflow holds."""
+        """Free the dataflow's resources."""
         self._store.close()
 
     def _renderer(self, sources: Mapping[GlobalId, str]) -> TraceRenderer:
@@ -228,7 +228,7 @@ class TickDataflow:
     def _statement(
         self, kind: str, number: int, needs: frozenset[str], changed: Sequence[str]
     ) -> str | None:
-        """Return the statement for the changes of a trace or an output, None if it has none."""
+        """Return the statement for the changes of a trace or an output, None if unchanged."""
         relevant = needs.intersection(changed)
         if not relevant:
             return None
@@ -246,7 +246,7 @@ class TickDataflow:
 
 
 def _multiplies(plan: TickPlan) -> bool:
-    """Whether a step looks at rows more than once if its window has more than one time."""
+    """Whether a step examines rows more than once if its window has several times."""
     return any(
         isinstance(node, Join)
         or (
@@ -271,7 +271,7 @@ def tables_of(relation: Relation, traces: Sequence[Trace]) -> frozenset[str]:
 
 
 def layout_of(trace: Trace, store: Store, *, timed: bool) -> Layout:
-    """Return the layout of a trace's contents, or with times of its changes."""
+    """Return the layout of a trace's contents, or of its changes if `timed`."""
     rows = row_layout(trace.columns, store.dialect, timed=timed)
     if trace.sums is None:
         return rows
