@@ -141,7 +141,7 @@ class AllowCompaction(Message, frozen=True):
     since: int | None
 
 
-class Follow(Message, frozen=True):
+class SubscribeIndex(Message, frozen=True):
     """Subscribe to an index as `id`: its contents as of `as_of`, then each change.
 
     With `lower`, only changes at or beyond it. AllowCompaction of `id` ends it.
@@ -278,7 +278,7 @@ Command: TypeAlias = (
     | InitializationComplete
     | CreateDataflow
     | AllowCompaction
-    | Follow
+    | SubscribeIndex
     | Feed
     | Peek
     | CancelPeek

@@ -178,7 +178,7 @@ def create_view(session: "Session", plan: CreateView) -> Completed:
 async def create_materialized_view(session: "Session", plan: CreateMaterializedView) -> Completed:
     """Run CREATE MATERIALIZED VIEW."""
     refuse_system_inputs(plan.query.relation, "a materialized view")
-    session.coordinator.compute.maintained.check_whole(sources_of(plan.query.relation))
+    session.coordinator.compute.maintained.check_not_corrupt(sources_of(plan.query.relation))
     change = session.catalog_change()
     schema = schema_of(session, plan.name)
     cluster = _cluster(session, plan.cluster)
@@ -249,7 +249,7 @@ def create_index(session: "Session", plan: CreateIndex) -> Completed:
     if on.type == "view":
         assert planned.definition is not None, on
         made_of = sources_of(planned.definition)
-    session.coordinator.compute.maintained.check_whole(made_of)
+    session.coordinator.compute.maintained.check_not_corrupt(made_of)
     schema = change.state.objects[on.schema]
     assert isinstance(schema, Schema), schema
     cluster = _cluster(session, plan.cluster)

@@ -78,7 +78,7 @@ class Succession:
         said before the next one says.
         """
         coordinator = self._coordinator
-        coordinator.compute.drop_dataflow(item.id, goes_on=True)
+        coordinator.compute.drop_dataflow(item.id, replaced=True)
         begins = await self.beginning(item)
         if begins.lost is not None:
             above = coordinator.holds.collections.keys() & coordinator.state.above(item.id)
@@ -113,7 +113,9 @@ class Succession:
         while (
             view in coordinator.state.objects
             and coordinator.storage.upper(view) <= time
-            and coordinator.compute.can_come(view, time, AWAY_SECONDS)
+            and coordinator.compute.maintained.can_advance(
+                view, time, AWAY_SECONDS, coordinator.compute.upper
+            )
         ):
             try:
                 async with asyncio.timeout(1):

@@ -63,7 +63,7 @@ def read_time(
     if as_of is not None:
         _refuse_own_past(session, (*ids, *also))
     ids = [id for id in ids if id in coordinator.holds.collections]
-    coordinator.compute.maintained.check_whole(ids)
+    coordinator.compute.maintained.check_not_corrupt(ids)
     if as_of is None and transaction.time is not None:
         time = transaction.time
         require(session, ids, time)

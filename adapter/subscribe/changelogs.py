@@ -61,7 +61,7 @@ class Tails:
         self._shared: dict[object, Tail] = {}
         self._cursors: set[Cursor] = set()
         self._ids = count(1)
-        coordinator.compute.when_still(self._stand_still)
+        coordinator.compute.on_stall(self._stand_still)
 
     def __iter__(self) -> Iterator[Tail]:
         return iter(self._open)
@@ -95,8 +95,8 @@ class Tails:
             ("index", index),
             frozenset({index}),
             as_of,
-            lambda: compute.follow(index, number, as_of),
-            lambda: compute.unfollow(number),
+            lambda: compute.subscribe_index(index, number, as_of),
+            lambda: compute.unsubscribe_index(number),
         )
 
     def query(self, cluster: str, relation: Relation, as_of: Timestamp) -> tuple[Tail, bool]:

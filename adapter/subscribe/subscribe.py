@@ -74,7 +74,7 @@ async def subscribe(
     ):
         peek = session.planner.peek_without_indexes(prepared)
     read = {peek.lookup.index} if peek.lookup is not None else peek.shards
-    session.coordinator.compute.maintained.check_whole(read)
+    session.coordinator.compute.maintained.check_not_corrupt(read)
     beginning, snapshot = plan.as_of, plan.snapshot
     if plan.subscription is not None:
         position = position_of(session, plan.subscription)

@@ -90,7 +90,7 @@ _CONFIGURATION = {
 
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
-    """Options for starting Spark. `scratch` is for spilled data and its log; its parent must exist."""
+    """Options for starting Spark. `scratch` is for spilled data and the log."""
 
     scratch: Path
     master: str = "local[*]"

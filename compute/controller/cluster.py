@@ -7,9 +7,11 @@ the others. Feeds are collected over one turn of the event loop and encoded once
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from foreshore.compute.controller.history import Entry, History
@@ -86,7 +88,7 @@ class Replica:
     # Of the snapshots it hydrates from.
     leases: dict[GlobalId, list[Snapshot]] = field(default_factory=dict)
     status: Status | None = None
-    heard_at: float = 0.0  # when it sent its last status, by the loop's clock
+    status_at: float = 0.0  # when it sent its last status, by the loop's clock
     # Dataflows over corrupt files, by its last status.
     suspected: set[GlobalId] = field(default_factory=set)
     # Dataflows that failed repeatedly.
@@ -96,7 +98,7 @@ class Replica:
     task: asyncio.Task[None] | None = None
 
     @property
-    def is_at_work(self) -> bool:
+    def is_running(self) -> bool:
         """Whether it is connected and its engine is running."""
         return self.connection is not None and self.status is not None and self.status.ready
 
@@ -107,7 +109,7 @@ class Replica:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PendingPeek:
     """An unanswered peek, of one `replica` or (None) of all."""
 
     peek: Peek
@@ -133,7 +135,7 @@ class Cluster:
         self.history = History()
         self.replicas: dict[str, Replica] = {}
         self.ready: set[GlobalId] = set()  # dataflows whose imports are readable at their as_of
-        self.peeks: dict[int, Asked] = {}  # by number
+        self.peeks: dict[int, PendingPeek] = {}  # by number
         self._snapshots = snapshots
         self._feed: list[ListenEvent] = []
 
@@ -141,6 +143,24 @@ class Cluster:
     def connections(self) -> list[Connection[Response]]:
         """Return the open connections."""
         return [r.connection for r in self.replicas.values() if r.connection is not None]
+
+    def status(self) -> Iterator[dict[str, Any]]:
+        """Yield the status of each replica, for builtin relations."""
+        for replica in self.replicas.values():
+            yield {
+                "cluster": self.id,
+                "replica": replica.name,
+                "engine": self.instance.engine,
+                "state": replica.link.state,
+                "pid": replica.link.pid,
+                "starts": replica.link.starts,
+                "ready": replica.status is not None and replica.status.ready,
+                "failure": replica.status.failure if replica.status is not None else None,
+                "uppers": dict(replica.uppers),
+                "dataflows": msgspec.to_builtins(replica.status.dataflows)
+                if replica.status is not None
+                else [],
+            }
 
     def connected(self, replica: Replica, connection: Connection[Response]) -> None:
         """Send a new connection the history, pending peeks included."""
@@ -153,8 +173,8 @@ class Cluster:
                 self._create_on(replica, entry)
         for command in self.history.compactions():
             connection.send(command)
-        for follow in self.history.follows.values():
-            connection.send(follow)
+        for subscribe_index in self.history.follows.values():
+            connection.send(subscribe_index)
         connection.send(InitializationComplete())
         for asked in self.peeks.values():
             if asked.replica in (None, replica.name):
@@ -208,7 +228,7 @@ class Cluster:
             for connection in connections:
                 connection.send_frame(frame)
 
-    def ask(self, asked: Asked) -> None:
+    def ask(self, asked: PendingPeek) -> None:
         """Send a peek to all replicas, also to those that connect later, until `forget_peek`."""
         self.peeks[asked.peek.number] = asked
         if asked.replica is None:
@@ -243,8 +263,8 @@ def prepare(snapshots: Sequence[Snapshot]) -> Prepared:
 
 
 __all__ = [
-    "Asked",
     "Cluster",
+    "PendingPeek",
     "Prepared",
     "Replica",
     "Tables",

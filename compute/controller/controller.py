@@ -17,16 +17,17 @@ All methods belong on the event loop.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from contextlib import suppress
 from functools import partial
 from typing import Any, assert_never
 
-import msgspec
 import pyarrow as pa
 
-from foreshore.compute.controller.cluster import Cluster, Prepared, Replica, engine_of, prepare
+from foreshore.compute.controller.cluster import Cluster, Prepared, Replica, engine_of
 from foreshore.compute.controller.error_log import ErrorLog, ErrorStore, NothingKept
+from foreshore.compute.controller.feeds import Feeds
+from foreshore.compute.controller.hydration import Capabilities, hydration_snapshots, take_snapshots
+from foreshore.compute.controller.input_holds import compact_sinks, run_holds
 from foreshore.compute.controller.maintained import Dataflow, Maintained
 from foreshore.compute.controller.outputs import SinkWriter, Subscription
 from foreshore.compute.controller.peeks import PeekRequest, Peeks
@@ -37,12 +38,11 @@ from foreshore.compute.protocol import (
     AllowCompaction,
     CreateInstance,
     DataflowDescription,
-    Follow,
     IndexExport,
-    InputSnapshot,
     Response,
     SinkExport,
     SubscribeExport,
+    SubscribeIndex,
 )
 from foreshore.compute.replica.progress import Progress, progress_of
 from foreshore.compute.transport import Connection
@@ -58,28 +58,13 @@ from foreshore.errors import (
 from foreshore.ids import GlobalId
 from foreshore.storage.capability import InvalidCapability
 from foreshore.storage.controller import (
-    Listen,
-    ListenEvent,
     ReadCapability,
-    Snapshot,
     StorageController,
     WriteCapability,
 )
-from foreshore.update import EMPTY, Timestamp, encode_schema
+from foreshore.update import EMPTY, Timestamp
 
 logger = logging.getLogger(__name__)
-
-HOLDS_SECONDS = 5.0
-
-Capabilities = Callable[[GlobalId], tuple[ReadCapability, WriteCapability]]
-
-
-@dataclass(slots=True)
-class _Feeding:
-    """One listener on a shard, for all clusters that import it."""
-
-    listen: Listen | None
-    dataflows: dict[GlobalId, Cluster]
 
 
 class ComputeController:
@@ -111,12 +96,11 @@ class ComputeController:
         self._clusters: dict[str, Cluster] = {}
         self._dataflows: dict[GlobalId, Dataflow] = {}
         self._exporters: dict[GlobalId, Dataflow] = {}
-        self._giving_way: dict[
-            GlobalId, Dataflow
-        ] = {}  # being replaced by a dataflow with the same exports
-        self.maintained = Maintained(self._exporters, self._giving_way, storage.corruptions)
+        # Dataflows that another one with the same exports is about to replace.
+        self._being_replaced: dict[GlobalId, Dataflow] = {}
+        self.maintained = Maintained(self._exporters, self._being_replaced, storage.corruptions)
         self._uppers = Uppers(storage)
-        self._feeding: dict[GlobalId, _Feeding] = {}
+        self._feeds = Feeds(storage)
         self._peeks = Peeks()
         self._responses = Responses(
             self._dataflows,
@@ -129,7 +113,7 @@ class ComputeController:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._holding: asyncio.Task[None] | None = None
         self._when_still: list[Callable[[], None]] = []
-        storage.corruptions.listen(self._tell_who_waits)
+        storage.corruptions.listen(self._fail_waiters)
 
     async def close(self) -> None:
         """End all replicas. The read holds stay, so the next environment finds inputs readable."""
@@ -152,7 +136,7 @@ class ComputeController:
         engine, implied = engine_of(size)
         options = {**self._options, **implied, **(options or {})}
         instance = CreateInstance(engine, options, self._database)
-        self._clusters[id] = Cluster(id, instance, self._snapshots)
+        self._clusters[id] = Cluster(id, instance, self._hydration_snapshots)
 
     async def drop_cluster(self, id: str) -> None:
         """Drop a cluster with its replicas and dataflows."""
@@ -195,12 +179,12 @@ class ComputeController:
         await asyncio.gather(replica.task, return_exceptions=True)
         owner.lost(replica)
         self._peeks.dropped(owner)
-        self._responses.tell_who_reads()  # the remaining ones may all fail
+        self._responses.fail_readers()  # the remaining ones may all fail
         if not owner.replicas:  # no replica will report further errors
             for dataflow in self._dataflows.values():
                 if dataflow.cluster is owner:
                     for writer in dataflow.writers.values():
-                        writer.errors.look_again()
+                        writer.errors.wake_waiters()
 
     def _cluster(self, id: str) -> Cluster:
         cluster = self._clusters.get(id)
@@ -217,13 +201,13 @@ class ComputeController:
         self, cluster: Cluster, replica: Replica, connection: Connection[Response]
     ) -> None:
         logger.info("replica connected", extra={"replica": replica.link.name})
-        self._compact_sinks()
+        compact_sinks(self._storage, self._dataflows)
         cluster.connected(replica, connection)
-        self._press(cluster)
+        self._apply_backpressure(cluster)
         if len(self._storage.corruptions):
-            self._tell_who_waits()
+            self._fail_waiters()
 
-    def _press(self, cluster: Cluster) -> None:
+    def _apply_backpressure(self, cluster: Cluster) -> None:
         """Read from the cluster's replicas only if none of its sinks is behind.
 
         Appends wait for compaction, never for a replica, so sinks catch up on their own.
@@ -294,13 +278,15 @@ class ComputeController:
                     self._uppers.add(export.id, description.as_of)
                 case SinkExport(shard=shard):
                     errors = ErrorLog(shard, description.as_of, self._errors)
-                    if (before := self._giving_way.pop(shard, None)) is not None:
-                        errors.follow(before.writers[shard].errors)
+                    if (before := self._being_replaced.pop(shard, None)) is not None:
+                        errors.take_over_waiters(before.writers[shard].errors)
                     if lost is not None:
-                        errors.lose(lost)
-                    pressed = partial(self._press, owner)
+                        errors.mark_unknown(lost)
+                    backpressure = partial(self._apply_backpressure, owner)
                     readable = partial(self._readable, shard)
-                    writer = SinkWriter(writes[shard], errors, self._storage, readable, pressed)
+                    writer = SinkWriter(
+                        writes[shard], errors, self._storage, readable, backpressure
+                    )
                     dataflow.writers[shard] = writer
                     dataflow.tasks.append(self._spawn(self._run_writer(writer)))
                 case SubscribeExport(id=id):
@@ -309,7 +295,7 @@ class ComputeController:
                     assert_never(export)
         dataflow.tasks.append(self._spawn(self._start(dataflow)))
         if self._holding is None:
-            self._holding = self._spawn(self._run_holds())
+            self._holding = self._spawn(run_holds(self._storage, self._dataflows))
 
     def holds(self) -> Iterator[tuple[GlobalId, ReadCapability]]:
         """Yield the read holds of dataflows on their inputs, each with the dataflow's id."""
@@ -334,12 +320,12 @@ class ComputeController:
             self._not_created(dataflow, error)
             return
         for id in description.imports:
-            self._feed_from(id, dataflow)
+            self._feeds.add(id, dataflow.description.id, dataflow.cluster)
         dataflow.cluster.create(dataflow.entry)
         if not dataflow.created.done():
             dataflow.created.set_result(None)
-        if self.maintained.damage_of(dataflow) is not None:
-            self._tell_who_waits()
+        if self.maintained.corruption_of(dataflow) is not None:
+            self._fail_waiters()
 
     def _not_created(self, dataflow: Dataflow, error: DatabaseError) -> None:
         if not dataflow.created.done():
@@ -349,7 +335,7 @@ class ComputeController:
     def _readable(self, shard: GlobalId) -> Timestamp:
         """Return the earliest time at which a sink's shard, or any dependent, is readable."""
         found = [self._storage.since(shard)]
-        for dataflow in (*self._dataflows.values(), *self._giving_way.values()):
+        for dataflow in (*self._dataflows.values(), *self._being_replaced.values()):
             if any(id == shard for id, _ in self.maintained.below(dataflow.description.imports)):
                 sinks = filter(self._storage.exists, dataflow.writers)
                 found += [*dataflow.entry.sinces.values(), *map(self._storage.since, sinks)]
@@ -365,13 +351,13 @@ class ComputeController:
             logger.warning("a sink has stopped: %s", error, extra={"shard": writer.id})
             writer.fenced = error
             writer.stop()
-            self._tell_who_waits()
+            self._fail_waiters()
         except Exception:
             logger.exception("a sink has stopped", extra={"shard": writer.id})
             writer.stop()
-            self._tell_who_waits()
+            self._fail_waiters()
 
-    def _tell_who_waits(self) -> None:
+    def _fail_waiters(self) -> None:
         """Fail the waiters of collections that will not advance."""
         for id in self._uppers.waited_for():
             if (error := self.maintained.obstacle([id])) is not None:
@@ -383,29 +369,29 @@ class ComputeController:
                     stream.fail(error)
                 for writer in dataflow.writers.values():
                     writer.errors.fail(error)
-        self._peeks.fail_for(self.maintained.damage_below)
+        self._peeks.fail_for(self.maintained.corruption_below)
         for tell in self._when_still:
             tell()
 
-    def when_still(self, tell: Callable[[], None]) -> None:
+    def on_stall(self, tell: Callable[[], None]) -> None:
         """Call `tell` when a collection may have stopped advancing; see `maintained`."""
         self._when_still.append(tell)
 
-    def drop_dataflow(self, id: GlobalId, *, goes_on: bool = False) -> None:
+    def drop_dataflow(self, id: GlobalId, *, replaced: bool = False) -> None:
         """End a dataflow and free its resources.
 
-        Waiters for its exports fail unless it `goes_on`, that is, unless another dataflow is about
-        to write its shards. Its past errors stay known until then.
+        Waiters for its exports fail unless it is `replaced`, that is, unless another dataflow is
+        about to write its shards. Its past errors stay known until then.
         """
         dataflow = self._dataflows.get(id)
         if dataflow is None:
             raise UndefinedObject(f'dataflow "{id}" does not exist')
         for export in dataflow.description.exports:
             dataflow.cluster.send(AllowCompaction(export.id, None))
-        self._forget(dataflow, goes_on=goes_on)
+        self._forget(dataflow, replaced=replaced)
         self._release([*dataflow.holds.values(), *dataflow.writes.values()])
 
-    def _forget(self, dataflow: Dataflow, *, goes_on: bool = False) -> None:
+    def _forget(self, dataflow: Dataflow, *, replaced: bool = False) -> None:
         id = dataflow.description.id
         del self._dataflows[id]
         for task in dataflow.tasks:
@@ -418,29 +404,22 @@ class ComputeController:
                 replica.uppers.pop(export.id, None)
                 replica.begun.discard(export.id)
             gone = UndefinedObject(f'collection "{export.id}" was dropped')
-            if not goes_on:
+            if not replaced:
                 self._uppers.drop(export.id, gone)
             if export.id in dataflow.subscriptions:
                 dataflow.subscriptions[export.id].fail(gone)
             if export.id in dataflow.writers:
-                if goes_on:
-                    self._giving_way[export.id] = dataflow
+                if replaced:
+                    self._being_replaced[export.id] = dataflow
                 else:
                     dataflow.writers[export.id].errors.fail(gone)
-        for follower, subscription in dataflow.followed.items():
-            del dataflow.cluster.history.follows[follower]
-            del self._exporters[follower]
+        for subscriber, subscription in dataflow.index_subscriptions.items():
+            del dataflow.cluster.history.follows[subscriber]
+            del self._exporters[subscriber]
             subscription.fail(UndefinedObject(f'collection "{id}" was dropped'))
         dataflow.cluster.drop(id)
-        self._press(dataflow.cluster)
-        for shard in dataflow.description.imports:
-            feeding = self._feeding.get(shard)
-            if feeding is not None:
-                feeding.dataflows.pop(id, None)
-                if not feeding.dataflows:
-                    if feeding.listen is not None:
-                        feeding.listen.cancel()
-                    del self._feeding[shard]
+        self._apply_backpressure(dataflow.cluster)
+        self._feeds.remove(dataflow.description.imports, id)
 
     def _release(self, held: Iterable[ReadCapability | WriteCapability]) -> None:
         async def release(capability: ReadCapability | WriteCapability) -> None:
@@ -453,58 +432,11 @@ class ComputeController:
             if each.frontier != EMPTY:
                 self._spawn(release(each))
 
-    def _snapshots(self, description: DataflowDescription) -> tuple[Prepared, Prepared]:
-        """Return the snapshots from which a replica hydrates the dataflow now."""
+    def _hydration_snapshots(self, description: DataflowDescription) -> tuple[Prepared, Prepared]:
         dataflow = self._dataflows[description.id]
-        reads = [(dataflow.holds[id], description.as_of) for id in description.imports]
-        fresh: list[InputSnapshot] = []
-        for shard, writer in dataflow.writers.items():
-            if writer.corrected:
-                continue
-            upper = self._storage.upper(shard)
-            if upper == 0:
-                schema = encode_schema(self._storage.schema(shard))
-                fresh.append(InputSnapshot(shard, 0, 0, (), 0, schema))
-            else:
-                read, _ = self._capabilities(shard)
-                reads.append((read, min(upper - 1, max(read.frontier, description.as_of))))
-        taken, imports = self._all_snapshots(reads), len(description.imports)
-        snapshots, messages, tables = prepare(taken[imports:])
-        return prepare(taken[:imports]), (snapshots, (*messages, *fresh), tables)
-
-    def _feed_from(self, id: GlobalId, dataflow: Dataflow) -> None:
-        feeding = self._feeding.get(id)
-        if feeding is None:
-            feeding = _Feeding(None, {})
-            self._feeding[id] = feeding
-            upper = self._storage.upper(id)
-            feeding.listen = self._storage.listen(id, upper, self._heard)
-        feeding.dataflows[dataflow.description.id] = dataflow.cluster
-
-    def _heard(self, event: ListenEvent) -> None:
-        feeding = self._feeding.get(event.id)
-        if feeding is not None:
-            for cluster in {c.id: c for c in feeding.dataflows.values()}.values():
-                cluster.feed(event)
+        return hydration_snapshots(self._storage, self._capabilities, dataflow, description)
 
     # --- frontiers
-
-    def can_come(self, id: GlobalId, time: Timestamp, patience: float) -> bool:
-        """Whether replicas can bring an export, and its inputs, beyond `time`.
-
-        They must be running without repeated failures, or be away for less than `patience` seconds.
-        """
-        now = asyncio.get_running_loop().time()
-        return all(
-            any(
-                dataflow.description.id not in replica.failing
-                if replica.is_at_work
-                else now < replica.away_since + patience
-                for replica in dataflow.cluster.replicas.values()
-            )
-            for each, dataflow in self.maintained.below([id])
-            if self.upper(each) <= time
-        )
 
     def progress(self, id: GlobalId) -> Progress:
         """Return the progress of the dataflow that maintains an index, or a sink's shard."""
@@ -513,7 +445,7 @@ class ComputeController:
             return Progress("waiting")
         if id in dataflow.writers and (failure := dataflow.writers[id].failure) is not None:
             return Progress("not written", failure=failure)
-        if (corruption := self.maintained.damage_of(dataflow)) is not None:
+        if (corruption := self.maintained.corruption_of(dataflow)) is not None:
             return Progress("damaged", failure=corruption.message)
         now = asyncio.get_running_loop().time()
         return progress_of(dataflow.description.id, dataflow.cluster, now)
@@ -545,7 +477,7 @@ class ComputeController:
         """
         if self._uppers[id] > beyond:
             return
-        self.maintained.check_goes_on([id], patient=patient)
+        self.maintained.check_advances([id], patient=patient)
         await self._uppers.wait(id, beyond, patient=patient)
 
     def allow_compaction(self, id: GlobalId, since: Timestamp) -> None:
@@ -557,51 +489,11 @@ class ComputeController:
         if dataflow is None:
             return
         follows = dataflow.cluster.history.follows
-        for follower, stream in dataflow.followed.items():
-            if follows[follower].index == id and not stream.failed:
+        for subscriber, stream in dataflow.index_subscriptions.items():
+            if follows[subscriber].index == id and not stream.failed:
                 since = min(since, stream.since)
         if dataflow.cluster.history.allow_compaction(id, since):
             dataflow.cluster.send(AllowCompaction(id, since))
-
-    def _compact_sinks(self) -> None:
-        """Note the time at which a new replica has to start sinks and subscriptions."""
-        for dataflow in self._dataflows.values():
-            history = dataflow.cluster.history
-            for shard, writer in dataflow.writers.items():
-                shards = [shard, *dataflow.holds]
-                # a dropped shard takes the dataflow with it, soon
-                if all(map(self._storage.exists, shards)) and writer.corrected:
-                    upper = min(map(self._storage.upper, shards))
-                    if upper != EMPTY:  # otherwise it is complete and can start at any time
-                        history.allow_compaction(shard, upper - 1)
-            for id, subscription in dataflow.subscriptions.items():
-                history.allow_compaction(id, subscription.since)
-            for id, subscription in dataflow.followed.items():
-                follow = history.follows[id]
-                history.follows[id] = msgspec.structs.replace(follow, lower=subscription.upper)
-
-    async def _run_holds(self) -> None:
-        """Downgrade the holds on inputs periodically, following the outputs."""
-        while True:
-            await asyncio.sleep(HOLDS_SECONDS)
-            try:
-                await self._downgrade_holds()
-            except Exception:  # otherwise history would be kept for ever
-                logger.exception("holds could not follow")
-
-    async def _downgrade_holds(self) -> None:
-        self._compact_sinks()
-        for dataflow in list(self._dataflows.values()):
-            since = dataflow.entry.since
-            for id, hold in list(dataflow.holds.items()):
-                if hold.frontier < since and self._storage.exists(id):
-                    try:
-                        lower = await self._storage.downgrade_capability(hold, since)
-                    except DatabaseError:
-                        logger.exception("a hold cannot be downgraded", extra={"shard": id})
-                        continue
-                    if id in dataflow.holds:
-                        dataflow.holds[id] = lower
 
     # --- peeks
 
@@ -623,25 +515,15 @@ class ComputeController:
         self._check_alive(owner)
         reads = [(self._capabilities(id)[0], request.as_of) for id in request.imports]
         try:
-            return await self._peeks.ask(owner, request, self._all_snapshots(reads))
+            return await self._peeks.ask(owner, request, take_snapshots(self._storage, reads))
         except DatabaseError as error:
             if error.sqlstate == DataCorrupted.sqlstate:
                 await self._storage.examine(request.imports)
-            self.maintained.check_whole(request.reads)
+            self.maintained.check_not_corrupt(request.reads)
             if error.sqlstate in ("55000", "XX000"):  # that replica could not start the index
                 begun = [dataflow for id in indexes if (dataflow := self._exporters.get(id))]
                 self._storage.corruptions.check(*(id for each in begun for id in each.reads))
             raise
-
-    def _all_snapshots(self, reads: Iterable[tuple[ReadCapability, Timestamp]]) -> list[Snapshot]:
-        """Return snapshots as of times; if one fails, release those before it."""
-        taken: list[Snapshot] = []
-        with ExitStack() as releasing:
-            for read, as_of in reads:
-                taken.append(self._storage.snapshot(read, as_of))
-                releasing.callback(taken[-1].release)
-            releasing.pop_all()
-        return taken
 
     # --- subscriptions
 
@@ -654,33 +536,35 @@ class ComputeController:
         (export,) = description.exports
         assert isinstance(export, SubscribeExport), export
         as_of = description.as_of
-        self.maintained.refuse_errors(description.imports, as_of, as_of + 1)
+        self.maintained.check_no_errors(description.imports, as_of, as_of + 1)
         await self.create_dataflow(cluster, description)
         return self._dataflows[description.id].subscriptions[export.id]
 
-    async def follow(self, index: GlobalId, id: GlobalId, as_of: Timestamp) -> Subscription:
+    async def subscribe_index(
+        self, index: GlobalId, id: GlobalId, as_of: Timestamp
+    ) -> Subscription:
         """Subscribe to an index as `id`: its contents as of `as_of`, then each change.
 
-        This needs no computation. `unfollow` ends it.
+        This needs no computation. `unsubscribe_index` ends it.
         """
         dataflow = self._exporters.get(index)
         if dataflow is None or index in dataflow.writers:
             raise UndefinedObject(f'index "{index}" does not exist')
         subscription = Subscription(id, as_of)
-        dataflow.followed[id] = subscription
+        dataflow.index_subscriptions[id] = subscription
         self._exporters[id] = dataflow
         follows = dataflow.cluster.history.follows
-        follows[id] = Follow(id, index, as_of, 0)
+        follows[id] = SubscribeIndex(id, index, as_of, 0)
         await asyncio.shield(dataflow.created)
         if id in follows:  # otherwise it was ended meanwhile
             dataflow.cluster.send(follows[id])
         return subscription
 
-    def unfollow(self, id: GlobalId) -> None:
+    def unsubscribe_index(self, id: GlobalId) -> None:
         """End a subscription to an index; no effect if it has ended."""
         dataflow = self._exporters.pop(id, None)
         if dataflow is not None:
-            del dataflow.followed[id]
+            del dataflow.index_subscriptions[id]
             del dataflow.cluster.history.follows[id]
             dataflow.cluster.send(AllowCompaction(id, None))
 
@@ -688,24 +572,7 @@ class ComputeController:
 
     def status(self) -> list[dict[str, Any]]:
         """Return the status of each replica, for builtin relations."""
-        return [
-            {
-                "cluster": cluster.id,
-                "replica": replica.name,
-                "engine": cluster.instance.engine,
-                "state": replica.link.state,
-                "pid": replica.link.pid,
-                "starts": replica.link.starts,
-                "ready": replica.status is not None and replica.status.ready,
-                "failure": replica.status.failure if replica.status is not None else None,
-                "uppers": dict(replica.uppers),
-                "dataflows": msgspec.to_builtins(replica.status.dataflows)
-                if replica.status is not None
-                else [],
-            }
-            for cluster in self._clusters.values()
-            for replica in cluster.replicas.values()
-        ]
+        return [row for cluster in self._clusters.values() for row in cluster.status()]
 
     def dataflow(self, id: GlobalId) -> DataflowDescription | None:
         """Return the description of a dataflow, or of the one that exports collection `id`."""

@@ -138,7 +138,7 @@ class ErrorLog:
         """Whether too many steps are waiting to be stored."""
         return len(self._unstored) > MAX_STEPS
 
-    def lose(self, lower: Timestamp) -> None:
+    def mark_unknown(self, lower: Timestamp) -> None:
         """Report an error from `lower` until the dataflow starts, because contents are unknown."""
         if lower < self._as_of:
             self._replace(lower, self._as_of + 1, [(lower, LOST), (self._as_of, None)])
@@ -182,13 +182,13 @@ class ErrorLog:
             if not passed.done():
                 passed.set_exception(error)
 
-    def look_again(self) -> None:
+    def wake_waiters(self) -> None:
         """Wake the waiters, since errors may never become known."""
         for passed in self._waiting:
             if not passed.done():
                 passed.set_result(None)
 
-    def follow(self, before: "ErrorLog") -> None:
+    def take_over_waiters(self, before: "ErrorLog") -> None:
         """Take over the waiters of the error log of the view's previous dataflow."""
         self._waiting = before._waiting
         self._wake()

@@ -13,8 +13,8 @@ import msgspec
 from foreshore.compute.protocol import (
     AllowCompaction,
     DataflowDescription,
-    Follow,
     IndexExport,
+    SubscribeIndex,
 )
 from foreshore.ids import GlobalId
 from foreshore.update import Timestamp
@@ -47,7 +47,7 @@ class History:
 
     dataflows: dict[GlobalId, Entry] = field(default_factory=dict)
     exporters: dict[GlobalId, Entry] = field(default_factory=dict)
-    follows: dict[GlobalId, Follow] = field(default_factory=dict)
+    follows: dict[GlobalId, SubscribeIndex] = field(default_factory=dict)
 
     def create(self, description: DataflowDescription) -> Entry:
         """Record that a dataflow was created."""

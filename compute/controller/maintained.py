@@ -15,7 +15,7 @@ derived from a materialized view also fail if the view has an error at the time 
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from foreshore.compute.controller.cluster import Cluster
@@ -39,24 +39,24 @@ class Dataflow:
     holds: dict[GlobalId, ReadCapability]
     writes: dict[GlobalId, WriteCapability]  # on its sinks' shards
     created: asyncio.Future[None]  # set when the cluster's replicas have been sent it
-    # Which start it and write its sinks.
+    # Tasks that start it and write its sinks.
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     writers: dict[GlobalId, SinkWriter] = field(default_factory=dict)
     subscriptions: dict[GlobalId, Subscription] = field(default_factory=dict)
     # Subscriptions to its indexes.
-    followed: dict[GlobalId, Subscription] = field(default_factory=dict)
+    index_subscriptions: dict[GlobalId, Subscription] = field(default_factory=dict)
 
     def stream(self, id: GlobalId) -> Subscription | None:
         """Return the subscription `id`; None: it is not one."""
-        return self.subscriptions.get(id) or self.followed.get(id)
+        return self.subscriptions.get(id) or self.index_subscriptions.get(id)
 
     @property
     def streams(self) -> list[Subscription]:
         """Return the subscriptions to the dataflow."""
-        return [*self.subscriptions.values(), *self.followed.values()]
+        return [*self.subscriptions.values(), *self.index_subscriptions.values()]
 
     @property
-    def is_at_work(self) -> bool:
+    def is_running(self) -> bool:
         """Whether a replica has started it, that is, has reported a frontier."""
         replicas = self.cluster.replicas.values()
         return any(
@@ -75,17 +75,17 @@ class Dataflow:
 class Maintained:
     """The dataflows by export, and questions about collections derived from them.
 
-    A dataflow that is `giving_way` still represents its exports until another one exports them.
+    A dataflow that is `being_replaced` still represents its exports until another one exports them.
     """
 
     def __init__(
         self,
         exporters: Mapping[GlobalId, Dataflow],
-        giving_way: Mapping[GlobalId, Dataflow],
+        being_replaced: Mapping[GlobalId, Dataflow],
         corruptions: Corruptions,
     ) -> None:
         self._exporters = exporters
-        self._giving_way = giving_way
+        self._being_replaced = being_replaced
         self._corruptions = corruptions
 
     def below(self, ids: Iterable[GlobalId]) -> Iterator[tuple[GlobalId, Dataflow]]:
@@ -94,7 +94,7 @@ class Maintained:
         stack = list(ids)
         while stack:
             id = stack.pop()
-            dataflow = self._exporters.get(id) or self._giving_way.get(id)
+            dataflow = self._exporters.get(id) or self._being_replaced.get(id)
             if id in seen or dataflow is None:
                 continue
             seen.add(id)
@@ -111,17 +111,17 @@ class Maintained:
 
     # --- why it does not go on
 
-    def damage_of(self, dataflow: Dataflow) -> DatabaseError | None:
+    def corruption_of(self, dataflow: Dataflow) -> DatabaseError | None:
         """Return the corruption that prevents all replicas from starting a dataflow, or None."""
-        if not len(self._corruptions) or dataflow.is_at_work:
+        if not len(self._corruptions) or dataflow.is_running:
             return None
         return next(filter(None, map(self._corruptions.of, dataflow.reads)), None)
 
-    def damage_below(self, ids: Iterable[GlobalId]) -> DatabaseError | None:
+    def corruption_below(self, ids: Iterable[GlobalId]) -> DatabaseError | None:
         """Return the corruption that stops the collections or their inputs, or None."""
         if not len(self._corruptions):
             return None
-        found = (self.damage_of(dataflow) for _, dataflow in self.below(ids))
+        found = (self.corruption_of(dataflow) for _, dataflow in self.below(ids))
         return next(filter(None, found), None)
 
     def obstacle(self, ids: Iterable[GlobalId]) -> DatabaseError | None:
@@ -135,7 +135,7 @@ class Maintained:
                     f'collection "{writer.id}" is not kept up to date any more',
                     detail="The server's log has the details.",
                 )
-        return self.damage_below(ids)
+        return self.corruption_below(ids)
 
     def failing(self, ids: Iterable[GlobalId]) -> DatabaseError | None:
         """Return the error why the collections do not advance now, None if no reason is known."""
@@ -151,7 +151,7 @@ class Maintained:
                 )
         return None
 
-    def check_goes_on(self, ids: Iterable[GlobalId], *, patient: bool) -> None:
+    def check_advances(self, ids: Iterable[GlobalId], *, patient: bool) -> None:
         """Raise the error why the collections will not advance.
 
         If not `patient`, also raise the error why they do not advance now.
@@ -162,7 +162,7 @@ class Maintained:
         if not patient and (error := self.failing(ids)) is not None:
             raise error
 
-    def check_whole(self, ids: Iterable[GlobalId]) -> None:
+    def check_not_corrupt(self, ids: Iterable[GlobalId]) -> None:
         """Raise CollectionCorrupted if a shard in `ids` or one of their inputs is corrupt.
 
         The latter holds at all times: which errors a view has is known to who maintains it alone.
@@ -171,8 +171,27 @@ class Maintained:
             return
         ids = list(ids)
         self._corruptions.check(*ids)
-        if (corruption := self.damage_below(ids)) is not None:
+        if (corruption := self.corruption_below(ids)) is not None:
             raise corruption
+
+    def can_advance(
+        self, id: GlobalId, time: Timestamp, patience: float, upper: Callable[[GlobalId], Timestamp]
+    ) -> bool:
+        """Whether replicas can bring an export, and its inputs, beyond `time`.
+
+        They must be running without repeated failures, or be away for less than `patience` seconds.
+        """
+        now = asyncio.get_running_loop().time()
+        return all(
+            any(
+                dataflow.description.id not in replica.failing
+                if replica.is_running
+                else now < replica.away_since + patience
+                for replica in dataflow.cluster.replicas.values()
+            )
+            for each, dataflow in self.below([id])
+            if upper(each) <= time
+        )
 
     # --- the errors of materialized views
 
@@ -186,7 +205,7 @@ class Maintained:
         last = first if last is None else last
         ids = list(ids)
         await self.errors_known(ids, last)
-        self.refuse_errors(ids, first, last + 1)
+        self.check_no_errors(ids, first, last + 1)
 
     async def errors_known(self, ids: Iterable[GlobalId], last: Timestamp) -> None:
         """Wait until the errors of the views under `ids` are known up to `last`.
@@ -196,8 +215,8 @@ class Maintained:
         """
         ids = list(ids)
         while (writer := self._unknown(ids, last)) is not None:
-            self.check_whole([writer.id])
-            self.check_goes_on([writer.id], patient=False)
+            self.check_not_corrupt([writer.id])
+            self.check_advances([writer.id], patient=False)
             await writer.errors.known(last)
 
     def _unknown(self, ids: Iterable[GlobalId], last: Timestamp) -> SinkWriter | None:
@@ -207,7 +226,7 @@ class Maintained:
                 return writer
         return None
 
-    def refuse_errors(self, ids: Iterable[GlobalId], lower: Timestamp, upper: Timestamp) -> None:
+    def check_no_errors(self, ids: Iterable[GlobalId], lower: Timestamp, upper: Timestamp) -> None:
         """Raise the first known error in [lower, upper); see `first_error`."""
         found = self.first_error(ids, lower, upper)
         if found is not None:

@@ -55,8 +55,8 @@ class SinkWriter:
     The shard advances only as far as the view's `errors` are durable. Errors are kept from the time
     that the view or its dependents are `readable`. Pending updates are held once, whichever replica
     sent them. If there are too many, because storage delays appends, the writer is `behind`.
-    `pressed` is called when `behind` changes; the caller then stops or resumes reading from the
-    replicas.
+    `backpressure` is called when `behind` changes; the caller then stops or resumes reading from
+    the replicas.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class SinkWriter:
         errors: ErrorLog,
         storage: StorageController,
         readable: Callable[[], Timestamp],
-        pressed: Callable[[], None],
+        backpressure: Callable[[], None],
     ) -> None:
         self.id = write.id
         self.behind = False
@@ -77,7 +77,7 @@ class SinkWriter:
         self._token = write.token
         self._found = storage.upper(self.id)
         self._readable = readable
-        self._pressed = pressed
+        self._pressed = backpressure
         self._items: list[_Item] = []
         self._bytes = 0  # of pending updates, including those being written
         self._upper = self._found  # all updates before it have been received

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from foreshore.compute.controller.cluster import Asked, Cluster, Replica, prepare
+from foreshore.compute.controller.cluster import Cluster, PendingPeek, Replica, prepare
 from foreshore.compute.protocol import CancelPeek, Peek, PeekResponse
 from foreshore.compute.replica.inputs import describe_rows
 from foreshore.compute.transport import Tables
@@ -107,7 +107,7 @@ class Peeks:
             if request.replica is not None and request.replica not in cluster.replicas:
                 raise _dropped(cluster, request.replica)
             self._pending[number] = _Pending(cluster, request.replica, request.reads, answer)
-            cluster.ask(Asked(peek, tables, request.replica))
+            cluster.ask(PendingPeek(peek, tables, request.replica))
             return await answer
         finally:
             self._pending.pop(number, None)

@@ -73,7 +73,7 @@ class Responses:
                     stream.put(lower, upper, tables[0], tables[1])
             case Status():
                 replica.status = message
-                replica.heard_at = asyncio.get_running_loop().time()
+                replica.status_at = asyncio.get_running_loop().time()
                 self._suspect(replica, message)
                 self._note_failing(replica, message)
             case _:
@@ -110,9 +110,9 @@ class Responses:
         before = replica.failing.keys()
         replica.failing = {each.id: each for each in status.dataflows if each.failures >= OFTEN}
         if not replica.failing.keys() <= before:
-            self.tell_who_reads()
+            self.fail_readers()
 
-    def tell_who_reads(self) -> None:
+    def fail_readers(self) -> None:
         """Fail the readers of collections for which all replicas fail."""
         for id in self._uppers.waited_for():
             if (error := self._maintained.failing([id])) is not None:

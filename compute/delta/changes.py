@@ -428,10 +428,10 @@ class ChangeRenderer(TraceRenderer):
         """Return the updates that lead from each point to the next."""
         width = len(types)
         values = self.nest(self.select(at_points), width)
-        point, following = values.carry
+        point, subscriber_ids = values.carry
         both = self.idioms.unnest(
             self.idioms.structs(
-                [{"t": point, "d": values.diff}, {"t": following, "d": f"-{values.diff}"}]
+                [{"t": point, "d": values.diff}, {"t": subscriber_ids, "d": f"-{values.diff}"}]
             )
         )
         columns = [f"{column} AS c{i}" for i, column in enumerate(values.columns)]

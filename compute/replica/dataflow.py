@@ -15,7 +15,6 @@ arrangements.
 
 import logging
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -37,16 +36,17 @@ from foreshore.compute.protocol import (
     DataflowDescription,
     DataflowStatus,
     Failure,
-    Follow,
     IndexExport,
     IndexStatus,
     Message,
     SinkExport,
     SinkUpdates,
     SubscribeExport,
+    SubscribeIndex,
     SubscribeResponse,
 )
-from foreshore.compute.replica.inputs import Contents, conform, times_of
+from foreshore.compute.replica.inputs import Contents, conform
+from foreshore.compute.replica.queues import ImportQueue, Part, Window, at_or_after
 from foreshore.errors import InternalError, OutOfMemory
 from foreshore.expr.ir import Column, Scalar, columns_of, type_of
 from foreshore.ids import GlobalId
@@ -56,113 +56,6 @@ from foreshore.update import Timestamp
 logger = logging.getLogger(__name__)
 
 Sent = list[tuple[Message, tuple[pa.Table, ...]]]
-
-
-class Part:
-    """Updates, none of which is earlier than `lower`."""
-
-    def __init__(self, lower: Timestamp, updates: pa.Table) -> None:
-        self.lower = lower
-        self.updates = updates
-        self._times: np.ndarray | None = None  # of each update, once these are sorted
-        self._distinct: np.ndarray | None = None
-
-    @classmethod
-    def ordered(cls, lower: Timestamp, updates: pa.Table) -> "Part":
-        """Return a part with sorted updates; on the worker, as they may be many."""
-        part = cls(lower, updates.combine_chunks())  # cutting many chunks costs more
-        part.distinct()
-        return part
-
-    def times(self) -> np.ndarray:
-        """Sort the updates by time if necessary, and return the times."""
-        if self._times is None:
-            times: np.ndarray = times_of(self.updates).to_numpy()
-            if np.any(times[1:] < times[:-1]):
-                order = np.argsort(times, kind="stable")
-                self.updates = self.updates.take(order)
-                times = times[order]
-            self._times = times
-        return self._times
-
-    def distinct(self) -> np.ndarray:
-        """Return the times at which there are updates, ascending."""
-        if self._distinct is None:
-            times = self.times()
-            self._distinct = times[np.flatnonzero(np.diff(times, prepend=times[:1] - 1))]
-        return self._distinct
-
-    def cut(self, upper: Timestamp) -> tuple[pa.Table, "Part | None"]:
-        """Return the updates before `upper`, and the rest as a part if there are any."""
-        times, distinct = self.times(), self.distinct()
-        place = int(np.searchsorted(times, upper))
-        if place == self.updates.num_rows:
-            return self.updates, None
-        later = Part(upper, self.updates.slice(place))
-        later._times = times[place:]
-        later._distinct = distinct[np.searchsorted(distinct, upper) :]
-        return self.updates.slice(0, place), later
-
-
-class ImportQueue:
-    """The updates of one import that are not in a window yet."""
-
-    def __init__(self, upper: Timestamp) -> None:
-        self.upper = upper
-        self._parts: deque[Part] = deque()  # in order of time
-
-    def feed(self, lower: Timestamp, upper: Timestamp, updates: pa.Table | None) -> None:
-        """Add the updates in [lower, upper), ignoring those before `self.upper`."""
-        if upper <= self.upper:
-            return
-        assert lower <= self.upper, f"a gap from {self.upper} to {lower}"
-        if updates is not None and lower < self.upper:
-            updates = updates.filter(pc.greater_equal(times_of(updates), self.upper))
-        if updates is not None and updates.num_rows:
-            self._parts.append(Part(max(lower, self.upper), updates))
-        self.upper = upper
-
-    def changes_before(self, upper: Timestamp) -> bool:
-        """Whether there may be updates before `upper`."""
-        return bool(self._parts) and self._parts[0].lower < upper
-
-    def precede(self, part: Part) -> None:
-        """On the worker: insert earlier updates at the front."""
-        self._parts.appendleft(part)
-
-    def times(self, upper: Timestamp, most: int) -> list[np.ndarray]:
-        """Return the times before `upper` with updates, or the first `most` of them."""
-        found: list[np.ndarray] = []
-        for part in self._parts:
-            if part.lower >= upper or most <= 0:
-                break
-            times = part.distinct()
-            found.append(times[: min(np.searchsorted(times, upper), most)])
-            most -= len(found[-1])
-        return found
-
-    def take(self, upper: Timestamp) -> list[pa.Table]:
-        """Remove and return the updates before `upper`."""
-        taken = []
-        while self.changes_before(upper):
-            part = self._parts.popleft()
-            end = self._parts[0].lower if self._parts else self.upper
-            updates, later = (part.updates, None) if end <= upper else part.cut(upper)
-            if later is not None:
-                self._parts.appendleft(later)
-            taken.append(updates)
-        return [table for table in taken if table.num_rows]
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """The next input of the engine."""
-
-    lower: Timestamp
-    upper: Timestamp
-    deltas: Mapping[GlobalId, pa.Table]
-    times: int | None = None  # the number of times with updates, if counted
-    last: bool = True  # nothing was left in the queues
 
 
 @dataclass(slots=True)
@@ -237,9 +130,11 @@ class DataflowState:
         self.errors = Arrangement(description.id, rows_schema(ERRORS), (), lambda _: [], as_of)
         self.exports = {export.id for export in description.exports}
         # The worker reads this mapping; the loop replaces it as a whole.
-        self.followers: Mapping[GlobalId, GlobalId] = {}  # index by subscriber
-        self._follows: tuple[Follow, ...] = ()  # start when the index is known at their time
-        self._beginning: tuple[Follow, ...] = ()  # their contents are being read by the worker
+        self.subscribers: Mapping[GlobalId, GlobalId] = {}  # index by subscriber
+        # Start when the index is known at their time.
+        self._requested: tuple[SubscribeIndex, ...] = ()
+        # The worker is reading their contents.
+        self._beginning: tuple[SubscribeIndex, ...] = ()
 
     @property
     def id(self) -> GlobalId:
@@ -474,47 +369,48 @@ class DataflowState:
                 case _:
                     pass
         if output.rows.num_rows or output.errors.num_rows:
-            for id in self.followers:
+            for id in self.subscribers:
                 sent.append((SubscribeResponse(id, lower, upper), (output.rows, output.errors)))
         return sent
 
-    def follow(self, follow: Follow) -> None:
+    def subscribe_index(self, request: SubscribeIndex) -> None:
         """Add a subscriber to an index."""
-        self._follows = (*self._follows, follow)
+        self._requested = (*self._requested, request)
 
     @property
-    def follow_due(self) -> bool:
+    def subscription_due(self) -> bool:
         """Whether a subscriber can be sent the initial contents."""
         return self._window is None and any(
-            self._begin(follow) < self.frontier for follow in self._follows
+            self._begin(request) < self.frontier for request in self._requested
         )
 
-    def _begin(self, follow: Follow) -> Timestamp:
+    def _begin(self, request: SubscribeIndex) -> Timestamp:
         """Return the time of a subscriber's initial contents.
 
         If the index is readable only from a later time than requested, the subscriber gets the
         changes after it: either another replica has sent earlier ones, or the subscription has
         failed.
         """
-        index = self.indexes.get(follow.index)
-        return max(_asked(follow), index.rows.since if index is not None else 0)
+        index = self.indexes.get(request.index)
+        return max(_asked(request), index.rows.since if index is not None else 0)
 
-    def begin_following(self) -> None:
+    def begin_subscriptions(self) -> None:
         """Select the subscribers whose initial contents can be sent, for `beginnings`."""
-        self._beginning = tuple(f for f in self._follows if self._begin(f) < self.frontier)
+        self._beginning = tuple(f for f in self._requested if self._begin(f) < self.frontier)
 
     def beginnings(self) -> Sent:
         """On the worker: return the initial contents for subscribers."""
         sent: Sent = []
-        for follow in self._beginning:
-            index = self.indexes.get(follow.index)
+        for request in self._beginning:
+            index = self.indexes.get(request.index)
             if index is not None:
-                begin = self._begin(follow)
-                lower = follow.lower if begin == _asked(follow) else begin + 1
+                begin = self._begin(request)
+                lower = request.lower if begin == _asked(request) else begin + 1
                 tables = tuple(
-                    _from(arranged.updates(begin), lower) for arranged in (index.rows, self.errors)
+                    at_or_after(arranged.updates(begin), lower)
+                    for arranged in (index.rows, self.errors)
                 )
-                sent.append((SubscribeResponse(follow.id, lower, self.frontier), tables))
+                sent.append((SubscribeResponse(request.id, lower, self.frontier), tables))
         return sent
 
     def wanted(self, sent: Sent) -> Sent:
@@ -524,20 +420,20 @@ class DataflowState:
         """
         begun, self._beginning = self._beginning, ()
         if begun:
-            self._follows = tuple(f for f in self._follows if f not in begun)
-            self.followers = {**self.followers, **{f.id: f.index for f in begun}}
+            self._requested = tuple(f for f in self._requested if f not in begun)
+            self.subscribers = {**self.subscribers, **{f.id: f.index for f in begun}}
         return [
             (message, tables)
             for message, tables in sent
             if not isinstance(message, SubscribeResponse)
             or message.id in self.exports
-            or message.id in self.followers
+            or message.id in self.subscribers
         ]
 
     @property
-    def following(self) -> set[GlobalId]:
+    def subscriber_ids(self) -> set[GlobalId]:
         """Return the subscribers to indexes, including those about to start."""
-        return {*self.followers, *(follow.id for follow in self._follows)}
+        return {*self.subscribers, *(request.id for request in self._requested)}
 
     def maintain(self) -> bool:
         """On the worker: merge some runs; return whether there is more to do."""
@@ -551,8 +447,8 @@ class DataflowState:
         if since is None:
             self.exports.discard(id)
             self.indexes.pop(id, None)
-            self.followers = {f: index for f, index in self.followers.items() if f != id}
-            self._follows = tuple(each for each in self._follows if each.id != id)
+            self.subscribers = {f: index for f, index in self.subscribers.items() if f != id}
+            self._requested = tuple(each for each in self._requested if each.id != id)
             self._beginning = tuple(each for each in self._beginning if each.id != id)
             self.dropped = not self.exports
             return
@@ -599,13 +495,9 @@ def _at(updates: pa.Table, time: Timestamp) -> pa.Table:
     return updates.set_column(place, updates.schema[place], times)
 
 
-def _asked(follow: Follow) -> Timestamp:
+def _asked(request: SubscribeIndex) -> Timestamp:
     """Return the time of the initial contents that a subscriber requests."""
-    return max(follow.as_of, follow.lower - 1)
-
-
-def _from(updates: pa.Table, lower: Timestamp) -> pa.Table:
-    return updates.filter(pc.greater_equal(times_of(updates), lower)) if lower else updates
+    return max(request.as_of, request.lower - 1)
 
 
 def _nothing(columns: tuple[ColumnType, ...]) -> Output:

@@ -72,7 +72,7 @@ class PendingPeeks:
             cancellation.cancel()
         self._evaluations.clear()  # the next peek with the same number is another one
 
-    def look_again(self, indexes: Container[GlobalId] | None = None) -> None:
+    def wake_waiters(self, indexes: Container[GlobalId] | None = None) -> None:
         """Answer the peeks that read one of `indexes` (None: all) and can be answered now."""
         for number, (peek, _) in list(self._waiting.items()):
             if indexes is None or any(id in indexes for id in _read_by(peek)):

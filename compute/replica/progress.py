@@ -81,7 +81,7 @@ def _on(replica: Replica, id: GlobalId, now: float, tick_ms: int) -> Progress:
     if replica.connection is None or status is None or not status.ready:
         failure = None if status is None else status.failure
         return Progress("replica starting", name, failure, starts)
-    silent_ms = round(1000 * (now - replica.heard_at))
+    silent_ms = round(1000 * (now - replica.status_at))
     if silent_ms > 1000 * SILENT_SECONDS:
         return Progress("replica silent", name, busy_ms=silent_ms)
     found = next((each for each in status.dataflows if each.id == id), None)

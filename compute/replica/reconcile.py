@@ -29,33 +29,33 @@ class Wanted:
     persisted: Mapping[GlobalId, Contents]
 
 
-def fits(running: DataflowState, wanted: Wanted) -> bool:
+def fits(dataflow: DataflowState, wanted: Wanted) -> bool:
     """Whether the running dataflow can continue as the wanted one."""
-    old = msgspec.structs.replace(running.description, as_of=0)
+    old = msgspec.structs.replace(dataflow.description, as_of=0)
     new = msgspec.structs.replace(wanted.description, as_of=0)
     as_of = wanted.description.as_of
     return (
         old == new
-        and running.state == "running"
-        and not running.dropped
-        and len(running.exports) == len(new.exports)
+        and dataflow.state == "running"
+        and not dataflow.dropped
+        and len(dataflow.exports) == len(new.exports)
         and all(isinstance(export, IndexExport) for export in new.exports)
-        and all(index.rows.since <= as_of for index in running.indexes.values())
+        and all(index.rows.since <= as_of for index in dataflow.indexes.values())
         and all(
-            contents.snapshot.since <= running.queues[id].upper
+            contents.snapshot.since <= dataflow.queues[id].upper
             for id, contents in wanted.imports.items()
         )
     )
 
 
-def missed(running: DataflowState, wanted: Wanted) -> Mapping[GlobalId, pa.Table | None]:
+def missed(dataflow: DataflowState, wanted: Wanted) -> Mapping[GlobalId, pa.Table | None]:
     """Read, on a thread, what the imports of a kept dataflow lack compared to the snapshots.
 
     Nothing may be fed to it meanwhile.
     """
     found: dict[GlobalId, pa.Table | None] = {}
     for id, contents in wanted.imports.items():
-        upper = running.queues[id].upper
+        upper = dataflow.queues[id].upper
         if contents.snapshot.upper > upper:
             tables = contents.after(upper - 1)
             found[id] = pa.concat_tables(tables) if tables else None
@@ -63,9 +63,9 @@ def missed(running: DataflowState, wanted: Wanted) -> Mapping[GlobalId, pa.Table
 
 
 def catch_up(
-    running: DataflowState, wanted: Wanted, missed: Mapping[GlobalId, pa.Table | None]
+    dataflow: DataflowState, wanted: Wanted, missed: Mapping[GlobalId, pa.Table | None]
 ) -> None:
     """Advance the imports of a kept dataflow to the snapshots' uppers."""
     for id, updates in missed.items():
-        queue = running.queues[id]
+        queue = dataflow.queues[id]
         queue.feed(queue.upper, wanted.imports[id].snapshot.upper, updates)

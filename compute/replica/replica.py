@@ -34,7 +34,6 @@ from foreshore.compute.protocol import (
     CreateDataflow,
     CreateInstance,
     Feed,
-    Follow,
     Frontiers,
     Hello,
     InitializationComplete,
@@ -42,6 +41,7 @@ from foreshore.compute.protocol import (
     Peek,
     Response,
     Status,
+    SubscribeIndex,
 )
 from foreshore.compute.replica.dataflow import DataflowState, Sent
 from foreshore.compute.replica.inputs import arrived
@@ -74,7 +74,7 @@ class Replica:
         self._instance = Instance(engines)
         self._history: list[tuple[CreateDataflow, Tables]] | None = []
         self._compactions: list[AllowCompaction] = []
-        self._follows: list[Follow] = []
+        self._requested: list[SubscribeIndex] = []
         self._backlog: list[tuple[Command, Tables]] | None = (
             None  # commands received during reconciliation
         )
@@ -116,12 +116,12 @@ class Replica:
         self._connection = connection
         self._history = []
         self._compactions = []
-        self._follows = []
+        self._requested = []
         self._backlog = None
         self._moved = {}  # for the previous controller; kept dataflows note it again
-        for running in self._dataflows.values():
-            for id in running.following:
-                running.allow_compaction(id, None)
+        for dataflow in self._dataflows.values():
+            for id in dataflow.subscriber_ids:
+                dataflow.allow_compaction(id, None)
                 self._exporters.pop(id, None)
         self._peeks.forget()
 
@@ -157,9 +157,9 @@ class Replica:
                     self._history.append((command, tables))
                 else:
                     self._create(_wanted(command, tables, self._instance.files))
-            case Follow():
+            case SubscribeIndex():
                 if self._history is not None:
-                    self._follows.append(command)
+                    self._requested.append(command)
                 else:
                     self._follow(command)
             case CreateInstance():
@@ -188,8 +188,8 @@ class Replica:
         elif before.database != command.database:
             logger.warning("another database is worked for; nothing is kept")
             self._instance.move(command)
-            for running in list(self._dataflows.values()):
-                self._drop(running)
+            for dataflow in list(self._dataflows.values()):
+                self._drop(dataflow)
 
     async def _start_engine(self) -> None:
         await self._instance.start(self._hydration, self._engine_tried)
@@ -198,7 +198,7 @@ class Replica:
 
     def _engine_tried(self) -> None:
         self._send_status()
-        self._peeks.look_again()
+        self._peeks.wake_waiters()
 
     # --- dataflows
 
@@ -206,31 +206,31 @@ class Replica:
         """Reconcile the running dataflows with the history; commands are queued meanwhile."""
         assert self._history is not None, "history ends twice"
         wanted = {c.description.id: _wanted(c, t, self._instance.files) for c, t in self._history}
-        for id, running in list(self._dataflows.items()):
-            if id not in wanted or not fits(running, wanted[id]):
-                self._drop(running)
-        for id, running in list(self._dataflows.items()):
+        for id, dataflow in list(self._dataflows.items()):
+            if id not in wanted or not fits(dataflow, wanted[id]):
+                self._drop(dataflow)
+        for id, dataflow in list(self._dataflows.items()):
             try:
-                found = await blocking.run(self._queries, missed, running, wanted[id])
+                found = await blocking.run(self._queries, missed, dataflow, wanted[id])
             except Exception:
                 logger.exception("dataflow begun anew", extra={"dataflow": id})
                 found = None
             if connection is not self._connection:
                 return  # another controller connected, or this one disconnected
             if found is None:
-                self._drop(running)
+                self._drop(dataflow)
             else:
                 logger.info("dataflow kept", extra={"dataflow": id})
-                catch_up(running, wanted.pop(id), found)
-                self._moved.update(dict.fromkeys(running.exports, running.frontier))
+                catch_up(dataflow, wanted.pop(id), found)
+                self._moved.update(dict.fromkeys(dataflow.exports, dataflow.frontier))
         self._history = None
         for each in wanted.values():
             self._create(each)
         for command in self._compactions:
             self._compact(command)
-        for follow in self._follows:
-            self._follow(follow)
-        self._compactions, self._follows = [], []
+        for subscribe_index in self._requested:
+            self._follow(subscribe_index)
+        self._compactions, self._requested = [], []
         self._work.set()
         self._flush_soon()
         self._send_status()
@@ -239,55 +239,55 @@ class Replica:
             self.deliver(connection, waiting, tables)
 
     def _create(self, wanted: Wanted) -> None:
-        running = DataflowState(wanted.description, wanted.imports, wanted.persisted)
-        self._dataflows[running.id] = running
-        for export in running.exports:
-            self._exporters[export] = running
-        for id in running.queues:
-            self._importers.setdefault(id, []).append(running)
+        dataflow = DataflowState(wanted.description, wanted.imports, wanted.persisted)
+        self._dataflows[dataflow.id] = dataflow
+        for export in dataflow.exports:
+            self._exporters[export] = dataflow
+        for id in dataflow.queues:
+            self._importers.setdefault(id, []).append(dataflow)
         self._hydrations.set()
 
-    def _drop(self, running: DataflowState) -> None:
-        running.dropped = True
-        if self._dataflows.get(running.id) is running:
-            del self._dataflows[running.id]
-        for export in [e for e, r in self._exporters.items() if r is running]:
+    def _drop(self, dataflow: DataflowState) -> None:
+        dataflow.dropped = True
+        if self._dataflows.get(dataflow.id) is dataflow:
+            del self._dataflows[dataflow.id]
+        for export in [e for e, r in self._exporters.items() if r is dataflow]:
             del self._exporters[export]
             self._moved.pop(export, None)
-        for id in running.queues:
+        for id in dataflow.queues:
             importers = self._importers.get(id, [])
-            if running in importers:
-                importers.remove(running)
+            if dataflow in importers:
+                importers.remove(dataflow)
             if not importers:
                 self._importers.pop(id, None)
-        if not running.busy:
-            self._close(running)
+        if not dataflow.busy:
+            self._close(dataflow)
 
-    def _close(self, running: DataflowState) -> None:
-        running.busy = True
-        self._tasks.create_task(blocking.run(self._steps, running.close))
+    def _close(self, dataflow: DataflowState) -> None:
+        dataflow.busy = True
+        self._tasks.create_task(blocking.run(self._steps, dataflow.close))
 
     def _compact(self, command: AllowCompaction) -> None:
         if self._history is not None:
             self._compactions.append(command)
             return
-        running = self._exporters.get(command.id)
-        if running is None:
+        dataflow = self._exporters.get(command.id)
+        if dataflow is None:
             return
-        running.allow_compaction(command.id, command.since)
+        dataflow.allow_compaction(command.id, command.since)
         if command.since is None:
             self._exporters.pop(command.id, None)
             self._moved.pop(command.id, None)
-            self._peeks.look_again({command.id})
-        if running.dropped:
-            self._drop(running)
+            self._peeks.wake_waiters({command.id})
+        if dataflow.dropped:
+            self._drop(dataflow)
             self._send_status()
 
-    def _follow(self, command: Follow) -> None:
-        running = self._exporters.get(command.index)
-        if running is not None:
-            running.follow(command)
-            self._exporters[command.id] = running
+    def _follow(self, command: SubscribeIndex) -> None:
+        dataflow = self._exporters.get(command.index)
+        if dataflow is not None:
+            dataflow.subscribe_index(command)
+            self._exporters[command.id] = dataflow
             self._work.set()
 
     def _feed(self, command: Feed, tables: Tables) -> None:
@@ -295,31 +295,31 @@ class Replica:
         touched: dict[GlobalId, DataflowState] = {}
         for id, lower, upper, changed in command.shards:
             updates = next(rest) if changed else None
-            for running in self._importers.get(id, ()):
-                running.queues[id].feed(lower, upper, updates)
-                touched[running.id] = running
-        for running in touched.values():
-            self._advance(running)
+            for dataflow in self._importers.get(id, ()):
+                dataflow.queues[id].feed(lower, upper, updates)
+                touched[dataflow.id] = dataflow
+        for dataflow in touched.values():
+            self._advance(dataflow)
 
-    def _advance(self, running: DataflowState) -> None:
+    def _advance(self, dataflow: DataflowState) -> None:
         """Advance the frontier of a dataflow to its imports', by a step if any has changed."""
-        if running.busy or running.state != "running":
+        if dataflow.busy or dataflow.state != "running":
             return
-        upper = running.importable
-        if upper <= running.frontier:
+        upper = dataflow.importable
+        if upper <= dataflow.frontier:
             return
-        if running.progress(upper):
-            self._frontier_moved(running)
+        if dataflow.progress(upper):
+            self._frontier_moved(dataflow)
         else:
             self._work.set()
 
-    def _frontier_moved(self, running: DataflowState) -> None:
-        for export in (*running.exports, *running.followers):
-            self._moved[export] = running.frontier
-        if running.follow_due:
+    def _frontier_moved(self, dataflow: DataflowState) -> None:
+        for export in (*dataflow.exports, *dataflow.subscribers):
+            self._moved[export] = dataflow.frontier
+        if dataflow.subscription_due:
             self._work.set()
         self._flush_soon()
-        self._peeks.look_again(running.indexes)
+        self._peeks.wake_waiters(dataflow.indexes)
 
     def _flush_soon(self) -> None:
         if not self._flushing:
@@ -337,19 +337,19 @@ class Replica:
     async def _hydrate_dataflows(self) -> None:
         while True:
             self._hydrations.clear()
-            while running := self._to_hydrate():
+            while dataflow := self._to_hydrate():
                 engine = self._instance.engine
                 assert engine is not None
-                running.busy = True
-                running.begin_hydration()
+                dataflow.busy = True
+                dataflow.begin_hydration()
                 self._send_status()
                 try:
-                    sent = await blocking.run(self._hydration, running.hydrate, engine)
+                    sent = await blocking.run(self._hydration, dataflow.hydrate, engine)
                 except Exception as error:
                     await self._instance.check()
-                    self._failed(running, error, "pending")
+                    self._failed(dataflow, error, "pending")
                 else:
-                    self._went_well(running, sent)
+                    self._went_well(dataflow, sent)
                 self._send_status()
             await self._hydrations.wait()
 
@@ -363,19 +363,19 @@ class Replica:
         while True:
             self._work.clear()
             wait: float | None = None
-            for running in list(self._dataflows.values()):
-                if self._is_free(running) and running.follow_due:
-                    running.busy = True
-                    self._tasks.create_task(self._begin_following(running))
+            for dataflow in list(self._dataflows.values()):
+                if self._is_free(dataflow) and dataflow.subscription_due:
+                    dataflow.busy = True
+                    self._tasks.create_task(self._begin_subscriptions(dataflow))
                     continue
-                due = running.times.stepped_at + self._instance.tick_seconds
-                if not self._is_free(running) or running.importable <= running.frontier:
+                due = dataflow.times.stepped_at + self._instance.tick_seconds
+                if not self._is_free(dataflow) or dataflow.importable <= dataflow.frontier:
                     continue
                 if self._instance.tick_seconds and due > loop.time():
                     wait = min(wait or due, due)
                     continue
-                running.busy = True
-                self._tasks.create_task(self._step(running))
+                dataflow.busy = True
+                self._tasks.create_task(self._step(dataflow))
             if self._work.is_set():
                 continue
             if not self._step_slots.locked() and await self._maintain():
@@ -385,93 +385,93 @@ class Replica:
                     await self._work.wait()
 
     @staticmethod
-    def _is_free(running: DataflowState) -> bool:
-        return running.state == "running" and not running.busy and not running.dropped
+    def _is_free(dataflow: DataflowState) -> bool:
+        return dataflow.state == "running" and not dataflow.busy and not dataflow.dropped
 
-    async def _step(self, running: DataflowState) -> None:
+    async def _step(self, dataflow: DataflowState) -> None:
         async with self._step_slots:
-            running.begin_step()  # now, to include the updates received meanwhile
-            await self._on_worker(running, running.step)
+            dataflow.begin_step()  # now, to include the updates received meanwhile
+            await self._on_worker(dataflow, dataflow.step)
         self._work.set()
 
-    async def _begin_following(self, running: DataflowState) -> None:
+    async def _begin_subscriptions(self, dataflow: DataflowState) -> None:
         async with self._step_slots:
-            running.begin_following()
-            await self._on_worker(running, running.beginnings)
+            dataflow.begin_subscriptions()
+            await self._on_worker(dataflow, dataflow.beginnings)
         self._work.set()
 
-    async def _on_worker(self, running: DataflowState, work: Callable[[], Sent | None]) -> None:
+    async def _on_worker(self, dataflow: DataflowState, work: Callable[[], Sent | None]) -> None:
         try:
             sent = await blocking.run(self._steps, work)
         except Exception as error:
             await self._instance.check()
-            self._failed(running, error, "running")
+            self._failed(dataflow, error, "running")
         else:
             if sent is not None:
-                self._went_well(running, sent)
+                self._went_well(dataflow, sent)
             else:
-                self._not_done(running)
+                self._retry_smaller(dataflow)
 
     async def _maintain(self) -> bool:
         """Do a slice of merging for some arrangement; return whether there was any."""
-        for running in list(self._dataflows.values()):
-            if running.state == "running" and not running.busy and running.merging_due:
-                running.busy = True
+        for dataflow in list(self._dataflows.values()):
+            if dataflow.state == "running" and not dataflow.busy and dataflow.merging_due:
+                dataflow.busy = True
                 try:
-                    running.merging_due = await blocking.run(self._steps, running.maintain)
+                    dataflow.merging_due = await blocking.run(self._steps, dataflow.maintain)
                 finally:
-                    running.busy = False
-                if running.dropped:
-                    self._close(running)
+                    dataflow.busy = False
+                if dataflow.dropped:
+                    self._close(dataflow)
                 else:
-                    self._advance(running)
+                    self._advance(dataflow)
                 return True
         return False
 
-    def _went_well(self, running: DataflowState, sent: Sent) -> None:
-        running.busy = False
-        if running.dropped:
-            self._close(running)
+    def _went_well(self, dataflow: DataflowState, sent: Sent) -> None:
+        dataflow.busy = False
+        if dataflow.dropped:
+            self._close(dataflow)
             return
-        running.state = "running"
-        running.failures = 0
-        if running.failure is not None:
-            running.failure = None
+        dataflow.state = "running"
+        dataflow.failures = 0
+        if dataflow.failure is not None:
+            dataflow.failure = None
             self._send_status()
-        running.merging_due = True
-        for message, tables in running.wanted(sent):
+        dataflow.merging_due = True
+        for message, tables in dataflow.wanted(sent):
             self._send(message, tables)
-        self._frontier_moved(running)
-        self._advance(running)
+        self._frontier_moved(dataflow)
+        self._advance(dataflow)
 
-    def _not_done(self, running: DataflowState) -> None:
+    def _retry_smaller(self, dataflow: DataflowState) -> None:
         """Retry a step at once with a smaller window; this is not a failure."""
-        running.busy = False
-        if running.dropped:
-            self._close(running)
+        dataflow.busy = False
+        if dataflow.dropped:
+            self._close(dataflow)
 
-    def _failed(self, running: DataflowState, error: Exception, again: str) -> None:
+    def _failed(self, dataflow: DataflowState, error: Exception, again: str) -> None:
         """Record that a dataflow failed, and retry it later from where it was."""
-        running.busy = False
-        if running.dropped:
-            self._close(running)
+        dataflow.busy = False
+        if dataflow.dropped:
+            self._close(dataflow)
             return
         failure = failure_of(error)
         logger.error(
             "dataflow failed",
-            extra={"dataflow": running.id, "state": running.state, "error": failure.message},
+            extra={"dataflow": dataflow.id, "state": dataflow.state, "error": failure.message},
         )
-        seconds = RETRY_SECONDS[min(running.failures, len(RETRY_SECONDS) - 1)]
-        running.state = "failed"
-        running.failure = failure
-        running.failures += 1
+        seconds = RETRY_SECONDS[min(dataflow.failures, len(RETRY_SECONDS) - 1)]
+        dataflow.state = "failed"
+        dataflow.failure = failure
+        dataflow.failures += 1
         self._send_status()
-        asyncio.get_running_loop().call_later(seconds, self._retry, running, again)
-        self._peeks.look_again()
+        asyncio.get_running_loop().call_later(seconds, self._retry, dataflow, again)
+        self._peeks.wake_waiters()
 
-    def _retry(self, running: DataflowState, state: str) -> None:
-        if running.state == "failed" and not running.dropped:
-            running.state = state
+    def _retry(self, dataflow: DataflowState, state: str) -> None:
+        if dataflow.state == "failed" and not dataflow.dropped:
+            dataflow.state = state
             self._work.set()
             self._hydrations.set()
 
@@ -488,7 +488,7 @@ class Replica:
             await self._instance.check()
 
     def _send_status(self) -> None:
-        dataflows = tuple(running.status() for running in self._dataflows.values())
+        dataflows = tuple(dataflow.status() for dataflow in self._dataflows.values())
         instance = self._instance
         self._send(Status(instance.engine is not None, dataflows, instance.failure))
 

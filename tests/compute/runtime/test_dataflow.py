@@ -12,9 +12,10 @@ from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.engine import Dataflow, Output
 from foreshore.compute.protocol import DataflowDescription, InputSnapshot
 from foreshore.compute.replica.batch_sizing import BatchSizing
-from foreshore.compute.replica.dataflow import DataflowState, ImportQueue, Part
+from foreshore.compute.replica.dataflow import DataflowState
 from foreshore.compute.replica.inputs import Contents, with_times
 from foreshore.compute.replica.linear import LinearDataflow, LinearFirst
+from foreshore.compute.replica.queues import ImportQueue, Part
 from foreshore.errors import OutOfMemory
 from foreshore.expr.ir import Column, Join
 from foreshore.ids import GlobalId

@@ -64,7 +64,7 @@ class House:
         )
         self._deliver(name, SinkUpdates(id_(view), 0, upper, True), nothing, errors)
 
-    def goes_on(self, name: str, view: str, lower: int, upper: int) -> None:
+    def replaced(self, name: str, view: str, lower: int, upper: int) -> None:
         """Let a replica say that nothing comes to a view from `lower` to before `upper`."""
         message = SinkUpdates(id_(view), lower, upper)
         errors = output_schema(ERRORS).empty_table()
@@ -196,7 +196,7 @@ def test_who_waits_for_the_errors_of_a_view_waits_on_where_another_dataflow_writ
         )
         given_up = asyncio.ensure_future(house.compute.maintained.check_errors([id_("u1")], 7))
         await asyncio.sleep(0)
-        house.compute.drop_dataflow(id_("u1"), goes_on=True)
+        house.compute.drop_dataflow(id_("u1"), replaced=True)
         await house.env.maintain("c", "u1", T1, SinkExport(id_("u1")), as_of=2)
         given_up.cancel()
         with suppress(asyncio.CancelledError, UndefinedObject):
@@ -212,14 +212,14 @@ def test_what_is_still_on_its_way_of_a_dataflow_is_not_said_of_the_next(in_house
     async def scenario(house: House) -> None:
         house.is_told("r1", "u1", 4)
         await house.written("u1", 4)
-        house.compute.drop_dataflow(id_("u1"), goes_on=True)
+        house.compute.drop_dataflow(id_("u1"), replaced=True)
         await house.env.maintain("c", "u1", T1, SinkExport(id_("u1")), as_of=2)
-        house.goes_on("r1", "u1", 4, 6)
+        house.replaced("r1", "u1", 4, 6)
         house.has_come("r1", "u1", 7)
         await asyncio.sleep(0.05)
         assert house.env.storage.upper(id_("u1")) == 4
         house.is_told("r1", "u1", 5)
-        house.goes_on("r1", "u1", 5, 6)
+        house.replaced("r1", "u1", 5, 6)
         house.has_come("r1", "u1", 7)
         await house.written("u1", 7)
 
@@ -259,7 +259,7 @@ def test_the_errors_of_a_view_are_known_while_another_dataflow_takes_it_over(
     async def scenario(house: House) -> None:
         house.is_told("r1", "u1", 4, "22012 division by zero")
         house.is_told("r1", "u2", 4)
-        house.compute.drop_dataflow(id_("u1"), goes_on=True)
+        house.compute.drop_dataflow(id_("u1"), replaced=True)
         for reads in ("u1", "i3"):
             assert (
                 await heard(house.compute.maintained.check_errors([id_(reads)], 3))

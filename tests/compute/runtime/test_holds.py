@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from foreshore.compute.controller import controller
+from foreshore.compute.controller import input_holds
 from foreshore.compute.controller.peeks import PeekRequest
 from foreshore.compute.protocol import SinkExport
 from foreshore.expr.ir import Union
@@ -33,7 +33,7 @@ async def until_held_at(env: Environment, time: int) -> None:
 def test_holds_move_on_after_a_shard_was_dropped_under_a_dataflow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(controller, "HOLDS_SECONDS", 0.01)
+    monkeypatch.setattr(input_holds, "HOLDS_SECONDS", 0.01)
 
     async def scenario() -> None:
         async with environment(tmp_path) as env:
@@ -68,7 +68,7 @@ def test_holds_move_on_after_a_shard_was_dropped_under_a_dataflow(
 def test_holds_move_on_after_a_look_at_them_has_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(controller, "HOLDS_SECONDS", 0.01)
+    monkeypatch.setattr(input_holds, "HOLDS_SECONDS", 0.01)
 
     async def scenario() -> None:
         async with environment(tmp_path) as env:
@@ -80,7 +80,7 @@ def test_holds_move_on_after_a_look_at_them_has_failed(
                 patched.setattr(env.storage, "exists", lambda id: {}[id])
                 await env.maintain("c", "u20", kept, index_on("u21", 0, of=kept), as_of=first)
                 env.compute.allow_compaction(id_("u21"), first + 5)
-                while "holds could not follow" not in caplog.messages:  # noqa: ASYNC110
+                while "read holds could not be downgraded" not in caplog.messages:  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
             await until_held_at(env, first + 5)
 

@@ -162,13 +162,13 @@ def test_what_waits_to_be_written_is_kept_once_and_has_a_bound(
 
     async def main() -> None:
         storage = Storage()
-        pressed: list[bool] = []
+        backpressure: list[bool] = []
         writer = SinkWriter(
             WriteCapability("1-1", id_("u1"), 0),
             ErrorLog(id_("u1"), 0, NothingKept()),
             cast(StorageController, storage),
             lambda: 0,
-            lambda: pressed.append(writer.behind),
+            lambda: backpressure.append(writer.behind),
         )
         running = asyncio.create_task(writer.run())
         for n in range(8):
@@ -180,17 +180,17 @@ def test_what_waits_to_be_written_is_kept_once_and_has_a_bound(
         for upper in range(81, 1001):
             writer.progress(upper)
         assert len(writer._items) == 7
-        assert not pressed
+        assert not backpressure
         writer.put(80, 90, updates(*range(80, 90)))
         writer.put(1000, 1010, updates(*range(1000, 1010)))
-        assert pressed == [True]
+        assert backpressure == [True]
         storage.gate.set()
         async with asyncio.timeout(10):
             while storage.reached < 1010:  # noqa: ASYNC110
                 await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert storage.written == [*range(80), *range(1000, 1010)]
-        assert pressed == [True, False]
+        assert backpressure == [True, False]
         running.cancel()
 
     asyncio.run(main())
@@ -200,21 +200,21 @@ def test_errors_that_cannot_be_stored_hold_the_replicas_back_until_the_writer_st
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(error_log, "MAX_STEPS", 8)
-    pressed: list[bool] = []
+    backpressure: list[bool] = []
     log = ErrorLog(id_("u1"), 0, NothingKept())
     writer = SinkWriter(
         WriteCapability("1-1", id_("u1"), 0),
         log,
         cast(StorageController, Storage()),
         lambda: 0,
-        lambda: pressed.append(writer.behind),
+        lambda: backpressure.append(writer.behind),
     )
     log.add(1, 1, NO_ERRORS, initial=True)
     for n in range(1, 12):
         assert writer.behind == (n > 9)
         log.add(n, n + 1, errors(("22012 x", n, 1 if n % 2 else -1)), initial=False)
         writer.put(n, n + 1, updates())
-    assert pressed == [True]
+    assert backpressure == [True]
     writer.stop()
     writer.progress(20)
-    assert pressed == [True, False]
+    assert backpressure == [True, False]

@@ -20,11 +20,13 @@ def cluster(*replicas: Replica, engine: str = "embedded") -> Cluster:
     return made
 
 
-def replica(name: str, status: Status | None, *, heard_at: float = NOW, starts: int = 1) -> Replica:
+def replica(
+    name: str, status: Status | None, *, status_at: float = NOW, starts: int = 1
+) -> Replica:
     link = ReplicaLink(name, None, lambda _: None, lambda *_: None, lambda: None)
     link.starts = starts
     connection = Connection[Response](Response, lambda *_: None, lambda _: None)
-    return Replica(name, link, connection, status=status, heard_at=heard_at)
+    return Replica(name, link, connection, status=status, status_at=status_at)
 
 
 def says(state: str, failure: str | None = None, *, busy_ms: int = 0) -> Status:
@@ -54,7 +56,7 @@ def test_an_engine_that_does_not_start_says_why() -> None:
 
 
 def test_a_replica_that_is_not_heard_of_is_not_believed() -> None:
-    silent = replica("r1", says("running"), heard_at=NOW - SILENT_SECONDS - 1)
+    silent = replica("r1", says("running"), status_at=NOW - SILENT_SECONDS - 1)
     found = progress(silent)
     assert (found.state, found.busy_ms) == ("replica silent", 16_000)
     assert progress(silent, replica("r2", says("running"))).replica == "r2"
@@ -62,9 +64,9 @@ def test_a_replica_that_is_not_heard_of_is_not_believed() -> None:
 
 def test_what_is_at_work_goes_on_after_it_was_told() -> None:
     for state in ("hydrating", "running"):
-        busy = replica("r1", says(state, busy_ms=700), heard_at=NOW - 3)
+        busy = replica("r1", says(state, busy_ms=700), status_at=NOW - 3)
         assert progress(busy).busy_ms == 3_700
-    assert progress(replica("r1", says("running"), heard_at=NOW - 3)).busy_ms == 0
+    assert progress(replica("r1", says("running"), status_at=NOW - 3)).busy_ms == 0
 
 
 def test_what_is_tried_again_has_failed_until_it_goes_well() -> None:

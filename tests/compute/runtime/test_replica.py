@@ -22,7 +22,6 @@ from foreshore.compute.protocol import (
     CreateInstance,
     DataflowDescription,
     Feed,
-    Follow,
     Frontiers,
     Hello,
     InitializationComplete,
@@ -31,6 +30,7 @@ from foreshore.compute.protocol import (
     Peek,
     PeekResponse,
     Status,
+    SubscribeIndex,
     SubscribeResponse,
 )
 from foreshore.compute.replica.batch_sizing import BatchSizing
@@ -241,10 +241,10 @@ def test_a_follower_ends_with_its_controller_even_before_it_has_begun(
         one.begin(tmp_path, 2, first)
         one.tell(InitializationComplete())
         await until(lambda: upper_of(replica) == 2)
-        one.tell(Follow(id_("t1"), INDEX, 3, 0))  # nothing is known at 3 yet
+        one.tell(SubscribeIndex(id_("t1"), INDEX, 3, 0))  # nothing is known at 3 yet
         two.begin(tmp_path, 2, first)
         two.tell(InitializationComplete())
-        two.tell(Follow(id_("t2"), INDEX, 3, 0))
+        two.tell(SubscribeIndex(id_("t2"), INDEX, 3, 0))
         two.tell(Feed(((id_("u1"), 2, 4, True),)), later)
         await until(lambda: bool(two.responses("t2")))
         assert not two.responses("t1")
@@ -264,12 +264,12 @@ def test_a_frontier_noted_for_one_controller_is_not_said_to_the_next(
         one.begin(tmp_path, 2, first)
         one.tell(InitializationComplete())
         await until(lambda: upper_of(replica) == 2)
-        one.tell(Follow(id_("t1"), INDEX, 1, 0))
+        one.tell(SubscribeIndex(id_("t1"), INDEX, 1, 0))
         await until(lambda: bool(one.responses("t1")))
 
         def connect_anew() -> None:
             two.begin(tmp_path, 5, first, later)
-            two.tell(Follow(id_("t1"), INDEX, 1, 2))  # all before 2 has arrived
+            two.tell(SubscribeIndex(id_("t1"), INDEX, 1, 2))  # all before 2 has arrived
             two.tell(InitializationComplete())
 
         def lost(message: Message, tables: Sequence[pa.Table] = ()) -> None:
@@ -302,7 +302,7 @@ def test_who_follows_from_before_the_index_can_be_read_is_told_what_comes_after(
         controller.begin(tmp_path, 2, first)
         controller.tell(InitializationComplete())
         await until(lambda: upper_of(replica) == 2)
-        controller.tell(Follow(id_("t1"), INDEX, 1, 0))
+        controller.tell(SubscribeIndex(id_("t1"), INDEX, 1, 0))
         controller.tell(AllowCompaction(INDEX, 4))  # other replicas have said all before
         controller.tell(Feed(((id_("u1"), 2, 5, True),)), later)
         await until(lambda: upper_of(replica) == 5)
@@ -344,14 +344,14 @@ def test_who_unfollows_while_the_beginning_is_read_is_told_nothing(
             return updates(as_of)
 
         monkeypatch.setattr(rows_of_index, "updates", slowly)
-        controller.tell(Follow(id_("t1"), INDEX, 1, 0))
+        controller.tell(SubscribeIndex(id_("t1"), INDEX, 1, 0))
         await until(reading.is_set)
         controller.tell(AllowCompaction(id_("t1"), None))
         may_read.set()
         controller.tell(Feed(((id_("u1"), 2, 4, True),)), later)
         await until(lambda: upper_of(replica) == 4)
         assert not controller.responses("t1")
-        assert not running.following
+        assert not running.subscriber_ids
 
     with_replica(scenario)
 

@@ -325,7 +325,7 @@ def test_an_index_is_followed_without_being_computed_again(tmp_path: Path) -> No
             first = await env.write({"u1": [((1, "a"), 1)]})
             await env.maintain("c", "u8", relation, index_on("u7", 0, of=relation), as_of=first)
             as_of = await env.write({"u1": [((2, "a"), 1)]})
-            subscription = await env.compute.follow(id_("u7"), id_("t1"), as_of)
+            subscription = await env.compute.subscribe_index(id_("u7"), id_("t1"), as_of)
             state: Counter[Row] = Counter()
             upper = as_of
             last = as_of + 45
@@ -357,9 +357,9 @@ def test_an_index_is_followed_without_being_computed_again(tmp_path: Path) -> No
                         state[tuple(row)] += diff
             await writing
             assert +state == {("a", written): 1}
-            env.compute.unfollow(id_("t1"))
+            env.compute.unsubscribe_index(id_("t1"))
             assert not env.compute.exports(id_("t1"))
-            again = await env.compute.follow(id_("u7"), id_("t3"), last)
+            again = await env.compute.subscribe_index(id_("u7"), id_("t3"), last)
             env.compute.allow_compaction(id_("u7"), last + 1000)
             assert env.compute.since(id_("u7")) == again.since  # another replica begins there
             batch = await anext(again)
@@ -504,7 +504,7 @@ def test_what_is_dropped_leaves_nothing_behind(tmp_path: Path) -> None:
             compute: Any = env.compute
             assert not compute._dataflows
             assert not compute._exporters
-            assert not compute._feeding
+            assert not len(compute._feeds)
             assert not compute._peeks._pending
             assert not compute._uppers.waited_for()
             cluster = compute._clusters["c"]

@@ -1,0 +1,65 @@
+"""Input holds: read holds on the inputs of dataflows, which follow the outputs.
+
+A hold stays at the earliest time from which a new replica may have to read the input.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+
+import msgspec
+
+from foreshore.compute.controller.maintained import Dataflow
+from foreshore.errors import DatabaseError
+from foreshore.ids import GlobalId
+from foreshore.storage.controller import StorageController
+from foreshore.update import EMPTY
+
+logger = logging.getLogger(__name__)
+
+HOLDS_SECONDS = 5.0
+
+
+async def run_holds(storage: StorageController, dataflows: Mapping[GlobalId, Dataflow]) -> None:
+    """Downgrade the holds on inputs periodically, following the outputs."""
+    while True:
+        await asyncio.sleep(HOLDS_SECONDS)
+        try:
+            await _downgrade_holds(storage, dataflows)
+        except Exception:  # otherwise history would be kept for ever
+            logger.exception("read holds could not be downgraded")
+
+
+async def _downgrade_holds(
+    storage: StorageController, dataflows: Mapping[GlobalId, Dataflow]
+) -> None:
+    compact_sinks(storage, dataflows)
+    for dataflow in list(dataflows.values()):
+        since = dataflow.entry.since
+        for id, hold in list(dataflow.holds.items()):
+            if hold.frontier < since and storage.exists(id):
+                try:
+                    lower = await storage.downgrade_capability(hold, since)
+                except DatabaseError:
+                    logger.exception("a hold cannot be downgraded", extra={"shard": id})
+                    continue
+                if id in dataflow.holds:
+                    dataflow.holds[id] = lower
+
+
+def compact_sinks(storage: StorageController, dataflows: Mapping[GlobalId, Dataflow]) -> None:
+    """Note the time at which a new replica has to start sinks and subscriptions."""
+    for dataflow in dataflows.values():
+        history = dataflow.cluster.history
+        for shard, writer in dataflow.writers.items():
+            shards = [shard, *dataflow.holds]
+            # a dropped shard takes the dataflow with it, soon
+            if all(map(storage.exists, shards)) and writer.corrected:
+                upper = min(map(storage.upper, shards))
+                if upper != EMPTY:  # otherwise it is complete and can start at any time
+                    history.allow_compaction(shard, upper - 1)
+        for id, subscription in dataflow.subscriptions.items():
+            history.allow_compaction(id, subscription.since)
+        for id, subscription in dataflow.index_subscriptions.items():
+            request = history.follows[id]
+            history.follows[id] = msgspec.structs.replace(request, lower=subscription.upper)
