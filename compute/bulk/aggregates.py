@@ -1,9 +1,9 @@
-"""Aggregates and the few other idioms in which the bulk engines' SQL differs.
+"""Aggregates and other constructs in which the bulk engines' SQL differs.
 
-An aggregate is over entries, each with a multiplicity. count and sum are sums of products, and take
-entries as they come; all others are given rows whose entries have been added up, and count only
-those with a positive multiplicity. Sums and comoments of floats are of the exact values, rounded
-once (`compute/bulk/exact.py`), so that neither order nor engine shows.
+An aggregate is over entries with multiplicities. count and sum are sums of products and accept
+unconsolidated entries. All others need consolidated rows, and count only those with a positive
+multiplicity. Sums and comoments of floats are exact and rounded once (`compute/bulk/exact.py`), so
+they do not depend on order or engine.
 """
 
 from abc import ABC, abstractmethod
@@ -21,7 +21,7 @@ COMOMENT_FLOAT = "foreshore_comoment_float"
 class Argument:
     """An argument of an aggregate.
 
-    `key` is the form that the engine can compare, `order` the terms of an order without ties.
+    `key` is the form that the engine can compare; `order` the terms of an order without ties.
     """
 
     value: str
@@ -40,13 +40,13 @@ class Sort:
 
     @property
     def sql(self) -> str:
-        """The term of an ORDER BY."""
+        """Return the term of an ORDER BY."""
         direction = "DESC" if self.descending else "ASC"
         return f"{self.key} {direction} NULLS {'FIRST' if self.nulls_first else 'LAST'}"
 
 
 class Idioms(ABC):
-    """How an engine says what is not scalar."""
+    """The constructs of an engine that are not scalar."""
 
     def aggregate(
         self,
@@ -92,7 +92,7 @@ class Idioms(ABC):
                 return self.concatenate(args[0].value, args[1].value, diff, order, where)
 
     def product_sum(self, arg: Argument, conditions: Sequence[str], diff: str) -> str:
-        """Return the sum of the values, each as often as it occurs."""
+        """Return the sum of the values, each times its multiplicity."""
         where = f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
         return f"sum({self.product(arg, diff)}){where}"
 
@@ -112,7 +112,7 @@ class Idioms(ABC):
     def of_floats(
         self, function: str, values: Mapping[str, str], diff: str, where: Sequence[str]
     ) -> str:
-        """Return our `function` over a list of structs of floats, with `diff` as `d`."""
+        """Return a call of Foreshore's `function` over a list of structs of floats and `diff`."""
 
     @abstractmethod
     def collect(self, value: str, diff: str, order: Sequence[Sort], where: Sequence[str]) -> str:
@@ -122,7 +122,7 @@ class Idioms(ABC):
     def concatenate(
         self, value: str, delimiter: str, diff: str, order: Sequence[Sort], where: Sequence[str]
     ) -> str:
-        """Return the strings in order, before each but the first its delimiter."""
+        """Return the strings in order, with delimiters between them."""
 
     @abstractmethod
     def unnest(self, rows: str) -> str:
@@ -143,18 +143,18 @@ def weight(conditions: Sequence[str], diff: str) -> str:
 
 
 class DuckDbIdioms(Idioms):
-    """DuckDB's."""
+    """DuckDB's constructs."""
 
     def product(self, arg: Argument, diff: str) -> str:
         """Return the product in the accumulator's type, which does not overflow silently."""
         return f"CAST({arg.value} AS {self.accumulator_type(arg.type)}) * {diff}"
 
     def accumulator_type(self, type: SqlType) -> str:
-        """Return 128 bits, as decimal where there is a scale."""
+        """Return a 128-bit type, as decimal if there is a scale."""
         return f"DECIMAL(38, {type.scale})" if type.scale else "HUGEINT"
 
     def extreme(self, function: str, arg: Argument, where: Sequence[str]) -> str:
-        """Return min or max, of pairs where values are compared by a key."""
+        """Return min or max, of pairs if values are compared by a key."""
         filter = f"FILTER (WHERE {' AND '.join(where)})"
         if arg.key == arg.value:
             return f"{function}({arg.value}) {filter}"
@@ -179,7 +179,7 @@ class DuckDbIdioms(Idioms):
     def concatenate(
         self, value: str, delimiter: str, diff: str, order: Sequence[Sort], where: Sequence[str]
     ) -> str:
-        """Return the first value, then all others behind their delimiters."""
+        """Return the first value, then all others with their delimiters."""
         values = self.collect(value, diff, order, where)
         joined = self.collect(f"coalesce({delimiter}, '') || {value}", diff, order, where)
         return f"{values}[1] || array_to_string({joined}[2:], '')"
@@ -199,18 +199,18 @@ class DuckDbIdioms(Idioms):
 
 
 class SparkIdioms(Idioms):
-    """Spark's; products of decimals keep their scale by the session's configuration."""
+    """Spark's constructs. Session settings make products of decimals keep their scale."""
 
     def product(self, arg: Argument, diff: str) -> str:
-        """Return the product as a decimal of 38 digits, which fails rather than overflow."""
+        """Return the product as a decimal of 38 digits, which fails instead of overflowing."""
         return f"CAST({arg.value} AS {self.accumulator_type(arg.type)}) * {diff}"
 
     def accumulator_type(self, type: SqlType) -> str:
-        """Return a decimal with the most digits there are."""
+        """Return a decimal of maximal precision."""
         return f"DECIMAL(38, {type.scale or 0})"
 
     def extreme(self, function: str, arg: Argument, where: Sequence[str]) -> str:
-        """Return min or max, of pairs where values are compared by a key."""
+        """Return min or max, of pairs if values are compared by a key."""
         filter = f"FILTER (WHERE {' AND '.join(where)})"
         if arg.key == arg.value:
             return f"{function}({arg.value}) {filter}"
@@ -225,13 +225,13 @@ class SparkIdioms(Idioms):
         return f"{function}(collect_list({entry}) FILTER (WHERE {' AND '.join(where)}))"
 
     def collect(self, value: str, diff: str, order: Sequence[Sort], where: Sequence[str]) -> str:
-        """Return the list of structs sorted by a comparison written out, then expanded."""
+        """Return a list of structs sorted by an explicit comparison, then expanded."""
         return self._if_any(where, self._values(value, diff, order, where))
 
     def concatenate(
         self, value: str, delimiter: str, diff: str, order: Sequence[Sort], where: Sequence[str]
     ) -> str:
-        """Return the first value, then all others behind their delimiters."""
+        """Return the first value, then all others with their delimiters."""
         values = self._values(value, diff, order, where)
         joined = self._values(f"concat(coalesce({delimiter}, ''), {value})", diff, order, where)
         rest = f"array_join(slice({joined}, 2, greatest(size({joined}) - 1, 0)), '')"

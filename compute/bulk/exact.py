@@ -1,11 +1,11 @@
-"""Sums and comoments of floats that are exact: one rounding at the end, whatever the order.
+"""Exact sums and comoments of floats: one rounding at the end, independent of the order.
 
     >>> sum_float([(1e100, 1), (1.0, 3), (1e100, -1)])
     3.0
 
-A value that occurs `d` times is added as its products with the powers of two of which `d` is made,
-each of which is exact, and `math.fsum` adds them without error. Products of two floats need twice
-the digits: comoments add them as integers, those of each power of two apart.
+A value with multiplicity `d` is added as its products with the powers of two in `d`, each of which
+is exact. `math.fsum` adds them without error. Products of two floats need twice the digits:
+comoments add them as integers, separately for each power of two.
 """
 
 import math
@@ -21,9 +21,9 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 DIGITS = 53  # of a float, in bits
-LIMB = 18  # bits of a number's part: products of three have room for
+LIMB = 18  # bits of a limb; leaves room for products of three
 MOST = 1 << 26  # entries
-MANY = 64  # entries from which on arrays are faster
+MANY = 64  # entries above which arrays are faster
 
 
 def sum_float(entries: Iterable[tuple[float, int]]) -> float:
@@ -32,7 +32,7 @@ def sum_float(entries: Iterable[tuple[float, int]]) -> float:
     special = 0.0
     for x, d in entries:
         if not math.isfinite(x):
-            special += x  # NaN, or infinities of one or of both signs
+            special += x  # NaN, or infinities of one or both signs
         elif d == 1:
             finite.append(x)
         else:
@@ -119,7 +119,7 @@ def _moment(count: int, first: _Scaled, second: _Scaled, product: _Scaled) -> fl
 
 
 def _comoment_of_many(x: Floats, y: Floats, d: Integers) -> float:
-    """Return what `comoment_float` does, of arrays in which no product of limbs overflows."""
+    """Return what `comoment_float` does, for arrays in which no product of limbs overflows."""
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         return math.nan
     (xs, i), (ys, j) = _limbs(x), _limbs(y)
@@ -133,7 +133,7 @@ def _comoment_of_many(x: Floats, y: Floats, d: Integers) -> float:
 
 
 def _limbs(x: Floats) -> tuple[list[Integers], Integers]:
-    """Return integers of few bits, the highest first, that make up `_parts` of each, and powers."""
+    """Return the limbs, highest first, that make up `_parts` of each value, and the powers."""
     fractions, powers = np.frexp(x)
     whole = (fractions * 2.0**DIGITS).astype(np.int64)
     mask = (1 << LIMB) - 1
