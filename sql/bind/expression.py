@@ -53,7 +53,19 @@ from foreshore.sql.parse.keywords import quote_identifier
 from foreshore.sql.parse.lexer import tokenize
 from foreshore.sql.planning import Planning, located
 from foreshore.text import parse_text
-from foreshore.types import BOOL, INT4, INTERVAL, TEXT, UNKNOWN, VECTORS, SqlType, array_of
+from foreshore.types import (
+    BOOL,
+    INT4,
+    INTERVAL,
+    NUMERIC,
+    TEXT,
+    UNCONSTRAINED_SCALE,
+    UNKNOWN,
+    VECTORS,
+    SqlType,
+    array_of,
+    numeric_of_scale,
+)
 
 if TYPE_CHECKING:
     from foreshore.expr.functions.registry import ResolvedTable
@@ -507,6 +519,13 @@ class ExpressionBinder:
             scalars = [
                 cast(self.planning, item, element, at) for item, at in zip(items, ats, strict=True)
             ]
+            digits = max((type_of(scalar).scale or 0 for scalar in scalars), default=0)
+            if element == NUMERIC and digits > UNCONSTRAINED_SCALE:  # a constant has its own scale
+                common = numeric_of_scale(digits, trim=True)
+                scalars = [
+                    to_common(self.planning, item, common, "ARRAY", at)
+                    for item, at in zip(scalars, ats, strict=True)
+                ]
         return make_array(tuple(scalars), common)
 
     def _subscript(self, expr: ast.Subscript) -> Scalar:

@@ -17,8 +17,10 @@ from foreshore.expr.functions.casts import STRINGS, resolve_cast
 from foreshore.expr.functions.conditional import template
 from foreshore.expr.functions.decimals import (
     divide_half_up,
+    errors_where,
     pack,
     rescale,
+    scale_of,
     text_where,
     unscaled,
     valid_of,
@@ -33,7 +35,8 @@ from foreshore.expr.functions.function import (
     apply,
     hidden,
 )
-from foreshore.expr.functions.numeric import decimal_name, scale_of
+from foreshore.expr.functions.numeric import decimal_name
+from foreshore.expr.functions.quotients import either_error, with_errors
 from foreshore.expr.functions.rows import Failure, collect, out_of_range, rowwise
 from foreshore.text import format_text, limit_length, parse_text, truncate_name
 from foreshore.types import NUMERIC_DIGITS, TYPES, Datum, SqlType, array_of, arrow_type
@@ -127,8 +130,14 @@ def limit_of(type: SqlType) -> int:
 
 def _to_numeric(types: Signature, a: pa.Array) -> Outcome:
     by = scale_of(types.result) - scale_of(types.args[0])
-    values = rescale(unscaled(a), by)
-    packed, errors = pack(values, valid_of(a), scale_of(types.result), limit_of(types.result))
+    exact = unscaled(a)
+    values, valid = rescale(exact, by), valid_of(a)
+    packed, errors = pack(values, valid, scale_of(types.result), limit_of(types.result))
+    if by < 0 and types.result.length is None:
+        lossy = errors_where(exact % 10**-by != 0, FIELD_OVERFLOW)
+        if lossy is not None:
+            errors = lossy if errors is None else either_error(errors, lossy)
+            packed, errors = with_errors(packed, errors)
     if errors is None:
         return packed
     return packed, pc.if_else(
@@ -138,6 +147,8 @@ def _to_numeric(types: Signature, a: pa.Array) -> Outcome:
 
 def _numeric_can_overflow(types: Signature) -> bool:
     source, target = types.args[0], types.result
+    if target.length is None and scale_of(source) > scale_of(target):
+        return True  # a digit that nobody asked to round
     if source.name in INTEGERS:
         digits = {"int2": 5, "int4": 10, "int8": 19}[source.name]
     elif source.length is not None:

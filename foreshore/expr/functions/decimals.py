@@ -12,12 +12,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore.errors import data_error
-from foreshore.types import NUMERIC_DIGITS
+from foreshore.types import NUMERIC_DIGITS, SqlType
 
 OVERFLOW = data_error("22003", "value overflows numeric format")
 LIMIT = 10**NUMERIC_DIGITS
 
 Ints = Any  # np.ndarray of int64, or of Python ints (dtype object)
+
+
+def scale_of(type: SqlType) -> int:
+    """Return the planned scale of a numeric; 0 of an integer."""
+    return type.scale or 0
 
 
 def unscaled(array: pa.Array) -> Ints:

@@ -21,6 +21,7 @@ from foreshore.expr.functions.decimals import (
     magnitude,
     pack,
     rescale,
+    scale_of,
     truncate_divide,
     unscaled,
     valid_of,
@@ -38,6 +39,12 @@ from foreshore.expr.functions.function import (
     declare,
     hidden,
 )
+from foreshore.expr.functions.quotients import (
+    either_error,
+    quotients,
+    rounded_result,
+    with_errors,
+)
 from foreshore.expr.functions.rows import DIVISION_BY_ZERO, fail
 from foreshore.types import (
     MAX_PLANNED_SCALE,
@@ -48,11 +55,6 @@ from foreshore.types import (
 )
 
 Types = tuple[SqlType, ...]
-
-
-def scale_of(type: SqlType) -> int:
-    """Return the planned scale; 0 for integers."""
-    return type.scale or 0
 
 
 def _trim(types: Types) -> bool:
@@ -133,103 +135,11 @@ def _multiply(types: Signature, a: pa.Array, b: pa.Array) -> Outcome:
     lost = errors_where(np.asarray(inexact, dtype=bool), OVERFLOW)
     if lost is None:
         return values, errors
-    return _with_errors(values, lost if errors is None else _either(errors, lost))
-
-
-def _either(errors: pa.Array, others: pa.Array) -> pa.Array:
-    import pyarrow.compute as pc
-
-    return pc.coalesce(errors, others)
-
-
-def _with_errors(values: pa.Array, errors: pa.Array) -> Outcome:
-    import pyarrow.compute as pc
-
-    return pc.if_else(errors.is_null(), values, pa.scalar(None, values.type)), errors
-
-
-_POWERS = np.array([10**i for i in range(19)], dtype=np.uint64)
-
-
-def _digit_counts(values: Ints) -> Any:
-    absolute = np.abs(values)
-    if values.dtype != object:
-        # As unsigned numbers, where the least has its absolute value too.
-        return np.searchsorted(_POWERS, absolute.view(np.uint64), side="right")
-    return np.array([len(str(v)) if v else 0 for v in absolute], dtype=np.int64)
-
-
-def _weights(values: Ints, scale: int) -> tuple[Any, Any]:
-    """Return for each value its weight and first digit in base 10000, as PostgreSQL stores it."""
-    counts = _digit_counts(values)
-    exponents = counts - 1 - scale
-    weights = np.where(counts == 0, 0, np.floor_divide(exponents, 4))
-    leading = exponents - 4 * weights + 1
-    first = [
-        0 if c == 0 else (v // 10 ** (c - k) if c >= k else v * 10 ** (k - c))
-        for v, c, k in zip(
-            np.abs(wide(values)).tolist(), counts.tolist(), leading.tolist(), strict=True
-        )
-    ]
-    return weights, np.array(first, dtype=np.int64)
-
-
-def _display_scales(values: Ints, type: SqlType) -> Any:
-    """Return the digits after the point that PostgreSQL would show of each value."""
-    scale = scale_of(type)
-    if not type.trim:
-        return np.full(len(values), scale)
-    trimmed = [
-        scale - (len(t) - len(t.rstrip("0"))) if v else 0
-        for v, t in ((v, str(v)) for v in values.tolist())
-    ]
-    return np.maximum(np.array(trimmed, dtype=np.int64), 0)
-
-
-def divide_values(x: Ints, y: Ints, types: Types, result: SqlType) -> Ints:
-    """Return quotients in units of `result`, rounded where PostgreSQL does; no `y` is 0."""
-    weights_x, first_x = _weights(x, scale_of(types[0]))
-    weights_y, first_y = _weights(y, scale_of(types[1]))
-    weight = weights_x - weights_y - (first_x <= first_y)
-    digits = np.maximum.reduce(
-        [
-            16 - 4 * weight,
-            _display_scales(x, types[0]),
-            _display_scales(y, types[1]),
-            np.zeros(len(x), dtype=np.int64),
-        ]
-    )
-    scale = scale_of(result)
-    digits = np.minimum(digits, scale)
-    x, y = wide(x), wide(y)
-    out = np.zeros(len(x), dtype=object)
-    for count in np.unique(digits).tolist():
-        here = digits == count
-        shift = count + scale_of(types[1]) - scale_of(types[0])
-        top, bottom = x[here], y[here]
-        if shift >= 0:
-            top = top * 10**shift
-        else:
-            bottom = bottom * 10**-shift
-        out[here] = divide_half_up(top, bottom) * 10 ** (scale - count)
-    return out
+    return with_errors(values, lost if errors is None else either_error(errors, lost))
 
 
 def _divide(types: Signature, a: pa.Array, b: pa.Array) -> Outcome:
     return quotients(unscaled(a), unscaled(b), types.args, types.result, valid_of(a, b))
-
-
-def quotients(x: Ints, y: Ints, types: Types, result: SqlType, valid: pa.Array | None) -> Outcome:
-    """Return x / y as a column, and the errors."""
-    zero = np.asarray(y == 0, dtype=bool)
-    if valid is not None:
-        zero &= valid.to_numpy(zero_copy_only=False)
-    values = divide_values(x, np.where(y == 0, 1, y), types, result)
-    packed, errors = pack(values, valid, scale_of(result))
-    divided = errors_where(zero, DIVISION_BY_ZERO)
-    if divided is None:
-        return packed, errors
-    return _with_errors(packed, divided if errors is None else _either(divided, errors))
 
 
 def _by_integers(compute: Callable[[Ints, Ints], Ints], whole_result: bool) -> Kernel:
@@ -241,7 +151,7 @@ def _by_integers(compute: Callable[[Ints, Ints], Ints], whole_result: bool) -> K
         values = compute(wide(x), np.where(zero, 1, wide(y)))
         packed, errors = pack(values, valid_of(a, b), 0 if whole_result else scale)
         divided = errors_where(zero, DIVISION_BY_ZERO)
-        return (packed, errors) if divided is None else _with_errors(packed, divided)
+        return (packed, errors) if divided is None else with_errors(packed, divided)
 
     return kernel
 
@@ -316,8 +226,7 @@ def _decimal_rows(types: Signature, compute: Callable[..., Any], *arrays: pa.Arr
             for v, t in zip(values, types.args, strict=True)
         ]
         result, digits = compute(*shown)
-        places = min(max(digits, 0), scale)
-        value = result.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP, _CONTEXT)
+        value = rounded_result(result, max(digits, 0), scale)
         if abs(value) >= Decimal(10) ** (NUMERIC_DIGITS - scale):
             raise fail("22003", "value overflows numeric format")
         return format(value, "f")
@@ -539,8 +448,7 @@ def _variance(sample: bool, root: bool) -> Kernel:
             value = value.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, _CONTEXT)
             if root:
                 value = _CONTEXT.sqrt(value)  # to as many digits as the variance
-            places = min(digits, scale)
-            value = value.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP, _CONTEXT)
+            value = rounded_result(value, digits, scale)
             if abs(value) >= Decimal(10) ** (NUMERIC_DIGITS - scale):
                 raise fail("22003", "value overflows numeric format")
             return format(value, "f")

@@ -11,9 +11,16 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from foreshore.expr.functions.decimals import pack, truncate_divide, unscaled, valid_of, wide
+from foreshore.expr.functions.decimals import (
+    pack,
+    scale_of,
+    truncate_divide,
+    unscaled,
+    valid_of,
+    wide,
+)
 from foreshore.expr.functions.function import Outcome, Renderer, Signature, hidden
-from foreshore.expr.functions.numeric import decimal_name, same, scale_of, whole
+from foreshore.expr.functions.numeric import decimal_name, same, whole
 from foreshore.types import SqlType
 
 # How many digits a low part has, behind the point as before it; more where the scale is larger.
