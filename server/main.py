@@ -142,6 +142,7 @@ async def serve(options: ServeOptions) -> None:
             raise
         finally:
             ready = False
+            lock.announce_end()
             await listener.close(reason)
 
 

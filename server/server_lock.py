@@ -37,7 +37,8 @@ logger = logging.getLogger(__name__)
 LOCK_FILE = "server"
 START_FILE = "server.start"
 POLL_SECONDS = 0.02
-GRACE_SECONDS = 1.0  # for a server that is ending
+GRACE_SECONDS = 1.0  # before a server is taken for live
+ENDING_SECONDS = 20.0  # for a server that has announced its end
 PATIENCE_SECONDS = 10.0  # for a server that has been taken over from
 
 
@@ -47,6 +48,7 @@ class Holder(msgspec.Struct, frozen=True):
     pid: int
     host: str
     since: datetime
+    ending: bool = False
 
     def __str__(self) -> str:
         since = self.since.isoformat(" ", "seconds")
@@ -80,6 +82,7 @@ class ServerLock:
         self.held = False  # shared with none but servers that stand still
         self._data_dir = data_dir
         self._shared = shared
+        self._signature: Holder | None = None
         self._start, self._lock = (
             os.open(data_dir / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             for name in (START_FILE, LOCK_FILE)
@@ -88,8 +91,9 @@ class ServerLock:
     async def acquire(self, stop: asyncio.Event, *, take_over: bool = False) -> None:
         """Acquire the lock; raises LockFileExists if another live server has it.
 
-        With `take_over` the lock may not be held on return, and `wait_for_others` must follow when
-        the data has been opened. Returns early when `stop` is set.
+        Waits for a server that is ending. With `take_over` the lock may not be held on return, and
+        `wait_for_others` must follow when the data has been opened. Returns early when `stop` is
+        set.
         """
         patience = PATIENCE_SECONDS if take_over else GRACE_SECONDS
         free = await _within(patience, stop, self._lock_exclusively(self._start))
@@ -97,8 +101,10 @@ class ServerLock:
             free = _try(self._lock, fcntl.LOCK_EX)
         elif free:
             free = await _within(patience, stop, self._lock_exclusively(self._lock))
+            if not free and (ending := self._read()) is not None and ending.ending:
+                free = await _within(ENDING_SECONDS, stop, self._lock_exclusively(self._lock))
         what = f'data directory "{self._data_dir}"'
-        holder = None if free else self._holder()
+        holder = None if free else str(self._read() or "an unknown process")
         if free and self._shared is not None:
             what = f"the database of {what}"
             holder = await self._shared.acquire(stop, patient=not take_over)
@@ -127,6 +133,11 @@ class ServerLock:
             logger.warning("the other server does not end; it may answer nobody any more")
         await self._share()
 
+    def announce_end(self) -> None:
+        """Write into the file that this server is ending, so that the next one waits for it."""
+        if self._signature is not None and self._read() == self._signature:
+            self._sign(msgspec.structs.replace(self._signature, ending=True))
+
     async def close(self) -> None:
         """Free the lock."""
         os.close(self._lock)
@@ -148,25 +159,25 @@ class ServerLock:
         while not _try(self._lock, fcntl.LOCK_SH):  # noqa: ASYNC110
             await asyncio.sleep(POLL_SECONDS)
         self.held = True
-        self._sign()
+        self._sign(Holder(os.getpid(), socket.gethostname(), datetime.now(UTC)))
         fcntl.flock(self._start, fcntl.LOCK_UN)
 
-    def _sign(self) -> None:
+    def _sign(self, holder: Holder) -> None:
         """Write into the file which server has the lock."""
-        holder = Holder(os.getpid(), socket.gethostname(), datetime.now(UTC))
+        self._signature = holder
         data = msgspec.json.encode(holder)
         try:
-            os.pwrite(self._lock, data, 0)  # in place: that rarely needs room on a full disk
+            os.pwrite(self._lock, data, 0)  # in place: that rarely needs space on a full disk
             os.ftruncate(self._lock, len(data))
         except OSError as error:
-            logger.warning("could not write who has the server lock", exc_info=error)
+            logger.warning("could not write which server has the lock", exc_info=error)
 
-    def _holder(self) -> str:
-        """Describe the server that last acquired the lock."""
+    def _read(self) -> Holder | None:
+        """Return the server that last acquired the lock; None if the file does not name it."""
         try:
-            return str(msgspec.json.decode(os.pread(self._lock, 1024, 0), type=Holder))
+            return msgspec.json.decode(os.pread(self._lock, 1024, 0), type=Holder)
         except msgspec.MsgspecError:
-            return "an unknown process"
+            return None
 
 
 def _try(descriptor: int, kind: int) -> bool:

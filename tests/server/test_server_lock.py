@@ -70,6 +70,48 @@ def test_acquire_after_holder_closed_succeeds(tmp_path: Path) -> None:
     stop_after(main())
 
 
+def test_acquire_while_holder_is_ending_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_lock, "GRACE_SECONDS", 0.0)
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        async with locking(tmp_path) as second:
+            async with locking(tmp_path) as first:
+                await first.acquire(stop)
+                first.announce_end()
+                waiting = asyncio.create_task(second.acquire(stop))
+                assert await still_waits(waiting)
+            await waiting
+            assert second.held
+            async with locking(tmp_path) as third:
+                with pytest.raises(LockFileExists):  # the second has not announced its end
+                    await third.acquire(stop)
+
+    stop_after(main())
+
+
+def test_server_taken_over_from_does_not_announce_its_end_for_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_lock, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(server_lock, "PATIENCE_SECONDS", 0.1)
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        async with locking(tmp_path) as first, locking(tmp_path) as second:
+            await first.acquire(stop)
+            await second.acquire(stop, take_over=True)
+            await second.wait_for_others(stop)  # the first stands still
+            first.announce_end()
+            async with locking(tmp_path) as third:
+                with pytest.raises(LockFileExists):
+                    await third.acquire(stop)
+
+    asyncio.run(main())
+
+
 def test_many_acquire_at_once_and_one_succeeds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
