@@ -49,6 +49,7 @@ from foreshore.catalog.state import SYSTEM_TABLES, State
 from foreshore.clock import Clock
 from foreshore.compute.bulk.duckdb import DuckDbEngine
 from foreshore.compute.controller.controller import ComputeController
+from foreshore.compute.controller.launch import Launcher
 from foreshore.constraint import Unique
 from foreshore.errors import (
     Fenced,
@@ -126,6 +127,7 @@ class Environment:
         data_dir: Path,
         engine_options: Mapping[str, str] | None = None,
         lag_ms: int = DEFAULT_LAG_MS,
+        launcher: Launcher | None = None,
     ) -> "Environment":
         """Bring the database in `storage` up: its catalog, times, clusters and dataflows."""
         if storage.exists(CATALOG_SHARD):
@@ -171,6 +173,7 @@ class Environment:
             errors=errors,
             options=options,
             database=await identity(storage.consensus),
+            launcher=launcher,
         )
         executor = ThreadPoolExecutor(THREADS, "query")
         engine = await blocking.run(

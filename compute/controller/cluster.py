@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 
 from foreshore.compute.controller.history import Entry, History
-from foreshore.compute.controller.process import ReplicaLink
+from foreshore.compute.controller.link import ReplicaLink
 from foreshore.compute.protocol import (
     CreateDataflow,
     CreateInstance,

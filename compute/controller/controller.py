@@ -16,7 +16,7 @@ All methods belong on the event loop.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, assert_never
@@ -28,10 +28,12 @@ from foreshore.compute.controller.error_log import ErrorLog, ErrorStore, Nothing
 from foreshore.compute.controller.feeds import Feeds
 from foreshore.compute.controller.hydration import Capabilities, hydration_snapshots, take_snapshots
 from foreshore.compute.controller.input_holds import compact_sinks, run_holds
+from foreshore.compute.controller.launch import AddressLauncher, Launcher
+from foreshore.compute.controller.link import ReplicaLink
 from foreshore.compute.controller.maintained import Dataflow, Maintained
 from foreshore.compute.controller.outputs import SinkWriter, Subscription
 from foreshore.compute.controller.peeks import PeekRequest, Peeks
-from foreshore.compute.controller.process import COMMAND, ReplicaLink
+from foreshore.compute.controller.process import ProcessLauncher
 from foreshore.compute.controller.responses import Responses
 from foreshore.compute.controller.uppers import Uppers
 from foreshore.compute.protocol import (
@@ -85,14 +87,14 @@ class ComputeController:
         errors: ErrorStore | None = None,
         options: Mapping[str, str] | None = None,
         database: str = "",
-        command: Sequence[str] = COMMAND,
+        launcher: Launcher | None = None,
     ) -> None:
         self._storage = storage
         self._capabilities = capabilities
         self._errors = errors or NothingKept()
         self._options = dict(options or {})
         self._database = database
-        self._command = command
+        self._launcher = launcher or ProcessLauncher()
         self._clusters: dict[str, Cluster] = {}
         self._dataflows: dict[GlobalId, Dataflow] = {}
         self._exporters: dict[GlobalId, Dataflow] = {}
@@ -156,11 +158,10 @@ class ComputeController:
             raise DuplicateObject(f'cluster replica "{cluster}.{name}" already exists')
         link = ReplicaLink(
             f"{cluster}.{name}",
-            address,
+            self._launcher if address is None else AddressLauncher(address),
             lambda connection: self._connected(owner, replica, connection),
             lambda message, tables: self._responses.deliver(replica, message, tables),
             lambda: self._lost(owner, replica),
-            self._command,
         )
         replica = Replica(name, link, away_since=asyncio.get_running_loop().time())
         owner.replicas[name] = replica

@@ -1,10 +1,6 @@
-"""A replica's link in the controller: a process or an address, and a connection.
+"""A replica as a child process, which listens on a socket in its scratch directory.
 
-    start -> connect -> commanded -> lost -> pause -> start ...
-
-A child process that dies, or whose connection is lost, is restarted after a pause that grows until
-it has run for a while. The secret that authorizes the controller is passed in the process's
-environment and is different for each process.
+The secret that lets the controller command it goes through its environment and is its own.
 """
 
 import asyncio
@@ -15,161 +11,94 @@ import secrets
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from foreshore import blocking
-from foreshore.compute.protocol import Hello, Response
+from foreshore.compute.controller.launch import Launched
+from foreshore.compute.protocol import Response
 from foreshore.compute.scratch import Scratch
-from foreshore.compute.transport import (
-    SCRATCH_VARIABLE,
-    SECRET_VARIABLE,
-    Connection,
-    Tables,
-)
+from foreshore.compute.transport import SCRATCH_VARIABLE, SECRET_VARIABLE, Connection
 
 logger = logging.getLogger(__name__)
 
 COMMAND = (sys.executable, "-P", "-m", "foreshore.compute.replica.replica")
 CONNECT_SECONDS = 60.0
-LONGEST_WAIT_SECONDS = 10.0
-HEALTHY_SECONDS = 30.0
 
 
-class ReplicaLink:
-    """Keeps one replica running and connected, until cancelled.
+@dataclass(frozen=True, slots=True)
+class ChildProcess:
+    """A replica that is a child process, and the socket that it listens on."""
 
-    `connected` is called with each new connection, `deliver` with each message, and `lost` at the
-    end of a connection.
-    """
+    pid: int
+    path: str
+    secret: str
+    exited: asyncio.Event
 
-    def __init__(
-        self,
-        name: str,
-        address: str | None,
-        connected: Callable[[Connection[Response]], None],
-        deliver: Callable[[Response, Tables], None],
-        lost: Callable[[], None],
-        command: Sequence[str] = COMMAND,
-    ) -> None:
-        self.name = name
-        self.address = address  # None: a child process
-        self.pid: int | None = None
-        self.starts = 0
-        self.state = "starting"
-        self._connected = connected
-        self._deliver = deliver
-        self._lost = lost
+    async def connect(self, connection: Connection[Response]) -> None:
+        """Connect as soon as it listens, or return when it has ended."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + CONNECT_SECONDS
+        while not self.exited.is_set():
+            try:
+                await loop.create_unix_connection(lambda: connection, self.path)
+            except OSError:
+                if loop.time() > deadline:
+                    raise
+                await asyncio.sleep(0.02)
+            else:
+                return
+
+
+class ProcessLauncher:
+    """Starts each replica as a child process, and kills it at the end."""
+
+    def __init__(self, command: Sequence[str] = COMMAND) -> None:
         self._command = command
 
-    async def run(self) -> None:
-        """Start and connect, repeatedly, until cancelled."""
-        loop = asyncio.get_running_loop()
-        wait = 0.1
-        while True:
-            began = loop.time()
-            self.starts += 1
-            try:
-                if self.address is None:
-                    await self._run_process()
-                else:
-                    secret = os.environ.get(SECRET_VARIABLE, "")
-                    await self._converse(self.address, secret, asyncio.Event())
-            except OSError as error:
-                logger.warning("replica unreachable", extra={"replica": self.name, "error": error})
-            except Exception:
-                logger.exception("replica given up for now", extra={"replica": self.name})
-            if loop.time() - began > HEALTHY_SECONDS:
-                wait = 0.1
-            self.state = "waiting"
-            await asyncio.sleep(wait)
-            wait = min(2 * wait, LONGEST_WAIT_SECONDS)
-
-    async def _run_process(self) -> None:
-        self.state = "starting"
+    @asynccontextmanager
+    async def start(self) -> AsyncIterator[Launched]:
+        """Run the process until the context is left."""
         scratch = Scratch()
+        path, secret = str(scratch.path / "socket"), secrets.token_hex(32)
         try:
-            await self._run_in(scratch)
+            process = await self._started(path, secret, scratch)
+            exited = asyncio.Event()
+            watch = asyncio.create_task(_wait(process, exited))
+            try:
+                yield ChildProcess(process.pid, path, secret, exited)
+            finally:
+                process.kill()
+                await asyncio.shield(watch)
+                status = {"pid": process.pid, "status": process.returncode}
+                logger.info("replica ended", extra=status)
         finally:
             await asyncio.shield(blocking.run(None, scratch.remove))
 
-    async def _run_in(self, scratch: Scratch) -> None:
-        """Run the process until it ends or its connection is lost, then end it."""
-        address = f"unix:{scratch.path / 'socket'}"
-        secret = secrets.token_hex(32)
-        start = asyncio.create_task(blocking.run(None, self._start, address, secret, scratch))
+    async def _started(self, path: str, secret: str, scratch: Scratch) -> "subprocess.Popen[bytes]":
+        """Start the process; if cancelled meanwhile, end it."""
+        start = asyncio.create_task(blocking.run(None, self._start, path, secret, scratch))
         try:
-            process = await asyncio.shield(start)
+            return await asyncio.shield(start)
         except asyncio.CancelledError:
             process = await start
             process.kill()
             await _wait(process, asyncio.Event())
             raise
-        self.pid = process.pid
-        exited = asyncio.Event()
-        watch = asyncio.create_task(_wait(process, exited))
-        try:
-            await self._converse(address, secret, exited)
-            if not exited.is_set():
-                logger.warning("replica lost", extra={"replica": self.name, "pid": process.pid})
-        finally:
-            process.kill()
-            self.pid = None
-            await asyncio.shield(watch)
-            logger.info("replica ended", extra={"replica": self.name, "status": process.returncode})
 
-    def _start(self, address: str, secret: str, scratch: Scratch) -> "subprocess.Popen[bytes]":
+    def _start(self, path: str, secret: str, scratch: Scratch) -> "subprocess.Popen[bytes]":
         """Start the process, whose standard input closes when this process ends.
 
         This does not use the event loop: uvloop forks, which copies our page tables and runs
         Python's hooks in the child, with locks of threads that do not exist there.
         """
         return subprocess.Popen(
-            [*self._command, "--listen", address, "--lifeline"],
+            [*self._command, "--listen", f"unix:{path}", "--lifeline"],
             stdin=subprocess.PIPE,
             env={**os.environ, SECRET_VARIABLE: secret, SCRATCH_VARIABLE: str(scratch.path)},
             start_new_session=True,
         )
-
-    async def _converse(self, address: str, secret: str, exited: asyncio.Event) -> None:
-        """Connect as soon as possible, and return when the connection is lost."""
-        over = asyncio.Event()
-        connection: Connection[Response] = Connection(
-            Response,
-            lambda _, message, tables: self._deliver(message, tables),
-            lambda _: over.set(),
-        )
-        await self._connect(address, connection, exited)
-        if connection.closed or exited.is_set():
-            return
-        self.state = "connected"
-        connection.send(Hello(secret, self.name))
-        self._connected(connection)
-        try:
-            await over.wait()
-        finally:
-            connection.abort()
-            self.state = "lost"
-            self._lost()
-
-    async def _connect(
-        self, address: str, connection: Connection[Response], exited: asyncio.Event
-    ) -> None:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + CONNECT_SECONDS
-        while not exited.is_set():
-            try:
-                if address.startswith("unix:"):
-                    path = address.removeprefix("unix:")
-                    await loop.create_unix_connection(lambda: connection, path)
-                else:
-                    host, _, port = address.rpartition(":")
-                    await loop.create_connection(lambda: connection, host, int(port))
-            except OSError:
-                if loop.time() > deadline or not address.startswith("unix:"):
-                    raise
-                await asyncio.sleep(0.02)
-            else:
-                return
 
 
 async def _wait(process: "subprocess.Popen[bytes]", exited: asyncio.Event) -> None:

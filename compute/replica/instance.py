@@ -14,7 +14,6 @@ from foreshore import blocking
 from foreshore.compute.engine import Engine
 from foreshore.compute.protocol import CreateInstance
 from foreshore.compute.replica.linear import LinearFirst
-from foreshore.compute.transport import SCRATCH_VARIABLE
 from foreshore.errors import InvalidParameterValue
 from foreshore.storage.blob import open_blob
 from foreshore.storage.local_files import LocalFiles
@@ -26,13 +25,13 @@ RESTART_SECONDS = 30.0
 EngineFactory = Callable[[Mapping[str, str]], Engine]
 
 
-def local_files(options: Mapping[str, str]) -> LocalFiles:
+def local_files(options: Mapping[str, str], scratch: Path) -> LocalFiles:
     """Return the local files of the batches in the environment's blob store.
 
     `blob` and `data_dir` are the environment's options.
     """
     blob = open_blob(options.get("blob"), Path(options["data_dir"]))
-    return LocalFiles(blob, Path(os.environ[SCRATCH_VARIABLE]) / "batches")
+    return LocalFiles(blob, scratch / "batches")
 
 
 def duckdb_engine(options: Mapping[str, str]) -> Engine:
@@ -44,7 +43,7 @@ def duckdb_engine(options: Mapping[str, str]) -> Engine:
             directories=[d for d in options.get("directories", "").split(os.pathsep) if d],
             memory_limit=options.get("memory_limit", "2GB"),
             threads=int(options.get("threads", "2")),
-            scratch=str(Path(os.environ[SCRATCH_VARIABLE]) / "duckdb"),
+            scratch=str(Path(options["scratch"]) / "duckdb"),
             spill_limit=options.get("spill_limit", "16GB"),
         )
     )
@@ -57,7 +56,7 @@ def spark_engine(options: Mapping[str, str]) -> Engine:
 
     return SparkEngine(
         SparkOptions(
-            scratch=Path(os.environ[SCRATCH_VARIABLE]) / "spark",
+            scratch=Path(options["scratch"]) / "spark",
             master=options.get("master", "local[*]"),
             memory_mb=int(options.get("memory_mb", "1536")),
             configuration={k: v for k, v in options.items() if k.startswith("spark.")},
@@ -71,12 +70,13 @@ ENGINES: dict[str, EngineFactory] = {"embedded": duckdb_engine, "spark": spark_e
 class Instance:
     """The instance of one replica; belongs to the event loop."""
 
-    def __init__(self, engines: Mapping[str, EngineFactory]) -> None:
+    def __init__(self, engines: Mapping[str, EngineFactory], scratch: Path) -> None:
         self.command: CreateInstance | None = None  # the command that created it
         self.engine: Engine | None = None  # once it has started
         self.failure: str | None = None  # why it has not started
         self.tick_seconds = 0.0
         self._engines = engines
+        self._scratch = scratch
         self._files: LocalFiles | None = None
 
     @property
@@ -89,13 +89,13 @@ class Instance:
         """Prepare the instance that the controller wants; call `start` next."""
         assert self.command is None, self.command
         self.command = command
-        self._files = local_files(command.options)
+        self._files = local_files(command.options, self._scratch)
         self.tick_seconds = command.tick_seconds
 
     def move(self, command: CreateInstance) -> None:
         """Work for another database with the same engine; cached files are not its own."""
         self.command = command
-        self._files = local_files(command.options)
+        self._files = local_files(command.options, self._scratch)
 
     async def start(self, executor: Executor, tried: Callable[[], None]) -> None:
         """Start the engine, retrying as often as needed; call `tried` after each attempt."""
@@ -106,7 +106,11 @@ class Instance:
             try:
                 if factory is None:
                     raise InvalidParameterValue(f'unknown engine "{command.engine}"')
-                options = {**command.options, "directories": str(self.files.root)}
+                options = {
+                    **command.options,
+                    "directories": str(self.files.root),
+                    "scratch": str(self._scratch),
+                }
                 self.engine = await blocking.run(executor, factory, options)
                 self.failure = None
             except Exception as error:

@@ -19,12 +19,14 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import assert_never
 
 import click
 import uvloop
 
 from foreshore import blocking
+from foreshore.compute.engine import Engine
 from foreshore.compute.peek import failure_of
 from foreshore.compute.protocol import (
     STATUS_SECONDS,
@@ -69,9 +71,9 @@ RETRY_SECONDS = (0.2, 1.0, 5.0, 30.0)
 class Replica:
     """The state of one replica; all of it belongs to the event loop."""
 
-    def __init__(self, engines: Mapping[str, EngineFactory]) -> None:
+    def __init__(self, engines: Mapping[str, EngineFactory], scratch: Path) -> None:
         self._connection: Connection[Command] | None = None
-        self._instance = Instance(engines)
+        self._instance = Instance(engines, scratch)
         self._history: list[tuple[CreateDataflow, Tables]] | None = []
         self._compactions: list[AllowCompaction] = []
         self._requested: list[SubscribeIndex] = []
@@ -193,7 +195,6 @@ class Replica:
 
     async def _start_engine(self) -> None:
         await self._instance.start(self._hydration, self._engine_tried)
-        gc.freeze()
         self._hydrations.set()
 
     def _engine_tried(self) -> None:
@@ -500,11 +501,28 @@ def _wanted(command: CreateDataflow, tables: Tables, files: LocalFiles) -> Wante
     return Wanted(command.description, imports, persisted)
 
 
+def _then_freeze(factory: EngineFactory) -> EngineFactory:
+    """Return `factory`, which exempts from garbage collection what is there once it has run."""
+
+    def start_engine(options: Mapping[str, str]) -> Engine:
+        engine = factory(options)
+        gc.freeze()
+        return engine
+
+    return start_engine
+
+
 async def serve(
-    address: str, secret: str, engines: Mapping[str, EngineFactory], *, lifeline: bool
+    address: str,
+    secret: str,
+    engines: Mapping[str, EngineFactory],
+    scratch: Path,
+    *,
+    lifeline: bool,
 ) -> None:
     """Listen at `unix:PATH` or `HOST:PORT`; with a `lifeline`, until standard input ends."""
-    replica = Replica(engines)
+    factories = {name: _then_freeze(factory) for name, factory in engines.items()}
+    replica = Replica(factories, scratch)
     loop = asyncio.get_running_loop()
 
     def connection() -> Connection[Command]:
@@ -525,7 +543,7 @@ async def serve(
         logger.critical("the replica cannot go on", exc_info=task.exception())
     server.close()
     if lifeline:  # its owner may have been killed
-        shutil.rmtree(os.environ[SCRATCH_VARIABLE], ignore_errors=True)
+        shutil.rmtree(scratch, ignore_errors=True)
     os._exit(int(task.done()))  # engine threads must not keep the process alive
 
 
@@ -538,12 +556,13 @@ def start(address: str, *, lifeline: bool, engines: Mapping[str, EngineFactory] 
     secret = os.environ.pop(SECRET_VARIABLE, "")
     if len(secret) < 16:
         raise SystemExit(f"{SECRET_VARIABLE} has to hold the secret that the controller knows")
-    if SCRATCH_VARIABLE not in os.environ:  # started by hand
+    given = os.environ.get(SCRATCH_VARIABLE)
+    if given is None:  # started by hand
         remove_abandoned()
-        os.environ[SCRATCH_VARIABLE] = str(Scratch().path)
+    scratch = Path(given) if given is not None else Scratch().path
     sys.setswitchinterval(0.0005)  # an index lookup does not wait long for a step's Python code
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(address, secret, engines, lifeline=lifeline))
+        runner.run(serve(address, secret, engines, scratch, lifeline=lifeline))
 
 
 @click.command()

@@ -1,7 +1,11 @@
-"""An environment in this process, with its replicas, and sessions that answer in text."""
+"""An environment in this process, with its replicas, and sessions that answer in text.
+
+Replicas run in this process too, unless a test is about processes: it passes a ProcessLauncher.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +16,12 @@ from foreshore.adapter.environment import Environment
 from foreshore.adapter.read.read_holds import DEFAULT_LAG_MS
 from foreshore.adapter.session.session import Session
 from foreshore.clock import SystemClock
+from foreshore.compute.controller.launch import Launched, Launcher
 from foreshore.errors import DatabaseError
 from foreshore.expr.datum import from_array
 from foreshore.storage.controller import StorageController
 from foreshore.text import format_text
+from tests.compute.in_process import InProcessLauncher
 
 
 class Gate:
@@ -42,8 +48,11 @@ class TestEnvironment:
 
     __test__ = False  # no class of tests, whatever pytest makes of its name
 
-    def __init__(self, data_dir: Path, lag_ms: int = DEFAULT_LAG_MS) -> None:
+    def __init__(
+        self, data_dir: Path, lag_ms: int = DEFAULT_LAG_MS, launcher: Launcher | None = None
+    ) -> None:
         self.data_dir = data_dir
+        self.launcher = launcher or InProcessLauncher()
         self.lag_ms = lag_ms
         self.sessions: dict[str, Session] = {}
 
@@ -56,7 +65,12 @@ class TestEnvironment:
             clock=SystemClock(),
             data_dir=self.data_dir,
             lag_ms=self.lag_ms,
+            launcher=self,
         )
+
+    def start(self) -> AbstractAsyncContextManager[Launched]:
+        """Start a replica by the launcher of this moment: the test environment is one itself."""
+        return self.launcher.start()
 
     async def close(self) -> None:
         self.environment.coordinator.check_consistency()
@@ -109,11 +123,12 @@ def in_environment(
     data_dir: Path,
     scenario: Callable[[TestEnvironment], Awaitable[None]],
     lag_ms: int = DEFAULT_LAG_MS,
+    launcher: Launcher | None = None,
 ) -> None:
     """Run `scenario` in an environment that is opened before and closed behind it."""
 
     async def life() -> None:
-        env = TestEnvironment(data_dir, lag_ms)
+        env = TestEnvironment(data_dir, lag_ms, launcher)
         await env.open()
         try:
             await scenario(env)

@@ -16,7 +16,7 @@ import errno
 import os
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 from unittest.mock import patch
@@ -29,10 +29,10 @@ from foreshore.adapter.environment import Environment
 from foreshore.adapter.session.session import Session
 from foreshore.clock import ManualClock
 from foreshore.compute.bulk.duckdb import DuckDbEngine
-from foreshore.compute.controller.process import ReplicaLink
+from foreshore.compute.controller.launch import Launched
 from foreshore.compute.protocol import Command, Response
 from foreshore.compute.replica.replica import Replica
-from foreshore.compute.transport import SCRATCH_VARIABLE, Connection
+from foreshore.compute.transport import Connection
 from foreshore.errors import DatabaseError
 from foreshore.expr.datum import from_array
 from foreshore.storage import wal
@@ -153,6 +153,25 @@ class Wire(asyncio.Transport):
             self._loop.call_soon(self.protocol.connection_lost, None)
 
 
+class SimulatedReplica:
+    """A replica at the other end of a simulated socket."""
+
+    pid: int | None = None
+    secret = SECRET
+
+    def __init__(self, loop: SimulatedLoop, replica: Replica) -> None:
+        self.exited = asyncio.Event()
+        self._ours, self.wire = Wire(loop), Wire(loop)
+        self._ours.peer, self.wire.peer = self.wire, self._ours
+        self.wire.protocol = Connection[Command](Command, replica.deliver, replica.lost, SECRET)
+        self.wire.protocol.connection_made(self.wire)
+
+    async def connect(self, connection: Connection[Response]) -> None:
+        """Be connected at once."""
+        self._ours.protocol = connection
+        connection.connection_made(self._ours)
+
+
 class World:
     """What outlives a process: the files, the consensus, the clock, the seed."""
 
@@ -189,12 +208,10 @@ class World:
             failpoint.arm(reached)
         try:
             with (
-                patch.object(ReplicaLink, "_run_process", self._run_replica()),
                 patch.object(SegmentWriter, "write", self._write()),
                 patch.object(SegmentWriter, "_write", self._write_parts()),
                 patch.object(wal, "sync_file", self._sync_file),
                 patch.object(asyncio, "to_thread", None),
-                patch.dict(os.environ, {SCRATCH_VARIABLE: str(self.data_dir / "replica")}),
             ):
                 loop.run_until_complete(life(self))
         except Crash:
@@ -304,37 +321,28 @@ class World:
             self.clock,
             StorageConfig(segment_bytes=4096),
         )
-        return await Environment.open(storage=storage, clock=self.clock, data_dir=self.data_dir)
+        return await Environment.open(
+            storage=storage, clock=self.clock, data_dir=self.data_dir, launcher=self
+        )
 
-    def _run_replica(self) -> Callable[[ReplicaLink], Coroutine[Any, Any, None]]:
-        world = self
-
-        async def run(link: ReplicaLink) -> None:
-            loop = asyncio.get_running_loop()
-            assert isinstance(loop, SimulatedLoop)
-            engines = {"embedded": lambda _: DuckDbEngine(directories=[str(world.data_dir)])}
-            replica = Replica(engines)
-            ours, theirs = Wire(loop), Wire(loop)
-            ours.peer, theirs.peer = theirs, ours
-            theirs.protocol = Connection[Command](Command, replica.deliver, replica.lost, SECRET)
-            theirs.protocol.connection_made(theirs)
-
-            async def connect(address: str, connection: Connection[Response], _: object) -> None:
-                ours.protocol = connection
-                connection.connection_made(ours)
-
-            task = loop.create_task(replica.run())
-            world._replicas.append((theirs, task))
-            try:
-                with patch.object(link, "_connect", connect):
-                    await link._converse("", SECRET, asyncio.Event())
-            finally:
-                if (theirs, task) in world._replicas:  # not given up with its whole world
-                    world._replicas.remove((theirs, task))
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-
-        return run
+    @asynccontextmanager
+    async def start(self) -> AsyncIterator[Launched]:
+        """Run a replica on the simulated loop: the world is its launcher."""
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimulatedLoop)
+        engines = {"embedded": lambda _: DuckDbEngine(directories=[str(self.data_dir)])}
+        replica = Replica(engines, self.data_dir / "replica")
+        launched = SimulatedReplica(loop, replica)
+        task = loop.create_task(replica.run())
+        entry = (launched.wire, task)
+        self._replicas.append(entry)
+        try:
+            yield launched
+        finally:
+            if entry in self._replicas:  # not given up with its whole world
+                self._replicas.remove(entry)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     def kill_a_replica(self) -> None:
         """End one of the replicas, as a kill would."""

@@ -9,10 +9,18 @@ from collections.abc import Iterator
 
 import pytest
 
+from foreshore.compute.controller.launch import Launcher
+from foreshore.compute.controller.process import ProcessLauncher
 from foreshore.errors import QueryCanceled
 from tests.adapter.harness import TestEnvironment, until
 
 HISTORY = "WITH (RETAIN HISTORY FOR '1h')"
+
+
+@pytest.fixture(scope="module")
+def launcher() -> Launcher:
+    """Start processes: tests stop and kill them."""
+    return ProcessLauncher()
 
 
 def now(env: TestEnvironment) -> int:

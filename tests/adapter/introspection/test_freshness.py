@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Callable, Coroutine
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,12 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foreshore.adapter.introspection.freshness import LATE_MS, Collection, freshness_of
+from foreshore.compute.controller.process import ProcessLauncher
 from foreshore.errors import DatabaseError, OutOfDisk
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import FRESHNESS_DESC
 from tests.adapter.harness import TestEnvironment, told
+from tests.adapter.introspection.troubled_engine import troubled_engine
+from tests.compute.in_process import InProcessLauncher
 
-TROUBLED = Path(__file__).with_name("troubled_replica.py")
 Row = dict[str, str]
 Test = Callable[[TestEnvironment], Coroutine[Any, Any, None]]
 Run = Callable[[Test], None]
@@ -27,11 +29,12 @@ def run(runner: asyncio.Runner, env: TestEnvironment) -> Run:
     """Return what runs a test in the environment; clusters made in it have troubled replicas."""
 
     async def ran(test: Test) -> None:
-        compute = env.environment.coordinator.compute
-        compute._command = (sys.executable, "-P", str(TROUBLED), str(env.data_dir))
+        healthy = env.launcher
+        env.launcher = InProcessLauncher({"embedded": partial(troubled_engine, env.data_dir)})
         try:
             await test(env)
         finally:
+            env.launcher = healthy
             await env.query("a", "ROLLBACK")
             await env.ran("a", "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
             await env.ran("a", *(f"DROP CLUSTER IF EXISTS {name}" for name in ("c", '"Idle"')))
@@ -237,7 +240,7 @@ def test_what_fails_again_and_again_keeps_no_table_from_being_altered(run: Run) 
 
 def test_a_replica_that_does_not_come_up_is_named(run: Run) -> None:
     async def test(env: TestEnvironment) -> None:
-        env.environment.coordinator.compute._command = (sys.executable, "-c", "raise SystemExit")
+        env.launcher = ProcessLauncher((sys.executable, "-c", "raise SystemExit"))
         await env.ran(
             "a",
             *M_IN_C,

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from foreshore.compute.controller.process import ProcessLauncher
 from tests.adapter.harness import TestEnvironment, in_environment, until
 
 INDEXED = "SELECT n FROM v WHERE k = 1"  # from an arrangement
@@ -68,7 +69,7 @@ def is_started_anew(env: TestEnvironment, name: str, than: int) -> bool:
 @pytest.mark.parametrize("query", [INDEXED, BULK])
 def test_only_the_replica_that_is_set_answers(tmp_path: Path, query: str) -> None:
     async def main() -> None:
-        env = TestEnvironment(tmp_path)
+        env = TestEnvironment(tmp_path, launcher=ProcessLauncher())
         await env.open()
         try:
             await made(env)
@@ -98,7 +99,7 @@ def test_only_the_replica_that_is_set_answers(tmp_path: Path, query: str) -> Non
 
 def test_one_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     async def main() -> None:
-        env = TestEnvironment(tmp_path)
+        env = TestEnvironment(tmp_path, launcher=ProcessLauncher())
         await env.open()
         try:
             await made(env)
@@ -134,7 +135,7 @@ def test_what_a_replica_says_of_itself_is_that_of_the_one_that_is_set(tmp_path: 
     )
 
     async def main() -> None:
-        env = TestEnvironment(tmp_path)
+        env = TestEnvironment(tmp_path, launcher=ProcessLauncher())
         await env.open()
         try:
             await made(env)
@@ -183,4 +184,4 @@ def test_a_replica_that_was_away_longer_than_the_past_is_kept_goes_on_under_a_su
         assert changes == [f"1|{k}|1" for k in range(3, 7)]
         assert not status_of(env, "r2")["dataflows"][0]["failures"]
 
-    in_environment(tmp_path, scenario, lag_ms=500)
+    in_environment(tmp_path, scenario, lag_ms=500, launcher=ProcessLauncher())

@@ -12,7 +12,9 @@ import pytest
 
 from foreshore.catalog.durable import CATALOG_SHARD
 from foreshore.catalog.item import Replica
+from foreshore.compute.controller.launch import Launcher
 from foreshore.compute.controller.peeks import PeekRequest
+from foreshore.compute.controller.process import ProcessLauncher
 from foreshore.errors import CollectionCorrupted
 from foreshore.expr.ir import Get
 from foreshore.ids import GlobalId
@@ -140,8 +142,8 @@ async def built(directory: Path) -> dict[str, Path]:
 
 
 @asynccontextmanager
-async def opened(directory: Path) -> AsyncIterator[Ruin]:
-    env = Ruin(directory)
+async def opened(directory: Path, launcher: Launcher | None = None) -> AsyncIterator[Ruin]:
+    env = Ruin(directory, launcher=launcher)
     await env.open()
     yield env
     await env.close()
@@ -253,7 +255,7 @@ def test_what_is_maintained_goes_on_until_it_would_have_to_begin_again(
     async def main() -> None:
         files = await built(tmp_path)
         whole = files["t"].read_bytes()
-        async with opened(tmp_path) as env:
+        async with opened(tmp_path, ProcessLauncher()) as env:
             await env.check()
             await env.has_begun()
             DAMAGES[kind](files["t"])
@@ -292,7 +294,7 @@ def test_what_is_maintained_goes_on_until_it_would_have_to_begin_again(
             assert starts == [2]
         files["t"].parent.mkdir(exist_ok=True)
         files["t"].write_bytes(whole)
-        async with opened(tmp_path) as env:
+        async with opened(tmp_path, ProcessLauncher()) as env:
             await env.check()
 
     asyncio.run(main())
@@ -310,7 +312,7 @@ def test_a_damaged_catalog_stops_the_start(tmp_path: Path, kind: str) -> None:
                 await env.open()
             await env.storage.close()
         path.write_bytes(whole)
-        async with opened(tmp_path) as env:
+        async with opened(tmp_path, ProcessLauncher()) as env:
             await env.check()
 
     asyncio.run(main())
@@ -320,7 +322,7 @@ def test_of_two_replicas_the_one_that_has_begun_answers(tmp_path: Path) -> None:
     async def main() -> None:
         path = (await built(tmp_path))["t"]
         whole = path.read_bytes()
-        async with opened(tmp_path) as env:
+        async with opened(tmp_path, ProcessLauncher()) as env:
             await env.does("CREATE CLUSTER REPLICA quickstart.second SIZE = 'embedded'")
             compute = env.environment.coordinator.compute
             replicas = compute._clusters[env.cluster].replicas
@@ -337,7 +339,7 @@ def test_of_two_replicas_the_one_that_has_begun_answers(tmp_path: Path) -> None:
             await env.does("RESET cluster_replica")
             assert await env.says("SELECT * FROM v ORDER BY v") == "a|1\nb|2\nSELECT 2"
         path.write_bytes(whole)
-        async with opened(tmp_path) as env:
+        async with opened(tmp_path, ProcessLauncher()) as env:
             await env.check()
 
     asyncio.run(main())

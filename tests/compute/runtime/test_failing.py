@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from foreshore.compute.controller.cluster import Replica
-from foreshore.compute.controller.process import ReplicaLink
+from foreshore.compute.controller.link import ReplicaLink
 from foreshore.compute.engine import ERRORS, output_schema
 from foreshore.compute.protocol import DataflowStatus, Frontiers, SinkExport, SinkUpdates, Status
 from foreshore.errors import DatabaseError, UndefinedObject

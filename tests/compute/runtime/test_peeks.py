@@ -7,8 +7,9 @@ import pyarrow as pa
 import pytest
 
 from foreshore.compute.controller.cluster import Cluster, Replica
+from foreshore.compute.controller.link import ReplicaLink
 from foreshore.compute.controller.peeks import PeekRequest, Peeks
-from foreshore.compute.controller.process import ReplicaLink
+from foreshore.compute.controller.process import ProcessLauncher
 from foreshore.compute.protocol import CreateInstance, Failure, PeekResponse, Response
 from foreshore.compute.transport import Connection
 from foreshore.errors import DatabaseError
@@ -30,7 +31,7 @@ async def asked(*names: str) -> tuple[Cluster, Peeks, "asyncio.Task[pa.Table]"]:
     """Return a cluster of connected replicas, all asked for one peek, number 1."""
     cluster = Cluster("c", CreateInstance("embedded", {}), lambda _: pytest.fail("not asked for"))
     for name in names:
-        link = ReplicaLink(name, None, lambda _: None, lambda *_: None, lambda: None)
+        link = ReplicaLink(name, ProcessLauncher(), lambda _: None, lambda *_: None, lambda: None)
         connection = cast(Connection[Response], Deaf())
         cluster.replicas[name] = Replica(name, link, connection)
     peeks = Peeks()

@@ -4,22 +4,23 @@ import asyncio
 import subprocess
 import sys
 
-from foreshore.compute.controller.process import ReplicaLink
+from foreshore.compute.controller.link import ReplicaLink
+from foreshore.compute.controller.process import ProcessLauncher
 from foreshore.compute.scratch import Scratch
 from tests.compute.runtime.harness import run
 
 SLEEPER = (sys.executable, "-c", "import time; time.sleep(600)")
 
 
-class Remembering(ReplicaLink):
-    """A link whose processes can be asked for when it has ended."""
+class Remembering(ProcessLauncher):
+    """A launcher whose processes can be asked for when they have ended."""
 
     def __init__(self) -> None:
-        super().__init__("r", None, lambda _: None, lambda *_: None, lambda: None, command=SLEEPER)
+        super().__init__(SLEEPER)
         self.processes: list[subprocess.Popen[bytes]] = []
 
-    def _start(self, address: str, secret: str, scratch: Scratch) -> "subprocess.Popen[bytes]":
-        process = super()._start(address, secret, scratch)
+    def _start(self, path: str, secret: str, scratch: Scratch) -> "subprocess.Popen[bytes]":
+        process = super()._start(path, secret, scratch)
         self.processes.append(process)
         return process
 
@@ -32,36 +33,39 @@ async def _cancelled(task: "asyncio.Task[None]") -> None:
 
 def test_a_link_that_is_cancelled_while_its_process_starts_leaves_none() -> None:
     async def scenario() -> None:
-        link = Remembering()
+        launcher = Remembering()
+        link = ReplicaLink("r", launcher, lambda _: None, lambda *_: None, lambda: None)
         task = asyncio.create_task(link.run())
         await asyncio.sleep(0)  # the start has been given to a thread
         await _cancelled(task)
-        assert [process.returncode for process in link.processes] == [-9]
+        assert [process.returncode for process in launcher.processes] == [-9]
 
     run(scenario)
 
 
 def test_a_link_that_is_cancelled_ends_its_process() -> None:
     async def scenario() -> None:
-        link = Remembering()
+        launcher = Remembering()
+        link = ReplicaLink("r", launcher, lambda _: None, lambda *_: None, lambda: None)
         task = asyncio.create_task(link.run())
         while link.pid is None:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         await _cancelled(task)
-        assert [process.returncode for process in link.processes] == [-9]
+        assert [process.returncode for process in launcher.processes] == [-9]
 
     run(scenario)
 
 
 def test_a_process_that_ends_is_started_again() -> None:
     async def scenario() -> None:
-        link = Remembering()
+        launcher = Remembering()
+        link = ReplicaLink("r", launcher, lambda _: None, lambda *_: None, lambda: None)
         task = asyncio.create_task(link.run())
-        while len(link.processes) < 3:
-            if link.processes:
-                link.processes[-1].kill()
+        while len(launcher.processes) < 3:
+            if launcher.processes:
+                launcher.processes[-1].kill()
             await asyncio.sleep(0.01)
         await _cancelled(task)
-        assert all(process.returncode == -9 for process in link.processes)
+        assert all(process.returncode == -9 for process in launcher.processes)
 
     run(scenario)

@@ -3,7 +3,8 @@
 import pytest
 
 from foreshore.compute.controller.cluster import Cluster, Replica
-from foreshore.compute.controller.process import ReplicaLink
+from foreshore.compute.controller.link import ReplicaLink
+from foreshore.compute.controller.process import ProcessLauncher
 from foreshore.compute.protocol import CreateInstance, DataflowStatus, Response, Status
 from foreshore.compute.replica.progress import SILENT_SECONDS, Progress, progress_of
 from foreshore.compute.transport import Connection
@@ -23,7 +24,7 @@ def cluster(*replicas: Replica, engine: str = "embedded") -> Cluster:
 def replica(
     name: str, status: Status | None, *, status_at: float = NOW, starts: int = 1
 ) -> Replica:
-    link = ReplicaLink(name, None, lambda _: None, lambda *_: None, lambda: None)
+    link = ReplicaLink(name, ProcessLauncher(), lambda _: None, lambda *_: None, lambda: None)
     link.starts = starts
     connection = Connection[Response](Response, lambda *_: None, lambda _: None)
     return Replica(name, link, connection, status=status, status_at=status_at)

@@ -37,7 +37,7 @@ from foreshore.compute.replica.batch_sizing import BatchSizing
 from foreshore.compute.replica.inputs import Contents, with_times
 from foreshore.compute.replica.linear import LinearDataflow, LinearFirst
 from foreshore.compute.replica.replica import Replica
-from foreshore.compute.transport import SCRATCH_VARIABLE, Connection
+from foreshore.compute.transport import Connection
 from foreshore.errors import OutOfMemory, Unavailable
 from foreshore.ids import GlobalId
 from foreshore.update import Timestamp, encode_schema
@@ -95,14 +95,10 @@ def upper_of(replica: Replica) -> Timestamp:
 
 
 @pytest.fixture
-def with_replica(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[Callable[[Replica], Any]], None]:
-    monkeypatch.setenv(SCRATCH_VARIABLE, str(tmp_path))
-
+def with_replica(tmp_path: Path) -> Callable[[Callable[[Replica], Any]], None]:
     def in_it(scenario: Callable[[Replica], Any]) -> None:
         async def main() -> None:
-            replica = Replica({"embedded": lambda _: LinearFirst(DuckDbEngine())})
+            replica = Replica({"embedded": lambda _: LinearFirst(DuckDbEngine())}, tmp_path)
             running = asyncio.create_task(replica.run())
             await asyncio.sleep(0)  # it runs
             try:
@@ -403,10 +399,9 @@ def test_an_answer_is_of_the_controller_that_asked(
 
 
 def test_it_ends_where_it_would_go_on_deaf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(SCRATCH_VARIABLE, str(tmp_path))
 
     async def main() -> None:
-        replica = Replica({"embedded": lambda _: LinearFirst(DuckDbEngine())})
+        replica = Replica({"embedded": lambda _: LinearFirst(DuckDbEngine())}, tmp_path)
         running = asyncio.create_task(replica.run())
         await asyncio.sleep(0)
         controller = Controller(replica)
@@ -429,7 +424,6 @@ def test_it_ends_where_it_would_go_on_deaf(tmp_path: Path, monkeypatch: pytest.M
 def test_what_fails_as_the_engine_is_lost_ends_the_replica_and_is_not_told(
     lost_in: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(SCRATCH_VARIABLE, str(tmp_path))
     engine = LinearFirst(DuckDbEngine())
     lost = threading.Event()
 
@@ -451,7 +445,7 @@ def test_what_fails_as_the_engine_is_lost_ends_the_replica_and_is_not_told(
         monkeypatch.setattr("foreshore.compute.replica.pending_peeks.answer_by_engine", fails)
 
     async def main() -> None:
-        replica = Replica({"embedded": lambda _: engine})
+        replica = Replica({"embedded": lambda _: engine}, tmp_path)
         running = asyncio.create_task(replica.run())
         await asyncio.sleep(0)
         controller = Controller(replica)

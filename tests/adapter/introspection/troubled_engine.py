@@ -1,10 +1,9 @@
-"""A replica whose troubles a test makes: by files that are there, or not, in a directory.
+"""An engine whose troubles a test makes: by files that are there, or not, in a directory.
 
 hold    hydrations wait until it is gone
 fail    steps fail until it is gone
 """
 
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,13 +12,13 @@ import pyarrow as pa
 
 from foreshore.compute.engine import Dataflow, Engine, Input, Output
 from foreshore.compute.protocol import DataflowDescription
-from foreshore.compute.replica import instance
-from foreshore.compute.replica.replica import main
+from foreshore.compute.replica.instance import ENGINES
 from foreshore.ids import GlobalId
 
 
-def troubled(engine: Engine, directory: Path) -> Engine:
-    """Return the engine, in trouble."""
+def troubled_engine(directory: Path, options: Mapping[str, str]) -> Engine:
+    """Return an embedded engine, in trouble."""
+    engine = ENGINES["embedded"](options)
     create = engine.create
 
     def create_troubled(
@@ -43,10 +42,3 @@ def troubled(engine: Engine, directory: Path) -> Engine:
 
     engine.create = create_troubled  # type: ignore[method-assign]
     return engine
-
-
-if __name__ == "__main__":
-    directory = Path(sys.argv.pop(1))
-    duckdb = instance.ENGINES["embedded"]
-    instance.ENGINES["embedded"] = lambda options: troubled(duckdb(options), directory)
-    main()
