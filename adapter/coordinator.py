@@ -14,7 +14,7 @@ from concurrent.futures import Executor
 
 import pyarrow as pa
 
-from foreshore.adapter.ddl.view_handoff import Beginning, Succession
+from foreshore.adapter.ddl.view_handoff import Beginning, ViewHandoff
 from foreshore.adapter.introspection.view_errors import ViewErrors
 from foreshore.adapter.read.read_holds import ReadHolds
 from foreshore.adapter.read.timestamp_selection import Interval
@@ -22,7 +22,7 @@ from foreshore.adapter.subscribe.changelogs import Tails
 from foreshore.adapter.subscribe.durable_positions import Subscriptions
 from foreshore.adapter.transaction.catalog_change import CatalogChange, rebased
 from foreshore.adapter.transaction.constraint_guard import ConstraintGuard
-from foreshore.adapter.transaction.group_commit import GroupCommit, Write, timed
+from foreshore.adapter.transaction.group_commit import GroupCommit, Write
 from foreshore.adapter.transaction.locks import Locks
 from foreshore.adapter.transaction.oracle import TimestampOracle
 from foreshore.adapter.write.key_index import KeyIndexes
@@ -46,7 +46,7 @@ from foreshore.storage.controller import (
     StorageController,
     WriteCapability,
 )
-from foreshore.update import Timestamp
+from foreshore.update import Timestamp, at_time
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ class Coordinator:
         self.group = GroupCommit(storage, oracle, guard)
         self.locks = Locks(self.group, lambda: self.state)
         self.tails = Tails(self)
-        self.succession = Succession(self)
+        self.view_handoff = ViewHandoff(self)
         self.capabilities: dict[GlobalId, tuple[ReadCapability, WriteCapability]] = {}
         self.as_ofs: dict[GlobalId, Timestamp] = {}  # of dataflows: since when they are exact
         self._ddl = asyncio.Lock()
@@ -263,7 +263,7 @@ class Coordinator:
         dropped = [each for id, each in old.objects.items() if id not in new.objects]
         shards = [item for item in created if _has_shard(item)]
         promising = [item.id for item in new.all(Item) if item.constrained_since == AT_COMMIT]
-        moved = self.succession.moved(change.planned, new)
+        moved = self.view_handoff.moved(change.planned, new)
         made: list[GlobalId] = []
         begun = _generations(new) - _generations(old)
         indexes = {id: dict(self.keys.of(id)) for id in change.indexes}
@@ -339,7 +339,7 @@ class Coordinator:
         lower = 0
         for time, part in zip(times, parts, strict=True):
             outcome = await self.storage.append(
-                [ShardWrite(table.id, lower, time + 1, timed(part, time))]
+                [ShardWrite(table.id, lower, time + 1, at_time(part, time))]
             )
             assert isinstance(outcome, Appended), outcome
             lower = time + 1
@@ -454,7 +454,7 @@ class Coordinator:
                     await self.downgrade(each.id, each.since or time)
                 await self.maintain(each, Beginning(each.since or time))
         for item in moved:
-            await self.succession.hand_over(item)
+            await self.view_handoff.hand_over(item)
         for each in dropped:
             if isinstance(each, Item):
                 await self._forget(each)

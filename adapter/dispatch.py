@@ -103,7 +103,7 @@ async def run(
     outcome = await _carry_out(session, prepared, plan, args, alone=alone)
     change = transaction.catalog
     if change is not None and change.state is not before and not isinstance(plan, NO_QUERY):
-        session.planner.refuse_unkept(before or change.base)
+        session.planner.verify_sql_round_trip(before or change.base)
     return outcome
 
 

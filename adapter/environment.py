@@ -273,7 +273,7 @@ class Environment:
             begins = Beginning(max(since, read_ts - (item.retain_ms or 0)))
             known = begins.as_of
         else:
-            begins = await coordinator.succession.beginning(item)
+            begins = await coordinator.view_handoff.beginning(item)
             known = coordinator.storage.since(item.id)
         coordinator.as_ofs[item.id] = begins.as_of
         since_then = known if begins.lost is None else max(known, begins.as_of)

@@ -1,7 +1,7 @@
 """Statements that lose a race are planned and tried again, while nobody has heard of them.
 
 What their functions have done that no transaction undoes, as setval and pg_advisory_lock do, is
-done once: a call that comes up again gives what it gave (`Acted`).
+done once: a call that comes up again gives what it gave (`SideEffectLog`).
 """
 
 from collections import deque
@@ -21,7 +21,7 @@ ATTEMPTS = 10
 R = TypeVar("R")
 
 
-class Acted:
+class SideEffectLog:
     """What the calls of one statement have given that did something, in order for each call.
 
     A call is what it is of and its arguments: those of another attempt are planned anew.
@@ -73,7 +73,7 @@ async def attempted(
     """
     is_first = session.begin().is_untouched
     locks = session.environment.advisory.mark(session)
-    acted = session.acted = Acted()
+    acted = session.acted = SideEffectLog()
     alone = alone and not session.begin().block
     conflicts = 0
     while True:

@@ -45,3 +45,14 @@ def encode_schema(schema: pa.Schema) -> bytes:
 def decode_schema(data: bytes) -> pa.Schema:
     """Return the schema that `encode_schema` wrote."""
     return pa.ipc.read_schema(pa.py_buffer(data))
+
+
+def at_time(rows: pa.Table, time: Timestamp) -> pa.Table:
+    """Return rows with `__diff` as updates at `time`."""
+    times = pa.repeat(pa.scalar(time, pa.int64()), rows.num_rows)
+    return rows.add_column(rows.schema.get_field_index(DIFF), TIME_FIELD, times)
+
+
+def insertions_at(rows: pa.Table, time: Timestamp) -> pa.Table:
+    """Return rows, each with multiplicity one, as updates at `time`."""
+    return at_time(rows.append_column(DIFF, pa.repeat(pa.scalar(1, pa.int64()), len(rows))), time)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from foreshore import blocking
 from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.create import named_constraints, refuse_reserved, with_sequences
-from foreshore.adapter.ddl.definitions import plan_item, planned_table
+from foreshore.adapter.ddl.definitions import plan_created_table, plan_item
 from foreshore.adapter.ddl.drop import describe, forget_dropped
 from foreshore.adapter.ddl.sequences import alter_sequence, drop_default
 from foreshore.adapter.ddl.table_rewrite import above, remember, reshape
@@ -70,7 +70,7 @@ async def alter_table(session: "Session", plan: AlterTable) -> Completed:
     definition = plan.definition
     if definition.sequences:
         definition = with_sequences(session, id, definition)
-    new = planned_table(definition, () if is_moved else old.desc.stored or old.desc.names)
+    new = plan_created_table(definition, () if is_moved else old.desc.stored or old.desc.names)
     _refuse_loss(session, change.state, table, old, new, plan.columns)
     more = gained(old, new, plan.columns)
     if is_moved or more:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.coordinator import refuse_system_inputs
-from foreshore.adapter.ddl.definitions import planned_table
+from foreshore.adapter.ddl.definitions import plan_created_table
 from foreshore.adapter.ddl.sequences import add_sequence
 from foreshore.adapter.read.times import asked, choose, come, timestamp_of
 from foreshore.catalog.catalog import Planned
@@ -114,7 +114,7 @@ def add_table(session: "Session", plan: CreateTable) -> GlobalId:
         retain_ms=plan.retain_ms,
         on_commit=on_commit,
     )
-    session.begin().planned[id] = planned_table(plan)
+    session.begin().planned[id] = plan_created_table(plan)
     return id
 
 

@@ -11,7 +11,7 @@ from foreshore.adapter.client import Completed
 from foreshore.adapter.ddl.create import add_table, is_there
 from foreshore.adapter.read.peek import awaited
 from foreshore.adapter.write.insert import with_numbers, written_rows
-from foreshore.adapter.write.tables import checked, count, planned_table, write_rows
+from foreshore.adapter.write.tables import checked, count, plan_of_table, write_rows
 from foreshore.sql.plan import CreateTableAs
 from foreshore.types import Datum
 
@@ -37,5 +37,5 @@ async def create_table_as(
     rows = await written_rows(session, prepared, args, (), as_of=as_of)
     rows = await with_numbers(session, rows, plan.over, args)
     id = add_table(session, plan.definition)
-    await write_rows(session, id, planned_table(session, id), checked(session, id, rows))
+    await write_rows(session, id, plan_of_table(session, id), checked(session, id, rows))
     return Completed(f"SELECT {count(rows)}")

@@ -59,7 +59,7 @@ def plan_item(
     plan = plan_statement(syntax, catalog, defined=True)
     match plan:
         case CreateTable():
-            return planned_table(plan, item.stored_names or ())
+            return plan_created_table(plan, item.stored_names or ())
         case CreateView(query=query, zone_matters=zone_matters):
             return Planned(query.desc, query.relation, zone_matters=zone_matters)
         case CreateMaterializedView(query=query) | CreateSubscription(query=query):
@@ -72,7 +72,7 @@ def plan_item(
             raise InternalError(f"{item.id} is not defined by {item.create_sql}")
 
 
-def refuse_unkept(
+def verify_sql_round_trip(
     before: State,
     state: State,
     planned: Mapping[GlobalId, Planned],
@@ -119,7 +119,7 @@ def definition_text(state: State, planned: Mapping[GlobalId, Planned], item: Ite
     return plan.sql
 
 
-def planned_table(plan: CreateTable, stored: tuple[str, ...] = ()) -> Planned:
+def plan_created_table(plan: CreateTable, stored: tuple[str, ...] = ()) -> Planned:
     """Return what a table's definition means; `stored` are its columns' names in its shard."""
     return Planned(
         replace(plan.desc, stored=stored if stored != plan.desc.names else ()),

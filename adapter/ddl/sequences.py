@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from foreshore.adapter.client import Completed
 from foreshore.adapter.coordinator import generation_of
-from foreshore.adapter.ddl.definitions import planned_table
+from foreshore.adapter.ddl.definitions import plan_created_table
 from foreshore.catalog.catalog import Planned
 from foreshore.catalog.item import Item, Object, OwnedBy, Schema
 from foreshore.errors import DependentObjectsStillExist, FeatureNotSupported
@@ -157,5 +157,7 @@ def drop_default(session: "Session", table: Item, sequence: Item, cascade: bool)
             plan.definition.depends_on,
             table.stored_names or (),
         )
-        transaction.planned[table.id] = planned_table(plan.definition, table.stored_names or ())
+        transaction.planned[table.id] = plan_created_table(
+            plan.definition, table.stored_names or ()
+        )
     return ", ".join(f"default value for column {each} of table {table.name}" for each in columns)

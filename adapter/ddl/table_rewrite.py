@@ -20,11 +20,11 @@ from msgspec.structs import replace
 
 from foreshore import blocking
 from foreshore.adapter.ddl.create import named_constraints
-from foreshore.adapter.ddl.definitions import plan_item, planned_table
+from foreshore.adapter.ddl.definitions import plan_created_table, plan_item
 from foreshore.adapter.ddl.drop import describe, forget_dropped
 from foreshore.adapter.ddl.sequences import drop_default
 from foreshore.adapter.ddl.verify_constraints import Gained, gained, together, verify
-from foreshore.adapter.read.bind_parameters import fill_scalar, filler
+from foreshore.adapter.read.bind_parameters import bind_scalar, parameter_bindings
 from foreshore.adapter.read.local import negated, repeated, split_diffs
 from foreshore.adapter.session.side_effects import carried_out_by_row
 from foreshore.adapter.transaction.transaction import Written
@@ -67,7 +67,7 @@ async def reshape(
     for index in _indexes_of(change.state, planned, table.id):
         ids[index.id] = change.allot_item()
     remember(session, table.id, old.desc, [at for at, _ in plan.dropped])
-    more = gained(old, planned_table(definition), plan.columns)
+    more = gained(old, plan_created_table(definition), plan.columns)
     change.alter_table(
         table,
         definition.sql,
@@ -81,7 +81,7 @@ async def reshape(
     for id in ids:
         transaction.planned.pop(id, None)
     id = ids[table.id]
-    new = transaction.planned[id] = planned_table(definition)
+    new = transaction.planned[id] = plan_created_table(definition)
     for (at, cascade), (parts, users) in zip(plan.dropped, going, strict=True):
         _drop_column(session, change.state.item(id), old.desc.names[at], ids, parts, users, cascade)
     for item in above(change.state, id):
@@ -291,7 +291,7 @@ async def _in_columns(
     numbers from a sequence.
     """
     coordinator = session.coordinator
-    replace = filler((), session.environment_values(coordinator.oracle.read_ts()))
+    replace = parameter_bindings((), session.environment_values(coordinator.oracle.read_ts()))
     defaults = {
         place: definition.defaults[place] for place, was in enumerate(columns) if was is None
     }
@@ -304,7 +304,7 @@ async def _in_columns(
             numbers = await carried_out_by_row(session, rows, (default,), replace)
             given[place] = split_diffs(numbers)[0][0]
         else:
-            value = constant(fill_scalar(default, replace))
+            value = constant(bind_scalar(default, replace))
             if isinstance(value, str):
                 raise DataError.parse(value)
             type = definition.desc.columns[place].type

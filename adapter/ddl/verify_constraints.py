@@ -8,7 +8,6 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter.read.local import split_diffs
-from foreshore.adapter.transaction.group_commit import timed
 from foreshore.adapter.write.key_index import KeyIndex
 from foreshore.adapter.write.tables import first_failing, unique_constraints
 from foreshore.adapter.write.violations import check_is_violated, key_is_there_twice, nulls_there
@@ -17,7 +16,7 @@ from foreshore.compute.arrange.arrangement import consolidate
 from foreshore.constraint import Check, Unique, same
 from foreshore.ids import GlobalId
 from foreshore.types import RelationDesc
-from foreshore.update import TIME, Timestamp
+from foreshore.update import TIME, Timestamp, at_time
 
 if TYPE_CHECKING:
     from foreshore.adapter.session.session import Session
@@ -115,5 +114,5 @@ def together(committed: pa.Table, own: list[pa.Table], desc: RelationDesc) -> pa
         return committed
     schema = committed.schema
     parts = [pa.Table.from_arrays(part.columns, schema=schema) for part in own]
-    updates = timed(pa.concat_tables([committed, *parts]), 0)
+    updates = at_time(pa.concat_tables([committed, *parts]), 0)
     return consolidate(updates, desc.stored_schema(), 0).drop_columns([TIME])

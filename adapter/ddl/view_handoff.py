@@ -36,7 +36,7 @@ class Beginning:
     lost: Timestamp | None = None  # None: nothing is
 
 
-class Succession:
+class ViewHandoff:
     """One dataflow of a materialized view after another."""
 
     def __init__(self, coordinator: "Coordinator") -> None:

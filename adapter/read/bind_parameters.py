@@ -95,7 +95,7 @@ class Givens:
                 case _:
                     return None
 
-        return fill_scalar(scalar, replace)
+        return bind_scalar(scalar, replace)
 
     def values(
         self, args: Sequence[Datum], environment: Mapping[str, Callable[[], Datum]]
@@ -109,7 +109,9 @@ class Givens:
         return found
 
 
-def filler(args: Sequence[Datum], environment: Mapping[str, Callable[[], Datum]]) -> Replace:
+def parameter_bindings(
+    args: Sequence[Datum], environment: Mapping[str, Callable[[], Datum]]
+) -> Replace:
     """Return what replaces parameters by `args` and the environment's names by their values."""
 
     def replace(scalar: Scalar) -> Scalar | None:
@@ -126,7 +128,7 @@ def filler(args: Sequence[Datum], environment: Mapping[str, Callable[[], Datum]]
     return replace
 
 
-def fill_scalar(scalar: Scalar, replace: Replace) -> Scalar:
+def bind_scalar(scalar: Scalar, replace: Replace) -> Scalar:
     """Return `scalar` with what `replace` gives in place of its leaves."""
     new = replace(scalar)
     if new is not None:
@@ -134,30 +136,30 @@ def fill_scalar(scalar: Scalar, replace: Replace) -> Scalar:
     operands = operands_of(scalar)
     if not operands:
         return scalar
-    filled = tuple(fill_scalar(operand, replace) for operand in operands)
-    if all(a is b for a, b in zip(operands, filled, strict=True)):
+    bind_peek = tuple(bind_scalar(operand, replace) for operand in operands)
+    if all(a is b for a, b in zip(operands, bind_peek, strict=True)):
         return scalar
-    return with_operands(scalar, filled)
+    return with_operands(scalar, bind_peek)
 
 
-def fill(relation: Relation, replace: Replace, *, every: bool = False) -> Relation:
+def bind_relation(relation: Relation, replace: Replace, *, every: bool = False) -> Relation:
     """Return `relation` with what `replace` gives in place of its scalars' leaves.
 
     Looked at are the scalars that are open, or `every` one.
     """
 
     def scalars(values: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
-        return tuple(fill_scalar(value, replace) for value in values)
+        return tuple(bind_scalar(value, replace) for value in values)
 
     def keys(values: tuple[OrderKey, ...]) -> tuple[OrderKey, ...]:
         return tuple(
-            msgspec.structs.replace(key, expr=fill_scalar(key.expr, replace)) for key in values
+            msgspec.structs.replace(key, expr=bind_scalar(key.expr, replace)) for key in values
         )
 
     below = inputs_of(relation)
-    filled = tuple(fill(input, replace, every=every) for input in below)
-    if any(a is not b for a, b in zip(below, filled, strict=True)):
-        relation = with_inputs(relation, filled)
+    bind_peek = tuple(bind_relation(input, replace, every=every) for input in below)
+    if any(a is not b for a, b in zip(below, bind_peek, strict=True)):
+        relation = with_inputs(relation, bind_peek)
     if not every and not any(is_open_scalar(scalar) for scalar in scalars_of(relation)):
         return relation
     match relation:
@@ -178,7 +180,7 @@ def fill(relation: Relation, replace: Replace, *, every: bool = False) -> Relati
                         aggregate,
                         args=scalars(aggregate.args),
                         order_by=keys(aggregate.order_by),
-                        filter=aggregate.filter and fill_scalar(aggregate.filter, replace),
+                        filter=aggregate.filter and bind_scalar(aggregate.filter, replace),
                     )
                     for aggregate in aggregates
                 ),
@@ -187,8 +189,8 @@ def fill(relation: Relation, replace: Replace, *, every: bool = False) -> Relati
             return msgspec.structs.replace(
                 relation,
                 order_key=keys(order_key),
-                limit=limit and fill_scalar(limit, replace),
-                offset=offset and fill_scalar(offset, replace),
+                limit=limit and bind_scalar(limit, replace),
+                offset=offset and bind_scalar(offset, replace),
             )
         case _ if every:
             return relation

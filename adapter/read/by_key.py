@@ -12,7 +12,12 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from foreshore.adapter.read.bind_parameters import Replace, fill, fill_scalar, filler
+from foreshore.adapter.read.bind_parameters import (
+    Replace,
+    bind_relation,
+    bind_scalar,
+    parameter_bindings,
+)
 from foreshore.adapter.read.local import counted, evaluate_linear
 from foreshore.adapter.read.peek_plan import PeekPlan
 from foreshore.adapter.read.times import move_forward, read_time, value_of
@@ -52,7 +57,7 @@ async def by_key(
     if index is None:
         return None
     time = read_time(session, (lookup.table,), as_of, args, by_key=True)
-    replace = filler(args, session.environment_values(time))
+    replace = parameter_bindings(args, session.environment_values(time))
     keys = literal_keys(lookup.keys, replace)
     if as_of is None:
         session.begin().key_reads |= locks_of(lookup.table, index, keys)
@@ -60,7 +65,7 @@ async def by_key(
         return None
     own = own_index(session, lookup.table, lookup.constraint) if as_of is None else ()
     found = _rows(index, keys, time, own)
-    rows = evaluate_linear(fill(lookup.residual, replace), {lookup.table: found})
+    rows = evaluate_linear(bind_relation(lookup.residual, replace), {lookup.table: found})
     return rows, finishing_of(session, peek, args)
 
 
@@ -79,7 +84,7 @@ async def locked_by_key(
     index = coordinator.keys.named(lookup.table, lookup.constraint)
     if index is None:
         return None
-    replace = filler(args, session.environment_values(coordinator.oracle.read_ts()))
+    replace = parameter_bindings(args, session.environment_values(coordinator.oracle.read_ts()))
     keys = literal_keys(lookup.keys, replace)
     wanted = locks_of(lookup.table, index, keys)
     while True:
@@ -192,7 +197,7 @@ def literal_keys(keys: tuple[tuple[Scalar, ...], ...], replace: Replace) -> Keys
 
 def _literal(scalar: Scalar, replace: Replace) -> Literal | None:
     """Return the value of a part of a key; None if it is out of the type's range."""
-    value = fill_scalar(scalar, replace)
+    value = bind_scalar(scalar, replace)
     if isinstance(value, Literal):
         return value
     found = constant(value)

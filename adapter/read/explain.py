@@ -9,8 +9,8 @@ import pyarrow as pa
 from foreshore import blocking
 from foreshore.adapter.read.by_key import literal_keys
 from foreshore.adapter.read.peek import (
+    bind_peek,
     collections_read,
-    filled,
     peek_at,
     refuse_past_of_system,
 )
@@ -97,7 +97,7 @@ def _values(
     keys: tuple[tuple[Scalar, ...], ...],
     args: Sequence[Datum],
 ) -> str:
-    _, _, replace = filled(session, peek, args, session.coordinator.oracle.read_ts())
+    _, _, replace = bind_peek(session, peek, args, session.coordinator.oracle.read_ts())
     values = [f"({', '.join(map(explain_scalar, each))})" for each in literal_keys(keys, replace)]
     return f"    look-up of ({', '.join(key)}) = {' or '.join(values) or 'nothing'}"
 
@@ -156,7 +156,7 @@ async def _physical(
                 if cluster is not None and peek.way == "bulk"
                 else "in this process"
             )
-            relation, _, _ = filled(session, peek, args, coordinator.oracle.read_ts())
+            relation, _, _ = bind_peek(session, peek, args, coordinator.oracle.read_ts())
             described = await blocking.run(
                 coordinator.executor,
                 partial(coordinator.engine.describe, relation, partial(_name, session)),

@@ -46,7 +46,7 @@ Columns = list[pa.Array]
 FEW_ROWS = 10_000  # of a table function
 
 
-def is_linear(relation: Relation) -> bool:
+def can_evaluate_locally(relation: Relation) -> bool:
     """Whether `evaluate_linear` can compute `relation`, given its collections' rows, at once."""
     return not any(
         may_be_large(scalar) for node in walk_relations(relation) for scalar in scalars_of(node)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from foreshore.adapter.introspection.relations import builtin_rows, question_of
-from foreshore.adapter.read.bind_parameters import Replace, fill, filler
+from foreshore.adapter.read.bind_parameters import Replace, bind_relation, parameter_bindings
 from foreshore.adapter.read.by_key import by_key, finishing_of, literal_keys
 from foreshore.adapter.read.changes import changes
 from foreshore.adapter.read.cluster_choice import answering_cluster, pinned_replica
@@ -18,8 +18,8 @@ from foreshore.adapter.read.peek_plan import PeekPlan
 from foreshore.adapter.read.recursion import (
     Evaluation,
     Steps,
+    bind_block,
     collections_of,
-    filled_block,
     in_slices,
 )
 from foreshore.adapter.read.times import (
@@ -46,7 +46,7 @@ from foreshore.expr.ir import Finishing, Relation
 from foreshore.ids import GlobalId
 from foreshore.sql.plan import AsOf, Block
 from foreshore.types import Datum, RelationDesc
-from foreshore.update import DIFF, TIME_FIELD, Timestamp
+from foreshore.update import DIFF, Timestamp, at_time, insertions_at
 
 if TYPE_CHECKING:
     from foreshore.adapter.session.prepared import Prepared
@@ -75,7 +75,9 @@ async def rows_of(
     query = prepared.peek.query
     if not query.over:
         return rows
-    replace = filler(args, session.environment_values(session.coordinator.oracle.read_ts()))
+    replace = parameter_bindings(
+        args, session.environment_values(session.coordinator.oracle.read_ts())
+    )
     called = await carried_out_by_row(session, counted(rows), query.over, replace)
     return expanded(called.select([*range(len(query.desc.columns)), called.num_columns - 1]))
 
@@ -131,13 +133,13 @@ async def _finished(
     given = dict(known)
     for each in peek.query.changes:
         given[each.id] = await changes(session, each, args, time)
-    relation, finishing, replace = filled(session, peek, args, time)
+    relation, finishing, replace = bind_peek(session, peek, args, time)
     if peek.acts:
         relations = peek.block(relation, replace).relations()
         calls = dict.fromkeys(call for each in relations for call in calls_in(each))
         values = await carried_out(session, list(calls))
-        relation, finishing, replace = filled(session, peek, args, time)  # of what is set now
-        relation = fill(relation, values.get, every=True)
+        relation, finishing, replace = bind_peek(session, peek, args, time)  # of what is set now
+        relation = bind_relation(relation, values.get, every=True)
     match peek.way_of(relation):
         case "constant":
             rows = evaluate_linear(relation, counted_each(given))
@@ -145,7 +147,7 @@ async def _finished(
         case "local":
             block = peek.block(relation, replace, finishing)
             if peek.acts:
-                block = filled_block(block, values.get, every=True)
+                block = bind_block(block, values.get, every=True)
             table = await evaluate_here(session, block, time, given, own=as_of is None)
             return finish(expanded(table, finishing), finishing)
         case "index":
@@ -275,14 +277,14 @@ def index_of(session: "Session", id: GlobalId) -> GlobalId:
 # --- arguments -----------------------------------------------------------------------------
 
 
-def filled(
+def bind_peek(
     session: "Session", peek: PeekPlan, args: Sequence[Datum], time: Timestamp
 ) -> tuple[Relation, Finishing, Replace]:
     """Return the relation and what finishes it, with arguments and the environment put in."""
-    replace = filler(args, session.environment_values(time))
+    replace = parameter_bindings(args, session.environment_values(time))
     if not peek.open:
         return peek.relation, peek.query.finishing, replace
-    return fill(peek.relation, replace), finishing_of(session, peek, args), replace
+    return bind_relation(peek.relation, replace), finishing_of(session, peek, args), replace
 
 
 # --- here ----------------------------------------------------------------------------------
@@ -296,7 +298,7 @@ async def own_rows(
     Nothing that is maintained knows of it; the plan has its definitions (`Basis.own`).
     """
     time = read_time(session, peek.shards, None, args)
-    relation, finishing, replace = filled(session, peek, args, time)
+    relation, finishing, replace = bind_peek(session, peek, args, time)
     block = peek.block(relation, replace, finishing)
     return await evaluate_here(session, block, time, given), finishing
 
@@ -328,7 +330,7 @@ async def _evaluated(
     coordinator = session.coordinator
     transaction = session.begin()
     inputs: dict[GlobalId, Input] = {
-        id: Input(rows.schema, (), (as_updates(rows, 0),)) for id, rows in given.items()
+        id: Input(rows.schema, (), (insertions_at(rows, 0),)) for id, rows in given.items()
     }
     snapshots = []
     read = collections_of(block) - inputs.keys()
@@ -340,12 +342,12 @@ async def _evaluated(
         for id in read:
             if id in BUILTINS:
                 rows = builtin_rows(session, BUILTINS[id])
-                inputs[id] = Input(rows.schema, (), (as_updates(rows, 0),))
+                inputs[id] = Input(rows.schema, (), (insertions_at(rows, 0),))
                 continue
             parts = [part.rows for part in transaction.writes.get(id, ())] if with_own else []
             if with_own and id in transaction.contents:
                 parts.append(transaction.contents[id])
-            own = tuple(with_time(part, time) for part in parts)
+            own = tuple(at_time(part, time) for part in parts)
             if id not in coordinator.capabilities:
                 if not transaction.made(id):
                     raise TableAltered()
@@ -387,17 +389,6 @@ async def _evaluated(
 def counted_each(given: Given) -> dict[GlobalId | int, pa.Table]:
     """Return collections with `__diff`."""
     return {id: counted(rows) for id, rows in given.items()}
-
-
-def with_time(rows: pa.Table, time: Timestamp) -> pa.Table:
-    """Return rows with `__diff` as updates at `time`."""
-    times = pa.repeat(pa.scalar(time, pa.int64()), rows.num_rows)
-    return rows.add_column(rows.schema.get_field_index(DIFF), TIME_FIELD, times)
-
-
-def as_updates(rows: pa.Table, time: Timestamp) -> pa.Table:
-    """Return rows, each once, as updates at `time`."""
-    return with_time(rows.append_column(DIFF, pa.repeat(pa.scalar(1, pa.int64()), len(rows))), time)
 
 
 def renamed(rows: pa.Table, desc: RelationDesc) -> pa.Table:

@@ -18,8 +18,8 @@ from itertools import chain
 from typing import Literal as OneOf
 
 from foreshore.adapter.read.bind_parameters import Replace, environment_names, is_open
-from foreshore.adapter.read.local import is_linear
-from foreshore.adapter.read.recursion import collections_of, filled_block
+from foreshore.adapter.read.local import can_evaluate_locally
+from foreshore.adapter.read.recursion import bind_block, collections_of
 from foreshore.adapter.session.side_effects import calls_in, draws
 from foreshore.constraint import Unique
 from foreshore.expr.ir import (
@@ -78,7 +78,7 @@ class PeekPlan:
 
     def way_of(self, relation: Relation) -> Way:
         """Return how the query is answered when all is put in: what is short needs no engine."""
-        if self.way == "local" and self.reads_nothing and is_linear(relation):
+        if self.way == "local" and self.reads_nothing and can_evaluate_locally(relation):
             return "constant"
         return self.way
 
@@ -100,11 +100,11 @@ class PeekPlan:
         recursions = self.query.recursions
         if not recursions:
             return Block(relation)
-        filled = filled_block(Block(relation, recursions), replace)
+        bind_peek = bind_block(Block(relation, recursions), replace)
         wanted = None
         if finishing is not None and finishing.limit is not None and not finishing.order_by:
             wanted = finishing.limit + finishing.offset
-        return Block(relation, filled.recursions, wanted)
+        return Block(relation, bind_peek.recursions, wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ def plan_peek(
     way: Way
     if query.recursions:
         way = "local"
-    elif not read and is_linear(relation):
+    elif not read and can_evaluate_locally(relation):
         way = "constant"
     elif not (sources or query.changes) or any(is_builtin(id) for id in sources):
         way = "local"

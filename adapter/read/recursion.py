@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore import blocking
-from foreshore.adapter.read.bind_parameters import Replace, fill
+from foreshore.adapter.read.bind_parameters import Replace, bind_relation
 from foreshore.adapter.read.enough import Readers, enough_for
-from foreshore.adapter.read.local import evaluate_linear, is_linear, split_diffs
+from foreshore.adapter.read.local import can_evaluate_locally, evaluate_linear, split_diffs
 from foreshore.compute.arrange.key import hash_columns
 from foreshore.compute.engine import Input, check_size, result_schema
 from foreshore.errors import DatabaseError
@@ -73,15 +73,15 @@ def _results(block: Block) -> Iterator[GlobalId]:
         yield from _results(each.step)
 
 
-def filled_block(block: Block, replace: Replace, *, every: bool = False) -> Block:
-    """Return `block` with what `replace` gives in place of its scalars' leaves; see `fill`."""
+def bind_block(block: Block, replace: Replace, *, every: bool = False) -> Block:
+    """Return `block` with its scalars bound by `replace`; see `bind_relation`."""
     return Block(
-        fill(block.relation, replace, every=every),
+        bind_relation(block.relation, replace, every=every),
         tuple(
             replaced(
                 each,
-                base=filled_block(each.base, replace, every=every),
-                step=filled_block(each.step, replace, every=every),
+                base=bind_block(each.base, replace, every=every),
+                step=bind_block(each.step, replace, every=every),
             )
             for each in block.recursions
         ),
@@ -149,7 +149,9 @@ class Evaluation:
         """Return the rows of `relation`, which may read what was found."""
         linear = self._linear.get(relation)
         if linear is None:
-            linear = is_linear(relation) and not sources_of(relation) & self._inputs.keys()
+            linear = (
+                can_evaluate_locally(relation) and not sources_of(relation) & self._inputs.keys()
+            )
             self._linear[relation] = linear
         if linear:
             return evaluate_linear(relation, {id: rows for id, rows in found.items()})

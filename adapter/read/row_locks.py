@@ -25,7 +25,7 @@ from foreshore.adapter.read.by_key import bound_of, locked_by_key, row_not_avail
 from foreshore.adapter.read.peek import Given, rows_of
 from foreshore.adapter.read.times import move_forward, tables_below
 from foreshore.adapter.transaction.locks import KeyLock
-from foreshore.adapter.write.tables import planned_table, unique_constraints
+from foreshore.adapter.write.tables import plan_of_table, unique_constraints
 from foreshore.compute.engine import rows_schema
 from foreshore.compute.finish import expanded, finish
 from foreshore.errors import ConcurrentUpdate, LockNotAvailable, NoActiveSqlTransaction
@@ -161,7 +161,7 @@ async def _unlocked_rows(
 
 
 def _index(session: "Session", table: GlobalId, key: tuple[int, ...]) -> "KeyIndex | None":
-    for each in unique_constraints(planned_table(session, table)):
+    for each in unique_constraints(plan_of_table(session, table)):
         if each.columns == key:
             return session.coordinator.keys.named(table, each)
     return None

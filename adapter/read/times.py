@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from foreshore.adapter.read.bind_parameters import fill_scalar, filler
+from foreshore.adapter.read.bind_parameters import bind_scalar, parameter_bindings
 from foreshore.adapter.read.timestamp_selection import (
     Interval,
     Selection,
@@ -190,8 +190,8 @@ def tell_of_waiting(session: "Session", ids: Iterable[GlobalId], time: Timestamp
         if max(upper, since) > time - FAR_BEHIND_MS:
             continue
         item = session.planner.reader().state.item(id)
-        filled = upper > since
-        how = f"is {(time - upper) / 1000:.0f} seconds behind" if filled else "is being filled"
+        bind_peek = upper > since
+        how = f"is {(time - upper) / 1000:.0f} seconds behind" if bind_peek else "is being filled"
         hint = "mz_internal.mz_frontiers says how far each collection is."
         session.notice(f'waiting for {item.kind} "{item.name}", which {how}', hint=hint, now=True)
 
@@ -289,8 +289,8 @@ def timestamp_of(
 
 def value_of(session: "Session", scalar: Scalar, args: Sequence[Datum], time: Timestamp) -> Datum:
     """Return the value of a scalar without columns."""
-    replace = filler(args, session.environment_values(time))
-    found = constant(fill_scalar(scalar, replace))
+    replace = parameter_bindings(args, session.environment_values(time))
+    found = constant(bind_scalar(scalar, replace))
     if isinstance(found, str):
         raise DataError.parse(found)
     value: Datum = found.value

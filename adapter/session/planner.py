@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from foreshore.adapter.coordinator import Coordinator
-from foreshore.adapter.ddl.definitions import refuse_unkept
+from foreshore.adapter.ddl.definitions import verify_sql_round_trip
 from foreshore.adapter.dispatch import described
 from foreshore.adapter.read.peek_plan import IndexOn, PeekPlan, plan_peek, whole
 from foreshore.adapter.read.recursion import collections_of
@@ -17,7 +17,7 @@ from foreshore.adapter.session.catalog_reader import SessionCatalog, absent_sche
 from foreshore.adapter.session.plan_cache import PlanKey
 from foreshore.adapter.session.prepared import Basis, Prepared
 from foreshore.adapter.session.side_effects import calls_in
-from foreshore.adapter.transaction.name_reads import Lookups, Meanings
+from foreshore.adapter.transaction.name_reads import Lookups, NameReads
 from foreshore.adapter.write.point_plan import plan_point, rules_of
 from foreshore.adapter.write.tables import unique_constraints
 from foreshore.adapter.write.values import template_of
@@ -103,7 +103,7 @@ class SessionPlanner:
         absent = absent_schemas(state, session.database, session.role.name, setting, path)
         return Lookups(state, planned, part, absent)
 
-    def rely_on(self, meanings: Meanings) -> None:
+    def rely_on(self, meanings: NameReads) -> None:
         """Let the running transaction rely on what a statement's names mean.
 
         Raises MeaningChanged if that is something else than when it began to read.
@@ -136,10 +136,10 @@ class SessionPlanner:
             return Basis(seen, version, _NOTHING, frozenset(transaction.writes))
         return Basis(seen, version, self._coordinator.arranged(self._session.cluster))
 
-    def refuse_unkept(self, before: State) -> None:
+    def verify_sql_round_trip(self, before: State) -> None:
         """Raise if what the transaction has defined since `before` is not what its text says."""
         reader = self.reader()
-        refuse_unkept(before, reader.state, reader.planned, self._is_own)
+        verify_sql_round_trip(before, reader.state, reader.planned, self._is_own)
 
     def _is_own(self, id: GlobalId) -> bool:
         """Whether the running transaction has written to `id`, or made it."""

@@ -20,7 +20,7 @@ from foreshore.adapter.client import Completed, CopyIn, CopyOut, EmptyQuery, Exe
 from foreshore.adapter.coordinator import Coordinator
 from foreshore.adapter.read.result import Outcome, RowSource, Selected, Taking
 from foreshore.adapter.read.timestamp_selection import BoundedStaleness, isolation_of
-from foreshore.adapter.retry import Acted, attempted
+from foreshore.adapter.retry import SideEffectLog, attempted
 from foreshore.adapter.session import temporary
 from foreshore.adapter.session.environment_values import EnvironmentValues
 from foreshore.adapter.session.interrupt import Interrupts
@@ -93,7 +93,7 @@ class Session:
         self.portals: dict[str, BoundPortal] = {}
         self.numbers: dict[GlobalId, int] = {}  # the last that each sequence gave: currval()
         self.last_sequence: GlobalId | None = None  # the one that gave the last: lastval()
-        self.acted = Acted()  # of the statement at hand
+        self.acted = SideEffectLog()  # of the statement at hand
         self._streams: list[RowSource] = []  # of COPY; they end with the transaction
         self._notices: list[Notice] = []
         self._tell: Callable[[], None] = lambda: None

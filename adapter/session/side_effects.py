@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foreshore.adapter.read.bind_parameters import Replace, fill_scalar
+from foreshore.adapter.read.bind_parameters import Replace, bind_scalar
 from foreshore.adapter.read.local import evaluate_linear, repeated, split_diffs
 from foreshore.adapter.session import signals
 from foreshore.adapter.transaction import advisory_locks as advisory
@@ -147,17 +147,17 @@ async def carried_out_by_row(
     rows = repeated(rows)
     columns, diffs = split_diffs(rows)
     types = _types(over, len(columns))
-    filled = [fill_scalar(scalar, replace) for scalar in over]
+    bind_peek = [bind_scalar(scalar, replace) for scalar in over]
     due = {
         call: _due(places, columns, rows.num_rows)
-        for call, places in conditions(filled, _acts).items()
+        for call, places in conditions(bind_peek, _acts).items()
         if isinstance(call, Call)
     }
     found = _numbered(session, due) if all(map(_is_drawn, due)) else _by_row(session, due, columns)
     places: dict[Scalar, Scalar] = {
         call: Column(len(columns) + i, type_of(call)) for i, call in enumerate(due)
     }
-    scalars = tuple(fill_scalar(scalar, places.get) for scalar in filled)
+    scalars = tuple(bind_scalar(scalar, places.get) for scalar in bind_peek)
     columns = [*columns, *await found]
     fields = [pa.field(f"c{i}", column.type) for i, column in enumerate(columns)]
     schema = pa.schema([*fields, rows.schema.field(rows.num_columns - 1)])
@@ -224,8 +224,8 @@ async def _by_row(session: "Session", due: Due, columns: Sequence[pa.Array]) -> 
     places: dict[Scalar, Scalar] = {}
     arguments: list[list[Cell]] = []
     for call in due:
-        filled = [fill_scalar(arg, places.get) for arg in call.args]
-        arguments.append([compiled(arg) for arg in filled])
+        bind_peek = [bind_scalar(arg, places.get) for arg in call.args]
+        arguments.append([compiled(arg) for arg in bind_peek])
         places[call] = Column(len(columns) + len(places), type_of(call))
     used = {
         each.index: from_array(columns[each.index], each.type)

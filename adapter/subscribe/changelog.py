@@ -263,7 +263,9 @@ def _wake(event: asyncio.Event) -> None:
     event.clear()
 
 
-def as_updates(rows: pa.RecordBatch | pa.Table, time: Timestamp, names: Sequence[str]) -> pa.Table:
+def insertions_named(
+    rows: pa.RecordBatch | pa.Table, time: Timestamp, names: Sequence[str]
+) -> pa.Table:
     """Return rows, each once, as updates at `time`."""
     count = rows.num_rows
     along = [pa.repeat(pa.scalar(value, pa.int64()), count) for value in (time, 1)]

@@ -17,13 +17,20 @@ import pyarrow.compute as pc
 
 from foreshore.adapter.coordinator import Coordinator, refuse_system_inputs
 from foreshore.adapter.read.cluster_choice import answering_cluster
-from foreshore.adapter.read.local import evaluate_linear, is_linear
-from foreshore.adapter.read.peek import filled, with_time
+from foreshore.adapter.read.local import can_evaluate_locally, evaluate_linear
+from foreshore.adapter.read.peek import bind_peek
 from foreshore.adapter.read.peek_plan import PeekPlan
 from foreshore.adapter.read.read_holds import Hold
 from foreshore.adapter.read.result import RowSource, Selected
 from foreshore.adapter.read.times import choose, tell_of_waiting, timestamp_of
-from foreshore.adapter.subscribe.changelog import Behind, Event, Pieces, Rendering, Tail, as_updates
+from foreshore.adapter.subscribe.changelog import (
+    Behind,
+    Event,
+    Pieces,
+    Rendering,
+    Tail,
+    insertions_named,
+)
 from foreshore.adapter.subscribe.durable_statements import position_of
 from foreshore.adapter.subscribe.envelope import Shape
 from foreshore.catalog.item import Item
@@ -52,7 +59,7 @@ from foreshore.sql.plan import AsOf, Subscribe
 from foreshore.storage.controller import ListenEvent
 from foreshore.storage.selection import ALL, Selection
 from foreshore.types import MZ_TIMESTAMP, Datum
-from foreshore.update import EMPTY, Timestamp
+from foreshore.update import EMPTY, Timestamp, at_time
 
 if TYPE_CHECKING:
     from foreshore.adapter.session.prepared import Prepared
@@ -92,12 +99,12 @@ async def subscribe(
         raise InvalidParameterValue(
             f"UP TO {until} is before AS OF {as_of}", detail="Nothing could come of it."
         )
-    relation, _, _ = filled(session, peek, args, as_of)
+    relation, _, _ = bind_peek(session, peek, args, as_of)
     shape = Shape.of(plan)
     # To whoever goes on from a position, that is where it begins.
     begins = as_of + (plan.subscription is not None and not snapshot)
     source: RowSource
-    if not peek.shards and is_linear(relation):
+    if not peek.shards and can_evaluate_locally(relation):
         end = _end_of_constant(session.coordinator, as_of)
         end = end if until is None else min(end, until)
         source = _constant(relation, shape, as_of, begins, end, snapshot=snapshot)
@@ -164,7 +171,7 @@ def _constant(
     """Return what never changes: its contents, if they are asked for, and no more."""
     rendering = Rendering(None, shape)
     pieces = list(rendering.mark(begins))
-    rows = with_time(evaluate_linear(relation), as_of)
+    rows = at_time(evaluate_linear(relation), as_of)
     if snapshot and rows.num_rows:
         pieces += rendering.rows(rows)
     pieces += rendering.mark(end)
@@ -229,7 +236,7 @@ def _followed(
 
     async def contents() -> pa.Table:
         rows = await coordinator.compute.peek(cluster.id, request)
-        return as_updates(rows, as_of, rows_schema(columns_of(request.relation)).names)
+        return insertions_named(rows, as_of, rows_schema(columns_of(request.relation)).names)
 
     return Followed(tail, rendering, hold, follow, begins, contents=contents)
 

@@ -55,8 +55,8 @@ def rebased(
     for space, number in transaction.state.allotted.items():
         number = max(number, now.allotted.get(space, 0))
         merged.state = with_allotted(merged.state, space, number)
-    _refuse_homeless(merged.state)
-    _refuse_disowned(transaction.base, now, merged.state)
+    _check_parents_exist(merged.state)
+    _check_sequence_owners(transaction.base, now, merged.state)
     _refuse_doubled(changes, merged.state)
     _refuse_stale(merged.state, change, planned, relation_of)
     return replace(change, transaction=merged)
@@ -141,7 +141,7 @@ def _is_redefined(then: Object | None, now: Object | None) -> bool:
     )
 
 
-def _refuse_homeless(state: State) -> None:
+def _check_parents_exist(state: State) -> None:
     """Raise Conflict if in `state` something is part of what is no more.
 
     One has dropped a schema, say, and another made something in it.
@@ -151,7 +151,7 @@ def _refuse_homeless(state: State) -> None:
             raise _conflict()
 
 
-def _refuse_disowned(base: State, now: State, state: State) -> None:
+def _check_sequence_owners(base: State, now: State, state: State) -> None:
     """Raise Conflict if a sequence got a column of a table that was redefined meanwhile.
 
     Of sequence and table one was changed from `base` to `now`, the other from there to `state`.

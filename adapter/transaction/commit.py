@@ -38,7 +38,7 @@ async def wait_for_views(session: "Session", transaction: Transaction) -> None:
     They are to have come so far that they lose nothing. This can be interrupted, as above.
     """
     if transaction.catalog is not None:
-        await session.coordinator.succession.ready(transaction.planned, transaction.catalog.state)
+        await session.coordinator.view_handoff.ready(transaction.planned, transaction.catalog.state)
 
 
 async def commit_effects(session: "Session", transaction: Transaction) -> None:

@@ -50,7 +50,7 @@ from foreshore.storage.controller import (
     UpperMismatch,
     WriteCapability,
 )
-from foreshore.update import DIFF, TIME_FIELD, Timestamp
+from foreshore.update import Timestamp, at_time
 
 logger = logging.getLogger(__name__)
 
@@ -430,7 +430,7 @@ class GroupCommit:
                         if isinstance(part, Values):
                             values.setdefault(id, []).append(part)
                         else:
-                            found.append(timed(part, time))
+                            found.append(at_time(part, time))
                 if write.at is not None:
                     for id, table in write.at(time).items():
                         tables.setdefault(id, []).append(table)
@@ -535,14 +535,6 @@ class GroupCommit:
         for id in self._tokens:
             assert self._shards.upper(id) > self._oracle.read_ts(), id
             assert self._changed[id] <= self._shards.upper(id), id
-
-
-def timed(rows: pa.Table, time: Timestamp) -> pa.Table:
-    """Return rows with `__diff` as updates at `time`."""
-    position = rows.schema.get_field_index(DIFF)
-    return rows.add_column(
-        position, TIME_FIELD, pa.repeat(pa.scalar(time, pa.int64()), rows.num_rows)
-    )
 
 
 def joined(parts: Sequence[pa.Table]) -> pa.Table:

@@ -1,7 +1,7 @@
 """What names mean to a transaction: the same from its first read on, whatever others define.
 
 Planning looks names up in the catalog, and asks what the items found mean. What it was answered is
-kept with the plan (`Meanings`): a name that means nothing counts as well, since a relation made
+kept with the plan (`NameReads`): a name that means nothing counts as well, since a relation made
 later may hide the one that was found. So a plan is what it would be over any state of the catalog
 that answers the same, and only these answers have to be compared, never two plans.
 
@@ -32,7 +32,7 @@ _NOWHERE = State()
 
 
 @dataclass(eq=False, slots=True)
-class Meanings:
+class NameReads:
     """What one statement's names were found to mean.
 
     They are so in every state with `part` as its permanent one; None: that is to be looked up.
@@ -70,11 +70,11 @@ class Lookups:
     absent: tuple[NameKey, ...]
     found: Found = field(default_factory=dict)
 
-    def meanings(self, *, names_only: bool = False) -> Meanings:
+    def meanings(self, *, names_only: bool = False) -> NameReads:
         """Return what has been found; with `names_only` not what the items mean."""
         if not names_only:
-            return Meanings(self.part, self.found)
-        return Meanings(self.part, {k: v for k, v in self.found.items() if isinstance(k, tuple)})
+            return NameReads(self.part, self.found)
+        return NameReads(self.part, {k: v for k, v in self.found.items() if isinstance(k, tuple)})
 
     def name(self, key: NameKey) -> None:
         """Take note that an object was sought by its name."""
@@ -105,7 +105,7 @@ class Relied:
         """Whether there is anything that may change."""
         return bool(self._found)
 
-    def add(self, meanings: Meanings, catalog: Catalog, *, fixed: bool) -> None:
+    def add(self, meanings: NameReads, catalog: Catalog, *, fixed: bool) -> None:
         """Rely on what a statement's names mean; raises MeaningChanged if that is something else.
 
         The state is the present one, of `catalog`, until the transaction has a time: then it is
@@ -116,7 +116,7 @@ class Relied:
         self.check(meanings)
         self._found.update(meanings.found)
 
-    def check(self, meanings: Meanings) -> None:
+    def check(self, meanings: NameReads) -> None:
         """Raise MeaningChanged if a statement's names mean something else than in the state."""
         changed = meanings.changed(self._state, self._planned)
         if changed is not None:

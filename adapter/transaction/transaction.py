@@ -17,7 +17,7 @@ from foreshore.adapter.read.read_holds import Hold
 from foreshore.adapter.read.timestamp_selection import Isolation
 from foreshore.adapter.subscribe.durable_positions import Move
 from foreshore.adapter.transaction.locks import KeyLock, Mark
-from foreshore.adapter.transaction.name_reads import Meanings, Relied
+from foreshore.adapter.transaction.name_reads import NameReads, Relied
 from foreshore.adapter.write.key_index import Changes, KeyIndex
 from foreshore.adapter.write.sequence_numbers import Generation
 from foreshore.adapter.write.values import Row, Values
@@ -82,7 +82,7 @@ class Transaction:
     read: set[GlobalId] = field(default_factory=set)  # shards that what was read comes from
     key_reads: set[KeyLock] = field(default_factory=set)  # what was read by key
     names: Relied = field(default_factory=Relied)  # what its statements' names mean
-    named: Meanings = field(default_factory=Meanings)  # what those of the statement at hand do
+    named: NameReads = field(default_factory=NameReads)  # what those of the statement at hand do
     writes: dict[GlobalId, list[Written]] = field(default_factory=dict)
     checked: Timestamp | None = None  # the first time at which its writes were checked
     described: dict[GlobalId, Planned] = field(default_factory=dict)  # the tables it writes, then

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from foreshore.adapter.read.bind_parameters import fill, filler
+from foreshore.adapter.read.bind_parameters import bind_relation, parameter_bindings
 from foreshore.adapter.read.by_key import locks_of_rows
 from foreshore.adapter.read.local import counted, evaluate_linear, negated, split_diffs
 from foreshore.adapter.read.times import move_forward, read_time
@@ -170,7 +170,9 @@ def _replaced(
     ones = pa.array(np.ones(len(meeting), np.int64))
     given = pa.Table.from_arrays([*columns, ones], schema=pa.schema([*fields, DIFF_FIELD]))
     values = session.environment_values(session.coordinator.oracle.read_ts())
-    result = evaluate_linear(fill(conflict.update, filler(args, values)), {0: given})
+    result = evaluate_linear(
+        bind_relation(conflict.update, parameter_bindings(args, values)), {0: given}
+    )
     (places, *new), diffs = split_diffs(result)
     assert len(new) == width
     replacing = pa.Table.from_arrays(

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from foreshore.adapter.client import CopyIn, CopyOut
-from foreshore.adapter.read.bind_parameters import filler
+from foreshore.adapter.read.bind_parameters import parameter_bindings
 from foreshore.adapter.read.result import Selected, Taking
 from foreshore.adapter.retry import attempted
 from foreshore.adapter.session.side_effects import carried_out_by_row
 from foreshore.adapter.write.tables import (
-    before_numbers,
-    beside_alter,
     checked,
-    planned_table,
+    lock_before_nextval,
+    lock_shared_against_ddl,
+    plan_of_table,
     require_writable,
     table_desc,
     write_rows,
@@ -81,9 +81,9 @@ class _Target:
         session = self._session
         self._follow_table()
         table = self._table
-        await beside_alter(session, table.plan.table)
+        await lock_shared_against_ddl(session, table.plan.table)
         if len(self._rows) < len(self._came):
-            await before_numbers(session, table.plan.table, table.planned)
+            await lock_before_nextval(session, table.plan.table, table.planned)
             await self._make_rows()
         session.planner.rely_on(self._prepared.meanings)
         if self._rows:
@@ -117,7 +117,7 @@ class _Table:
         assert isinstance(prepared.plan, CopyFrom), prepared.plan
         self.plan = prepared.plan
         self._session = session
-        self.planned = planned_table(session, self.plan.table)
+        self.planned = plan_of_table(session, self.plan.table)
         desc = self.planned.desc
         item = session.planner.reader().state.item(self.plan.table)
         places: dict[int, int] = {}  # by the position in the table
@@ -131,7 +131,9 @@ class _Table:
                     f"when it was of type {column.type}"
                 )
             places[position] = place
-        self._replace = filler((), session.environment_values(session.coordinator.oracle.read_ts()))
+        self._replace = parameter_bindings(
+            (), session.environment_values(session.coordinator.oracle.read_ts())
+        )
         self._row: list[Scalar] = []  # what the table's columns are, over those given
         for i in range(len(desc.names)):
             if i in places:

@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from foreshore import blocking
 from foreshore.adapter.client import Completed
-from foreshore.adapter.read.bind_parameters import fill, filler
+from foreshore.adapter.read.bind_parameters import bind_relation, parameter_bindings
 from foreshore.adapter.read.by_key import locked_by_key, locked_rows
 from foreshore.adapter.read.local import (
+    can_evaluate_locally,
     counted,
     evaluate_linear,
-    is_linear,
     negated,
     repeated,
     split_diffs,
@@ -26,9 +26,9 @@ from foreshore.adapter.read.peek import (
     NOTHING_GIVEN,
     Given,
     awaited,
+    bind_peek,
     counted_each,
     evaluate_here,
-    filled,
     rows_of,
 )
 from foreshore.adapter.read.peek_plan import PeekPlan
@@ -47,11 +47,11 @@ from foreshore.adapter.write.key_index import MANY
 from foreshore.adapter.write.point import changed_by_key, insert_rows
 from foreshore.adapter.write.tables import (
     as_stored,
-    before_numbers,
-    beside_alter,
     checked,
     count,
-    planned_table,
+    lock_before_nextval,
+    lock_shared_against_ddl,
+    plan_of_table,
     require_writable,
     table_desc,
     unique_constraints,
@@ -100,12 +100,12 @@ async def insert(
         assert isinstance(prepared.plan, Insert), prepared.plan
         plan = prepared.plan
     require_writable(session, "INSERT", plan.table)
-    planned = planned_table(session, plan.table)
-    await beside_alter(session, plan.table)
+    planned = plan_of_table(session, plan.table)
+    await lock_shared_against_ddl(session, plan.table)
     peek = prepared.peek
     if peek is not None and peek.reads_nothing and peek.draws:
         whole = plan.on_conflict is not None and not _is_few(prepared, peek)
-        await before_numbers(session, plan.table, planned, whole=whole)
+        await lock_before_nextval(session, plan.table, planned, whole=whole)
     few = None if prepared.template is None else await _rows_of(session, prepared.template, args)
     if few is None or plan.over or plan.order_by:
         rows = await _new_rows(session, prepared, plan, planned, args, few, as_of)
@@ -151,7 +151,7 @@ async def _new_rows(
         rows = await _in_order(session, rows, plan.order_by)
     if draws(calls_of(plan.over)):
         whole = plan.on_conflict is not None and count(rows) > MANY
-        await before_numbers(session, plan.table, planned, whole=whole)
+        await lock_before_nextval(session, plan.table, planned, whole=whole)
     if plan.over:
         return await with_numbers(session, rows, plan.over, args)
     columns, diffs = split_diffs(rows)
@@ -207,14 +207,14 @@ async def update(
 ) -> Outcome:
     """Run an UPDATE."""
     require_writable(session, "UPDATE", plan.table)
-    planned = planned_table(session, plan.table)
+    planned = plan_of_table(session, plan.table)
     if prepared.point is not None:
         changed = await changed_by_key(session, prepared.point, args)
         if changed is not None:
             return await _written(session, "UPDATE", plan.returning, changed[1], args)
     both = await changing_rows(session, prepared, plan, args)
     if draws(calls_of(plan.over)):
-        await before_numbers(session, plan.table, planned)
+        await lock_before_nextval(session, plan.table, planned)
     if plan.over:
         both = await with_numbers(session, both, plan.over, args)
     columns, diffs = split_diffs(both)
@@ -231,7 +231,7 @@ async def delete(
 ) -> Outcome:
     """Run a DELETE."""
     require_writable(session, "DELETE", plan.table)
-    planned = planned_table(session, plan.table)
+    planned = plan_of_table(session, plan.table)
     if prepared.point is not None:
         changed = await changed_by_key(session, prepared.point, args, deleting=True)
         if changed is not None:
@@ -297,10 +297,10 @@ async def written_rows(
     assert peek is not None
     if peek.reads_nothing:
         now = _now(session)
-        filled_relation, _, _ = filled(session, peek, args, now)
+        filled_relation, _, _ = bind_peek(session, peek, args, now)
         if peek.acts:
             values = await carried_out(session, calls_in(filled_relation))
-            filled_relation = fill(filled_relation, values.get, every=True)
+            filled_relation = bind_relation(filled_relation, values.get, every=True)
         if peek.way_of(filled_relation) == "constant":
             return evaluate_linear(filled_relation, counted_each(given))
         return await evaluate_here(session, Block(filled_relation), now, given)
@@ -322,7 +322,7 @@ async def written_rows(
         await coordinator.locks.acquire(tables & coordinator.state.objects.keys(), transaction)
     if transaction.reads_own_writes(tables) or peek.way == "local":
         time = read_time(session, peek.shards, None, args)
-        filled_relation, _, replace = filled(session, peek, args, time)
+        filled_relation, _, replace = bind_peek(session, peek, args, time)
         return await evaluate_here(session, peek.block(filled_relation, replace), time, given)
     return counted(await rows_of(session, prepared, args, None, given))
 
@@ -350,20 +350,22 @@ async def _rows_by_key(
     None, if they do not have all columns of a key, or are more than are locked one by one.
     """
     coordinator, transaction = session.coordinator, session.begin()
-    if table not in coordinator.state.objects or not is_linear(changed.source):
+    if table not in coordinator.state.objects or not can_evaluate_locally(changed.source):
         return None
     constraint = next(
         (
             each
-            for each in unique_constraints(planned_table(session, table))
+            for each in unique_constraints(plan_of_table(session, table))
             if set(each.columns) <= set(changed.columns)
         ),
         None,
     )
     if constraint is None:
         return None
-    replace = filler(args, session.environment_values(coordinator.oracle.read_ts()))
-    columns, _ = split_diffs(evaluate_linear(fill(changed.source, replace), counted_each(given)))
+    replace = parameter_bindings(args, session.environment_values(coordinator.oracle.read_ts()))
+    columns, _ = split_diffs(
+        evaluate_linear(bind_relation(changed.source, replace), counted_each(given))
+    )
     columns = [columns[changed.columns.index(i)] for i in constraint.columns]
     named = pa.table(columns, names=[str(i) for i in constraint.columns])
     present = named.drop_null()
@@ -375,13 +377,13 @@ async def _rows_by_key(
         return None
     time = transaction.time
     assert time is not None
-    replace = filler(args, session.environment_values(time))
+    replace = parameter_bindings(args, session.environment_values(time))
     is_whole = set(changed.columns) == set(constraint.columns)
     if changed.under is not None and is_whole and not (changed.single and named.num_rows > 1):
-        under = fill(changed.under, replace)
-        if is_linear(under):
+        under = bind_relation(changed.under, replace)
+        if can_evaluate_locally(under):
             return evaluate_linear(under, {table: counted(rows)})
-    block = peek.block(fill(peek.query.relation, replace), replace)
+    block = peek.block(bind_relation(peek.query.relation, replace), replace)
     return await evaluate_here(session, block, time, {**given, table: rows})
 
 
@@ -393,7 +395,7 @@ async def with_numbers(
         return rows
     now = session.coordinator.oracle.read_ts()
     return await carried_out_by_row(
-        session, rows, over, filler(args, session.environment_values(now))
+        session, rows, over, parameter_bindings(args, session.environment_values(now))
     )
 
 
@@ -409,9 +411,11 @@ async def returned_rows(
         return Completed(f"{verb} {count(rows)}")
     columns = tuple(ColumnType(each.type) for each in returning_columns(returning.relation))
     relation = over_rows(returning.relation, columns)
-    replace = filler(args, session.environment_values(session.coordinator.oracle.read_ts()))
-    relation = fill(relation, replace)
-    if not is_linear(relation):
+    replace = parameter_bindings(
+        args, session.environment_values(session.coordinator.oracle.read_ts())
+    )
+    relation = bind_relation(relation, replace)
+    if not can_evaluate_locally(relation):
         raise FeatureNotSupported("subqueries in RETURNING are not supported")
     result = expanded(evaluate_linear(relation, {_CHANGED: rows}), returning.finishing)
     return Selected(returning.desc, BatchSource(finish(result, returning.finishing)), verb)

@@ -396,7 +396,7 @@ class KeyIndexes:
             return [index.prepare(found) for index in indexes]
 
         try:
-            filled = await blocking.run(self.executor, prepared, await rows())
+            bind_peek = await blocking.run(self.executor, prepared, await rows())
         except (CollectionCorrupted, Fenced) as error:
             done.set_exception(error)
             done.exception()  # it is heard by those who need the keys
@@ -408,7 +408,7 @@ class KeyIndexes:
             )
             done.exception()  # it is heard by those who need the keys
             raise
-        for index, updates in zip(indexes, filled, strict=True):
+        for index, updates in zip(indexes, bind_peek, strict=True):
             index.insert([updates], since)
             index.newest.advance(read_ts() + 1)
         self.replace(table, {index.constraint.name: index for index in indexes})

@@ -18,9 +18,9 @@ from foreshore.adapter.session.side_effects import calls_of, draws
 from foreshore.adapter.write.insert import changing_rows, returned_rows, rows_with, with_numbers
 from foreshore.adapter.write.tables import (
     as_stored,
-    before_numbers,
     checked,
-    planned_table,
+    lock_before_nextval,
+    plan_of_table,
     require_writable,
     write_rows,
 )
@@ -39,10 +39,10 @@ async def merge(
 ) -> Outcome:
     """Run a MERGE."""
     require_writable(session, "MERGE", plan.table)
-    planned = planned_table(session, plan.table)
+    planned = plan_of_table(session, plan.table)
     both = await changing_rows(session, prepared, plan, args)
     if draws(calls_of(plan.over)):
-        await before_numbers(session, plan.table, planned)
+        await lock_before_nextval(session, plan.table, planned)
     if plan.over:
         both = await with_numbers(session, both, plan.over, args)
     (action, count, *columns), diffs = split_diffs(both)

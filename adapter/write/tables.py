@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foreshore import blocking
-from foreshore.adapter.read.bind_parameters import fill_scalar, filler, is_open_scalar
+from foreshore.adapter.read.bind_parameters import bind_scalar, is_open_scalar, parameter_bindings
 from foreshore.adapter.read.local import split_diffs
 from foreshore.adapter.read.timestamp_selection import BoundedStaleness
 from foreshore.adapter.transaction.transaction import Written
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from foreshore.adapter.session.session import Session
 
 
-def planned_table(session: "Session", id: GlobalId) -> Planned:
+def plan_of_table(session: "Session", id: GlobalId) -> Planned:
     """Return what the table `id` is to the running transaction.
 
     Raises TableAltered or TableDropped if it has gone since the statement was planned.
@@ -60,7 +60,7 @@ def require_writable(session: "Session", what: str, table: GlobalId) -> None:
 
 def table_desc(session: "Session", id: GlobalId) -> RelationDesc:
     """Return the columns of table `id`."""
-    return planned_table(session, id).desc
+    return plan_of_table(session, id).desc
 
 
 def unique_constraints(planned: Planned) -> list[Unique]:
@@ -93,7 +93,7 @@ async def take_to_alter(session: "Session", ids: Iterable[GlobalId]) -> None:
         raise TableAltered
 
 
-async def beside_alter(session: "Session", id: GlobalId) -> None:
+async def lock_shared_against_ddl(session: "Session", id: GlobalId) -> None:
     """Let a plain write of table `id`, which takes no locks, meet ALTER TABLE at most once.
 
     It waits for who is altering the table, and for others to come it stands in the way until the
@@ -101,13 +101,13 @@ async def beside_alter(session: "Session", id: GlobalId) -> None:
     """
     transaction, locks = session.begin(), session.coordinator.locks
     if transaction.met_alter or locks.alters_another(id, transaction):
-        known = planned_table(session, id)
+        known = plan_of_table(session, id)
         transaction.locked = True
         await locks.acquire_beside(id, transaction)
         require_unaltered(session, id, known)
 
 
-async def before_numbers(
+async def lock_before_nextval(
     session: "Session", id: GlobalId, known: Planned, *, whole: bool = False
 ) -> None:
     """Wait for who has all of table `id`, for whose rows numbers are about to be drawn.
@@ -133,7 +133,7 @@ def require_unaltered(session: "Session", id: GlobalId, known: Planned) -> None:
 
     Its rows may be held to other constraints or get other defaults, and the shard be the same.
     """
-    if planned_table(session, id) is not known:
+    if plan_of_table(session, id) is not known:
         raise TableAltered
 
 
@@ -142,7 +142,7 @@ def checked(session: "Session", id: GlobalId, rows: pa.Table) -> pa.Table:
 
     Raises NotNullViolation or CheckViolation for the first row that may not be there.
     """
-    planned = planned_table(session, id)
+    planned = plan_of_table(session, id)
     columns, _ = split_diffs(rows)
     broken: list[tuple[int, int, str | Check]] = []  # row, order of checks, what it breaks
     for name, column, values in zip(planned.desc.names, planned.desc.columns, columns, strict=True):
@@ -170,7 +170,7 @@ def first_failing(
     """Return the first row for which `condition` is FALSE; raises the error of one that fails."""
     if is_open_scalar(condition):
         now = session.coordinator.oracle.read_ts()
-        condition = fill_scalar(condition, filler((), session.environment_values(now)))
+        condition = bind_scalar(condition, parameter_bindings((), session.environment_values(now)))
     values, errors = outcome(condition, columns, rows)
     if errors is not None and errors.null_count < len(errors):
         raise DataError.parse(errors.drop_null()[0].as_py())

@@ -17,7 +17,7 @@ from foreshore.adapter.read.local import negated
 from foreshore.adapter.read.times import read_time
 from foreshore.adapter.write.tables import (
     committed_rows,
-    planned_table,
+    plan_of_table,
     table_desc,
     take_to_alter,
     write_rows,
@@ -46,8 +46,8 @@ async def truncate(session: "Session", plan: Truncate) -> Completed:
         transaction.unwrite(id)
         if id in known or id in transaction.contents:
             rows = await committed_rows(session, id, table_desc(session, id), time)
-            await write_rows(session, id, planned_table(session, id), negated(rows))
+            await write_rows(session, id, plan_of_table(session, id), negated(rows))
         if id in restarted:
-            transaction.planned[id] = replace(planned_table(session, id))
+            transaction.planned[id] = replace(plan_of_table(session, id))
             restart_identity(session, id)
     return Completed("TRUNCATE TABLE")

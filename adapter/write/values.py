@@ -12,7 +12,7 @@ from itertools import chain
 
 import pyarrow as pa
 
-from foreshore.adapter.read.bind_parameters import Givens, fill_scalar
+from foreshore.adapter.read.bind_parameters import Givens, bind_scalar
 from foreshore.compute.finish import empty_rows
 from foreshore.errors import DataError
 from foreshore.expr.datum import to_array
@@ -150,7 +150,7 @@ def template_of(relation: Relation, calls: Sequence[Call] = ()) -> Template | No
     if not all(isinstance(arg, Literal) for call in calls for arg in call.args):
         return None
     places: dict[Scalar, Scalar] = {call: Column(i, call.type) for i, call in enumerate(calls)}
-    rows = [tuple(fill_scalar(scalar, places.get) for scalar in row) for row in rows]
+    rows = [tuple(bind_scalar(scalar, places.get) for scalar in row) for row in rows]
     givens = Givens.of(chain.from_iterable(rows))
     rows = [tuple(map(givens.placed, row)) for row in rows]
     growing = [call for scalar in chain.from_iterable(rows) for call in growing_calls(scalar)]
@@ -214,7 +214,7 @@ def most_rows(relation: Relation) -> int | None:
 
 def _with(row: tuple[Scalar, ...], scalars: Iterable[Scalar]) -> tuple[Scalar, ...]:
     for scalar in scalars:
-        row = (*row, fill_scalar(scalar, partial(_cell_of, row)))
+        row = (*row, bind_scalar(scalar, partial(_cell_of, row)))
     return row
 
 

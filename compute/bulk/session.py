@@ -17,7 +17,7 @@ from foreshore.compute.bulk.dialect import ArrowFunction, Dialect
 from foreshore.compute.bulk.render import Renderer
 from foreshore.compute.delta.tables import (
     by_position,
-    conform,
+    cast_to_schema,
     consolidate_select,
     constant_table,
     row_layout,
@@ -73,7 +73,7 @@ class Session(ABC):
 
     def read(self, select: str, schema: pa.Schema, max_bytes: int | None = None) -> pa.Table:
         """Return the result of `select` as a table of `schema`, column by column."""
-        return conform(self.fetch(select, max_bytes), schema)
+        return cast_to_schema(self.fetch(select, max_bytes), schema)
 
     def evaluate(
         self,

@@ -69,6 +69,6 @@ def constant_table(constant: Constant) -> pa.Table:
     return pa.Table.from_arrays(arrays, [*(f"c{i}" for i in range(len(arrays) - 1)), "d"])
 
 
-def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
+def cast_to_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return `table` with the names and exact types of `schema`, column by column."""
     return table.rename_columns(schema.names).cast(schema)

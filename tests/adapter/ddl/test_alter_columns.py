@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from foreshore.adapter.ddl import view_handoff as succession
+from foreshore.adapter.ddl import view_handoff as view_handoff
 from foreshore.errors import MeaningChanged
 from foreshore.ids import is_user
 from tests.adapter.harness import TestEnvironment, in_environment, until
@@ -423,7 +423,7 @@ def test_what_a_view_was_before_anybody_maintained_it_is_never_shown(tmp_path: P
 def test_a_replica_that_never_comes_is_waited_for_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(succession, "AWAY_SECONDS", 0.5)
+    monkeypatch.setattr(view_handoff, "AWAY_SECONDS", 0.5)
 
     async def scenario(env: TestEnvironment) -> None:
         await env.query("s", "CREATE CLUSTER c (SIZE 'embedded', REPLICATION FACTOR 0)")

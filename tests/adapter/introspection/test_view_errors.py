@@ -446,7 +446,7 @@ def test_who_takes_over_a_view_knows_what_was_being_stored(
         )
         await asyncio.sleep(0)
         storing.cancel()  # its dataflow ends
-        taking_over = asyncio.create_task(coordinator.succession.hand_over(view))
+        taking_over = asyncio.create_task(coordinator.view_handoff.hand_over(view))
         await asyncio.sleep(0.2)
         may_write.set()
         await taking_over

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from foreshore.adapter.retry import Acted
+from foreshore.adapter.retry import SideEffectLog
 from foreshore.adapter.transaction import advisory_locks as advisory
 from foreshore.errors import QueryCanceled
 from tests.adapter.harness import TestEnvironment, until
@@ -239,7 +239,7 @@ def test_locks_that_only_an_attempt_in_vain_took_are_given_back(
         await begun_tables(env)
         session = await env.session("a")
         calls = ["pg_advisory_lock(int8)", "pg_advisory_lock_shared(int8)"]
-        acted = Acted()
+        acted = SideEffectLog()
         locks = env.environment.advisory
         for number in (1, 2):
             for call in calls:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from foreshore.adapter.transaction.group_commit import Write
-from foreshore.adapter.transaction.name_reads import Meanings, Relied
+from foreshore.adapter.transaction.name_reads import NameReads, Relied
 from tests.adapter.harness import TestEnvironment, until
 
 CHANGED = "ERROR 40001: could not serialize access: a relation was altered or replaced meanwhile"
@@ -343,7 +343,7 @@ def test_what_is_written_after_a_change_of_the_catalog_is_not_decided_with_it(
     async def main(own: Own) -> None:
         group, catalog = env.environment.coordinator.group, env.environment.coordinator.catalog
         names = Relied()
-        names.add(Meanings(None, {("item", "nowhere", "x"): None}), catalog, fixed=False)
+        names.add(NameReads(None, {("item", "nowhere", "x"): None}), catalog, fixed=False)
         before, change, after = Write({}, names=names), Write({}, defines=True), Write({})
         nameless, after.names = Write({}), names
         group._pending = [before, change, after, nameless]

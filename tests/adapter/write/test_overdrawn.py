@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from foreshore.adapter.read.local import counted, negated
-from foreshore.adapter.write.tables import planned_table, write_rows
+from foreshore.adapter.write.tables import plan_of_table, write_rows
 from foreshore.errors import InternalError
 from foreshore.ids import GlobalId
 from tests.adapter.harness import TestEnvironment
@@ -29,7 +29,7 @@ def test_a_row_is_not_taken_away_twice(
         await env.query("s", "INSERT INTO t VALUES (1, 1), (2, 2)")
         await env.query("s", f"BEGIN; SELECT count(*) FROM t; {before}")
         session, id = await env.session("s"), id_of(env, "t")
-        planned = planned_table(session, id)
+        planned = plan_of_table(session, id)
         schema = planned.desc.stored_schema()
 
         def rows(values: list[int]) -> pa.Table:

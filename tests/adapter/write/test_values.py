@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from foreshore.adapter.read.local import evaluate_linear
-from foreshore.adapter.read.peek import filled
+from foreshore.adapter.read.peek import bind_peek
 from foreshore.adapter.write.values import Values, template_of, updates_at
 from foreshore.sql.plan import Insert
 from foreshore.types import Datum
@@ -42,7 +42,7 @@ def test_values_are_what_the_plan_gives(tmp_path: Path) -> None:
             assert prepared.peek is not None
             assert isinstance(prepared.plan, Insert)
             session.begin()
-            relation, _, _ = filled(session, prepared.peek, args, 0)
+            relation, _, _ = bind_peek(session, prepared.peek, args, 0)
             desc = session.planner.reader().planned[prepared.plan.table].desc
             template = prepared.template
             rows = template.rows(template.givens.values(args, session.environment_values(0)))
