@@ -613,17 +613,17 @@ class ExpressionBinder:
             raise FeatureNotSupported(
                 "a function of several columns in a select list is not supported", position=at + 1
             )
-        return self.clause.sets.add(SetCall(found, args, at))
+        return self.clause.sets.add(SetCall(found, args), at)
 
     def _refuse_sets_since(self, count: int, where: str) -> None:
         """Raise if there are more than `count` set-returning calls: `where` may not have any."""
         sets = self.clause.sets
-        if sets is not None and len(sets.calls) > count:
-            raise refused_in(where, sets.calls[-1].at)
+        if sets is not None and len(sets.places) > count:
+            raise refused_in(where, sets.places[-1])
 
     @property
     def _set_count(self) -> int:
-        return 0 if self.clause.sets is None else len(self.clause.sets.calls)
+        return 0 if self.clause.sets is None else len(self.clause.sets.places)
 
 
 def _refuse_whole(*values: Scalar | RowValue) -> None:

@@ -1,6 +1,6 @@
 """SELECT: FROM, WHERE, then all that sees groups if there are any, DISTINCT and ORDER BY."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from foreshore.errors import (
     FeatureNotSupported,
@@ -45,6 +45,7 @@ from foreshore.sql.bind.output_names import column_name
 from foreshore.sql.bind.scope import Scope, Slot, resolve_table
 from foreshore.sql.bind.sets import SetCalls, references
 from foreshore.sql.planning import Planning
+from foreshore.sql.rewrite.scalars import map_scalar
 from foreshore.types import INT8, ColumnType
 
 
@@ -153,7 +154,7 @@ class SelectBinder:
         keys = _over(keys, sorted_by)
         if not keys and not self.is_grouped:
             self.order = self.scope.order
-        if keys and not any(references(scalar) for scalar in (*sorted_by, *ons)):
+        if keys and not references((*sorted_by, *ons)):
             # Sorted, and with DISTINCT ON made fewer, the rows are put beside those of the sets.
             keys = self._sorted(keys, ons, order_by)
             self._put_sets()
@@ -198,12 +199,14 @@ class SelectBinder:
         if not keys and not self.aggregates.cores and having is None:
             return having, others, ons
         self.is_grouped = True
+        if references(keys):
+            keys, others, ons = self._put_sets_in_groups(keys, others, ons)
         unique = tuple(dict.fromkeys(keys))
         grouping = Grouping(self.scope, unique, self.aggregates)
         self.targets = [grouping.over_groups(scalar) for scalar in self.targets]
         others = [grouping.over_groups(scalar) for scalar in others]
         ons = [grouping.over_groups(scalar) for scalar in ons]
-        for call in self.sets.calls:
+        for call in self.sets.used_by((*self.targets, *others, *ons)).values():
             call.args = tuple(grouping.over_groups(arg) for arg in call.args)
         if having is not None:
             having = grouping.over_groups(having)
@@ -211,7 +214,7 @@ class SelectBinder:
         return having, others, ons
 
     def _group_key(self, expr: ast.Expression) -> Scalar:
-        binder = self._binder("GROUP BY", aggregates=False)
+        binder = self._binder("GROUP BY", aggregates=False, sets=True)
         scalar: Scalar | None = None
         if isinstance(expr, ast.ColumnRef) and len(expr.parts) == 1:
             try:
@@ -230,22 +233,41 @@ class SelectBinder:
                         "aggregate functions are not allowed in GROUP BY",
                         position=self.ats[index] + 1,
                     )
-                if references(scalar):
-                    raise FeatureNotSupported(
-                        "grouping by a set-returning function is not supported",
-                        position=self.ats[index] + 1,
-                    )
         return to_known(self.planning, scalar, at_of(expr))
 
     # --- set-returning functions
 
+    def _put_sets_in_groups(
+        self, keys: list[Scalar], others: list[Scalar], ons: list[Scalar]
+    ) -> tuple[list[Scalar], list[Scalar], list[Scalar]]:
+        """Put the rows of the calls in GROUP BY beside the query's; return all over that.
+
+        Elsewhere a call is one for the groups, but for where it is part of a key.
+        """
+        placed = self.sets.put(self.relation, keys)
+        self.relation = placed.relation
+        over = {key: placed.over(key) for key in keys if references((key,))}
+
+        def key_of(node: Scalar, depth: int) -> Scalar | None:
+            return None if depth else over.get(node)
+
+        def by_keys(scalars: Iterable[Scalar]) -> list[Scalar]:
+            return [map_scalar(scalar, key_of) for scalar in scalars]
+
+        self.targets = by_keys(self.targets)
+        others, ons = by_keys(others), by_keys(ons)
+        for call in self.sets.used_by((*self.targets, *others, *ons)).values():
+            call.args = tuple(by_keys(call.args))
+        return [over.get(key, key) for key in keys], others, ons
+
     def _put_sets(self, *others: list[Scalar]) -> list[list[Scalar]]:
         """Put the rows of set-returning calls beside the query's; return `others` over that."""
-        if not self.sets.calls:
+        used = [*self.targets, *(scalar for scalars in others for scalar in scalars)]
+        if not references(used):
             return list(others)
         one_row = not (self.select.group_by if self.is_grouped else self.select.from_)
         columns = () if one_row else columns_of(self.relation)
-        placed = self.sets.put(self.relation)
+        placed = self.sets.put(self.relation, used)
         self.relation = placed.relation
         self.order = placed.order.within_rows(self.order, columns)
         self.targets = list(map(placed.over, self.targets))

@@ -7,7 +7,7 @@ A call is bound, where it stands, to a `SetRef`; `SetCalls.put` puts the rows of
 select list beside the query's. Calls within a call's arguments come first.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from foreshore.errors import FeatureNotSupported
@@ -47,27 +47,47 @@ class SetCall:
 
     function: ResolvedTable
     args: tuple[Scalar, ...]
-    at: int
+
+    def is_like(self, other: "SetCall") -> bool:
+        """Whether `other` is the same call, written elsewhere."""
+        return (self.function, self.args) == (other.function, other.args)
 
 
 @dataclass
 class SetCalls:
-    """The set-returning calls of one query."""
+    """The set-returning calls of one query; those that are written the same are one.
+
+    `places` are where calls are written, in the order in which they were bound.
+    """
 
     calls: list[SetCall] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
 
-    def add(self, call: SetCall) -> Scalar:
-        """Return the reference to a call."""
-        self.calls.append(call)
+    def add(self, call: SetCall, at: int) -> Scalar:
+        """Return the reference to a call that is written at `at`."""
+        self.places.append(at)
+        same = (i for i, each in enumerate(self.calls) if each.is_like(call))
+        index = next(same, len(self.calls))
+        if index == len(self.calls):
+            self.calls.append(call)
         # A scalar as long as the query is being bound; no part of any plan.
-        return SetRef(len(self.calls) - 1, call.function.element.type)  # type: ignore[return-value]
+        return SetRef(index, call.function.element.type)  # type: ignore[return-value]
 
-    def put(self, relation: Relation) -> "Placed":
-        """Return `relation` beside the rows of all calls."""
+    def used_by(self, scalars: Iterable[Scalar]) -> dict[int, SetCall]:
+        """Return the calls that scalars refer to, and those in the arguments of these."""
+        found: dict[int, SetCall] = {}
+        new = references(scalars)
+        while new:
+            found |= {i: self.calls[i] for i in sorted(new)}
+            new = references(arg for i in new for arg in self.calls[i].args) - found.keys()
+        return found
+
+    def put(self, relation: Relation, scalars: Iterable[Scalar]) -> "Placed":
+        """Return `relation` beside the rows of all calls that `scalars` use."""
         placed = Placed(relation, {}, UNORDERED)
-        left = dict(enumerate(self.calls))
+        left = self.used_by(scalars)
         while left:
-            ready = {i: call for i, call in left.items() if not _waits(call, left)}
+            ready = {i: call for i, call in left.items() if not references(call.args) & left.keys()}
             placed = placed.beside(ready)
             left = {i: call for i, call in left.items() if i not in ready}
         return placed
@@ -84,13 +104,11 @@ class Placed:
     def over(self, scalar: Scalar) -> Scalar:
         """Return `scalar` with references to the calls replaced by their values."""
 
-        def replace(node: Scalar, depth: int) -> Scalar | None:
-            if not isinstance(node, SetRef):
-                return None
-            value = self.values[node.index]
-            return push_down(value, depth) if depth else value
+        def value_of(node: Scalar, depth: int) -> Scalar | None:
+            value = self.values.get(node.index) if isinstance(node, SetRef) else None
+            return push_down(value, depth) if depth and value is not None else value
 
-        return map_scalar(scalar, replace)
+        return map_scalar(scalar, value_of)
 
     def beside(self, calls: dict[int, SetCall]) -> "Placed":
         """Return this beside the rows of further calls, in step with each other."""
@@ -102,13 +120,8 @@ class Placed:
         return Placed(rows.relation, values, ascending(rows.number).within(self.order))
 
 
-def _waits(call: SetCall, left: dict[int, SetCall]) -> bool:
-    """Whether an argument of `call` has a call that is not beside the rows yet."""
-    return any(index in left for arg in call.args for index in references(arg))
-
-
-def references(scalar: Scalar) -> set[int]:
-    """Return which set-returning calls `scalar` refers to."""
+def references(scalars: Iterable[Scalar]) -> set[int]:
+    """Return which set-returning calls `scalars` refer to."""
     found: set[int] = set()
 
     def look(node: Scalar, depth: int) -> Scalar | None:
@@ -116,7 +129,8 @@ def references(scalar: Scalar) -> set[int]:
             found.add(node.index)
         return None
 
-    map_scalar(scalar, look)
+    for scalar in scalars:
+        map_scalar(scalar, look)
     return found
 
 

@@ -157,16 +157,14 @@ class Converter:
 
     def _operator(self, node: exp.Operator) -> ast.Expression:
         operator, at = str(node.args["operator"]), self.at(node)
-        left, right = node.args.get("this"), node.expression
-        if (
-            left is None
-            and operator in "+-"
-            and isinstance(right, exp.Literal)
-            and not right.is_string
-        ):
-            sign = "-" if operator == "-" else ""
-            return ast.Number(f"{sign}{right.this}", at)
-        return ast.Operation(operator, self.maybe(left), self.expression(right), at)
+        left, right = self.maybe(node.args.get("this")), self.expression(node.expression)
+        if left is None and operator in ("+", "-") and isinstance(right, ast.Number):
+            # A constant with its sign, so that -2147483648 is an integer, and so is -(-1).
+            text = right.text
+            if operator == "-":
+                text = text.removeprefix("-") if text.startswith("-") else f"-{text}"
+            return ast.Number(text, at)
+        return ast.Operation(operator, left, right, at)
 
     def _or(self, node: exp.Or) -> ast.Expression:
         return ast.Connective("or", self.all(node.expressions), self.at(node))

@@ -77,6 +77,8 @@ def tokenize(text: str) -> tuple[list[Token], list[SqlglotToken]]:
         value, start, end = token.text, token.start, token.end + 1
         if tokens and start == tokens[-1].end and tokens[-1].kind == NUMBER:
             _check_number(text, tokens[-1], kind, value, end)
+        if kind == BITS and text[start] == "0":  # 0x1F, a number in later versions
+            raise _trailing_junk(text, start, end)
         if kind == QUOTED and not value:
             raise SyntaxError_(
                 'zero-length delimited identifier at or near """"', position=start + 1
@@ -99,10 +101,13 @@ def tokenize(text: str) -> tuple[list[Token], list[SqlglotToken]]:
 def _check_number(text: str, number: Token, kind: str | None, value: str, end: int) -> None:
     """Raise an error if what follows a number at once is part of a word."""
     if kind is None and (value[0].isalpha() or value[0] == "_"):
-        near = text[number.start : end]
-        raise SyntaxError_(
-            f'trailing junk after numeric literal at or near "{near}"', position=number.start + 1
-        )
+        raise _trailing_junk(text, number.start, end)
+
+
+def _trailing_junk(text: str, start: int, end: int) -> SyntaxError_:
+    return SyntaxError_(
+        f'trailing junk after numeric literal at or near "{text[start:end]}"', position=start + 1
+    )
 
 
 def fold(word: str) -> str:
