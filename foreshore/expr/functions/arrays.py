@@ -21,7 +21,7 @@ from foreshore.expr.functions.function import (
     declare_table,
     hidden,
 )
-from foreshore.expr.functions.rows import collect, fail, mapped
+from foreshore.expr.functions.rows import collect, computed, fail, mapped
 from foreshore.expr.functions.temporal import DAY, HIGHEST, LOWEST, data_rows
 from foreshore.expr.functions.text import output_of
 from foreshore.types import SqlType, array_of, arrow_type, numeric_of_scale
@@ -245,7 +245,23 @@ def _series(first: int, last: int, step: int = 1) -> range:
 
 
 def _integers(types: Signature, *arrays: pa.Array) -> Outcome:
-    return mapped(lambda *row: tuple(_series(*row)))(types, *arrays)
+    """Return series of integers, made without a Python object for each."""
+    rows = zip(*(array.to_pylist() for array in arrays), strict=True)
+    series, errors = computed(_series, rows)
+    element = arrow_type(types.result).value_type
+    values = [_numbers(each).astype(element.to_pandas_dtype()) for each in series if each]
+    offsets = np.cumsum([0, *(len(each or ()) for each in series)])
+    lists = pa.ListArray.from_arrays(
+        pa.array(offsets, pa.int32()),
+        pa.array(np.concatenate(values) if values else [], element),
+        mask=pa.array([each is None for each in series], pa.bool_()),
+    )
+    return lists if errors is None else (lists, errors)
+
+
+def _numbers(series: range) -> Any:
+    """Return the numbers of `series`, of which none is beyond 64 bits."""
+    return np.arange(len(series), dtype=np.int64) * series.step + series.start
 
 
 def _decimals(first: Decimal, last: Decimal, step: Decimal = Decimal(1)) -> tuple[str, ...]:

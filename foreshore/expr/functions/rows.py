@@ -41,6 +41,13 @@ def rowwise(types: Signature, compute: Callable[..., Any], *arrays: pa.Array) ->
 
 def collect(types: Signature, compute: Callable[..., Any], rows: Any) -> Outcome:
     """Apply `compute` to each of `rows` that has no None."""
+    values, errors = computed(compute, rows)
+    result = to_array(values, types.result)
+    return result if errors is None else (result, errors)
+
+
+def computed(compute: Callable[..., Any], rows: Any) -> tuple[list[Any], pa.Array | None]:
+    """Return what `compute` makes of each of `rows` that has no None, and the errors if any."""
     values: list[Any] = []
     errors: list[str | None] = []
     failed = False
@@ -55,8 +62,7 @@ def collect(types: Signature, compute: Callable[..., Any], rows: Any) -> Outcome
                 error, failed = data_error(fault.sqlstate, fault.message), True
         values.append(value)
         errors.append(error)
-    result = to_array(values, types.result)
-    return (result, pa.array(errors, pa.string())) if failed else result
+    return values, pa.array(errors, pa.string()) if failed else None
 
 
 def mapped(compute: Callable[..., Any]) -> Callable[..., Outcome]:
