@@ -19,6 +19,7 @@ The rules of the conversation:
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -198,6 +199,10 @@ class Session(Protocol):
 
     def notices(self) -> Sequence[Notice]:
         """Return the notices since the last call."""
+        ...
+
+    def interruptible(self) -> AbstractContextManager[None]:
+        """Let a cancel request or a time-out interrupt the body, which is a part of a statement."""
         ...
 
     def when_noticed(self, tell: Callable[[], None]) -> None:

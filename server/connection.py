@@ -51,6 +51,7 @@ class Conversation:
         self._executed = 0
         self._describe_later: Portal | None = None  # described by the Execute that comes next
         session.when_noticed(self._send_notices)
+        wire.interruptible = session.interruptible
 
     async def run(self) -> None:
         """Handle messages until the client terminates; raises Disconnected or FramingError."""

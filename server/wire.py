@@ -9,6 +9,7 @@ out, they are held back until it is renewed.
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import cast
 
 from foreshore.server.lease import Lease
@@ -32,6 +33,8 @@ class Wire(asyncio.Protocol):
         self.loopback = False
         self._lease = lease
         self._run = run
+        # Where a statement's end may be asked for while it waits for the client to read.
+        self.interruptible: Callable[[], AbstractContextManager[None]] = nullcontext
         self._out: list[bytes] = []
         self._out_size = 0
         self._waiter: asyncio.Future[None] | None = None  # done when input arrives
@@ -149,10 +152,13 @@ class Wire(asyncio.Protocol):
         """Send the added bytes if there are many, and wait while the client reads too slowly."""
         if self._out_size >= SEND_AT:
             self.flush()
-        while self._held_back is not None:
-            await asyncio.shield(self._held_back)
-        if self._drained is not None:
-            await asyncio.shield(self._drained)
+        if self._held_back is None and self._drained is None:
+            return
+        with self.interruptible():
+            while self._held_back is not None:
+                await asyncio.shield(self._held_back)
+            if self._drained is not None:
+                await asyncio.shield(self._drained)
 
     def close(self, last: bytes = b"") -> None:
         """Close the connection after sending everything, and then `last`, the reason.

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -148,6 +149,10 @@ class Session:
         """Return the notices since the last call."""
         notices, self._notices = self._notices, []
         return notices
+
+    def interruptible(self) -> AbstractContextManager[None]:
+        """Let a cancel request or a time-out interrupt the body, which is a part of a statement."""
+        return self.interrupts.running()
 
     def when_noticed(self, tell: Callable[[], None]) -> None:
         """Have `tell` called when there are notices that should not wait for an answer."""

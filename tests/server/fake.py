@@ -6,7 +6,7 @@ it fails a test that makes two calls at once, or goes on after an error without 
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -271,6 +271,9 @@ class FakeSession:
         with self._call():
             self._portals[portal] = FakePortal(found, args, result_formats)
             return self._portals[portal]
+
+    def interruptible(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def told(self) -> None:
         pass
